@@ -1,0 +1,176 @@
+"""The one object from which hardware, golden models, cycle models and costs derive their geometry."""
+
+from dataclasses import dataclass, fields
+
+ROW_NUMBER_WIDTH = 32  # up to 2**32 rows a table
+LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
+ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
+STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
+LARGEST_ROW = 4096  # bytes
+LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
+
+
+def log2(value: int) -> int:
+    """Exponent of a power of two."""
+    return value.bit_length() - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Geometry of one accelerator.
+
+    Parameters
+    ----------
+    name : str
+        Name of the preset, or of the user's own variant.
+    bus_bytes : int
+        Data width of every AXI4 port in bytes: 16, 32 or 64. A lookup lane is 4 bytes of it.
+    address_width : int
+        Bits of an AXI4 byte address, 32 to 64.
+    handles : int
+        Memory regions that the host can register at a time (power of two, 8 to 65536).
+    tables : int
+        Embedding tables that the host can register at a time (power of two, 2 to 1024).
+    counter_sets, counter_ways, counter_bits : int
+        Access counters: sets (power of two), ways of a set, bits of one count.
+    directory_choices, directory_sets, directory_ways : int
+        Row directory: hash choices (1 or 2), sets of each choice (power of two), ways of a set.
+    directory_partitions : int
+        Largest number of equal parts into which the sets of a choice can be divided among groups
+        of tables with unlike strides (power of two).
+    batch_samples : int
+        Most samples in a batch; a batch keeps one bit per sample on the card (power of two).
+    miss_entries : int
+        Misses of a SPLIT that are kept unique (power of two).
+    burst_beats : int
+        Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB).
+    outstanding : int
+        Rows in flight on the row port, each with an AXI id of its own (power of two).
+    row_bytes : int
+        Longest row that the row mover carries, 64 to 4096 bytes (power of two).
+    result_ports : int
+        AXI4 write ports for results: 1 or 2.
+    events : int
+        Event counters shared by the two command queues (power of two).
+    clock_mhz : int
+        Clock for which cycles are turned into projected times. An assumption, not a measurement.
+    """
+
+    name: str
+    bus_bytes: int
+    address_width: int = 64
+    handles: int
+    tables: int
+    counter_sets: int
+    counter_ways: int
+    counter_bits: int = 16
+    directory_choices: int = 2
+    directory_sets: int
+    directory_ways: int
+    directory_partitions: int = 8
+    batch_samples: int
+    miss_entries: int
+    burst_beats: int
+    outstanding: int
+    row_bytes: int = LARGEST_ROW
+    result_ports: int = 2
+    events: int = 32
+    clock_mhz: int
+
+    def __post_init__(self):
+        def within(name, low, high, power_of_two=False):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not low <= value <= high:
+                raise ValueError(f"{name} must be {low} to {high}, not {value!r}")
+            if power_of_two and value & (value - 1):
+                raise ValueError(f"{name} must be a power of two, not {value}")
+
+        within("bus_bytes", 16, 64, power_of_two=True)
+        within("address_width", 32, 64)
+        within("handles", 8, 1 << 16, power_of_two=True)
+        within("tables", 2, 1024, power_of_two=True)
+        within("counter_sets", 2, 1 << 24, power_of_two=True)
+        within("counter_ways", 2, 64)
+        within("counter_bits", 4, 32)
+        within("directory_choices", 1, 2)
+        within("directory_partitions", 1, 64, power_of_two=True)
+        within("directory_sets", 2 * self.directory_partitions, 1 << 24, power_of_two=True)
+        within("directory_ways", 2, 16, power_of_two=True)
+        within("batch_samples", 64, 1 << 20, power_of_two=True)
+        within("miss_entries", 16, 1 << 20, power_of_two=True)
+        within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
+        within("outstanding", 1, 256, power_of_two=True)
+        within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
+        within("result_ports", 1, 2)
+        within("events", 2, 256, power_of_two=True)
+        within("clock_mhz", 1, 2000)
+
+    @property
+    def lanes(self) -> int:
+        """32-bit ids in one bus word."""
+        return self.bus_bytes // 4
+
+    @property
+    def bus_width(self) -> int:
+        return 8 * self.bus_bytes
+
+    @property
+    def table_width(self) -> int:
+        return log2(self.tables)
+
+    @property
+    def key_width(self) -> int:
+        """Bits of a (table, row) pair; the row is the lower part."""
+        return self.table_width + ROW_NUMBER_WIDTH
+
+    @property
+    def counter_entries(self) -> int:
+        return self.counter_sets * self.counter_ways
+
+    @property
+    def counter_tag_width(self) -> int:
+        return self.key_width - log2(self.counter_sets)
+
+    @property
+    def slots(self) -> int:
+        """Rows that the directory can hold; slot = (choice * sets + set) * ways + way."""
+        return self.directory_choices * self.directory_sets * self.directory_ways
+
+    @property
+    def directory_tag_width(self) -> int:
+        """Bits of the mixed key that even the smallest partition's set number does not tell."""
+        return self.key_width - log2(self.directory_sets // self.directory_partitions)
+
+    def describe(self) -> dict:
+        """Every parameter by name, for JSON."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
+               directory_sets=32, directory_ways=4, batch_samples=1024, miss_entries=64,
+               burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
+               clock_mhz=50),
+        Config(name="ecp5-85f", bus_bytes=16, handles=64, tables=64, counter_sets=1024,
+               counter_ways=16, directory_sets=1024, directory_ways=8, batch_samples=16384,
+               miss_entries=4096, burst_beats=16, outstanding=16, row_bytes=1024, clock_mhz=100),
+        Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=131072,
+               counter_ways=16, directory_sets=65536, directory_ways=8, batch_samples=65536,
+               miss_entries=65536, burst_beats=16, outstanding=64, clock_mhz=250),
+    )
+}
+
+
+def preset(name: str) -> Config:
+    """The preset of that name.
+
+    Raises
+    ------
+    ValueError
+        Naming the presets that exist.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}: expected one of {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,147 @@
+"""Memories with one write and one read port, emitted as instances of one small Verilog module.
+
+Amaranth's own memory writes an initial value for every row into the Verilog: megabytes of text
+and minutes of conversion for the tables here. `Ram` behaves the same in Amaranth's simulator and
+becomes an instance of `hotrow_ram` (see ``emit``) for any platform that carries `ram_instances`.
+"""
+
+from amaranth import Cat, ClockSignal, Instance, Module, Signal
+from amaranth.hdl import Shape
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+RAM_MODULE = "hotrow_ram"
+RAM_VERILOG = f"""\
+module {RAM_MODULE} #(parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRESS = 1) (
+  input clk,
+  input write_enable,
+  input [ADDRESS-1:0] write_address,
+  input [WIDTH-1:0] write_data,
+  input read_enable,
+  input [ADDRESS-1:0] read_address,
+  output reg [WIDTH-1:0] read_data
+);
+  reg [WIDTH-1:0] rows [DEPTH-1:0];
+  always @(posedge clk) begin
+    if (write_enable) rows[write_address] <= write_data;
+    if (read_enable) read_data <= rows[read_address];
+  end
+endmodule
+"""
+
+
+class Ram(wiring.Component):
+    """Rows of one shape; contents undefined until written.
+
+    Parameters
+    ----------
+    shape : ShapeCastable
+    depth : int
+        Rows, at least 2.
+
+    Members
+    -------
+    write_enable, write_address, write_data : In
+    read_enable, read_address : In
+    read_data : Out(shape)
+        Holds its value while `read_enable` is low. A read of the row being written returns the
+        row's former contents.
+
+    Timing
+    ------
+    Read latency 1 cycle; one read and one write per cycle.
+    """
+
+    def __init__(self, shape, depth):
+        if depth < 2:
+            raise ValueError(f"a memory needs at least 2 rows, not {depth}")
+        self.shape, self.depth = shape, depth
+        super().__init__({
+            "write_enable": In(1),
+            "write_address": In(range(depth)),
+            "write_data": In(shape),
+            "read_enable": In(1, init=1),
+            "read_address": In(range(depth)),
+            "read_data": Out(shape),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        if getattr(platform, "ram_instances", False):
+            flat = Signal(Shape.cast(self.shape).width)
+            m.submodules.rows = Instance(
+                RAM_MODULE,
+                p_WIDTH=len(flat), p_DEPTH=self.depth, p_ADDRESS=len(self.read_address),
+                i_clk=ClockSignal(),
+                i_write_enable=self.write_enable, i_write_address=self.write_address,
+                i_write_data=Cat(self.write_data),
+                i_read_enable=self.read_enable, i_read_address=self.read_address,
+                o_read_data=flat,
+            )
+            m.d.comb += Cat(self.read_data).eq(flat)
+            return m
+        m.submodules.rows = rows = memory.Memory(shape=self.shape, depth=self.depth, init=[])
+        write, read = rows.write_port(), rows.read_port()
+        m.d.comb += [
+            write.en.eq(self.write_enable),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            read.en.eq(self.read_enable),
+            read.addr.eq(self.read_address),
+            self.read_data.eq(read.data),
+        ]
+        return m
+
+
+class ClearedRam(wiring.Component):
+    """A `Ram` that writes zero to every row after reset, and again on request.
+
+    Members
+    -------
+    The members of `Ram`, and:
+
+    clear : In(1)
+        A pulse starts another sweep.
+    ready : Out(1)
+        Low during a sweep; writes are then ignored and reads undefined.
+
+    Timing
+    ------
+    A sweep takes `depth` cycles; otherwise as `Ram`.
+    """
+
+    def __init__(self, shape, depth):
+        self.shape, self.depth = shape, depth
+        super().__init__({
+            "write_enable": In(1),
+            "write_address": In(range(depth)),
+            "write_data": In(shape),
+            "read_enable": In(1, init=1),
+            "read_address": In(range(depth)),
+            "read_data": Out(shape),
+            "clear": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.ram = ram = Ram(self.shape, self.depth)
+        at = Signal(range(self.depth))
+        m.d.comb += [
+            ram.write_enable.eq(self.write_enable),
+            ram.write_address.eq(self.write_address),
+            Cat(ram.write_data).eq(Cat(self.write_data)),
+            ram.read_enable.eq(self.read_enable),
+            ram.read_address.eq(self.read_address),
+            Cat(self.read_data).eq(Cat(ram.read_data)),
+        ]
+        with m.If(~self.ready):
+            m.d.comb += [
+                ram.write_enable.eq(1),
+                ram.write_address.eq(at),
+                Cat(ram.write_data).eq(0),
+            ]
+            m.d.sync += [at.eq(at + 1), self.ready.eq(at == self.depth - 1)]
+        with m.Elif(self.clear):
+            m.d.sync += [at.eq(0), self.ready.eq(0)]
+        return m

@@ -1,0 +1,1 @@
+"""Golden models, memory models, and the accelerator as a device in simulation."""

@@ -1,0 +1,86 @@
+"""Golden model of the directory: which row has which slot of the trainer's cache."""
+
+import numpy as np
+from hotrow_rtl.config import Config, log2
+from hotrow_rtl.contract import NO_SLOT
+from hotrow_rtl.mixing import mix
+
+from .counters import pack_key
+
+
+class Directory:
+    """State of the directory: `tag` and `valid` of [choice, set, way].
+
+    `partition` in the calls is (log2 of the number of parts, which part), as a table registers it.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.clear()
+
+    def clear(self):
+        c = self.config
+        shape = c.directory_choices, c.directory_sets, c.directory_ways
+        self.tag = np.zeros(shape, np.uint64)
+        self.valid = np.zeros(shape, bool)
+
+    def lookup(self, table, row, parts_log2, part):
+        """Slot of each row, NO_SLOT where it has none; all arguments arrays of one length."""
+        slots = np.full(len(table), NO_SLOT, np.uint32)
+        for choice in reversed(range(self.config.directory_choices)):
+            sets, tags = self._place(choice, table, row, parts_log2, part)
+            match = self.valid[choice, sets] & (self.tag[choice, sets] == tags[:, None])
+            hit = match.any(axis=1)
+            slots[hit] = self._slot(choice, sets[hit], match[hit].argmax(axis=1))
+        return slots
+
+    def install(self, table, row, partition):
+        """Give one row a slot: (slot or NO_SLOT, whether it was present before).
+
+        The choice whose set has more free ways takes it, the first among equals; there, the
+        lowest free way.
+        """
+        here = self._find(table, row, partition)
+        if here is not None:
+            return self._slot(*here), True
+        places = [(choice, *self._place_one(choice, table, row, partition))
+                  for choice in range(self.config.directory_choices)]
+        free = [np.count_nonzero(~self.valid[choice, at]) for choice, at, _ in places]
+        choice, at, tag = places[int(np.argmax(free))]
+        if not max(free):
+            return NO_SLOT, False
+        way = int(np.argmin(self.valid[choice, at]))
+        self.valid[choice, at, way], self.tag[choice, at, way] = True, tag
+        return self._slot(choice, at, way), False
+
+    def remove(self, table, row, partition):
+        """Free one row's slot and return it, or NO_SLOT."""
+        here = self._find(table, row, partition)
+        if here is None:
+            return NO_SLOT
+        self.valid[here] = False
+        return self._slot(*here)
+
+    def _place(self, choice, table, row, parts_log2, part):
+        c = self.config
+        mixed = mix(pack_key(table, row), choice, c.key_width)
+        width = (log2(c.directory_sets) - np.asarray(parts_log2)).astype(np.uint64)
+        low = mixed & ((np.uint64(1) << width) - np.uint64(1))
+        sets = (np.asarray(part, np.uint64) << width | low).astype(np.int64)
+        return sets, mixed >> np.uint64(c.key_width - c.directory_tag_width)
+
+    def _place_one(self, choice, table, row, partition):
+        sets, tags = self._place(choice, [table], [row], [partition[0]], [partition[1]])
+        return int(sets[0]), tags[0]
+
+    def _find(self, table, row, partition):
+        for choice in range(self.config.directory_choices):
+            at, tag = self._place_one(choice, table, row, partition)
+            match = self.valid[choice, at] & (self.tag[choice, at] == tag)
+            if match.any():
+                return choice, at, int(match.argmax())
+        return None
+
+    def _slot(self, choice, sets, way):
+        c = self.config
+        return (choice * c.directory_sets + sets) * c.directory_ways + way
