@@ -166,3 +166,46 @@ class Engine(wiring.Signature):
             "command": Out(stream.Signature(command)),
             "outcome": In(stream.Signature(outcome)),
         })
+
+
+def lookup(config: Config) -> data.StructLayout:
+    """One id of a batch with what its table's descriptor says about it.
+
+    `present` is low in a place that carries no id; `out_of_range` and a `fault` of its bus word
+    refuse it. `sample` counts from 0, `parts_log2` and `part` are the table's directory partition.
+    """
+    return data.StructLayout({
+        "present": 1,
+        "key": row_key(config),
+        "sample": log2(config.batch_samples),
+        "parts_log2": 3,
+        "part": 6,
+        "out_of_range": 1,
+        "fault": 2,
+    })
+
+
+def lookup_beat(config: Config) -> data.StructLayout:
+    """The lookups of one cycle, lane 0 the earliest; `last` on the final beat of a batch."""
+    return data.StructLayout({
+        "lanes": data.ArrayLayout(lookup(config), config.lanes),
+        "last": 1,
+    })
+
+
+def ordered_lookup(config: Config) -> data.StructLayout:
+    """One lookup at a time; `position` is that of the id in the batch.
+
+    The final element may carry no lookup, only `last`.
+    """
+    return data.StructLayout({"lookup": lookup(config), "position": 32, "last": 1})
+
+
+def element(shape) -> data.StructLayout:
+    """One element of a list read from memory; with a `fault` its value is undefined."""
+    return data.StructLayout({"value": shape, "fault": 2, "last": 1})
+
+
+def result(shape) -> data.StructLayout:
+    """One element of a list written to memory; the final one may be absent (`present` low)."""
+    return data.StructLayout({"value": shape, "present": 1, "last": 1})
