@@ -1,0 +1,50 @@
+# make demo      train a DLRM with the simulated accelerator in the loop
+# make test      the whole test suite; `make quick` leaves out what builds or trains for long
+# make regress   the whole suite, lint, and all presets through the synthesis front end
+# Each sets up its own virtual environment in .venv first and says what is missing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test quick regress lint generated clean prerequisites
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/hotrow demo $(ARGS)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+quick: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+regress: lint test
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+
+generated: $(VENV)/.installed-dev
+	$(BIN)/python -m hotrow_rtl.contract_map --write
+
+clean:
+	rm -rf build $(VENV)
+
+prerequisites:
+	@sh .ci/prerequisites "$(PYTHON)"
+
+$(BIN)/python: | prerequisites
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV): about 310 MB of packages, of which PyTorch's CPU build is 190 MB"
+	@echo "(where pip is offered only PyTorch's CUDA build, several GB instead)."
+	$(PIP) --editable ".[sim,torch]"
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV): about 340 MB of packages, of which PyTorch's CPU build is 190 MB"
+	@echo "(where pip is offered only PyTorch's CUDA build, several GB instead)."
+	$(PIP) --editable ".[dev]"
+	@touch $@ $(VENV)/.installed-demo
