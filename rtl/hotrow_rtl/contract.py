@@ -21,26 +21,34 @@ NO_SLOT = 0xFFFF_FFFF  # a lookup refused, or an entry that has no slot
 MISS_FLAG = 0x8000_0000  # set in a SPLIT's slot word of a miss; the other bits index the miss list
 
 
-class Status(IntEnum):
-    """Why a command ended; every value but OK is an error."""
+def _documented(cls, value, doc):
+    member = int.__new__(cls, value)
+    member._value_, member.doc = value, doc
+    return member
 
-    OK = 0
-    BAD_OPCODE = 1  # unknown, or not served by this queue; index = opcode
-    BAD_FLAGS = 2  # a flag that the command does not have; index = flags
-    EMPTY = 3  # no samples, tables, lookups or entries
-    TOO_LARGE = 4  # more samples than batch_samples; index = samples
-    LOOKUPS = 5  # dense: count is not samples * tables; jagged: not the sum; index = expected
-    TABLE_UNKNOWN = 6  # index = position in the list, or the table number for a batch
-    MISALIGNED = 7  # a byte address or stride off its boundary; address tells which
-    REGION = 8  # unregistered handle, or bytes beyond the region's end
-    READ_ONLY = 9  # the command would write to a region registered for reading
-    ROW_OUT_OF_RANGE = 10  # index = position of the id in the batch or list
-    STRIDE = 11  # a table's row is longer than the destination's stride; index = position
-    BAD_EVENT = 12  # index = event
-    ABORTED = 13  # the host aborted a WAIT
-    SLVERR = 14  # the memory answered with a slave error
-    DECERR = 15  # the memory answered with a decode error
-    TIMEOUT = 16  # the memory did not answer in time
+
+class Status(IntEnum):
+    """Why a command ended; every value but OK is an error. Each member has its `doc`."""
+
+    __new__ = _documented
+
+    OK = 0, "done"
+    BAD_OPCODE = 1, "unknown, or not served by this queue; index = opcode"
+    BAD_FLAGS = 2, "a flag that the command does not have; index = flags"
+    EMPTY = 3, "no samples, tables, lookups or entries"
+    TOO_LARGE = 4, "more samples than batch_samples; index = samples"
+    LOOKUPS = 5, "dense: count is not samples * tables; jagged: not the sum; index = expected"
+    TABLE_UNKNOWN = 6, "index = position in the list, or the table number for a batch"
+    MISALIGNED = 7, "a byte address or stride off its boundary; address tells which"
+    REGION = 8, "unregistered handle, or bytes beyond the region's end"
+    READ_ONLY = 9, "the command would write to a region registered for reading"
+    ROW_OUT_OF_RANGE = 10, "index = position of the id in the batch or list"
+    STRIDE = 11, "a table's row is longer than the destination's stride; index = position"
+    BAD_EVENT = 12, "index = event"
+    ABORTED = 13, "the host aborted a WAIT"
+    SLVERR = 14, "the memory answered with a slave error"
+    DECERR = 15, "the memory answered with a decode error"
+    TIMEOUT = 16, "the memory did not answer in time"
 
 
 class Opcode(IntEnum):
@@ -60,20 +68,28 @@ class Opcode(IntEnum):
 class BatchFlag(IntFlag):
     """Layout of a batch (OBSERVE, SPLIT)."""
 
-    ID64 = 1  # ids are 64 bits wide, else 32
-    FEATURE_MAJOR = 2  # all samples of the first table, then of the second, ...
-    JAGGED = 4  # bags of any length; `lengths` has one uint16 per bag, in the order of the bags
+    __new__ = _documented
+
+    ID64 = 1, "ids are 64 bits wide, else 32"
+    FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
+    JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
 
 
 class AllFlag(IntFlag):
-    """DECAY, REMOVE: every entry; nothing is read."""
+    """DECAY, REMOVE."""
 
-    ALL = 1
+    __new__ = _documented
+
+    ALL = 1, "every entry; nothing is read"
 
 
 class GatherFlag(IntFlag):
-    LISTED = 1  # row i goes to destination + targets[i] * stride, else to destination + i * stride
-    STATE = 2  # carry each row's optimizer state too, packed, to state_destination
+    """Layout of the destination (GATHER)."""
+
+    __new__ = _documented
+
+    LISTED = 1, "row i goes to destination + targets[i] * stride, else to destination + i * stride"
+    STATE = 2, "carry each row's optimizer state too, packed, to state_destination"
 
 
 @dataclass(frozen=True)

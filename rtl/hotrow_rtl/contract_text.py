@@ -1,0 +1,108 @@
+"""The contract as text for readers and for C; see `contract_map.describe` for what is rendered."""
+
+_RECORDS = (
+    ("operands", "command", "COMMAND_BYTES"),
+    ("completion", "completion", "COMPLETION_BYTES"),
+    ("row_entry", "row_entry", "ROW_ENTRY_BYTES"),
+    ("harvest_entry", "harvest_entry", "HARVEST_ENTRY_BYTES"),
+)
+
+
+def _hex(value):
+    return f"0x{value:X}" if value < 1 << 16 else f"0x{value:08X}"
+
+
+def c_header(what: dict) -> str:
+    """A header for C and C++: every number a macro, every record a struct without padding."""
+    lines = [
+        "/* The device contract of hotrow: registers, commands, completions, lists, status codes.",
+        " * Rendered by hotrow_rtl.contract_map; all fields are little-endian. */",
+        "#ifndef HOTROW_CONTRACT_H",
+        "#define HOTROW_CONTRACT_H",
+        "",
+        "#include <stdint.h>",
+    ]
+
+    def define(title, numbers):
+        lines.extend(("", f"/* {title} */"))
+        for name, value, *doc in numbers:
+            note = f" /* {doc[0]} */" if doc else ""
+            lines.append(f"#define HOTROW_{name} {value}{note}")
+
+    define("identity and constants", [
+        ("IDENTITY", f"{_hex(what['identity'])}u"), ("VERSION", f"{what['version']}u"),
+        *((name, f"{value}u") for name, value in what["constants"].items())])
+    define("registers, byte offsets", [
+        (f"REG_{register['name']}", f"{_hex(register['offset'])}u", register["doc"])
+        for register in what["registers"]])
+    define("status codes", [(f"STATUS_{name}", value, what["status_doc"][name])
+                            for name, value in what["status"].items()])
+    define("opcodes", [(f"OP_{name}", f"0x{value:02X}") for name, value in what["opcodes"].items()])
+    for kind, flags in what["flags"].items():
+        define(kind, [(f"{kind.removesuffix('Flag').upper()}_{name}", f"{value}u",
+                       what["flags_doc"][kind][name]) for name, value in flags.items()])
+    for key, name, size in _RECORDS:
+        lines.extend(("", *_struct(name, what[key], what["constants"][size])))
+    lines.extend(("", "#endif", ""))
+    return "\n".join(lines)
+
+
+def _struct(name, fields, size):
+    yield f"struct hotrow_{name} {{"
+    at = 0
+    for field in [*fields, {"offset": size, "bytes": 0}]:
+        if field["offset"] > at:
+            yield f"  uint8_t reserved_{at}[{field['offset'] - at}];"
+        at = field["offset"] + field["bytes"]
+        if field["bytes"]:
+            yield f"  uint{8 * field['bytes']}_t {field['name']}; /* {field['doc']} */"
+    yield "};"
+
+
+def markdown(what: dict) -> str:
+    """The reference for readers."""
+    lines = [
+        "# Registers, commands and lists",
+        "",
+        "Rendered by `hotrow_rtl.contract_map` from `contract.py` and `config.py`; edit those.",
+        "",
+        "All fields are little-endian and unsigned. An *address* packs the handle of a registered",
+        "region in bits 63..48 and a byte offset into it in bits 47..0. Rings, batches, lists and",
+        f"results start on a multiple of {what['constants']['LIST_ALIGNMENT']} bytes.",
+    ]
+
+    def table(title, header, rows, level="##"):
+        lines.extend(("", f"{level} {title}", "", "| " + " | ".join(header) + " |",
+                      "|" + "---|" * len(header)))
+        lines.extend("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+    table("Registers", ("offset", "name", "access", "meaning"), [
+        (f"`0x{register['offset']:03X}`", f"`{register['name']}`",
+         register["access"].replace("_", " ").lower(), register["doc"])
+        for register in what["registers"]])
+    table("Commands", ("opcode", "name", "queue", "operands", "flags", "meaning"), [
+        (f"`0x{command['opcode']:02X}`", f"`{command['name']}`", command["queue"],
+         ", ".join(f"`{name}`" for name in command["operands"]) or "none",
+         f"{command['flags']}" if command["flags"] else "none", command["doc"])
+        for command in what["commands"]])
+    for kind, flags in what["flags"].items():
+        table(kind, ("bit", "name", "meaning"), [
+            (value.bit_length() - 1, f"`{name}`", what["flags_doc"][kind][name])
+            for name, value in flags.items()], "###")
+    for key, name, size in _RECORDS:
+        title = f"{name.replace('_', ' ').capitalize()}: {what['constants'][size]} bytes"
+        table(title, ("byte", "bytes", "field", "meaning"), [
+            (field["offset"], field["bytes"], f"`{field['name']}`",
+             ("address; " if field["is_address"] else "") + field["doc"])
+            for field in what[key]])
+    table("Status codes", ("code", "name", "meaning"), [
+        (value, f"`{name}`", what["status_doc"][name]) for name, value in what["status"].items()])
+    table("Constants", ("name", "value"), [
+        ("`IDENTITY`", f"`{_hex(what['identity'])}`"), ("`VERSION`", what["version"]),
+        *((f"`{name}`", f"`{_hex(value)}`" if value > 1 << 20 else value)
+          for name, value in what["constants"].items())])
+    presets = what["presets"]
+    table("Presets", ("parameter", *presets), [
+        (f"`{parameter}`", *(preset[parameter] for preset in presets.values()))
+        for parameter in next(iter(presets.values())) if parameter != "name"])
+    return "\n".join(lines) + "\n"
