@@ -256,7 +256,8 @@ def _queue(queue):
                  "WAIT in progress, to bit 3 to resume a halted queue (both read 0)"),
         Register(f"{name}_TAIL", base + 0x18, _RW,
                  "doorbell: commands submitted since the queue was enabled, modulo 2**32; a value "
-                 "more than the ring's entries ahead of COMPLETED is refused and sets FAULT"),
+                 "behind the present one or more than the ring's entries ahead of COMPLETED is "
+                 "refused and sets FAULT, as is any while the queue is not enabled"),
         Register(f"{name}_HEAD", base + 0x1C, _RO, "commands fetched, modulo 2**32"),
         Register(f"{name}_COMPLETED", base + 0x20, _RO,
                  "completions that have landed in memory, modulo 2**32"),
@@ -272,15 +273,16 @@ REGISTERS = {register.name: register for register in (
     *(Register(name, offset, _RO, f"geometry: {parameter}")
       for name, offset, parameter in GEOMETRY),
     Register("CONTROL", 0x080, _RW,
-             "bit 0 (reads 0): soft reset of queues, engines and ports; regions, tables, counters "
-             "and directory keep their contents; bits 1, 2 interrupt enable of the lookup and the "
-             "move queue"),
+             "bit 0 (reads 0): soft reset of queues (which it disables), engines and ports; "
+             "regions, tables, events, counters and directory keep their contents; wait for STATUS "
+             "ready. Bits 1, 2: interrupt enable of the lookup and the move queue"),
     Register("STATUS", 0x084, _RO,
-             "bit 0 ready (memories cleared after reset); bits 1 to 4: the list port, the result "
-             "ports, the row port's reads, its writes have stopped after a time-out"),
+             "bit 0 ready (memories cleared after reset, ports drained after a soft reset); bits 1 "
+             "to 4: the list port, the result ports, the row port's reads, its writes have stopped "
+             "after a time-out"),
     Register("FAULT", 0x088, _RW,
              "sticky, write 1 to clear: bit 0 doorbell refused (lookup), bit 1 (move), bit 2 "
-             "access to an unknown register"),
+             "access to an unknown register, region, table or event (answered with SLVERR)"),
     Register("INTERRUPT", 0x08C, _RW,
              "bit per queue (0 lookup, 1 move): a completion landed; write 1 to clear"),
     Register("TIMEOUT", 0x090, _RW,
