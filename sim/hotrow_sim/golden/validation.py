@@ -1,0 +1,128 @@
+"""Golden model of the command check: what a queue refuses before a command has any effect."""
+
+from dataclasses import dataclass
+
+from hotrow_rtl.config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, Config
+from hotrow_rtl.contract import (
+    COMMANDS,
+    HARVEST_ENTRY_BYTES,
+    ROW_ENTRY_BYTES,
+    AllFlag,
+    BatchFlag,
+    GatherFlag,
+    Opcode,
+    Status,
+)
+
+from .regions import check_operand
+
+_BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
+_LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a command is refused: what its completion says."""
+
+    status: Status
+    error_index: int = 0
+    error_address: int = 0
+
+
+def validate(command, queue, config: Config, regions, tables):
+    """Check one command.
+
+    Parameters
+    ----------
+    command : dict of str to int
+        The fields of ``contract.OPERANDS``.
+    queue : str
+        The queue in which it stands, "lookup" or "move".
+    regions : dict of int to Region
+    tables : dict of int to Table
+
+    Returns
+    -------
+    Refusal or dict of str to int
+        The first check that fails decides; else the byte address of each list that the command
+        reads or writes, by operand name.
+    """
+    return (_check_opcode(command, queue) or _check_shape(command, config)
+            or _check_tables(command, config, tables) or _resolve(command, regions))
+
+
+def lists(command):
+    """The lists of a command in memory: (operand, bytes, whether it is written), by offset."""
+    opcode, flags, count = command["opcode"], command["flags"], command["count"]
+    if opcode in _BATCHES:
+        yield "source", count * (8 if flags & BatchFlag.ID64 else 4), False
+        if flags & BatchFlag.JAGGED:
+            yield "lengths", 2 * command["samples"] * command["table_count"], False
+    if opcode == Opcode.SPLIT:
+        yield "slots", 4 * count, True
+        yield "popular", 4 * command["samples"], True
+        yield "nonpopular", 4 * command["samples"], True
+        yield "misses", ROW_ENTRY_BYTES * count, True
+    if opcode == Opcode.INSTALL or (opcode == Opcode.REMOVE and not flags & AllFlag.ALL):
+        yield "source", ROW_ENTRY_BYTES * count, False
+        yield "slots", 4 * count, True
+    if opcode == Opcode.HARVEST:
+        yield "destination", HARVEST_ENTRY_BYTES * count, True
+    if opcode == Opcode.GATHER:
+        yield "source", ROW_ENTRY_BYTES * count, False
+        if flags & GatherFlag.LISTED:
+            yield "targets", 4 * count, False
+
+
+def _check_opcode(command, queue):
+    opcode, flags = command["opcode"], command["flags"]
+    if opcode not in COMMANDS or COMMANDS[opcode].queue not in ("both", queue):
+        return Refusal(Status.BAD_OPCODE, opcode)
+    defined = sum(COMMANDS[opcode].flags or ())
+    if flags & ~defined:
+        return Refusal(Status.BAD_FLAGS, flags)
+    return None
+
+
+def _check_shape(command, config):
+    opcode, flags, count = command["opcode"], command["flags"], command["count"]
+    if opcode in (Opcode.WAIT, Opcode.SIGNAL) and command["event"] >= config.events:
+        return Refusal(Status.BAD_EVENT, command["event"])
+    if opcode in _BATCHES:
+        samples, bags = command["samples"], command["samples"] * command["table_count"]
+        if not bags or not count:
+            return Refusal(Status.EMPTY)
+        if samples > config.batch_samples:
+            return Refusal(Status.TOO_LARGE, samples)
+        if not flags & BatchFlag.JAGGED and count != bags:
+            return Refusal(Status.LOOKUPS, bags)
+    if opcode in _LISTS and not count:
+        if not (opcode == Opcode.REMOVE and flags & AllFlag.ALL):
+            return Refusal(Status.EMPTY)
+    if opcode == Opcode.GATHER:
+        stride = command["stride"]
+        if not 0 < stride <= LARGEST_STRIDE or stride % ROW_ALIGNMENT:
+            return Refusal(Status.MISALIGNED, stride)
+    return None
+
+
+def _check_tables(command, config, tables):
+    if command["opcode"] not in _BATCHES:
+        return None
+    first = command["first_table"]
+    for number in range(first, first + command["table_count"]):
+        if number not in tables:
+            return Refusal(Status.TABLE_UNKNOWN, number)
+    return None
+
+
+def _resolve(command, regions):
+    addresses = {}
+    for operand, size, write in lists(command):
+        status, address = check_operand(regions, command[operand], size, write)
+        if status is Status.OK and address % LIST_ALIGNMENT:
+            status = Status.MISALIGNED
+        if status is not Status.OK:
+            return Refusal(status, error_address=command[operand])
+        addresses[operand] = address
+    return addresses

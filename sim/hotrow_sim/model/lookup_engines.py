@@ -1,0 +1,171 @@
+"""What the commands of the lookup queue do: the golden models, applied to lists in memory."""
+
+import numpy as np
+from hotrow_rtl.contract import NO_SLOT, AllFlag, BatchFlag, Opcode, Status
+
+from ..golden.counters import Counters
+from ..golden.directory import Directory
+from ..golden.lookups import read_batch
+from ..golden.records import HARVEST_RECORD, ROW_RECORD
+from ..golden.splitter import split
+from .memory import SLVERR
+from .outcome import Outcome, list_errors, lowest
+
+
+class LookupEngines:
+    """Counters, directory and splitter behind the lookup queue.
+
+    Parameters
+    ----------
+    config : Config
+    memory : Memory
+    tables : dict of int to Table
+        As registered; shared with the registers.
+    """
+
+    def __init__(self, config, memory, tables):
+        self.config, self.memory, self.tables = config, memory, tables
+        self.counters, self.directory = Counters(config), Directory(config)
+        self._serve = {
+            Opcode.OBSERVE: self._observe,
+            Opcode.DECAY: self._decay,
+            Opcode.HARVEST: self._harvest,
+            Opcode.INSTALL: self._install,
+            Opcode.REMOVE: self._remove,
+            Opcode.SPLIT: self._split,
+        }
+
+    def execute(self, command, addresses):
+        """Carry out a command that passed validation.
+
+        Parameters
+        ----------
+        command : dict of str to int
+        addresses : dict of str to int
+            Byte address of each list, by operand.
+
+        Returns
+        -------
+        Outcome
+        """
+        return self._serve[command["opcode"]](command, addresses)
+
+    def _observe(self, command, addresses):
+        batch, refused, outcome = self._read_batch(command, addresses)
+        if batch is not None:
+            outcome.hits = self.counters.observe(batch.table[~refused], batch.row[~refused])
+            outcome.misses = outcome.lookups - outcome.hits
+        return outcome
+
+    def _decay(self, command, addresses):
+        if command["flags"] & AllFlag.ALL:
+            self.counters.clear()
+        else:
+            self.counters.decay(command["shift"])
+        return Outcome()
+
+    def _harvest(self, command, addresses):
+        table, row, count = self.counters.harvest(command["count"], command["threshold"])
+        entries = np.zeros(len(row), HARVEST_RECORD)
+        entries["table"], entries["row"], entries["count"] = table, row, count
+        outcome = Outcome(entries=len(entries))
+        self._write(outcome, addresses["destination"], entries)
+        return outcome
+
+    def _install(self, command, addresses):
+        table, row, valid, outcome = self._read_rows(command, addresses)
+        slots = np.full(len(row), NO_SLOT, np.uint32)
+        for i in np.flatnonzero(valid):
+            slots[i], present = self.directory.install(table[i], row[i], self._partition(table[i]))
+            outcome.hits += present
+        outcome.entries = int(np.count_nonzero(slots != NO_SLOT))
+        outcome.refused = int(np.count_nonzero(valid)) - outcome.entries
+        self._write(outcome, addresses["slots"], slots)
+        return outcome
+
+    def _remove(self, command, addresses):
+        if command["flags"] & AllFlag.ALL:
+            self.directory.clear()
+            return Outcome()
+        table, row, valid, outcome = self._read_rows(command, addresses)
+        slots = np.full(len(row), NO_SLOT, np.uint32)
+        for i in np.flatnonzero(valid):
+            slots[i] = self.directory.remove(table[i], row[i], self._partition(table[i]))
+        outcome.entries = int(np.count_nonzero(slots != NO_SLOT))
+        outcome.misses = int(np.count_nonzero(valid)) - outcome.entries
+        self._write(outcome, addresses["slots"], slots)
+        return outcome
+
+    def _split(self, command, addresses):
+        batch, refused, outcome = self._read_batch(command, addresses)
+        if batch is None:
+            return outcome
+        parts_log2, part = np.array(
+            [self._partition(t) for t in range(command["first_table"],
+                                               command["first_table"] + command["table_count"])]
+        )[batch.table - command["first_table"]].T
+        found = self.directory.lookup(
+            batch.table, batch.row & np.uint64(0xFFFF_FFFF), parts_log2, part)
+        result = split(batch, found, refused, self.config.miss_entries)
+        misses = np.zeros(len(result.miss_row), ROW_RECORD)
+        misses["table"], misses["row"] = result.miss_table, result.miss_row
+        outcome.hits = int(np.count_nonzero((found != NO_SLOT) & ~refused))
+        outcome.misses = outcome.lookups - outcome.hits
+        outcome.unique, outcome.popular = len(misses), len(result.popular)
+        for operand, values in (("slots", result.slots), ("popular", result.popular),
+                                ("nonpopular", result.nonpopular), ("misses", misses)):
+            self._write(outcome, addresses[operand], values)
+        return outcome
+
+    def _read_batch(self, command, addresses):
+        """The lookups, which of them are refused, and the outcome so far.
+
+        No lookups where the lengths of the bags cannot be read or do not add up.
+        """
+        flags, count, samples = command["flags"], command["count"], command["samples"]
+        lengths = None
+        if flags & BatchFlag.JAGGED:
+            lengths, faults = self._read(
+                addresses["lengths"], np.dtype("<u2"), samples * command["table_count"])
+            if faults.any():
+                worst = int(faults[faults > 0][0])
+                return None, None, Outcome(status=Status(Status.SLVERR - 1 + worst))
+            total = int(lengths.sum(dtype=np.uint64))
+            if total != count:
+                return None, None, Outcome(status=Status.LOOKUPS, error_index=total)
+        ids, faults = self._read(
+            addresses["source"], np.dtype("<u8" if flags & BatchFlag.ID64 else "<u4"), count)
+        batch = read_batch(
+            ids, samples, command["first_table"], command["table_count"], flags, lengths)
+        last_rows = np.array([self.tables[t].last_row for t in range(
+            command["first_table"], command["first_table"] + command["table_count"])], np.uint64)
+        beyond = batch.row > last_rows[batch.table - command["first_table"]]
+        errors = np.where(faults > 0, faults + (Status.SLVERR - SLVERR),
+                          np.where(beyond, Status.ROW_OUT_OF_RANGE, Status.OK))
+        outcome = lowest(errors)
+        refused = errors != Status.OK
+        outcome.lookups = int(np.count_nonzero(~refused))
+        return batch, refused, outcome
+
+    def _read_rows(self, command, addresses):
+        """Table and row of each entry of a list, which are valid, and the outcome so far."""
+        entries, faults = self._read(addresses["source"], ROW_RECORD, command["count"])
+        errors = list_errors(entries, faults, self.tables)
+        return entries["table"], entries["row"], errors == Status.OK, lowest(errors)
+
+    def _read(self, address, dtype, count):
+        """`count` values, and the fault of the bus word of each."""
+        octets, faults = self.memory.read(address, dtype.itemsize * count)
+        per_word = self.memory.bus_bytes // dtype.itemsize
+        return octets.view(dtype), np.repeat(faults, per_word)[:count]
+
+    def _write(self, outcome, address, values):
+        if not values.size:
+            return
+        fault = self.memory.write(address, values.view(np.uint8))
+        if fault and outcome.status == Status.OK:
+            outcome.status, outcome.error_address = Status(Status.SLVERR - 1 + fault), address
+
+    def _partition(self, table):
+        descriptor = self.tables[int(table)]
+        return descriptor.parts_log2, descriptor.part

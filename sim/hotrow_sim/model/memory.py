@@ -1,0 +1,106 @@
+"""The memory that the model works on: the host's own arrays, at device addresses."""
+
+from bisect import bisect_right
+
+import numpy as np
+
+from ..address_space import AddressSpace
+
+SLVERR, DECERR = 1, 2  # how an access failed, as in layouts.FAULT_SLVERR, ...
+
+
+class Memory:
+    """Arrays attached at device addresses; zero copy.
+
+    Parameters
+    ----------
+    address_width : int
+    bus_bytes : int
+        A read answers per bus word: data, or a fault where no byte of the word is attached.
+    """
+
+    def __init__(self, address_width, bus_bytes):
+        self.bus_bytes = bus_bytes
+        self._space = AddressSpace(address_width)
+        self._starts, self._arrays = [], []  # sorted by device address
+
+    def attach(self, array, writable):
+        """Give a uint8 array a device address, congruent to its host address modulo 64."""
+        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
+                             f"{array.dtype}{list(array.shape)}")
+        address = self._space.place(array.ctypes.data, array.size)
+        at = bisect_right(self._starts, address)
+        self._starts.insert(at, address)
+        self._arrays.insert(at, (array, writable))
+        return address
+
+    def detach(self, address):
+        """Forget the array attached at that device address."""
+        self._space.release(address)
+        at = self._starts.index(address)
+        del self._starts[at], self._arrays[at]
+
+    def view(self, address, size, write=False):
+        """The attached bytes themselves, or None unless one array holds them all."""
+        array, start, writable = self._array_at(address)
+        offset = address - start
+        if array is None or offset + size > array.size or (write and not writable):
+            return None
+        return array[offset:offset + size]
+
+    def read(self, address, size):
+        """Read a list.
+
+        Parameters
+        ----------
+        address : int
+            A multiple of 64.
+        size : int
+            Bytes.
+
+        Returns
+        -------
+        octets : uint8[size]
+        faults : uint8[words]
+            Per bus word: 0, or how its read failed; its bytes are then zero.
+        """
+        words = -(-size // self.bus_bytes)
+        octets = self.view(address, size)
+        if octets is not None:
+            return octets.copy(), np.zeros(words, np.uint8)
+        octets = np.zeros(words * self.bus_bytes, np.uint8)
+        faults = np.full(words, DECERR, np.uint8)
+        for start, array, _ in self._overlapping(address, len(octets)):
+            first = max(start, address)
+            end = min(start + array.size, address + len(octets))
+            octets[first - address:end - address] = array[first - start:end - start]
+            faults[(first - address) // self.bus_bytes:-(-(end - address) // self.bus_bytes)] = 0
+        return octets[:size], faults
+
+    def write(self, address, octets):
+        """Write a list; return 0 or the worst fault of its bus words."""
+        here = self.view(address, octets.size, write=True)
+        if here is not None:
+            here[:] = octets
+            return 0
+        worst, covered = 0, 0
+        for start, array, writable in self._overlapping(address, octets.size):
+            first, end = max(start, address), min(start + array.size, address + octets.size)
+            covered += end - first
+            if writable:
+                array[first - start:end - start] = octets[first - address:end - address]
+            else:
+                worst = max(worst, SLVERR)
+        return worst if covered == octets.size else DECERR
+
+    def _overlapping(self, address, size):
+        for start, (array, writable) in zip(self._starts, self._arrays):
+            if start < address + size and address < start + array.size:
+                yield start, array, writable
+
+    def _array_at(self, address):
+        at = bisect_right(self._starts, address) - 1
+        if at < 0:
+            return None, 0, False
+        return self._arrays[at][0], self._starts[at], self._arrays[at][1]
