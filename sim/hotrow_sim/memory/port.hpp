@@ -1,0 +1,178 @@
+// What the read and the write port of the memory model have in common.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "memory_map.hpp"
+
+namespace hotrow {
+
+// Source: S. Vigna's public-domain description of splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+  }
+  uint32_t below(uint32_t bound) { return bound < 2 ? 0 : uint32_t(next() % bound); }
+  // A stream of draws is used up only where there is something to decide.
+  bool chance(double probability) {
+    return probability > 0 && double(next() >> 11) * 0x1p-53 < probability;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// How a port behaves. Plain data, shared with ctypes.
+struct Behaviour {
+  uint32_t latency = 1;      // cycles from the address (write: the last data) handshake to the answer
+  uint32_t jitter = 0;       // up to so many cycles more, drawn for every burst
+  uint32_t outstanding = 0;  // bursts accepted and not answered at a time; 0: any number
+  uint8_t out_of_order = 0;  // any id whose time has come may answer next
+  uint8_t interleave = 0;    // and may do so between the beats of a read burst
+  double stall_address = 0;  // per cycle: AR or AW not ready
+  double stall_data = 0;     // per cycle: no fresh R beat, or W not ready
+  double stall_response = 0; // per cycle: no fresh B
+  uint64_t seed = 0;
+};
+
+// What went over a port. Plain data, shared with ctypes.
+struct Statistics {
+  uint64_t cycles = 0;
+  uint64_t bursts = 0;             // address handshakes
+  uint64_t beats = 0;              // data handshakes
+  uint64_t worst_outstanding = 0;  // bursts
+  uint64_t first_request = 0;      // cycle of the first address handshake
+  uint64_t last_beat = 0;          // cycle of the last data handshake
+};
+
+// The master's half of an address channel (AR or AW), checked and remembered.
+struct Address {
+  uint64_t address = 0;
+  uint32_t id = 0;
+  uint8_t valid = 0, length = 0, size = 0, burst = 0;
+};
+
+class Port {
+ public:
+  Port(MemoryMap& map, uint32_t bus_bytes, const Behaviour& behaviour)
+      : map_(map), bus_bytes_(bus_bytes), behaviour_(behaviour), random_(behaviour.seed) {}
+
+  // Beats that touch [base, base + size) answer `response` and move nothing.
+  void fail_range(uint64_t base, uint64_t size, uint8_t response) {
+    failed_ranges_.push_back({base, size, response});
+  }
+  // Data beat number `index` of this port, counted from 0 in the order of requests, fails.
+  void fail_beat(uint64_t index, uint8_t response) { failed_beats_[index] = response; }
+  // In cycles [first, end) nothing is answered, nor, unless `accept`, taken.
+  void silence(uint64_t first, uint64_t end, bool accept) {
+    silence_first_ = first, silence_end_ = end, silence_accepts_ = accept;
+  }
+
+  const Statistics& statistics() const { return statistics_; }
+  const std::vector<std::string>& violations() const { return violations_; }
+
+ protected:
+  static constexpr size_t MOST_VIOLATIONS = 100;  // the first ones tell; a broken run has millions
+
+  void violation(const char* rule, uint64_t value = 0) {
+    if (violations_.size() == MOST_VIOLATIONS) return;
+    char text[200];
+    std::snprintf(text, sizeof text, "cycle %llu: %s (0x%llx)",
+                  (unsigned long long)statistics_.cycles, rule, (unsigned long long)value);
+    violations_.push_back(text);
+  }
+
+  // Once valid, an address stays as it is until it is taken.
+  void check_held(const Address& before, bool was_ready, const Address& after) {
+    if (!before.valid || was_ready) return;
+    if (!after.valid || before.address != after.address || before.id != after.id ||
+        before.length != after.length || before.size != after.size || before.burst != after.burst)
+      violation("address channel changed before it was taken", before.address);
+  }
+
+  void check_burst(const Address& a) {
+    if (a.burst != 1) violation("burst is not INCR", a.burst);
+    if (1u << a.size != bus_bytes_) violation("beat size is not the bus width", a.size);
+    uint64_t first = aligned(a.address), end = first + (a.length + 1u) * uint64_t(bus_bytes_);
+    if (first >> 12 != (end - 1) >> 12) violation("burst crosses a 4 KiB boundary", a.address);
+  }
+
+  uint64_t aligned(uint64_t address) const { return address & ~uint64_t(bus_bytes_ - 1); }
+
+  // The fault injected into a data beat, if any.
+  uint8_t injected(uint64_t index, uint64_t address) const {
+    auto beat = failed_beats_.find(index);
+    if (beat != failed_beats_.end()) return beat->second;
+    for (const auto& range : failed_ranges_)
+      if (address < range.base + range.size && range.base < address + bus_bytes_)
+        return range.response;
+    return OKAY;
+  }
+
+  bool silent(uint64_t cycle) const { return cycle >= silence_first_ && cycle < silence_end_; }
+  bool deaf(uint64_t cycle) const { return silent(cycle) && !silence_accepts_; }
+
+  uint64_t due() {
+    return statistics_.cycles + std::max(behaviour_.latency, 1u) +
+           random_.below(behaviour_.jitter + 1);
+  }
+
+  void count_request(size_t in_flight) {
+    if (statistics_.bursts++ == 0) statistics_.first_request = statistics_.cycles;
+    statistics_.worst_outstanding = std::max<uint64_t>(statistics_.worst_outstanding, in_flight);
+  }
+
+  bool room(size_t in_flight) const {
+    return behaviour_.outstanding == 0 || in_flight < behaviour_.outstanding;
+  }
+
+  // Which of the bursts in flight (in the order of their requests) answers next: its index, or -1.
+  // Bursts of one id stay in order.
+  template <typename Burst>
+  int pick(const std::deque<Burst>& bursts, uint64_t cycle) {
+    if (bursts.empty()) return -1;
+    if (!behaviour_.out_of_order) return bursts.front().due <= cycle ? 0 : -1;
+    due_.clear();
+    ++round_;
+    for (size_t i = 0; i < bursts.size(); ++i) {
+      if (bursts[i].id >= seen_.size()) seen_.resize(bursts[i].id + 1);
+      if (seen_[bursts[i].id] == round_) continue;
+      seen_[bursts[i].id] = round_;
+      if (bursts[i].due <= cycle) due_.push_back(int(i));
+    }
+    return due_.empty() ? -1 : due_[random_.below(uint32_t(due_.size()))];
+  }
+
+  MemoryMap& map_;
+  const uint32_t bus_bytes_;
+  const Behaviour behaviour_;
+  Random random_;
+  Statistics statistics_;
+
+ private:
+  struct FailedRange {
+    uint64_t base, size;
+    uint8_t response;
+  };
+  std::vector<uint64_t> seen_;  // by id: the round of `pick` that met it last
+  uint64_t round_ = 0;
+  std::vector<int> due_;
+  std::vector<FailedRange> failed_ranges_;
+  std::map<uint64_t, uint8_t> failed_beats_;
+  std::vector<std::string> violations_;
+  uint64_t silence_first_ = ~uint64_t(0), silence_end_ = ~uint64_t(0);
+  bool silence_accepts_ = false;
+};
+
+}  // namespace hotrow

@@ -1,0 +1,109 @@
+// AXI4 read channels (AR, R) of the memory model.
+#pragma once
+
+#include "port.hpp"
+
+namespace hotrow {
+
+// What the master drives. Plain data, shared with ctypes.
+struct ReadInputs {
+  uint64_t araddr;
+  uint32_t arid;
+  uint8_t arvalid, arlen, arsize, arburst, rready;
+};
+
+// What the memory drives. Data of a fault is POISON, as it is while nothing is valid.
+struct ReadOutputs {
+  uint32_t rid;
+  uint8_t arready, rvalid, rlast, rresp;
+  uint8_t rdata[64];
+};
+
+class ReadPort : public Port {
+ public:
+  ReadPort(MemoryMap& map, uint32_t bus_bytes, const Behaviour& behaviour)
+      : Port(map, bus_bytes, behaviour) { reset(); }
+
+  // As after a reset of the device: nothing in flight. Statistics, faults and violations stay.
+  void reset() {
+    bursts_.clear();
+    current_ = -1;
+    before_ = Address{};
+    outputs_ = ReadOutputs{};
+    std::memset(outputs_.rdata, POISON, sizeof outputs_.rdata);
+  }
+
+  // See memory_model.hpp for when to call this.
+  const ReadOutputs& tick(const ReadInputs& in) {
+    Address request{in.araddr, in.arid, in.arvalid, in.arlen, in.arsize, in.arburst};
+    check_held(before_, outputs_.arready, request);
+    before_ = request;
+    if (in.arvalid && outputs_.arready) accept(request);
+    if (outputs_.rvalid && in.rready) {
+      ++statistics_.beats;
+      statistics_.last_beat = statistics_.cycles;
+      outputs_.rvalid = outputs_.rlast = outputs_.rresp = 0;
+      std::memset(outputs_.rdata, POISON, bus_bytes_);
+    }
+    const uint64_t cycle = ++statistics_.cycles;
+    if (!outputs_.rvalid && !silent(cycle) && !random_.chance(behaviour_.stall_data))
+      present(cycle);
+    outputs_.arready = room(bursts_.size()) && !deaf(cycle) &&
+                       !random_.chance(behaviour_.stall_address);
+    return outputs_;
+  }
+
+  const ReadOutputs& outputs() const { return outputs_; }
+  bool idle() const { return bursts_.empty() && !outputs_.rvalid; }
+
+ private:
+  struct Burst {
+    uint32_t id;
+    uint64_t due;
+    uint32_t next;  // beat
+    std::vector<uint8_t> responses, data;
+  };
+
+  // Memory is read here, the earliest moment that AXI allows: a master that reads before its
+  // write has been answered is caught.
+  void accept(const Address& request) {
+    check_burst(request);
+    Burst burst{request.id, due(), 0, {}, {}};
+    const uint32_t beats = request.length + 1u;
+    burst.responses.resize(beats);
+    burst.data.resize(size_t(beats) * bus_bytes_);
+    for (uint32_t beat = 0; beat < beats; ++beat, ++requested_beats_) {
+      const uint64_t address = aligned(request.address) + uint64_t(beat) * bus_bytes_;
+      uint8_t* data = &burst.data[size_t(beat) * bus_bytes_];
+      uint8_t response = injected(requested_beats_, address);
+      if (response == OKAY) response = map_.read(address, bus_bytes_, data);
+      if (response != OKAY) std::memset(data, POISON, bus_bytes_);
+      burst.responses[beat] = response;
+    }
+    std::memset(burst.data.data(), POISON, request.address % bus_bytes_);  // lanes below the start
+    bursts_.push_back(std::move(burst));
+    count_request(bursts_.size());
+  }
+
+  void present(uint64_t cycle) {
+    if (current_ < 0 || behaviour_.interleave) current_ = pick(bursts_, cycle);
+    if (current_ < 0) return;
+    Burst& burst = bursts_[current_];
+    outputs_.rvalid = 1;
+    outputs_.rid = burst.id;
+    outputs_.rresp = burst.responses[burst.next];
+    std::memcpy(outputs_.rdata, &burst.data[size_t(burst.next) * bus_bytes_], bus_bytes_);
+    outputs_.rlast = ++burst.next == burst.responses.size();
+    if (!outputs_.rlast) return;
+    bursts_.erase(bursts_.begin() + current_);
+    current_ = -1;
+  }
+
+  std::deque<Burst> bursts_;  // in the order of their requests
+  int current_ = -1;          // the burst whose beats are being given
+  uint64_t requested_beats_ = 0;
+  Address before_;
+  ReadOutputs outputs_;
+};
+
+}  // namespace hotrow
