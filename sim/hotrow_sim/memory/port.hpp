@@ -94,11 +94,13 @@ class Port {
   }
 
   // Once valid, an address stays as it is until it is taken.
-  void check_held(const Address& before, bool was_ready, const Address& after) {
-    if (!before.valid || was_ready) return;
-    if (!after.valid || before.address != after.address || before.id != after.id ||
-        before.length != after.length || before.size != after.size || before.burst != after.burst)
-      violation("address channel changed before it was taken", before.address);
+  void check_held(const Address& now, bool ready) {
+    const Address& was = refused_;
+    if (was.valid && (!now.valid || was.address != now.address || was.id != now.id ||
+                      was.length != now.length || was.size != now.size || was.burst != now.burst))
+      violation("address channel changed before it was taken", was.address);
+    refused_ = now;
+    refused_.valid = now.valid && !ready;
   }
 
   void check_burst(const Address& a) {
@@ -159,6 +161,7 @@ class Port {
   const Behaviour behaviour_;
   Random random_;
   Statistics statistics_;
+  Address refused_;  // what the address channel offered in the cycle before, valid if not taken
 
  private:
   struct FailedRange {

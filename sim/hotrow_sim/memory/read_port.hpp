@@ -28,7 +28,7 @@ class ReadPort : public Port {
   void reset() {
     bursts_.clear();
     current_ = -1;
-    before_ = Address{};
+    refused_ = Address{};
     outputs_ = ReadOutputs{};
     std::memset(outputs_.rdata, POISON, sizeof outputs_.rdata);
   }
@@ -36,8 +36,7 @@ class ReadPort : public Port {
   // See memory_model.hpp for when to call this.
   const ReadOutputs& tick(const ReadInputs& in) {
     Address request{in.araddr, in.arid, in.arvalid, in.arlen, in.arsize, in.arburst};
-    check_held(before_, outputs_.arready, request);
-    before_ = request;
+    check_held(request, outputs_.arready);
     if (in.arvalid && outputs_.arready) accept(request);
     if (outputs_.rvalid && in.rready) {
       ++statistics_.beats;
@@ -102,7 +101,6 @@ class ReadPort : public Port {
   std::deque<Burst> bursts_;  // in the order of their requests
   int current_ = -1;          // the burst whose beats are being given
   uint64_t requested_beats_ = 0;
-  Address before_;
   ReadOutputs outputs_;
 };
 

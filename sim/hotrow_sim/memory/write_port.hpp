@@ -30,16 +30,15 @@ class WritePort : public Port {
     payloads_.clear();
     filling_ = Payload{};
     bursts_.clear();
-    before_ = Address{};
-    beat_before_ = Beat{};
+    refused_ = Address{};
+    refused_beat_ = Beat{};
     outputs_ = WriteOutputs{};
   }
 
   // See memory_model.hpp for when to call this.
   const WriteOutputs& tick(const WriteInputs& in) {
     Address request{in.awaddr, in.awid, in.awvalid, in.awlen, in.awsize, in.awburst};
-    check_held(before_, outputs_.awready, request);
-    before_ = request;
+    check_held(request, outputs_.awready);
     check_beat_held(in);
     if (in.awvalid && outputs_.awready) {
       check_burst(request);
@@ -81,14 +80,14 @@ class WritePort : public Port {
   };
 
   void check_beat_held(const WriteInputs& in) {
-    const Beat& before = beat_before_;
-    if (before.valid && (!in.wvalid || in.wlast != before.last || in.wstrb != before.strobe ||
-                         std::memcmp(in.wdata, before.data, bus_bytes_) != 0))
+    const Beat& was = refused_beat_;
+    if (was.valid && (!in.wvalid || in.wlast != was.last || in.wstrb != was.strobe ||
+                         std::memcmp(in.wdata, was.data, bus_bytes_) != 0))
       violation("W beat changed before it was taken", statistics_.beats);
-    beat_before_.valid = in.wvalid && !outputs_.wready;
-    beat_before_.last = in.wlast;
-    beat_before_.strobe = in.wstrb;
-    std::memcpy(beat_before_.data, in.wdata, bus_bytes_);
+    refused_beat_.valid = in.wvalid && !outputs_.wready;
+    refused_beat_.last = in.wlast;
+    refused_beat_.strobe = in.wstrb;
+    std::memcpy(refused_beat_.data, in.wdata, bus_bytes_);
   }
 
   // A beat may come before its address; then only its length is checked later.
@@ -145,8 +144,7 @@ class WritePort : public Port {
   Payload filling_;
   std::deque<Burst> bursts_;  // waiting for their time to be answered
   uint64_t paired_beats_ = 0;
-  Address before_;
-  Beat beat_before_;
+  Beat refused_beat_;
   WriteOutputs outputs_;
 };
 

@@ -1,0 +1,467 @@
+"""The memory model, driven beat by beat: timing, order, faults, and the rules that it checks."""
+
+from dataclasses import replace
+from itertools import groupby, pairwise
+
+import numpy as np
+import pytest
+from hotrow_sim.memory import DECERR, SLVERR, Behaviour, CompilerError, MemoryModel
+from hotrow_sim.memory.library import build
+
+BASE, BUS = 0x10000, 16
+POISON = b"\xa5"
+WILD = Behaviour(latency=5, jitter=20, out_of_order=True, interleave=True, stall_address=0.3,
+                 stall_data=0.3, stall_response=0.3)
+
+
+def memory(size=1 << 14, writable=True):
+    model, array = MemoryModel(), np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
+    model.map(array, BASE, writable)
+    return model, array
+
+
+def drive_read(port, bursts, limit=5000, eager=1.0, seed=0):
+    """Read (id, address, beats) bursts: [(cycle, id, data, response, last)], and the cycles in
+    which each address was taken."""
+    rng, inputs, pending = np.random.default_rng(seed), port.inputs, list(bursts)
+    given, taken = [], []
+    want = sum(beats for _, _, beats in bursts)
+    inputs.arsize, inputs.arburst = 4, 1
+    for cycle in range(limit):
+        inputs.arvalid = bool(pending)
+        if pending:
+            inputs.arid, inputs.araddr, inputs.arlen = *pending[0][:2], pending[0][2] - 1
+        inputs.rready = rng.random() < eager
+        out = port.outputs
+        if out.arready and pending:
+            taken.append(cycle)
+            pending.pop(0)
+        if out.rvalid and inputs.rready:
+            given.append((cycle, out.rid, bytes(out.rdata[:BUS]), out.rresp, out.rlast))
+        port.tick()
+        if len(given) == want:
+            return given, taken
+    raise AssertionError(f"{want - len(given)} beats did not come in {limit} cycles")
+
+
+def drive_write(port, bursts, limit=5000, data_first=False, late=0):
+    """Write (id, address, [(data, strobe)]) bursts: [(cycle, id, response)] of the answers."""
+    inputs, answers = port.inputs, []
+    addresses = [(id, address, len(beats)) for id, address, beats in bursts]
+    beats = [(*beat, i == len(beats) - 1) for _, _, beats in bursts for i, beat in enumerate(beats)]
+    inputs.awsize, inputs.awburst, inputs.bready = 4, 1, 1
+    for cycle in range(limit):
+        inputs.awvalid = bool(addresses) and (not data_first or not beats) and cycle >= late
+        inputs.wvalid = bool(beats)
+        if addresses:
+            inputs.awid, inputs.awaddr, inputs.awlen = *addresses[0][:2], addresses[0][2] - 1
+        if beats:
+            inputs.wdata[:BUS], inputs.wstrb, inputs.wlast = beats[0]
+        out = port.outputs
+        if out.awready and inputs.awvalid:
+            addresses.pop(0)
+        if out.wready and inputs.wvalid:
+            beats.pop(0)
+        if out.bvalid:
+            answers.append((cycle, out.bid, out.bresp))
+        port.tick()
+        if len(answers) == len(bursts):
+            return answers
+    raise AssertionError(f"{len(bursts) - len(answers)} answers did not come in {limit} cycles")
+
+
+@pytest.mark.parametrize("latency", [1, 2, 64])
+def test_read_latency_and_rate(latency):
+    model, array = memory()
+    port = model.read_port(BUS, Behaviour(latency=latency))
+    given, taken = drive_read(port, [(i % 3, BASE + 64 * i, 4) for i in range(32)])
+    first = taken[0] + latency
+    assert [cycle for cycle, *_ in given] == list(range(first, first + 128))
+    assert b"".join(data for _, _, data, _, _ in given) == array[:2048].tobytes()
+    assert [last for *_, last in given] == [0, 0, 0, 1] * 32
+    model.check()
+    statistics = port.statistics
+    assert (statistics.bursts, statistics.beats) == (32, 128)
+    assert (statistics.first_request, statistics.last_beat) == (taken[0], first + 127)
+    assert statistics.worst_outstanding > latency / 4 - 1
+
+
+def random_bursts(rng, count):
+    """Bursts of four ids that stay inside a page."""
+    beats = rng.integers(1, 17, count)
+    page, beat = rng.integers(0, 4, count), rng.integers(0, 256 - beats)
+    return [(int(id), int(BASE + 4096 * p + BUS * b), int(n))
+            for id, p, b, n in zip(rng.integers(0, 4, count), page, beat, beats)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("interleave", [False, True], ids=["whole bursts", "interleaved"])
+def test_reads_out_of_order(seed, interleave):
+    model, array = memory()
+    bursts = random_bursts(np.random.default_rng(seed), 60)
+    behaviour = replace(WILD, interleave=interleave, seed=seed)
+    given, _ = drive_read(model.read_port(BUS, behaviour), bursts, eager=0.7, seed=seed)
+    for id in range(4):
+        mine = b"".join(data for _, i, data, _, _ in given if i == id)
+        assert mine == b"".join(array[address - BASE:][:BUS * beats].tobytes()
+                                for i, address, beats in bursts if i == id), f"seed {seed}"
+    runs = [id for id, _ in groupby(given, key=lambda beat: beat[1])]
+    in_order = [id for id, _ in groupby(bursts, key=lambda burst: burst[0])]
+    assert runs != in_order, "ids must overtake each other"
+    switches = sum(a[1] != b[1] and not a[4] for a, b in pairwise(given))
+    assert switches > 20 if interleave else switches == 0
+    model.check()
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_one_seed_one_run(kind):
+    bursts = random_bursts(np.random.default_rng(3), 40)
+    writes = [(id, address, [(bytes(BUS), 0xFFFF)] * beats) for id, address, beats in bursts]
+
+    def run(seed):
+        model, _ = memory()
+        behaviour = replace(WILD, seed=seed)
+        if kind == "read":
+            return drive_read(model.read_port(BUS, behaviour), bursts)
+        return drive_write(model.write_port(BUS, behaviour), writes)
+    assert run(5) == run(5)
+    assert run(5) != run(6)
+
+
+def test_stalls_come_as_often_as_asked():
+    model, _ = memory()
+    port = model.read_port(BUS, Behaviour(stall_data=0.25, seed=1))
+    given, taken = drive_read(port, [(0, BASE, 16)] * 100, limit=10000)
+    assert 0.7 < len(given) / (given[-1][0] - taken[0]) < 0.8
+    port = model.read_port(BUS, Behaviour(stall_address=0.5, seed=1))
+    _, taken = drive_read(port, [(0, BASE, 1)] * 1000, limit=10000)
+    assert 0.45 < len(taken) / taken[-1] < 0.55
+
+
+def test_outstanding_is_limited():
+    model, _ = memory()
+    port = model.read_port(BUS, Behaviour(latency=50, outstanding=3))
+    drive_read(port, [(0, BASE, 1)] * 20)
+    assert port.statistics.worst_outstanding == 3
+
+
+def test_unaligned_read_hides_the_bytes_below():
+    model, array = memory()
+    given, _ = drive_read(model.read_port(BUS), [(0, BASE + 8, 2)])
+    assert given[0][2] == POISON * 8 + array[8:16].tobytes()
+    assert given[1][2] == array[16:32].tobytes()
+
+
+def test_write_latency_and_strobes():
+    model, array = memory()
+    before = array.copy()
+    beats = [(bytes(range(16)), 0x8001), (bytes([7] * 16), 0), (bytes([9] * 16), 0xFFFF)]
+    port = model.write_port(BUS, Behaviour(latency=10))
+    (cycle, _, response), = drive_write(port, [(0, BASE, beats)])
+    assert (cycle, response) == (port.statistics.last_beat + 10, 0)
+    before[[0, 15]] = 0, 15
+    before[32:48] = 9
+    assert (array == before).all()
+    model.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_writes_out_of_order(seed):
+    model, array = memory()
+    rng = np.random.default_rng(seed)
+    expected = array.copy()
+    bursts = [(i % 4, BASE + 256 * i, [(rng.bytes(BUS), int(rng.integers(1 << 16)))
+                                       for _ in range(1 + i % 16)]) for i in range(60)]
+    for _, address, beats in bursts:
+        for i, (data, strobe) in enumerate(beats):
+            for lane in range(BUS):
+                if strobe >> lane & 1:
+                    expected[address - BASE + BUS * i + lane] = data[lane]
+    answers = drive_write(model.write_port(BUS, replace(WILD, seed=seed)), bursts)
+    assert (array == expected).all(), f"seed {seed}"
+    ids = [id for _, id, _ in answers]
+    assert sorted(ids) == sorted(id for id, *_ in bursts)
+    assert ids != [id for id, *_ in bursts], "ids must overtake each other"
+    model.check()
+
+
+def test_data_may_come_before_its_address():
+    model, array = memory()
+    bursts = [(0, BASE + 64 * i, [(bytes([i] * BUS), 0xFFFF)] * 4) for i in range(3)]
+    drive_write(model.write_port(BUS), bursts, data_first=True)
+    assert (array[:192] == np.repeat(range(3), 64)).all()
+    model.check()
+
+
+def test_a_write_lands_with_its_answer_and_a_read_is_of_its_request():
+    model, array = memory()
+    array[:] = 1
+    write, read = model.write_port(BUS, Behaviour(latency=20)), model.read_port(
+        BUS, Behaviour(latency=40))
+    write.inputs.awaddr = read.inputs.araddr = BASE
+    write.inputs.awsize = read.inputs.arsize = 4
+    write.inputs.awburst = read.inputs.arburst = read.inputs.rready = write.inputs.bready = 1
+    write.inputs.wdata[:BUS], write.inputs.wstrb, write.inputs.wlast = bytes([2] * BUS), 0xFFFF, 1
+    seen = {}
+    for cycle in range(60):
+        write.inputs.awvalid = write.inputs.wvalid = read.inputs.arvalid = cycle == 1
+        if write.outputs.bvalid:
+            seen["answer"] = cycle
+        if array[0] == 2:
+            seen.setdefault("landed", cycle)
+        if read.outputs.rvalid:
+            seen["read"] = read.outputs.rdata[0]
+        write.tick()
+        read.tick()
+    assert seen == {"answer": 21, "landed": 21, "read": 1}
+
+
+class TestFaults:
+    def test_unmapped(self):
+        model, array = memory()
+        end = BASE + array.size
+        given, _ = drive_read(model.read_port(BUS), [(0, end - BUS, 2), (0, BASE - BUS, 1)])
+        assert [response for *_, response, _ in given] == [0, DECERR, DECERR]
+        assert given[1][2] == POISON * BUS
+        beat = (bytes(BUS), 0xFFFF)
+        answers = drive_write(model.write_port(BUS), [(0, end - BUS, [beat] * 2), (0, 0, [beat])])
+        assert [response for *_, response in answers] == [DECERR, DECERR]
+        assert (array[-BUS:] == 0).all(), "the beat that is mapped lands"
+
+    def test_word_across_the_end_of_an_array(self):
+        model, _ = memory()
+        small = np.full(8, 3, dtype=np.uint8)
+        model.map(small, 0x8004)
+        given, _ = drive_read(model.read_port(BUS), [(0, 0x8000, 1)])
+        assert given[0][2:4] == (POISON * 4 + bytes([3] * 8) + POISON * 4, 0)
+        answers = drive_write(model.write_port(BUS), [
+            (0, 0x8000, [(bytes([5] * BUS), 0x0FF0)]), (0, 0x8000, [(bytes([6] * BUS), 0x1FF0)])])
+        assert [response for *_, response in answers] == [0, DECERR]
+        assert (small == 5).all(), "a beat lands wholly or not at all"
+
+    def test_read_only(self):
+        model, array = memory(writable=False)
+        before = array.copy()
+        answers = drive_write(model.write_port(BUS), [(0, BASE, [(bytes(BUS), 0xFFFF)]),
+                                                      (0, BASE, [(bytes(BUS), 0)])])
+        assert [response for *_, response in answers] == [SLVERR, 0]
+        assert (array == before).all()
+
+    def test_unmap(self):
+        model, _ = memory()
+        port = model.read_port(BUS)
+        drive_read(port, [(0, BASE, 1)])
+        model.unmap(BASE)
+        given, _ = drive_read(port, [(0, BASE, 1)])
+        assert given[0][3] == DECERR
+
+    @pytest.mark.parametrize("beat", [0, 3, 7], ids=["first", "middle", "last"])
+    @pytest.mark.parametrize("response", [SLVERR, DECERR])
+    @pytest.mark.parametrize("by", ["index", "range"])
+    def test_injected(self, beat, response, by):
+        model, array = memory()
+        before = array.copy()
+        read, write = model.read_port(BUS), model.write_port(BUS)
+        for port in (read, write):
+            if by == "index":
+                port.fail_beat(8 + beat, response)
+            else:
+                port.fail_range(BASE + 128 + BUS * beat + 5, 1, response)
+        bursts = [(i, BASE + 128 * i, 8) for i in range(3)]
+        given, _ = drive_read(read, bursts)
+        assert [r for *_, r, _ in given] == [response * (i == 8 + beat) for i in range(24)]
+        answers = drive_write(write, [(id, address, [(bytes(BUS), 0xFFFF)] * beats)
+                                      for id, address, beats in bursts])
+        assert [r for *_, r in answers] == [0, response, 0]
+        failed = slice(128 + BUS * beat, 128 + BUS * (beat + 1))
+        assert (array[failed] == before[failed]).all()
+        assert array[:384].sum() == before[failed].sum(), "every other beat lands"
+
+    @pytest.mark.parametrize("accept", [False, True])
+    def test_silence_and_late_answers(self, accept):
+        model, _ = memory()
+        read, write = model.read_port(BUS, Behaviour(latency=5)), model.write_port(BUS)
+        for port in (read, write):
+            port.silence(4, 100, accept)
+        given, taken = drive_read(read, [(0, BASE, 4)] * 5)
+        assert taken == ([1, 2, 3, 4, 5] if accept else [1, 2, 3, 100, 101])
+        assert given[0][0] == 100
+        answers = drive_write(write, [(0, BASE, [(bytes(BUS), 0)])] * 6)
+        assert [cycle >= 100 for cycle, *_ in answers] == [False] * 2 + [True] * 4
+
+    def test_silence_stops_the_address_channel(self):
+        model, _ = memory()
+        port = model.read_port(BUS)
+        port.silence(0)
+        with pytest.raises(AssertionError, match="1 beats did not come"):
+            drive_read(port, [(0, BASE, 1)], limit=300)
+        assert port.statistics.bursts == 0
+        port = model.read_port(BUS)
+        port.silence(0, accept=True)
+        with pytest.raises(AssertionError, match="1 beats did not come"):
+            drive_read(port, [(0, BASE, 1)], limit=300)
+        assert port.statistics.bursts == 1
+        with pytest.raises(AssertionError, match="port 1: something is still in flight"):
+            model.check()
+
+
+class TestRules:
+    """Every breach by the master is reported with its cycle; what is legal is not."""
+
+    @pytest.mark.parametrize("wrong, message", [
+        ({"araddr": BASE + 0xFF0, "arlen": 1}, "crosses a 4 KiB boundary .0x10ff0"),
+        ({"arburst": 0}, "not INCR"),
+        ({"arburst": 2}, "not INCR"),
+        ({"arsize": 3}, "beat size is not the bus width"),
+        ({"araddr": BASE + 0xFF8, "arlen": 1}, "crosses a 4 KiB boundary"),
+    ])
+    def test_read_bursts(self, wrong, message):
+        model, _ = memory()
+        port = model.read_port(BUS)
+        for name, value in {"arvalid": 1, "araddr": BASE, "arsize": 4, "arburst": 1,
+                            **wrong}.items():
+            setattr(port.inputs, name, value)
+        port.tick()
+        assert not port.violations
+        port.tick()
+        assert len(port.violations) == 1
+        with pytest.raises(AssertionError, match=f"port 0: cycle 1: .*{message}"):
+            model.check()
+
+    def test_longest_legal_bursts(self):
+        model, _ = memory()
+        port = model.read_port(BUS)
+        drive_read(port, [(0, BASE, 256), (0, BASE + 0xFF0, 1), (0, BASE + 0x1000, 256)])
+        model.check()
+
+    @pytest.mark.parametrize("change", [{"arvalid": 0}, {"araddr": BASE + 64}, {"arid": 1},
+                                        {"arlen": 1}])
+    def test_address_held(self, change):
+        model, _ = memory()
+        port = model.read_port(BUS)
+        for name, value in {"arvalid": 1, "araddr": BASE, "arsize": 4, "arburst": 1}.items():
+            setattr(port.inputs, name, value)
+        port.tick()  # not ready in the first cycle
+        for name, value in change.items():
+            setattr(port.inputs, name, value)
+        port.tick()
+        assert "address channel changed before it was taken" in port.violations[0]
+
+    @pytest.mark.parametrize("change", [{"wvalid": 0}, {"wstrb": 1}, {"wlast": 0}, {"wdata": 1}])
+    def test_beat_held(self, change):
+        model, _ = memory()
+        port = model.write_port(BUS)
+        port.inputs.wvalid, port.inputs.wlast, port.inputs.wstrb = 1, 1, 0xFFFF
+        port.tick()
+        for name, value in change.items():
+            if name == "wdata":
+                port.inputs.wdata[BUS - 1] = value
+            else:
+                setattr(port.inputs, name, value)
+        port.tick()
+        assert "W beat changed before it was taken" in port.violations[0]
+
+    @pytest.mark.parametrize("lasts, late, message", [
+        ([1, 0], False, "wlast not on the last beat"),
+        ([0, 0], False, "wlast missing"),
+        ([1], True, "wlast not on the last beat"),
+    ])
+    def test_wlast(self, lasts, late, message):
+        model, _ = memory()
+        port = model.write_port(BUS)
+        inputs = port.inputs
+        inputs.awaddr, inputs.awlen, inputs.awsize, inputs.awburst = BASE, 1, 4, 1
+        port.tick()
+        inputs.awvalid = not late
+        for last in lasts:
+            inputs.wvalid, inputs.wlast = 1, last
+            port.tick()
+            inputs.awvalid = 0
+        inputs.wvalid, inputs.awvalid = 0, late
+        port.tick()
+        assert message in port.violations[0]
+
+    def test_strobe_below_the_start(self):
+        model, _ = memory()
+        port = model.write_port(BUS)
+        drive_write(port, [(0, BASE + 4, [(bytes(BUS), 0xFFF0)])])
+        assert not port.violations
+        drive_write(port, [(0, BASE + 4, [(bytes(BUS), 0x0008)])])
+        assert "strobe below the first byte" in port.violations[0]
+
+    def test_reset_forgets_what_is_in_flight(self):
+        model, _ = memory()
+        port = model.read_port(BUS, Behaviour(latency=500))
+        with pytest.raises(AssertionError, match="did not come"):
+            drive_read(port, [(0, BASE, 4)], limit=10)
+        assert not port.idle
+        port.reset()
+        assert port.idle and not port.outputs.arready
+
+
+class TestArguments:
+    @pytest.mark.parametrize("address, size", [(BASE - 1, 2), (BASE + (1 << 14) - 1, 4),
+                                               (BASE + 5, 1), (BASE - 1, 1 << 15)])
+    def test_overlap(self, address, size):
+        model, _ = memory()
+        with pytest.raises(ValueError, match=r"overlap an array that is mapped at one of 0x10000"):
+            model.map(np.zeros(size, np.uint8), address)
+
+    def test_neighbours_and_the_top_of_memory_are_free(self):
+        model, array = memory()
+        top = np.zeros(64, np.uint8)
+        model.map(np.zeros(1, np.uint8), BASE - 1)
+        model.map(np.zeros(1, np.uint8), BASE + array.size)
+        model.map(top, (1 << 64) - 64)
+        drive_write(model.write_port(BUS), [(0, (1 << 64) - 16, [(bytes([4] * BUS), 0xFFFF)])])
+        assert (top == [0] * 48 + [4] * 16).all()
+
+    @pytest.mark.parametrize("array, message", [
+        (np.zeros((4, 4))[:, 1], "C-contiguous"),
+        (np.zeros(0), "at least one byte"),
+        ([1, 2], "NumPy array"),
+        (np.broadcast_to(np.uint8(0), (1,)), "read-only: map it with writable=False"),
+    ])
+    def test_arrays(self, array, message):
+        with pytest.raises(ValueError, match=message):
+            MemoryModel().map(array, 0)
+
+    def test_addresses(self):
+        with pytest.raises(ValueError, match="leave the 64-bit address space"):
+            MemoryModel().map(np.zeros(2, np.uint8), (1 << 64) - 1)
+        with pytest.raises(ValueError, match="no array is mapped at 0x40"):
+            MemoryModel().unmap(0x40)
+
+    @pytest.mark.parametrize("wrong, message", [
+        ({"latency": 0}, "latency must be 1 to"),
+        ({"jitter": -1}, "jitter must be 0 to"),
+        ({"stall_data": 1.0}, "stall_data must be a chance from 0"),
+    ])
+    def test_behaviour(self, wrong, message):
+        with pytest.raises(ValueError, match=message):
+            Behaviour(**wrong)
+
+    def test_bus(self):
+        with pytest.raises(ValueError, match="bus_bytes must be 16, 32 or 64, not 8"):
+            MemoryModel().read_port(8)
+
+
+class TestLibrary:
+    def test_built_once(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOTROW_CACHE", str(tmp_path / "new"))
+        library = build()
+        assert list((tmp_path / "new").iterdir()) == [library]
+        stamp = library.stat().st_mtime_ns
+        assert build() == library and library.stat().st_mtime_ns == stamp
+
+    def test_missing_compiler(self, monkeypatch):
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        with pytest.raises(CompilerError, match=r"'no-such-compiler' was not found .*apt install"):
+            build()
+
+    def test_failing_compiler(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOTROW_CACHE", str(tmp_path))
+        monkeypatch.setenv("CXX", "false")
+        with pytest.raises(CompilerError, match="false could not build the memory model"):
+            build()
+        assert not list(tmp_path.iterdir()), "nothing half-written"
