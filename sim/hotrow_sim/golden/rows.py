@@ -1,0 +1,199 @@
+"""Golden model of the row mover: which listed rows are copied where, and why the others are not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hotrow_rtl.config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config
+from hotrow_rtl.contract import OFFSET_WIDTH, GatherFlag, Status
+from numpy.lib.stride_tricks import as_strided
+
+from .regions import check, unpack_address
+
+FAULT_DECERR = 2  # as in layouts
+OFFSET_MASK = (1 << OFFSET_WIDTH) - 1
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a completion says of a GATHER. The error is that of the lowest refused position."""
+
+    status: Status
+    error_index: int
+    error_address: int
+    entries: int
+    bytes: int
+
+
+def fault_status(fault):
+    """SLVERR, DECERR or TIMEOUT of a bus fault, OK of none."""
+    return np.where(fault, Status.SLVERR - 1 + fault, Status.OK).astype(np.uint8)
+
+
+def gather(command, entries, slots, tables, regions, memory, config: Config,
+           entry_faults=0, slot_faults=0):
+    """Copy the listed rows, and their state with flag STATE.
+
+    Of entries with one slot the last one wins. What rows and states hold that overlap each other,
+    or the tables, is undefined.
+
+    Parameters
+    ----------
+    command : mapping of str to int
+        `flags`, `stride`, and packed `destination` and `state_destination`.
+    entries : ROW_RECORD[n]
+    slots : uint32[n]
+        Destination slot of each entry: the targets, or its position.
+    tables : dict of int to Table
+    regions : dict of int to Region
+    memory : object
+        `view(address, size, write=False)`: the uint8 bytes themselves, or None where an access
+        answers DECERR. `write(address, octets)`: 0, or the bus fault.
+    config : Config
+    entry_faults, slot_faults : uint8[n] or 0
+        How the bus words of the lists answered; 0 is well.
+
+    Returns
+    -------
+    Gathered
+    """
+    errors = _Errors(len(entries))
+    errors.note(fault_status(entry_faults))
+    with_state = bool(command["flags"] & GatherFlag.STATE)
+    slots = np.asarray(slots, np.uint64)
+    copies = []
+    for number in np.unique(entries["table"]):
+        at = np.flatnonzero(entries["table"] == number)
+        table = tables.get(int(number))
+        if table is None:
+            errors.note(Status.TABLE_UNKNOWN, at)
+            continue
+        rows = entries["row"][at].astype(np.uint64)
+        errors.note(np.where(rows > table.last_row, Status.ROW_OUT_OF_RANGE, Status.OK), at)
+        errors.note(fault_status(np.broadcast_to(slot_faults, len(entries))[at]), at)
+        fits = 0 < table.row_bytes <= min(command["stride"], config.row_bytes)
+        errors.note(Status.OK if fits else Status.STRIDE, at)
+        kinds = [(False, table.weights, table.stride, command["destination"], command["stride"],
+                  table.row_bytes, ROW_ALIGNMENT)]
+        if with_state and table.state_bytes:
+            kinds.append((True, table.state, table.state_bytes, command["state_destination"],
+                          table.state_bytes, table.state_bytes, STATE_ALIGNMENT))
+        for is_state, source, source_stride, destination, stride, size, alignment in kinds:
+            copies.append(_Copies(
+                at, size, _End(regions, source, source_stride, rows, size),
+                _End(regions, destination, stride, slots[at], size, alignment), is_state))
+            errors.note(copies[-1].source.status, at, copies[-1].source.packed)
+            errors.note(copies[-1].destination.status, at, copies[-1].destination.packed)
+
+    moved = _move_at_once(copies, errors, memory)
+    if moved is None:
+        moved = _move_in_order(copies, errors, memory)
+    refused = np.flatnonzero(errors.status)
+    first = int(refused[0]) if len(refused) else None
+    return Gathered(
+        status=Status.OK if first is None else Status(int(errors.status[first])),
+        error_index=first or 0,
+        error_address=0 if first is None else int(errors.address[first]),
+        entries=len(entries) - len(refused),
+        bytes=moved,
+    )
+
+
+class _Errors:
+    """Status and address of each entry's first error."""
+
+    def __init__(self, count):
+        self.status = np.zeros(count, np.uint8)
+        self.address = np.zeros(count, np.uint64)
+
+    def note(self, status, at=slice(None), address=0):
+        """Record `status` for those entries of `at` that have none so far; OK is no error."""
+        fresh = (self.status[at] == Status.OK) & (np.asarray(status) != Status.OK)
+        self.status[at] = np.where(fresh, status, self.status[at])
+        self.address[at] = np.where(fresh, np.asarray(address, np.uint64), self.address[at])
+
+
+class _End:
+    """Where copies come from, or where they go: item `number[i]` of an array at `base`."""
+
+    def __init__(self, regions, base, stride, number, size, alignment=None):
+        handle, offset = unpack_address(base)
+        region, self.write = regions.get(handle), alignment is not None
+        offset = np.uint64(offset) + number * np.uint64(stride)  # past 48 bits no region reaches
+        self.number, self.stride, self.size = number, stride, size
+        self.packed = np.uint64(handle << OFFSET_WIDTH) | offset & np.uint64(OFFSET_MASK)
+        self.address = np.uint64(region.base if region else 0) + offset
+        self.status = check(region, offset, size, self.write)
+        if self.write:
+            crooked = self.address % np.uint64(alignment) != 0
+            self.status = np.where(
+                (self.status == Status.OK) & crooked, Status.MISALIGNED, self.status)
+
+    def items(self, memory, chosen):
+        """The array as [item, byte] from its lowest chosen item on, and the chosen items' places
+        there; None where memory does not answer for all of it."""
+        address, number = self.address[chosen], self.number[chosen]
+        low, first = int(address.min()), number.min()
+        octets = memory.view(low, int(address.max()) - low + self.size, self.write)
+        if octets is None:
+            return None
+        place = (number - first).astype(np.int64)
+        return as_strided(octets, (int(place.max()) + 1, self.size), (self.stride, 1)), place
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Copies of `size` bytes, rows or state, for the entries at positions `at`."""
+
+    at: np.ndarray
+    size: int
+    source: _End
+    destination: _End
+    is_state: bool
+
+
+def _order_matters(parts):
+    """Whether copies of one kind, (copies, chosen) each, may write to a byte twice."""
+    numbers = np.concatenate([part.destination.number[chosen] for part, chosen in parts])
+    strides = {part.destination.stride for part, _ in parts}
+    return len(strides) > 1 or len(np.unique(numbers)) < len(numbers)
+
+
+def _move_at_once(copies, errors, memory):
+    """Copy table by table; return the bytes moved.
+
+    None, with nothing moved, where order matters or memory does not answer for every byte.
+    """
+    work = [(part, errors.status[part.at] == Status.OK) for part in copies]
+    work = [(part, chosen) for part, chosen in work if chosen.any()]
+    for is_state in (False, True):
+        parts = [item for item in work if item[0].is_state == is_state]
+        if parts and _order_matters(parts):
+            return None
+    ends = [(part.source.items(memory, chosen), part.destination.items(memory, chosen))
+            for part, chosen in work]
+    if any(items is None for pair in ends for items in pair):
+        return None
+    held = [items[place] for (items, place), _ in ends]
+    for octets, (_, (items, place)) in zip(held, ends):
+        items[place] = octets
+    return sum(octets.size for octets in held)
+
+
+def _move_in_order(copies, errors, memory):
+    """Copy one by one in the order of the list, note bus faults, return the bytes moved."""
+    order = sorted((position, step, number) for number, part in enumerate(copies)
+                   for step, position in enumerate(part.at.tolist()))
+    accepted = errors.status == Status.OK
+    moved = 0
+    for position, step, number in order:
+        if not accepted[position]:
+            continue
+        part = copies[number]
+        octets = memory.view(int(part.source.address[step]), part.size)
+        if octets is None:
+            errors.note(fault_status(FAULT_DECERR), position, part.source.packed[step])
+            continue
+        fault = memory.write(int(part.destination.address[step]), octets.copy())
+        errors.note(fault_status(fault), position, part.destination.packed[step])
+        moved += 0 if fault else part.size
+    return moved

@@ -1,0 +1,159 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract import GatherFlag, Status, packed_address
+from hotrow_sim.golden.records import ROW_RECORD
+from hotrow_sim.golden.regions import Region, Table, check_operand
+from hotrow_sim.golden.rows import gather
+
+CONFIG = replace(preset("tiny"), row_bytes=256)
+MEMORY = 1 << 16
+REGIONS = {0: Region(0x100, 0x4000, False), 1: Region(0x5000, 0x4000, True),
+           2: Region(0xA000, 0x1000, True), 3: Region(0xB000, 0x1000, False)}
+TABLES = {
+    0: Table(63, packed_address(0, 0), 64, 80, packed_address(3, 0), 8),
+    1: Table(200, packed_address(0, 0x1450), 16, 16, packed_address(3, 0x800), 8),  # past its end
+    3: Table(1, packed_address(0, 0), 512, 512),  # wider than the card carries
+    4: Table(7, packed_address(2, 0x800), 48, 64, packed_address(9, 0), 4),  # state unregistered
+    5: Table(0xFFFF_FFFF, packed_address(0, 0), 16, 65520, packed_address(0, 0), 4),
+    6: Table(20, packed_address(0, 0x800), 32, 32, packed_address(3, 0x400), 4),
+}
+
+
+class Bytes:
+    """A memory with one hole that answers neither reads nor writes."""
+
+    def __init__(self, seed, hole=range(0)):
+        self.octets = np.random.default_rng(seed).integers(0, 256, MEMORY, np.uint8)
+        self.hole = hole
+
+    def view(self, address, size, write=False):
+        if address + size > MEMORY or range(max(address, self.hole.start),
+                                            min(address + size, self.hole.stop)):
+            return None
+        return self.octets[address:address + size]
+
+    def write(self, address, octets):
+        here = self.view(address, octets.size, write=True)
+        if here is None:
+            return 2
+        here[:] = octets
+        return 0
+
+
+def brute_force(command, entries, slots, memory, entry_faults, slot_faults):
+    """The rules one after another, entry by entry."""
+    errors, moved, entries_moved = [], 0, 0
+    before = memory.octets.copy()
+
+    def resolve(base, distance, size, write, alignment):
+        handle, offset = base >> 48, (base & (1 << 48) - 1) + distance
+        packed = packed_address(handle, offset % (1 << 48))
+        status, address = check_operand(REGIONS, packed, size, write)
+        if offset >> 48:
+            status = Status.REGION
+        elif status == Status.OK and address % alignment:
+            status = Status.MISALIGNED
+        return status, packed, address
+
+    def move(i, row, slot):
+        nonlocal moved
+        table = TABLES.get(int(entries["table"][i]))
+        if entry_faults[i]:
+            return Status(13 + entry_faults[i]), 0
+        if table is None:
+            return Status.TABLE_UNKNOWN, 0
+        if row > table.last_row:
+            return Status.ROW_OUT_OF_RANGE, 0
+        if slot_faults[i]:
+            return Status(13 + slot_faults[i]), 0
+        if table.row_bytes > command["stride"] or table.row_bytes > CONFIG.row_bytes:
+            return Status.STRIDE, 0
+        copies = [(table.weights, row * table.stride, False, 1, table.row_bytes),
+                  (command["destination"], slot * command["stride"], True, 16, table.row_bytes)]
+        if command["flags"] & GatherFlag.STATE and table.state_bytes:
+            size = table.state_bytes
+            copies += [(table.state, row * size, False, 1, size),
+                       (command["state_destination"], slot * size, True, 4, size)]
+        resolved = []
+        for base, distance, write, alignment, size in copies:
+            status, packed, address = resolve(base, distance, size, write, alignment)
+            if status != Status.OK:
+                return status, packed
+            resolved.append((packed, address, size))
+        error = Status.OK, 0
+        for (source, here, size), (target, there, _) in zip(resolved[::2], resolved[1::2]):
+            if memory.view(here, size) is None:
+                error = error if error[0] else (Status.DECERR, source)
+            elif memory.view(there, size) is None:
+                error = error if error[0] else (Status.DECERR, target)
+            else:
+                memory.octets[there:there + size] = before[here:here + size]
+                moved += size
+        return error
+
+    for i in range(len(entries)):
+        status, address = move(i, int(entries["row"][i]), int(slots[i]))
+        entries_moved += status == Status.OK
+        if status != Status.OK:
+            errors.append((status, i, address))
+    return *(errors[0] if errors else (Status.OK, 0, 0)), entries_moved, moved
+
+
+def scenario(seed, tables, rows, count, flags, stride, destination, state_destination, slots,
+             fault_rate=0.0, hole=range(0)):
+    """Gather random rows with both models; compare memory and outcome; return the outcome."""
+    rng = np.random.default_rng(seed)
+    entries = np.zeros(count, ROW_RECORD)
+    entries["table"], entries["row"] = rng.choice(tables, count), rng.integers(0, rows, count)
+    targets = rng.permutation(slots)[:count] if slots >= count else rng.integers(0, slots, count)
+    faults = [np.where(rng.random(count) < fault_rate, rng.integers(1, 4, count), 0)
+              for _ in range(2)]
+    command = {"flags": flags, "stride": stride, "destination": destination,
+               "state_destination": state_destination}
+    actual, expected = Bytes(seed, hole), Bytes(seed, hole)
+    got = gather(command, entries, targets, TABLES, REGIONS, actual, CONFIG, *faults)
+    want = brute_force(command, entries, targets, expected, *faults)
+    assert (got.status, got.error_index, got.error_address, got.entries, got.bytes) == want
+    np.testing.assert_array_equal(actual.octets, expected.octets)
+    return got
+
+
+DESTINATION, STATE = packed_address(1, 0x40), packed_address(2, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_and_state(seed):
+    got = scenario(seed, [0, 6], 21, 60, GatherFlag.LISTED, 96, DESTINATION, 0, 100)
+    assert got.status == Status.OK and got.entries == 60
+    got = scenario(seed, [0], 64, 60, GatherFlag.STATE, 96, DESTINATION, STATE, 100)
+    assert got.bytes == 60 * (64 + 8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_decides_repeated_slots_and_states_of_unlike_sizes(seed):
+    assert scenario(seed, [0, 6], 21, 60, GatherFlag.LISTED, 64, DESTINATION, 0, 10).bytes > 60 * 16
+    flags = GatherFlag.LISTED | GatherFlag.STATE
+    assert scenario(seed, [0, 6], 21, 60, flags, 64, DESTINATION, STATE, 100).entries == 60
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_refusals(seed):
+    destination = packed_address(*[(1, 0x40), (1, 0x2400), (0, 0), (1, 8), (1, (1 << 48) - 1024),
+                                   (7, 0), (1, 0)][seed % 7])
+    state = packed_address(*[(2, 0), (2, 0xF80), (3, 0), (2, 2), (2, (1 << 48) - 64)][seed % 5])
+    scenario(seed, [*TABLES, 2, 31, 1 << 31], 70, 60, GatherFlag.LISTED | GatherFlag.STATE,
+             [64, 16, 4096][seed % 3], destination, state, 100, fault_rate=0.05)
+    scenario(seed, [0, 1, 4, 5, 6], 30, 40, GatherFlag.STATE, 64, DESTINATION, state, 100)
+
+
+def test_bus_faults_leave_the_other_rows_alone():
+    flags = GatherFlag.LISTED | GatherFlag.STATE
+    read = scenario(1, [0, 6], 21, 60, flags, 64, DESTINATION, STATE, 100,
+                    hole=range(0x910, 0x911))
+    written = scenario(2, [0, 6], 21, 60, flags, 64, DESTINATION, STATE, 100,
+                       hole=range(0x5800, 0x5900))
+    assert read.status == written.status == Status.DECERR
+    assert read.error_address >> 48 == 0 and written.error_address >> 48 == 1
