@@ -1,0 +1,175 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract import NO_SLOT, BatchFlag, Status
+from hotrow_rtl.splitter import Splitter
+from hotrow_sim.golden.lookups import Lookups, read_batch
+from hotrow_sim.golden.splitter import split
+from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
+
+TINY = dataclasses.replace(preset("tiny"), miss_entries=16)
+
+
+@dataclasses.dataclass
+class Case:
+    """A batch with the directory's answers to it."""
+
+    lookups: Lookups
+    found: np.ndarray
+    refused: np.ndarray  # a Status per lookup
+    trailing: bool = False  # the end comes in an element of its own, without a lookup
+
+    @property
+    def split(self):
+        return split(self.lookups, self.found, self.refused != 0, TINY.miss_entries)
+
+
+def case(seed, samples=40, tables=3, rows=30, hit=0.5, refused=0.05, flags=0, bags=None, **other):
+    """Random answers; a row is either resident or not. `bags`: lengths allowed (jagged)."""
+    rng = np.random.default_rng(seed)
+    lengths = None
+    if bags is not None:
+        flags |= BatchFlag.JAGGED
+        lengths = rng.choice(bags, samples * tables).astype(np.uint16)
+    count = samples * tables if lengths is None else int(lengths.sum())
+    lookups = read_batch(rng.integers(0, rows, count).astype(np.uint32), samples, 0, tables,
+                         flags, lengths)
+    slot_of = rng.integers(0, TINY.slots, (tables, rows)).astype(np.uint32)
+    slot_of[rng.random((tables, rows)) >= hit] = NO_SLOT
+    why = rng.choice([Status.ROW_OUT_OF_RANGE, Status.SLVERR, Status.TIMEOUT], count)
+    return Case(lookups, slot_of[lookups.table, lookups.row.astype(int)],
+                np.where(rng.random(count) < refused, why, 0), **other)
+
+
+def answers(case):
+    """The directory's payloads."""
+    lookups, count = case.lookups, len(case.found)
+    for i in range(count):
+        placed = not case.refused[i] and case.found[i] != NO_SLOT
+        yield {
+            "query": {
+                "present": 1,
+                "status": int(case.refused[i]),
+                "key": {"row": int(lookups.row[i]), "table": int(lookups.table[i])},
+                "sample": int(lookups.sample[i]),
+                "last": int(i == count - 1 and not case.trailing),
+            },
+            "hit": int(placed),
+            "placed": int(placed),
+            "slot": int(case.found[i]) % TINY.slots,
+        }
+    if case.trailing:
+        yield {"query": {"last": 1}}
+
+
+def run(cases, gaps=STEADY, pauses=STEADY):
+    """Split batch after batch; return the lists of all batches, the reports, and the cycles."""
+    dut = Splitter(TINY)
+    bench = StreamBench(dut)
+    bench.source(dut.command, [{"samples": case.lookups.samples} for case in cases])
+    bench.source(dut.answers, [answer for case in cases for answer in answers(case)], gaps)
+    taken = {name: [] for name in ("slots", "misses", "popular", "nonpopular")}
+
+    def collect(name):
+        """Elements of the stream, cut into one list per batch."""
+        async def drain(ctx):
+            port, lists, held, step = getattr(dut, name), [[]], None, 0
+            while len(lists) <= len(cases):
+                for _ in range(pauses[step % len(pauses)]):
+                    _, _, valid, payload = await ctx.tick().sample(port.valid, port.payload)
+                    assert held is None or (valid and payload == held), f"{name} did not hold"
+                    held = payload if valid else None
+                step += 1
+                ctx.set(port.ready, 1)
+                _, _, valid, payload = await ctx.tick().sample(port.valid, port.payload)
+                ctx.set(port.ready, 0)
+                assert held is None or (valid and payload == held), f"{name} did not hold"
+                held = None
+                if valid and payload.present:
+                    value = payload.value
+                    lists[-1].append(value if isinstance(value, int) else (value.table, value.row))
+                if valid and payload.last:
+                    lists.append([])
+            assert lists.pop() == []
+            taken[name] = lists
+        return drain
+    for name in taken:
+        bench.process(name, collect(name))
+    reports = bench.sink(dut.report, len(cases))
+    total = sum(len(case.found) + case.lookups.samples for case in cases)
+    cycles = bench.run(200 * len(cases) + 12 * total)
+    return taken, reports, cycles
+
+
+def check(cases, gaps=STEADY, pauses=STEADY):
+    taken, reports, cycles = run(cases, gaps, pauses)
+    for number, (case, report) in enumerate(zip(cases, reports)):
+        want, served = case.split, case.refused == 0
+        got = {name: lists[number] for name, lists in taken.items()}
+        assert got["slots"] == want.slots.tolist(), f"batch {number}"
+        assert got["misses"] == list(zip(want.miss_table.tolist(), want.miss_row.tolist()))
+        assert got["popular"] == want.popular.tolist(), f"batch {number}"
+        assert got["nonpopular"] == want.nonpopular.tolist(), f"batch {number}"
+        hits = np.count_nonzero(served & (case.found != NO_SLOT))
+        first = np.flatnonzero(~served)[:1].tolist()
+        wanted = {
+            "status": case.refused[first[0]] if first else 0,
+            "error_index": first[0] if first else 0,
+            "lookups": np.count_nonzero(served),
+            "hits": hits,
+            "misses": np.count_nonzero(served) - hits,
+            "unique": len(want.miss_row),
+            "popular": len(want.popular),
+            "entries": 0, "refused": 0, "bytes": 0, "error_address": 0,
+        }
+        assert {name: getattr(report, name) for name in wanted} == wanted, f"batch {number}"
+    return cycles
+
+
+@pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "gaps"])
+@pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["ready", "back-pressure"])
+def test_splits_equal_golden(gaps, pauses):
+    check([
+        case(seed=1),
+        case(seed=2, flags=BatchFlag.FEATURE_MAJOR, refused=0),
+        case(seed=3, bags=[0, 1, 1, 2, 5], trailing=True),
+        case(seed=4, samples=65, flags=BatchFlag.FEATURE_MAJOR, bags=[0, 1, 3], hit=0.9),
+    ], gaps, pauses)
+
+
+@pytest.mark.parametrize("name, edges", {
+    "one lookup that hits": dict(samples=1, tables=1, rows=1, hit=1, refused=0),
+    "one lookup that misses": dict(samples=1, tables=1, rows=1, hit=0, refused=0),
+    "one lookup refused": dict(samples=1, tables=1, refused=1),
+    "all hit": dict(hit=1, refused=0, samples=64),
+    "all miss, beyond the entries": dict(hit=0, refused=0, samples=33),
+    "one row misses for ever": dict(hit=0, refused=0, rows=1, tables=1, samples=100),
+    "all refused": dict(refused=1),
+    "mostly empty bags": dict(bags=[0, 0, 0, 0, 1], samples=96, hit=0.2, trailing=True),
+    "full word of samples": dict(samples=32),
+}.items(), ids=lambda value: value if isinstance(value, str) else "")
+def test_edges(name, edges):
+    check([case(seed=5, **edges)] * 2)
+
+
+def test_largest_batch():
+    lone = case(seed=6, samples=TINY.batch_samples, tables=1, hit=0.7)
+    check([lone, case(seed=7, samples=3)])
+
+
+def test_a_late_miss_turns_its_sample_cold():
+    batch = case(seed=8, samples=50, tables=2, hit=1, refused=0, flags=BatchFlag.FEATURE_MAJOR)
+    batch.found[50 + 17] = NO_SLOT
+    assert batch.split.nonpopular.tolist() == [17]
+    check([batch])
+
+
+@pytest.mark.parametrize("hit", [1, 0.85])
+def test_one_lookup_a_cycle(hit):
+    batch = case(seed=9, samples=200, tables=8, rows=8, hit=hit, refused=0)
+    assert (batch.split.miss_row.size > 0) == (hit < 1)
+    cycles = check([batch])
+    start = 2 * TINY.miss_entries + 5  # the table of misses is cleared after reset
+    assert cycles <= max(start, TINY.batch_samples // 32) + 8 * 200 * 1.05 + 200 + 20
