@@ -166,7 +166,7 @@ def test_a_late_miss_turns_its_sample_cold():
     check([batch])
 
 
-@pytest.mark.parametrize("hit", [1, 0.85])
+@pytest.mark.parametrize("hit", [1, 0.95])
 def test_one_lookup_a_cycle(hit):
     batch = case(seed=9, samples=200, tables=8, rows=8, hit=hit, refused=0)
     assert (batch.split.miss_row.size > 0) == (hit < 1)
