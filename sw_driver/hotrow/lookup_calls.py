@@ -1,0 +1,220 @@
+"""Calls that the lookup queue serves: counters, directory and splitter."""
+
+import numpy as np
+
+from .batch import Batch
+from .contract import (
+    HARVEST_ENTRY,
+    MISS_FLAG,
+    NO_SLOT,
+    ROW_ENTRY,
+    AllFlag,
+    Opcode,
+)
+from .errors import BatchError
+from .futures import Future
+from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split
+from .row_lists import check_rows, row_list
+
+
+class LookupCalls:
+    """Part of `Device`; each call has a form X_async that returns a `Future`."""
+
+    def observe(self, batch) -> Observation:
+        """Count every lookup of a batch.
+
+        Parameters
+        ----------
+        batch : Batch or integers [samples, tables]
+        """
+        return self.observe_async(batch).result()
+
+    def observe_async(self, batch) -> Future:
+        with self._command() as held:
+            batch, tables, operands = self._stage_batch(batch, held)
+
+            def finish(c):
+                self._raise_for(c, batch=batch, tables=tables)
+                return Observation(int(c["lookups"]), int(c["hits"]), int(c["misses"]), _cycles(c))
+
+            return self._submit(Opcode.OBSERVE, operands, finish, held)
+
+    def decay(self, shift=1) -> Done:
+        """Shift every count right; a count of zero frees its entry."""
+        return self.decay_async(shift).result()
+
+    def decay_async(self, shift=1) -> Future:
+        if not 0 <= shift <= NO_SLOT:
+            raise BatchError(f"shift must be 0 or more binary places, not {shift}")
+        return self._simple(Opcode.DECAY, {"shift": shift})
+
+    def clear_counters(self) -> Done:
+        """Forget every count."""
+        return self.clear_counters_async().result()
+
+    def clear_counters_async(self) -> Future:
+        return self._simple(Opcode.DECAY, {"flags": AllFlag.ALL})
+
+    def clear_directory(self) -> Done:
+        """Free every slot."""
+        return self.clear_directory_async().result()
+
+    def clear_directory_async(self) -> Future:
+        return self._simple(Opcode.REMOVE, {"flags": AllFlag.ALL})
+
+    def harvest(self, k, threshold=1) -> HotRows:
+        """The `k` most accessed rows over all tables, those counted at least `threshold` times.
+
+        Fewer where the counters hold fewer. The counters keep their contents.
+
+        Raises
+        ------
+        BatchError
+            If the directory has fewer than `k` slots.
+        """
+        return self.harvest_async(k, threshold).result()
+
+    def harvest_async(self, k, threshold=1) -> Future:
+        self._fits_directory(k, "k")
+        if not 0 <= threshold <= NO_SLOT:
+            raise BatchError(f"threshold must be a count of 32 bits, not {threshold}")
+        with self._command() as held:
+            found = held.enter_context(self._pool.lease(k * HARVEST_ENTRY.itemsize))
+
+            def finish(c):
+                self._raise_for(c)
+                entries = found.view(HARVEST_ENTRY, int(c["entries"]))
+                order = np.argsort(-entries["count"].astype(np.int64), kind="stable")
+                entries = entries[order]
+                return HotRows(*(np.ascontiguousarray(entries[name])
+                                 for name in ("table", "row", "count")), cycles=_cycles(c))
+
+            return self._submit(Opcode.HARVEST, {
+                "destination": found.address, "count": k, "threshold": threshold}, finish, held)
+
+    def install(self, rows) -> Installed:
+        """Give each listed row a slot of the directory.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+
+        Raises
+        ------
+        BatchError
+            If there are more rows than slots, or one does not exist; nothing is installed then.
+        """
+        return self.install_async(rows).result()
+
+    def install_async(self, rows) -> Future:
+        rows = row_list(rows)
+        if not len(rows):
+            return Future.of(Installed(np.empty(0, np.uint32), 0, 0, 0, 0))
+        self._fits_directory(len(rows), "the number of rows to install")
+        return self._list_command(Opcode.INSTALL, rows, lambda c, slots: Installed(
+            slots, int(c["entries"]), int(c["hits"]), int(c["refused"]), _cycles(c)))
+
+    def remove(self, rows) -> Removed:
+        """Free the slot of each listed row.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+        """
+        return self.remove_async(rows).result()
+
+    def remove_async(self, rows) -> Future:
+        rows = row_list(rows)
+        if not len(rows):
+            return Future.of(Removed(np.empty(0, np.uint32), 0, 0, 0))
+        return self._list_command(Opcode.REMOVE, rows, lambda c, slots: Removed(
+            slots, int(c["entries"]), int(c["misses"]), _cycles(c)))
+
+    def split(self, batch) -> Split:
+        """Tell hits from misses, and popular samples, all of whose lookups hit, from the others.
+
+        Parameters
+        ----------
+        batch : Batch or integers [samples, tables]
+        """
+        return self.split_async(batch).result()
+
+    def split_async(self, batch) -> Future:
+        with self._command() as held:
+            batch, tables, operands = self._stage_batch(batch, held)
+            lease = {name: held.enter_context(self._pool.lease(size)) for name, size in (
+                ("slots", 4 * batch.lookups), ("misses", ROW_ENTRY.itemsize * batch.lookups),
+                ("popular", 4 * batch.samples), ("nonpopular", 4 * batch.samples))}
+            operands |= {name: part.address for name, part in lease.items()}
+
+            def finish(c):
+                self._raise_for(c, batch=batch, tables=tables)
+                popular, unique = int(c["popular"]), int(c["unique"])
+                order = np.empty(batch.samples, np.int64)
+                order[:popular] = lease["popular"].view("<u4", popular)
+                order[popular:] = lease["nonpopular"].view("<u4", batch.samples - popular)
+                slots = lease["slots"].view("<u4", batch.lookups).copy()
+                entries = lease["misses"].view(ROW_ENTRY, unique)
+                misses = RowList(entries["table"].copy(), entries["row"].copy())
+                if unique > self.geometry.miss_entries:
+                    misses = _fold_repeats(slots, misses)
+                return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
+                             _cycles(c))
+
+            return self._submit(Opcode.SPLIT, operands, finish, held)
+
+    def _list_command(self, opcode, rows, result):
+        """INSTALL or REMOVE: a list in, a slot per entry out."""
+        with self._command() as held:
+            if self.check_ids:
+                check_rows(rows, self._tables)
+            slots = held.enter_context(self._pool.lease(4 * len(rows)))
+
+            def finish(c):
+                self._raise_for(c, rows=rows)
+                return result(c, slots.view("<u4", len(rows)).copy())
+
+            return self._submit(opcode, {
+                "source": self._pool.stage_rows(rows, held), "slots": slots.address,
+                "count": len(rows)}, finish, held)
+
+    def _stage_batch(self, batch, held):
+        """Where the device finds a batch: the batch, its tables, and the operands."""
+        if not isinstance(batch, Batch):
+            batch = Batch.dense(batch)
+        tables = self._tables.resolve(batch)
+        if batch.samples > self.geometry.batch_samples:
+            raise BatchError(f"the batch has {batch.samples} samples: this card takes at most "
+                             f"{self.geometry.batch_samples}, send it in parts")
+        if self.check_ids:
+            batch.check(tables)
+        operands = {"source": self._pool.stage(batch.ids, held), "flags": batch.flags,
+                    "count": batch.lookups, "samples": batch.samples,
+                    "first_table": tables[0].number, "table_count": batch.table_count}
+        if batch.lengths is not None:
+            operands["lengths"] = self._pool.stage(batch.lengths, held)
+        return batch, tables, operands
+
+    def _fits_directory(self, count, what):
+        slots = self.geometry.slots
+        if not 1 <= count <= slots:
+            raise BatchError(f"{what} = {count} must be 1 to {slots}, the slots of this card's "
+                             f"directory")
+
+
+def _fold_repeats(slots, misses):
+    """List each missed row once, in order of first appearance; re-point `slots` in place."""
+    key = misses.table.astype(np.uint64) << np.uint64(32) | misses.row
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first)
+    place = np.empty(len(first), np.uint32)
+    place[by_appearance] = np.arange(len(first), dtype=np.uint32)
+    missed = np.flatnonzero(slots & np.uint32(MISS_FLAG))
+    listed = slots[missed] & ~np.uint32(MISS_FLAG)
+    slots[missed] = np.uint32(MISS_FLAG) | place[group[listed]]
+    kept = first[by_appearance]
+    return RowList(misses.table[kept], misses.row[kept])
+
+
+def _cycles(completion):
+    return int(completion["end"]) - int(completion["start"])

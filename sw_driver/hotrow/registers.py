@@ -1,0 +1,93 @@
+"""Register access by name, and what the state registers mean in words."""
+
+from dataclasses import make_dataclass
+
+from .contract import GEOMETRY, QUEUES, REGISTERS, Status
+
+READY = 1  # STATUS
+SOFT_RESET = 1  # CONTROL
+ENABLE, ABORT_WAIT = 1, 4  # <queue>_CONTROL
+BUSY, HALTED, WAITING, FAULTED = 1, 2, 4, 8  # <queue>_STATE
+
+_STOPPED_PORTS = {2: "list port", 4: "result ports", 8: "row port's reads", 16: "row port's writes"}
+STOPPED = sum(_STOPPED_PORTS)
+
+_STATES = {BUSY: "busy", HALTED: "halted by an error", WAITING: "waiting for an event",
+           FAULTED: "faulted: its rings cannot be read or written"}
+
+
+class Registers:
+    """The registers of one device by name; `*_LOW` and `*_HIGH` pairs also as one."""
+
+    def __init__(self, transport):
+        self._transport = transport
+
+    def read(self, name: str) -> int:
+        return self._transport.read_register(REGISTERS[name])
+
+    def write(self, name: str, value: int) -> None:
+        self._transport.write_register(REGISTERS[name], value)
+
+    def write_wide(self, name: str, value: int) -> None:
+        """Write a 64-bit value to `name`_LOW and `name`_HIGH."""
+        self.write(f"{name}_LOW", value & 0xFFFF_FFFF)
+        self.write(f"{name}_HIGH", value >> 32)
+
+
+def describe_state(state: int) -> str:
+    """A queue's STATE register in words."""
+    words = [text for bit, text in _STATES.items() if state & bit]
+    status = state >> 8 & 0xFF
+    if status and status in Status._value2member_map_:
+        words.append(f"status {Status(status).name}")
+    return ", ".join(words) or "idle"
+
+
+def describe_queue(registers: Registers, queue: str) -> str:
+    """A queue's progress and state in words."""
+    name = queue.upper()
+    tail, head, completed = (
+        registers.read(f"{name}_{what}") for what in ("TAIL", "HEAD", "COMPLETED"))
+    return (f"{queue} queue: {describe_state(registers.read(f'{name}_STATE'))}; "
+            f"{tail} submitted, {head} fetched, {completed} completed")
+
+
+def describe_ports(status: int) -> str:
+    """The memory ports that the STATUS register says have stopped, or an empty string."""
+    stopped = [text for bit, text in _STOPPED_PORTS.items() if status & bit]
+    return f"stopped after a time-out: {', '.join(stopped)}" if stopped else ""
+
+
+def describe_device(registers: Registers) -> str:
+    """Queues and ports in words, for the text of an error."""
+    parts = [describe_queue(registers, queue) for queue in QUEUES]
+    ports = describe_ports(registers.read("STATUS"))
+    return "; ".join([*parts, *([ports] if ports else ())])
+
+
+class _Derived:
+    """What follows from the numbers that the card reports."""
+
+    @property
+    def lanes(self) -> int:
+        """32-bit ids in one bus word."""
+        return self.bus_bytes // 4
+
+    @property
+    def slots(self) -> int:
+        """Rows that the directory can hold."""
+        return self.directory_choices * self.directory_sets * self.directory_ways
+
+    @property
+    def counter_entries(self) -> int:
+        """Rows that the access counters can hold."""
+        return self.counter_sets * self.counter_ways
+
+
+Geometry = make_dataclass(
+    "Geometry", [(name, int) for name in GEOMETRY], bases=(_Derived,), frozen=True,
+    namespace={"__doc__": "Sizes of the card, read from its geometry registers."})
+
+
+def read_geometry(registers: Registers) -> Geometry:
+    return Geometry(*(registers._transport.read_register(at) for at in GEOMETRY.values()))

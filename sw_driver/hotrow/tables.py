@@ -1,0 +1,265 @@
+"""Embedding tables registered with a device."""
+
+import warnings
+
+import numpy as np
+
+from .contract import LARGEST_STRIDE, ROW_ALIGNMENT
+from .errors import BatchError, PaddedCopyWarning, RegistrationError
+from .memory import as_array, empty, is_tensor
+
+_ELEMENTS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "uint16": "bf16"}
+_STATE_BYTES = (4, 8, 16, 32)
+
+
+class Table:
+    """One embedding table in host memory.
+
+    Members
+    -------
+    number : int
+        Its number on the card.
+    name : str
+    weights : numpy.ndarray [rows, dim]
+        What the device moves: the caller's own memory, or a padded copy of it.
+    state : numpy.ndarray or None
+        Per-row optimizer state.
+    element : str
+        "fp32", "fp16" or "bf16"; bf16 weights are uint16 in NumPy.
+    row_bytes, stride, state_bytes : int
+        Bytes of a row that are carried (padding included), from one row to the next, and of one
+        row's state.
+    """
+
+    def __init__(self, number, name, weights, state, largest_row):
+        self.number = number
+        self.name = f"table{number}" if name is None else str(name)
+        self.source, self.weights, self.element = _weights(weights, self.name, largest_row)
+        self.row_bytes = _padded(self.dim * self.dtype.itemsize)
+        self.stride = self.weights.strides[0] if self.rows > 1 else self.row_bytes
+        self.state_source, self.state = state, None
+        self.state_bytes = 0
+        if state is not None:
+            self.state = as_array(state)
+            self.state_bytes = _state_bytes(self.state, self.rows, self.name)
+        self.buffers = ()  # weights, and state where there is one
+
+    @property
+    def rows(self) -> int:
+        return self.weights.shape[0]
+
+    @property
+    def dim(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.weights.dtype
+
+    @property
+    def padded(self) -> bool:
+        """Whether a row is carried with more bytes than its elements have."""
+        return self.row_bytes != self.dim * self.dtype.itemsize
+
+    def check(self):
+        """Raise RegistrationError if the memory is not what was registered."""
+        for buffer in self.buffers:
+            buffer.check()
+
+    def __repr__(self):
+        return f"<Table {self.number} {self.name!r}, {self.rows} x {self.dim} {self.element}>"
+
+
+def _padded(size):
+    return -(-size // ROW_ALIGNMENT) * ROW_ALIGNMENT
+
+
+def _weights(source, name, largest_row):
+    """Memory to register, the weights in it as [rows, dim], and their element type."""
+    array = as_array(source)
+    if array.ndim != 2 or array.size == 0:
+        raise RegistrationError(
+            f"the weights of {name!r} must be [rows, dim] with at least one of each, not of "
+            f"shape {array.shape}")
+    if len(array) > 1 << 32:
+        raise RegistrationError(f"{name!r} has {len(array)} rows: the limit is 2**32")
+    kind = str(source.dtype).removeprefix("torch.") if is_tensor(source) else array.dtype.name
+    if kind not in _ELEMENTS:
+        raise RegistrationError(
+            f"the weights of {name!r} must be float32, float16 or bfloat16, not {kind}")
+    row = array.shape[1] * array.itemsize
+    if _padded(row) > largest_row:
+        raise RegistrationError(
+            f"a row of {name!r} has {row} bytes: this card carries at most {largest_row}")
+    apart = array.strides[0] if len(array) > 1 else row
+    if (array.shape[1] > 1 and array.strides[1] != array.itemsize) or apart < row:
+        raise RegistrationError(
+            f"each row of {name!r} must be contiguous, but its strides are {array.strides}: pass "
+            f"a contiguous copy")
+    if row % ROW_ALIGNMENT or apart % ROW_ALIGNMENT:
+        memory = _padded_copy(array, name)
+        return memory, memory[:, :array.shape[1]], _ELEMENTS[kind]
+    if array.ctypes.data % ROW_ALIGNMENT:
+        raise RegistrationError(
+            f"the weights of {name!r} start at {array.ctypes.data:#x}, which is not a multiple of "
+            f"{ROW_ALIGNMENT} bytes: allocate them with hotrow.empty(shape, dtype)")
+    if apart > LARGEST_STRIDE:
+        raise RegistrationError(
+            f"the rows of {name!r} lie {apart} bytes apart: the limit is {LARGEST_STRIDE}")
+    return source, array, _ELEMENTS[kind]
+
+
+def _padded_copy(array, name):
+    row = array.shape[1] * array.itemsize
+    warnings.warn(
+        f"a row of {name!r} has {row} bytes, {array.strides[0]} apart, and the device carries "
+        f"multiples of {ROW_ALIGNMENT}: it works on a padded copy, Table.weights; changes to the "
+        f"array that was passed do not reach it", PaddedCopyWarning, stacklevel=5)
+    memory = empty((len(array), _padded(row) // array.itemsize), array.dtype)
+    memory[:, array.shape[1]:] = 0
+    memory[:, :array.shape[1]] = array
+    return memory
+
+
+def _state_bytes(state, rows, name):
+    if state.ndim not in (1, 2) or len(state) != rows or not state.flags.c_contiguous:
+        raise RegistrationError(
+            f"the state of {name!r} must be a contiguous [rows] or [rows, n] array with {rows} "
+            f"rows, not of shape {state.shape} with strides {state.strides}")
+    size = state.nbytes // rows
+    if size not in _STATE_BYTES:
+        raise RegistrationError(
+            f"the state of {name!r} has {size} bytes a row: expected "
+            f"{', '.join(map(str, _STATE_BYTES))}")
+    return size
+
+
+class Tables:
+    """The tables of a device by number, and the card's descriptors of them.
+
+    Parameters
+    ----------
+    registers : Registers
+    regions : Regions
+    geometry : Geometry
+    """
+
+    def __init__(self, registers, regions, geometry):
+        self._registers, self._regions, self._geometry = registers, regions, geometry
+        self._tables: list[Table | None] = [None] * geometry.tables
+
+    def clear(self):
+        """Remove every table from the card, whoever registered it."""
+        for number, table in enumerate(self._tables):
+            if table is not None:
+                self.remove(table)
+            else:
+                self._commit(number, 0)
+
+    def add(self, weights, name, state, partition) -> Table:
+        """Register a table under the lowest free number.
+
+        Raises
+        ------
+        RegistrationError
+        """
+        if None not in self._tables:
+            raise RegistrationError(f"all {len(self._tables)} tables of this card are in use: "
+                                    f"unregister one")
+        parts_log2, part = _partition(partition, self._geometry.directory_partitions)
+        number = self._tables.index(None)
+        table = Table(number, name, weights, state, self._geometry.row_bytes)
+        if any(other and other.name == table.name for other in self._tables):
+            raise RegistrationError(f"there is a table named {table.name!r} already")
+        sources = [(table.source, "weights"), (table.state_source, "state")]
+        buffers = []
+        try:
+            for source, what in sources[:1 if table.state is None else 2]:
+                writable = as_array(source).flags.writeable
+                buffers.append(self._regions.add(source, writable, f"{what} of {table.name!r}"))
+        except BaseException:
+            for buffer in buffers:
+                self._regions.remove(buffer)
+            raise
+        table.buffers = tuple(buffers)
+        write = self._registers.write
+        write("TABLE_LAST_ROW", table.rows - 1)
+        self._registers.write_wide("TABLE_WEIGHTS", buffers[0].packed())
+        write("TABLE_ROW", table.stride << 16 | table.row_bytes)
+        self._registers.write_wide("TABLE_STATE", buffers[-1].packed() if table.state_bytes else 0)
+        write("TABLE_STATE_BYTES", table.state_bytes)
+        write("TABLE_PARTITION", part << 8 | parts_log2)
+        self._commit(number, 1)
+        self._tables[number] = table
+        return table
+
+    def remove(self, table):
+        """Unregister a table and its memory."""
+        self.check(table)
+        if any(buffer.uses for buffer in table.buffers):
+            raise RegistrationError(
+                f"table {table.name!r} is in use by a command under way: take its result first")
+        self._commit(table.number, 0)
+        self._tables[table.number] = None
+        for buffer in table.buffers:
+            self._regions.remove(buffer)
+
+    def check(self, table):
+        """Raise RegistrationError unless `table` is registered here."""
+        if not isinstance(table, Table) or self[table.number] is not table:
+            raise RegistrationError(f"{table!r} is not a table registered with this device")
+
+    @property
+    def registered(self) -> tuple[Table, ...]:
+        return tuple(table for table in self._tables if table)
+
+    def __getitem__(self, number) -> Table | None:
+        return self._tables[number] if 0 <= number < len(self._tables) else None
+
+    def resolve(self, batch) -> list[Table]:
+        """The tables of a batch's columns.
+
+        Raises
+        ------
+        BatchError, RegistrationError
+        """
+        tables = self.registered if batch.tables is None else [
+            self._one(table) for table in batch.tables]
+        if len(tables) != batch.table_count:
+            named = f"{len(tables)} table{'s' * (len(tables) != 1)}"
+            raise BatchError(
+                f"the batch has {batch.table_count} columns, but "
+                f"{f'{named} are registered' if batch.tables is None else f'it names {named}'}: "
+                f"pass tables= with one table per column")
+        first = tables[0].number
+        if [table.number for table in tables] != list(range(first, first + len(tables))):
+            raise BatchError(
+                "the tables of a batch must have consecutive numbers, got "
+                + ", ".join(f"{table.number} ({table.name!r})" for table in tables))
+        for table in tables:
+            table.check()
+        return tables
+
+    def _one(self, table):
+        if isinstance(table, str):
+            found = next((each for each in self.registered if each.name == table), None)
+            if found is None:
+                raise BatchError(f"there is no table named {table!r}: expected one of "
+                                 f"{', '.join(each.name for each in self.registered)}")
+            return found
+        self.check(table)
+        return table
+
+    def _commit(self, number, valid):
+        self._registers.write("TABLE_NUMBER", number)
+        self._registers.write("TABLE_COMMIT", valid)
+
+
+def _partition(partition, most):
+    """(log2 of the parts, which part) from (part, parts)."""
+    part, parts = partition
+    if parts < 1 or parts & parts - 1 or parts > most or not 0 <= part < parts:
+        raise RegistrationError(
+            f"partition must be (part, parts) with parts a power of two up to {most} and part "
+            f"below parts, not {partition}")
+    return parts.bit_length() - 1, part

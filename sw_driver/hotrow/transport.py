@@ -1,0 +1,89 @@
+"""Transports: how registers and memory of a device are reached, found by entry point."""
+
+import inspect
+from importlib.metadata import entry_points
+from typing import Protocol
+
+import numpy as np
+
+from .errors import TransportError
+from .extras import advice
+
+GROUP = "hotrow.transports"
+
+
+class Transport(Protocol):
+    """Register and memory access to one device; not called by two threads at once.
+
+    Members
+    -------
+    name : str
+    """
+
+    name: str
+
+    def read_register(self, offset: int) -> int:
+        """The 32-bit register at byte `offset`."""
+
+    def write_register(self, offset: int, value: int) -> None:
+        """Write the 32-bit register at byte `offset`."""
+
+    def attach(self, array: np.ndarray, writable: bool) -> int:
+        """Let the device reach `array` (uint8[n]) in place, and keep a reference to it.
+
+        Returns the device byte address of its first byte, congruent to the host's modulo 64.
+        """
+
+    def detach(self, address: int) -> None:
+        """End what `attach` began."""
+
+    def wait(self, queue: int, completed: int, timeout: float) -> None:
+        """Let the device run until the queue's COMPLETED register differs from `completed`.
+
+        Returns after `timeout` seconds at the latest; may return early.
+        """
+
+    def close(self) -> None:
+        """Release the device."""
+
+
+def transports() -> dict:
+    """The entry point of every transport that is installed, by name."""
+    return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
+
+
+def open_transport(spec: str, **options) -> Transport:
+    """Open the transport that `spec` names.
+
+    Parameters
+    ----------
+    spec : str
+        A name, or name:address for a transport that needs an address.
+    **options
+        Handed to the transport.
+
+    Raises
+    ------
+    TransportError
+        If there is no such transport, something it needs is not installed, or it refuses.
+    """
+    name, _, address = str(spec).partition(":")
+    found = transports()
+    if name not in found:
+        raise TransportError(f"unknown transport {name!r}: expected one of those installed, "
+                             f"{', '.join(found) or 'of which there are none'}")
+    if address:
+        options["address"] = address
+    try:
+        factory = found[name].load()
+    except ModuleNotFoundError as missing:
+        raise TransportError(f"transport {name!r} {advice(missing)}") from missing
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as wrong:
+        raise TransportError(f"transport {name!r} was given an option it lacks: {wrong}; "
+                             f"it takes {inspect.signature(factory)}") from wrong
+    try:
+        return factory(**options)
+    except (ValueError, OSError, RuntimeError) as refusal:
+        raise TransportError(f"transport {name!r}: {refusal}") from refusal
