@@ -125,7 +125,7 @@ class LookupEngines:
         flags, count, samples = command["flags"], command["count"], command["samples"]
         lengths = None
         if flags & BatchFlag.JAGGED:
-            lengths, faults = self._read(
+            lengths, faults = self.memory.read_list(
                 addresses["lengths"], np.dtype("<u2"), samples * command["table_count"])
             if faults.any():
                 worst = int(faults[faults > 0][0])
@@ -133,7 +133,7 @@ class LookupEngines:
             total = int(lengths.sum(dtype=np.uint64))
             if total != count:
                 return None, None, Outcome(status=Status.LOOKUPS, error_index=total)
-        ids, faults = self._read(
+        ids, faults = self.memory.read_list(
             addresses["source"], np.dtype("<u8" if flags & BatchFlag.ID64 else "<u4"), count)
         batch = read_batch(
             ids, samples, command["first_table"], command["table_count"], flags, lengths)
@@ -149,15 +149,9 @@ class LookupEngines:
 
     def _read_rows(self, command, addresses):
         """Table and row of each entry of a list, which are valid, and the outcome so far."""
-        entries, faults = self._read(addresses["source"], ROW_RECORD, command["count"])
+        entries, faults = self.memory.read_list(addresses["source"], ROW_RECORD, command["count"])
         errors = list_errors(entries, faults, self.tables)
         return entries["table"], entries["row"], errors == Status.OK, lowest(errors)
-
-    def _read(self, address, dtype, count):
-        """`count` values, and the fault of the bus word of each."""
-        octets, faults = self.memory.read(address, dtype.itemsize * count)
-        per_word = self.memory.bus_bytes // dtype.itemsize
-        return octets.view(dtype), np.repeat(faults, per_word)[:count]
 
     def _write(self, outcome, address, values):
         if not values.size:

@@ -78,21 +78,39 @@ class Memory:
             faults[(first - address) // self.bus_bytes:-(-(end - address) // self.bus_bytes)] = 0
         return octets[:size], faults
 
+    def read_list(self, address, dtype, count):
+        """`count` elements, and the fault of the bus word of each."""
+        octets, faults = self.read(address, dtype.itemsize * count)
+        per_word = self.bus_bytes // dtype.itemsize
+        return octets.view(dtype), np.repeat(faults, per_word)[:count]
+
     def write(self, address, octets):
-        """Write a list; return 0 or the worst fault of its bus words."""
+        """Write uint8 `octets` from any address on; return 0 or the worst fault.
+
+        A bus word is written as a whole or, where a byte of it may not be written, not at all.
+        """
         here = self.view(address, octets.size, write=True)
         if here is not None:
             here[:] = octets
             return 0
-        worst, covered = 0, 0
-        for start, array, writable in self._overlapping(address, octets.size):
-            first, end = max(start, address), min(start + array.size, address + octets.size)
-            covered += end - first
-            if writable:
-                array[first - start:end - start] = octets[first - address:end - address]
-            else:
-                worst = max(worst, SLVERR)
-        return worst if covered == octets.size else DECERR
+        worst, at = 0, address
+        while at < address + octets.size:
+            end = min(at - at % self.bus_bytes + self.bus_bytes, address + octets.size)
+            worst = max(worst, self._write_word(at, octets[at - address:end - address]))
+            at = end
+        return worst
+
+    def _write_word(self, address, octets):
+        places = [self._array_at(at) for at in range(address, address + octets.size)]
+        for at, (array, start, writable) in enumerate(places, address):
+            if array is None or at - start >= array.size:
+                return DECERR
+            if not writable:
+                return SLVERR
+        for at, octet, (array, start, _) in zip(range(address, address + octets.size), octets,
+                                                places):
+            array[at - start] = octet
+        return 0
 
     def _overlapping(self, address, size):
         for start, (array, writable) in zip(self._starts, self._arrays):

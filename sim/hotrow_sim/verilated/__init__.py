@@ -1,0 +1,1 @@
+"""The accelerator's own Verilog, compiled and called in process: the transport `sim`."""

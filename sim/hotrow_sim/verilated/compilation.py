@@ -1,0 +1,105 @@
+"""Verilog text, the harness and the memory model become one shared library."""
+
+import json
+import os
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TOP = "hotrow"
+HERE = Path(__file__).parent
+MEMORY = HERE.parent / "memory"
+HARNESS = HERE / "harness.cpp"
+SOURCES = (HARNESS, HERE / "memory_ports.hpp", *sorted(MEMORY.glob("*.hpp")))
+
+VERILATOR_FLAGS = (
+    "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint",
+    # Small functions in small files: the compilers' time grows faster than a function's length.
+    "--output-split", "20000", "--output-split-cfuncs", "1000",
+)
+COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
+RUNS_ALWAYS, RUNS_ONCE = "-O2", "-O0"
+FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE)
+
+
+class BuildError(RuntimeError):
+    """A tool failed; the message holds its command and what it said."""
+
+
+def compile_device(verilog, config, library, verilator, compiler, trace, progress):
+    """Compile Verilog text with the harness.
+
+    Parameters
+    ----------
+    verilog : str
+    config : Config
+        From which the Verilog was made.
+    library : Path
+        Where to put the result.
+    verilator : Verilator
+    compiler : list of str
+        Command of a C++ compiler.
+    trace : bool
+        Whether the library can record its signals.
+    progress : callable
+        Given a text at every step.
+
+    Raises
+    ------
+    BuildError
+    """
+    with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
+        folder = Path(folder)
+        progress("translating Verilog to C++")
+        sources = _translate(verilog, folder, verilator, trace)
+        command = [
+            *compiler, *COMPILER_FLAGS, *_private_symbols(compiler),
+            f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
+            f"-DHOTROW_RESULT_PORTS={config.result_ports}",
+            f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
+            *(f"-I{place}" for place in (folder, MEMORY, verilator.root / "include",
+                                         verilator.root / "include" / "vltstd"))]
+
+        def compile_one(job):
+            path, level = job
+            made = folder / f"{path.stem}.o"
+            _run([*command, level, "-c", path, "-o", made])
+            return made
+
+        objects = []
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            for made in pool.map(compile_one, sources):
+                objects.append(made)
+                progress(f"compiled {len(objects)} of {len(sources)} files")
+        _run([*compiler, "-shared", "-pthread", "-o", library, *objects])
+
+
+def _translate(verilog, folder, verilator, trace):
+    """Run Verilator; return the C++ files and the optimisation that each deserves."""
+    source = folder / f"{TOP}.v"
+    source.write_text(verilog)
+    _run([verilator.program, "--cc", source, "--Mdir", folder, "--prefix", f"V{TOP}",
+          "--top-module", TOP, "--make", "json", *VERILATOR_FLAGS,
+          *(("--trace-vcd",) if trace else ())], verilator.environment())
+    listed = json.loads((folder / f"V{TOP}.json").read_text())["sources"]
+    files = [(Path(path), RUNS_ONCE if kind.endswith("slow") else RUNS_ALWAYS)
+             for kind, paths in listed.items() if kind != "deps"
+             for path in paths if path.endswith(".cpp")]
+    # The largest first: nobody then waits long for the last one.
+    return sorted([*files, (HARNESS, RUNS_ALWAYS)], key=lambda file: -file[0].stat().st_size)
+
+
+def _private_symbols(compiler):
+    """Flags that keep two devices in one process from sharing C++ statics."""
+    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
+    return () if "clang" in said else ("-fno-gnu-unique",)
+
+
+def _run(command, environment=None):
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        said = (done.stderr + done.stdout).strip().splitlines()
+        raise BuildError(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n"
+                         + "\n".join(said[:30]) + "\ncommand: " + " ".join(command))

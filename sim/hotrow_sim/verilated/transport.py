@@ -1,0 +1,246 @@
+"""The transport `sim`: the Verilated accelerator in this process, on the caller's own arrays."""
+
+import ctypes
+import time
+from functools import cache
+
+import numpy as np
+from hotrow_rtl.config import Config
+from hotrow_rtl.config import preset as preset_config
+from hotrow_rtl.contract import QUEUES, REGISTERS
+
+from ..address_space import AddressSpace
+from ..memory import Behaviour, Statistics
+from .build import device_library
+
+FOREVER = (1 << 64) - 1
+CYCLES_PER_CALL = 100_000  # about a second at most: between calls Python looks at the time
+POLL_INTERVAL = 16  # cycles between two looks at a register while waiting
+COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"].offset for queue in QUEUES]
+
+
+class DeviceFault(RuntimeError):
+    """The simulated device does not answer, or broke the rules of its bus."""
+
+
+def port_names(config: Config):
+    """The memory ports of a device, in the order of the harness."""
+    return ("list", "row_read", "row_write", *(f"result{i}" for i in range(config.result_ports)))
+
+
+class Device:
+    """Transport to the accelerator's RTL, simulated cycle by cycle.
+
+    Its clock moves only while the host accesses a register or waits.
+
+    Parameters
+    ----------
+    config : Config
+    behaviour : Behaviour or dict of str to Behaviour
+        Of the memory behind every port, or by name of the port (`port_names`).
+    trace : str or Path, optional
+        File for all signals (VCD).
+
+    Members
+    -------
+    cycles : int
+        Clock cycles simulated since reset.
+    """
+
+    name = "sim"
+
+    def __init__(self, config: Config, behaviour, trace=None):
+        self.config, self.ports = config, port_names(config)
+        self._device = None
+        self._library = _load(str(device_library(config, trace is not None)))
+        self._space = AddressSpace(config.address_width)
+        self._arrays = {}
+        each = [behaviour[name] if isinstance(behaviour, dict) else behaviour
+                for name in self.ports]
+        structs = [one._as_struct() for one in each]
+        self._device = ctypes.c_void_p(
+            self._library.hotrow_open((type(structs[0]) * len(structs))(*structs)))
+        if trace is not None:
+            self._library.hotrow_trace(self._device, str(trace).encode())
+
+    def read_register(self, offset):
+        """Read the 32-bit register at a byte offset."""
+        value = ctypes.c_uint32()
+        self._answered(self._library.hotrow_read_register(
+            self._open(), offset, ctypes.byref(value)), offset)
+        return value.value
+
+    def write_register(self, offset, value):
+        """Write the 32-bit register at a byte offset."""
+        self._answered(self._library.hotrow_write_register(self._open(), offset, value), offset)
+
+    def attach(self, array, writable):
+        """Make a one-dimensional uint8 array part of the device's memory; return its address."""
+        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
+                             f"{array.dtype}{list(array.shape)}")
+        address = self._space.place(array.ctypes.data, array.size)
+        if not self._library.hotrow_map(
+                self._open(), address, array.size, array.ctypes.data, writable):
+            self._space.release(address)
+            raise ValueError(f"an array of {array.size} bytes cannot be attached")
+        self._arrays[address] = array
+        return address
+
+    def detach(self, address):
+        """Take the array at that device address out of the device's memory."""
+        self._space.release(address)
+        self._library.hotrow_unmap(self._open(), address)
+        del self._arrays[address]
+
+    def wait(self, queue, completed, timeout):
+        """Run the clock until a queue's COMPLETED differs from `completed`, or time is over."""
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._library.hotrow_wait(
+                self._open(), COMPLETED[queue], completed, CYCLES_PER_CALL, POLL_INTERVAL)
+            self._answered(seen, COMPLETED[queue])
+            if seen or time.monotonic() >= deadline:
+                return
+
+    def close(self):
+        """Free the device; the arrays are the caller's again."""
+        if self._device is not None:
+            self._library.hotrow_close(self._device)
+            self._device = None
+            self._arrays.clear()
+
+    def __del__(self):
+        self.close()
+
+    # What follows is for tests and benches.
+
+    def run(self, cycles):
+        """Let the clock run for a number of cycles."""
+        self._library.hotrow_run(self._open(), cycles)
+
+    def reset(self):
+        """Pulse the reset input: the state after power-up."""
+        self._library.hotrow_reset(self._open())
+
+    @property
+    def cycles(self):
+        return self._library.hotrow_cycles(self._open())
+
+    @property
+    def interrupt(self):
+        """Whether the interrupt line is high."""
+        return bool(self._library.hotrow_interrupt(self._open()))
+
+    def fail_range(self, port, address, size, response):
+        """See `memory.ReadPort.fail_range`; `port` by name."""
+        self._library.hotrow_fail_range(self._open(), self._number(port), address, size, response)
+
+    def fail_beat(self, port, index, response):
+        """See `memory.ReadPort.fail_beat`; `port` by name."""
+        self._library.hotrow_fail_beat(self._open(), self._number(port), index, response)
+
+    def silence(self, port, first, end=FOREVER, accept=False):
+        """See `memory.ReadPort.silence`; `port` by name, cycles counted since reset."""
+        self._library.hotrow_silence(self._open(), self._number(port), first, end, accept)
+
+    def statistics(self, port):
+        """What went over a port so far, a `memory.Statistics`; `port` by name."""
+        found = Statistics()
+        self._library.hotrow_statistics(self._open(), self._number(port), ctypes.byref(found))
+        return found
+
+    def violations(self):
+        """Breaches of the AXI rules by the accelerator, as texts."""
+        found = []
+        for number, port in enumerate(self.ports):
+            index = 0
+            while text := self._library.hotrow_violation(self._open(), number, index):
+                found.append(f"{port}: {text.decode()}")
+                index += 1
+        return found
+
+    def _number(self, port):
+        if port not in self.ports:
+            raise ValueError(f"unknown port {port!r}: expected one of {', '.join(self.ports)}")
+        return self.ports.index(port)
+
+    def _open(self):
+        if self._device is None:
+            raise DeviceFault("the device has been closed")
+        return self._device
+
+    def _answered(self, response, offset):
+        if response < 0:
+            raise DeviceFault(f"the device does not answer the access to register {offset:#x}")
+
+
+def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=0.0,
+                   reorder=False, seed=0, behaviour=None, trace=None):
+    """Open a simulated accelerator; its first use builds it, which takes a minute or more.
+
+    Parameters
+    ----------
+    preset : str
+        Name of a preset of ``hotrow_rtl.config``.
+    config : Config, optional
+        Used instead of a preset.
+    latency, jitter : int
+        Cycles of the memory, and up to so many more, drawn for every burst.
+    stall : float
+        Chance per cycle that a channel of the memory is not ready.
+    reorder : bool
+        Let bursts of unlike ids answer out of order, their beats interleaved.
+    seed : int
+        Of the draws.
+    behaviour : Behaviour or dict of str to Behaviour, optional
+        Used instead of the five parameters before it.
+    trace : str or Path, optional
+        Record all signals into this file (VCD); builds a variant that is slower.
+
+    Returns
+    -------
+    Device
+
+    Raises
+    ------
+    ToolMissing
+        If Verilator or a C++ compiler is missing.
+    ValueError
+        If there is no such preset, or a parameter is out of its range.
+    """
+    if behaviour is None:
+        behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
+                              stall_data=stall, stall_response=stall, out_of_order=reorder,
+                              interleave=reorder, seed=seed)
+    return Device(config or preset_config(preset), behaviour, trace)
+
+
+@cache
+def _load(path):
+    """The library with its functions' types declared."""
+    library = ctypes.CDLL(path)
+    pointer, u64, u32, u8 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint8
+    integer, text = ctypes.c_int, ctypes.c_char_p
+    for name, result, arguments in (
+        ("open", pointer, (pointer,)),
+        ("close", None, (pointer,)),
+        ("reset", None, (pointer,)),
+        ("map", integer, (pointer, u64, u64, pointer, integer)),
+        ("unmap", integer, (pointer, u64)),
+        ("read_register", integer, (pointer, u32, pointer)),
+        ("write_register", integer, (pointer, u32, u32)),
+        ("wait", integer, (pointer, u32, u32, u64, u32)),
+        ("run", None, (pointer, u64)),
+        ("cycles", u64, (pointer,)),
+        ("interrupt", integer, (pointer,)),
+        ("trace", integer, (pointer, text)),
+        ("fail_range", None, (pointer, integer, u64, u64, u8)),
+        ("fail_beat", None, (pointer, integer, u64, u8)),
+        ("silence", None, (pointer, integer, u64, u64, integer)),
+        ("statistics", None, (pointer, integer, pointer)),
+        ("violation", text, (pointer, integer, u32)),
+    ):
+        function = getattr(library, f"hotrow_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
