@@ -1,0 +1,146 @@
+"""A command queue: from a ring of commands in memory to a ring of completions."""
+
+from amaranth import Module, Mux, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .command_check import CommandCheck
+from .command_executor import CommandExecutor
+from .completion_writer import CompletionWriter
+from .config import Config
+from .contract import QUEUES, Status
+from .doorbell import Doorbell
+from .events import EventPort
+from .layouts import Deposit, Engine, Fetch, region_update, table_update
+from .queue_control import QueueControl
+from .region_arbiter import RegionArbiter
+from .region_check import RegionCheck
+from .ring_reader import RingReader
+from .table_span import TableSpan
+
+
+class CommandQueue(wiring.Component):
+    """Commands in order, strictly one after the other, and a completion for each.
+
+    The next command is fetched while one runs; a completion is written while the next command runs.
+
+    Parameters
+    ----------
+    config : Config
+    queue : str
+        One of `contract.QUEUES`.
+
+    Members
+    -------
+    control : In(QueueControl())
+        A start takes effect once the queue is idle; until then doorbells are refused.
+    region_update, table_update : In
+    ring : Out(Fetch(config))
+    completions : Out(Deposit(config))
+    engine : Out(Engine())
+    events : Out(EventPort(config))
+    cycle : In(64)
+    restart : In(1)
+        Forget everything but the regions and tables; engine, ports and events restart too.
+    ready : Out(1)
+        Low while regions and tables are cleared after reset.
+
+    Timing
+    ------
+    Between two commands that need no engine pass about 20 cycles and what the memory takes for a
+    completion, as only one is written at a time.
+    """
+
+    def __init__(self, config: Config, queue: str):
+        if queue not in QUEUES:
+            raise ValueError(f"queue must be one of {', '.join(QUEUES)}, not {queue!r}")
+        self.config, self.queue = config, queue
+        super().__init__({
+            "control": In(QueueControl()),
+            "region_update": In(region_update(config)),
+            "table_update": In(table_update(config)),
+            "ring": Out(Fetch(config)),
+            "completions": Out(Deposit(config)),
+            "engine": Out(Engine()),
+            "events": Out(EventPort(config)),
+            "cycle": In(64),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        control, starting, clear = self.control, Signal(), Signal()
+        cleared = ResetInserter(clear)
+        reader, writer = RingReader(self.config), CompletionWriter(self.config)
+        check = CommandCheck(self.config, self.queue)
+        executor, doorbell = CommandExecutor(self.config), Doorbell()
+        m.submodules.reader = cleared(reader)
+        m.submodules.check = cleared(check)
+        m.submodules.executor = cleared(executor)
+        m.submodules.writer = cleared(writer)
+        m.submodules.doorbell = cleared(doorbell)
+        # These keep a table and only forget what is in progress.
+        m.submodules.regions = regions = RegionCheck(self.config)
+        m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=3)
+        m.submodules.span = span = TableSpan(self.config)
+
+        connect, flipped = wiring.connect, wiring.flipped
+        connect(m, queue=flipped(self.region_update), regions=regions.update)
+        connect(m, queue=flipped(self.table_update), span=span.table_update)
+        connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
+        connect(m, arbiter=arbiter.check.verdicts, regions=regions.verdicts)
+        for client, port in zip(arbiter.clients, (writer.region, check.region, reader.region)):
+            connect(m, client=port, arbiter=client)
+        connect(m, check=check.tables, span=span.client)
+        connect(m, reader=reader.fetch, queue=flipped(self.ring))
+        connect(m, reader=reader.commands, executor=executor.commands)
+        connect(m, executor=executor.unchecked, check=check.commands)
+        connect(m, check=check.checked, executor=executor.checked)
+        connect(m, executor=executor.engine, queue=flipped(self.engine))
+        connect(m, executor=executor.events, queue=flipped(self.events))
+        connect(m, executor=executor.completions, writer=writer.completions)
+        connect(m, writer=writer.deposit, queue=flipped(self.completions))
+
+        busy, fault, enable = Signal(), Signal(8), Signal()
+        m.d.comb += [
+            busy.eq(executor.busy | reader.busy | writer.busy),
+            fault.eq(Mux(writer.fault != Status.OK, writer.fault, reader.fault)),
+            enable.eq(control.enable & ~starting & (fault == Status.OK)),
+            clear.eq(self.restart | starting & ~busy),
+            self.ready.eq(regions.ready & span.ready),
+            arbiter.enable.eq(regions.ready),
+            arbiter.restart.eq(clear),
+            span.restart.eq(clear),
+            reader.ring.eq(control.commands),
+            reader.entries.eq(control.entries),
+            reader.enable.eq(enable),
+            reader.tail.eq(doorbell.tail),
+            executor.cycle.eq(self.cycle),
+            executor.enable.eq(enable),
+            executor.halt_on_error.eq(control.halt_on_error),
+            executor.resume.eq(control.resume),
+            executor.abort.eq(control.abort),
+            writer.ring.eq(control.completions),
+            writer.entries.eq(control.entries),
+            doorbell.ring.eq(control.doorbell),
+            doorbell.submitted.eq(control.submitted),
+            doorbell.completed.eq(writer.completed),
+            doorbell.entries.eq(control.entries),
+            doorbell.enable.eq(control.enable & ~starting),
+            control.tail.eq(doorbell.tail),
+            control.head.eq(reader.head),
+            control.completed.eq(writer.completed),
+            control.state.busy.eq(busy),
+            control.state.halted.eq(executor.halted),
+            control.state.waiting.eq(executor.waiting),
+            control.state.faulted.eq(fault != Status.OK),
+            control.state.status.eq(fault),
+            control.refused.eq(doorbell.refused),
+            control.landed.eq(writer.landed),
+        ]
+        with m.If(control.start):
+            m.d.sync += starting.eq(1)
+        with m.Elif(clear):
+            m.d.sync += starting.eq(0)
+        return m

@@ -1,0 +1,88 @@
+"""What a command must satisfy before it may have any effect, derived from `contract.COMMANDS`."""
+
+from dataclasses import dataclass
+from enum import IntFlag
+
+from .contract import COMMANDS, OPERANDS, AllFlag, BatchFlag, Command, GatherFlag, Opcode
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Memory behind an address operand: `unit` elements of 2**`element_log2` bytes.
+
+    `unit` is "count", "samples" or "bags" (samples * table_count); `write` tells a result;
+    the operand is used when the command has `flag` set, or always; with `doubled_by` set its
+    elements are twice as long.
+    """
+
+    unit: str
+    element_log2: int
+    write: bool = False
+    flag: IntFlag | None = None
+    doubled_by: IntFlag | None = None
+
+
+_EXTENTS = {
+    "source": Extent("count", 3),  # entries of a list
+    "lengths": Extent("bags", 1, flag=BatchFlag.JAGGED),
+    "targets": Extent("count", 2, flag=GatherFlag.LISTED),
+    "slots": Extent("count", 2, write=True),
+    "popular": Extent("samples", 2, write=True),
+    "nonpopular": Extent("samples", 2, write=True),
+    "misses": Extent("count", 3, write=True),
+    "destination": Extent("count", 4, write=True),  # harvested entries
+}
+_IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
+# Where a row lands depends on its table and target: GATHER checks these row by row.
+_CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination")}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one command is checked.
+
+    Members
+    -------
+    flags : int
+        Bits that the command defines.
+    is_batch, is_list, has_event, has_stride : bool
+        Which shape checks apply.
+    may_be_all : bool
+        With AllFlag.ALL the command reads no list.
+    extents : dict
+        The extent of each address operand that is checked as a whole, in the order of the checks.
+    """
+
+    opcode: Opcode
+    flags: int
+    is_batch: bool
+    is_list: bool
+    has_event: bool
+    has_stride: bool
+    may_be_all: bool
+    extents: dict
+
+
+def _rule(command: Command) -> Rule:
+    operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
+    is_batch = "samples" in operands
+    extents = {name: _IDS if is_batch and name == "source" else _EXTENTS[name]
+               for name in operands
+               if OPERANDS[name].is_address
+               and name not in _CHECKED_BY_ROW.get(command.opcode, ())}
+    return Rule(
+        opcode=command.opcode,
+        flags=sum(command.flags or ()),
+        is_batch=is_batch,
+        is_list="count" in operands and not is_batch,
+        has_event="event" in operands,
+        has_stride="stride" in operands,
+        may_be_all=command.flags is AllFlag,
+        extents=extents,
+    )
+
+
+def rules(queue: str) -> dict[Opcode, Rule]:
+    """The rules of the commands that the queue serves."""
+    return {opcode: _rule(command) for opcode, command in COMMANDS.items()
+            if command.queue in (queue, "both")}

@@ -1,0 +1,123 @@
+"""Write completions to their ring in memory."""
+
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import Config
+from .contract import COMPLETION_BYTES, Status
+from .layouts import Deposit, completion, packed_address
+from .region_arbiter import RegionPort
+from .ring_entry import RingEntry, fault_status
+
+
+class CompletionWriter(wiring.Component):
+    """Write one completion after the other, and count those that have landed.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    ring, entries : In
+        As in `RingEntry`.
+    completions : In(stream(completion))
+        Their `sequence` is filled in here.
+    completed : Out(32)
+        Completions that have landed in memory.
+    landed : Out(1)
+        A pulse: `completed` has advanced.
+    region : Out(RegionPort(config))
+    deposit : Out(Deposit(config))
+    fault : Out(8)
+        Status of the access that failed; from then on completions are dropped.
+    busy : Out(1)
+        A completion has yet to land.
+
+    Timing
+    ------
+    The next completion is taken once the one before has landed: 5 cycles, those of the region check
+    and the memory's, and one per bus word.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "ring": In(packed_address),
+            "entries": In(5),
+            "completions": In(stream.Signature(completion)),
+            "completed": Out(32),
+            "landed": Out(1),
+            "region": Out(RegionPort(config)),
+            "deposit": Out(Deposit(config)),
+            "fault": Out(8),
+            "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.entry = entry = RingEntry(self.config, write=True)
+        wiring.connect(m, writer=wiring.flipped(self.region), entry=entry.region)
+        place, deposit = entry.places, self.deposit
+        record, fault, address = Signal(completion), Signal(8), Signal(self.config.address_width)
+        beats = COMPLETION_BYTES // self.config.bus_bytes
+        beat = Signal(range(beats))
+        m.d.comb += [
+            entry.ring.eq(self.ring),
+            entry.entries.eq(self.entries),
+            entry.numbers.p.eq(self.completed),
+            deposit.request.p.address.eq(address),
+            deposit.words.p.data.eq(record.as_value().word_select(beat, self.config.bus_width)),
+            deposit.words.p.strobe.eq(~0),
+            deposit.words.p.last.eq(beat == beats - 1),
+            self.busy.eq(1),
+        ]
+        m.d.sync += self.landed.eq(0)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += [self.completions.ready.eq(1), self.busy.eq(0)]
+                m.d.sync += [
+                    record.eq(self.completions.p),
+                    record.sequence.eq(self.completed + 1),
+                    beat.eq(0),
+                ]
+                with m.If(self.completions.valid):
+                    m.next = "NUMBER"
+            with m.State("NUMBER"):
+                m.d.comb += entry.numbers.valid.eq(1)
+                with m.If(entry.numbers.ready):
+                    m.next = "PLACE"
+            with m.State("PLACE"):
+                m.d.comb += place.ready.eq(1)
+                m.d.sync += [address.eq(place.p.address), fault.eq(place.p.status)]
+                with m.If(place.valid & (place.p.status == Status.OK)):
+                    m.next = "REQUEST"
+                with m.Elif(place.valid):
+                    m.next = "FAULTED"
+            with m.State("REQUEST"):
+                m.d.comb += deposit.request.valid.eq(1)
+                with m.If(deposit.request.ready):
+                    m.next = "WORDS"
+            with m.State("WORDS"):
+                m.d.comb += deposit.words.valid.eq(1)
+                with m.If(deposit.words.ready):
+                    m.d.sync += beat.eq(beat + 1)
+                    with m.If(deposit.words.p.last):
+                        m.next = "OUTCOME"
+            with m.State("OUTCOME"):
+                m.d.comb += deposit.outcome.ready.eq(1)
+                m.d.sync += fault.eq(fault_status(deposit.outcome.p.fault))
+                with m.If(deposit.outcome.valid & (deposit.outcome.p.fault == 0)):
+                    m.d.sync += [self.completed.eq(self.completed + 1), self.landed.eq(1)]
+                    m.next = "IDLE"
+                with m.Elif(deposit.outcome.valid):
+                    m.next = "FAULTED"
+            with m.State("FAULTED"):
+                m.d.comb += [
+                    self.completions.ready.eq(1),
+                    self.fault.eq(fault),
+                    self.busy.eq(0),
+                ]
+        return m

@@ -1,0 +1,285 @@
+"""The control registers of `contract.REGISTERS` behind AXI4-Lite."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .axi import AXI4Lite
+from .axi_lite_slave import AXI4LiteSlave
+from .config import Config
+from .contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION, Access
+from .events import EventPort
+from .layouts import region_update, table_update
+from .queue_control import QueueControl
+
+REGISTER_ADDRESS_WIDTH = 12  # a page of the host, larger than the register space
+
+# Registers that only remember what was written.
+_PLAIN = (
+    "TIMEOUT", "EVENT_SELECT",
+    "REGION_HANDLE", "REGION_BASE_LOW", "REGION_BASE_HIGH", "REGION_SIZE_LOW", "REGION_SIZE_HIGH",
+    "TABLE_NUMBER", "TABLE_LAST_ROW", "TABLE_WEIGHTS_LOW", "TABLE_WEIGHTS_HIGH", "TABLE_ROW",
+    "TABLE_STATE_LOW", "TABLE_STATE_HIGH", "TABLE_STATE_BYTES", "TABLE_PARTITION",
+)
+_PLAIN_OF_QUEUE = ("COMMANDS_LOW", "COMMANDS_HIGH", "COMPLETIONS_LOW", "COMPLETIONS_HIGH",
+                   "ENTRIES")
+
+
+class RegisterBlock(wiring.Component):
+    """Registers of the card, one access at a time.
+
+    Byte strobes are honoured. Writing a read-only register and reading a write-only one do nothing
+    (the latter reads 0). An access to an unknown register, a commit of a region or table beyond the
+    card's, and EVENT_VALUE of an unknown event are answered with SLVERR, change nothing and set
+    FAULT bit 2.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    bus : In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH))
+    queues : Out(QueueControl()).array(2)
+        In the order of `contract.QUEUES`.
+    events : Out(EventPort(config))
+    region_update, table_update : Out
+        One pulse of `enable` per commit, for every copy of the table.
+    timeout : Out(32)
+    soft_reset : Out(1)
+        A pulse.
+    cycle : Out(64)
+        Cycles since reset.
+    ready : In(1)
+        Memories are cleared and ports drained.
+    stopped : In(4)
+        After a time-out: list port, result ports, row port's reads, its writes.
+    interrupt : Out(1)
+
+    Timing
+    ------
+    A reply comes 3 cycles after its access, EVENT_VALUE apart, which asks the event counters. An
+    effect of a write is visible to the access that follows it.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "bus": In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH)),
+            "queues": Out(QueueControl()).array(len(QUEUES)),
+            "events": Out(EventPort(config)),
+            "region_update": Out(region_update(config)),
+            "table_update": Out(table_update(config)),
+            "timeout": Out(32),
+            "soft_reset": Out(1),
+            "cycle": Out(64),
+            "ready": In(1),
+            "stopped": In(4),
+            "interrupt": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.slave = slave = AXI4LiteSlave(REGISTER_ADDRESS_WIDTH)
+        wiring.connect(m, block=wiring.flipped(self.bus), slave=slave.bus)
+        access = _Access(slave.accesses.p)
+
+        plain = {name: Signal(32, name=name.lower()) for name in (
+            *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
+        for name, register in plain.items():
+            with m.If(access.writes(name)):
+                m.d.sync += register.eq(access.merged)
+        reads = {
+            **plain,
+            "IDENTITY": Const(IDENTITY, 32),
+            "VERSION": Const(VERSION, 32),
+            **{name: Const(getattr(self.config, parameter), 32)
+               for name, _, parameter in GEOMETRY},
+            "STATUS": Cat(self.ready, self.stopped),
+            "EVENT_VALUE": Const(0, 32),  # replaced by the event counters' reply
+            **self._control(m, access),
+            **self._cycle(m, access),
+        }
+        for queue, control in zip(QUEUES, self.queues):
+            reads |= self._queue(m, access, queue, control, plain)
+        self._commits(m, access, plain)
+        m.d.comb += [
+            self.timeout.eq(plain["TIMEOUT"]),
+            self.events.request.p.event.eq(plain["EVENT_SELECT"]),
+            self.events.request.p.value.eq(access.merged),
+        ]
+        exists = {
+            "REGION_COMMIT": plain["REGION_HANDLE"] < self.config.handles,
+            "TABLE_COMMIT": plain["TABLE_NUMBER"] < self.config.tables,
+            "EVENT_VALUE": plain["EVENT_SELECT"] < self.config.events,
+        }
+        self._serve(m, access, slave, reads, exists)
+        return m
+
+    def _serve(self, m, access, slave, reads, exists):
+        """Look the register up, let a write take effect, reply."""
+        setting = Signal()  # EVENT_VALUE has been read and is to be written
+        request, answer = self.events.request, self.events.reply
+        m.d.comb += [
+            request.p.write.eq(setting),
+            slave.replies.p.data.eq(Mux(access.known, access.value, 0)),
+            slave.replies.p.refused.eq(~access.known),
+        ]
+        with m.FSM():
+            with m.State("LOOK UP"):
+                m.d.comb += access.looking.eq(slave.accesses.valid)
+                m.d.sync += [access.value.eq(0), access.known.eq(0), setting.eq(0)]
+                with m.Switch(access.payload.word):
+                    for register in REGISTERS.values():
+                        with m.Case(register.offset // 4):
+                            m.d.sync += access.known.eq(exists.get(register.name, 1))
+                            if register.access is not Access.WRITE_ONLY:
+                                m.d.sync += access.value.eq(reads[register.name])
+                with m.If(slave.accesses.valid):
+                    m.next = "ACT"
+                    with m.If(access.at("EVENT_VALUE") & exists["EVENT_VALUE"]):
+                        m.next = "ASK EVENT"
+            with m.State("ASK EVENT"):
+                m.d.comb += request.valid.eq(1)
+                with m.If(request.ready):
+                    m.next = "EVENT"
+            with m.State("EVENT"):
+                m.d.comb += answer.ready.eq(1)
+                with m.If(answer.valid & setting):
+                    m.next = "REPLY"
+                with m.Elif(answer.valid):
+                    m.d.sync += access.value.eq(answer.p)
+                    m.next = "ACT"
+            with m.State("ACT"):
+                m.d.comb += access.acting.eq(1)
+                m.next = "REPLY"
+                with m.If(access.writes("EVENT_VALUE")):
+                    m.d.sync += setting.eq(1)
+                    m.next = "ASK EVENT"
+            with m.State("REPLY"):
+                m.d.comb += [
+                    slave.replies.valid.eq(1),
+                    slave.accesses.ready.eq(slave.replies.ready),
+                ]
+                with m.If(slave.replies.ready):
+                    m.next = "LOOK UP"
+
+    def _control(self, m, access):
+        """CONTROL, FAULT and INTERRUPT."""
+        enabled, pending = Signal(len(QUEUES)), Signal(len(QUEUES))
+        faults = Signal(len(QUEUES) + 1)
+        m.d.sync += self.soft_reset.eq(access.writes("CONTROL") & access.merged[0])
+        with m.If(access.writes("CONTROL")):
+            m.d.sync += enabled.eq(access.merged[1:])
+        happened = {
+            "INTERRUPT": (pending, Cat(queue.landed for queue in self.queues)),
+            "FAULT": (faults, Cat(*(queue.refused for queue in self.queues),
+                                  access.acting & ~access.known)),
+        }
+        for name, (sticky, events) in happened.items():
+            cleared = Mux(access.writes(name), access.strobed, 0)
+            m.d.sync += sticky.eq(sticky & ~cleared | events)
+        m.d.comb += self.interrupt.eq((pending & enabled).any())
+        return {"CONTROL": Cat(Const(0, 1), enabled), "FAULT": faults, "INTERRUPT": pending}
+
+    def _cycle(self, m, access):
+        """The cycle counter; reading its lower half keeps the upper one of the same cycle."""
+        lower, upper = Signal(32), Signal(32)
+        m.d.sync += self.cycle.eq(self.cycle + 1)
+        m.d.comb += lower.eq(self.cycle)
+        with m.If(access.looking & access.at("CYCLE_LOW") & ~access.payload.write):
+            m.d.sync += upper.eq(self.cycle[32:])
+        return {"CYCLE_LOW": lower, "CYCLE_HIGH": upper}
+
+    def _queue(self, m, access, queue, control, plain):
+        """The registers of one command queue."""
+        writes_control = access.writes(_of(queue, "CONTROL"))
+        enable, halt, abort, resume = access.merged[:4]
+        m.d.sync += [
+            control.start.eq(writes_control & enable & ~control.enable),
+            control.abort.eq(writes_control & abort),
+            control.resume.eq(writes_control & resume),
+            control.doorbell.eq(access.writes(_of(queue, "TAIL"))),
+            control.submitted.eq(access.merged),
+        ]
+        with m.If(writes_control):
+            m.d.sync += [control.enable.eq(enable), control.halt_on_error.eq(halt)]
+        with m.If(self.soft_reset):
+            m.d.sync += control.enable.eq(0)
+        m.d.comb += [
+            Cat(control.commands).eq(_wide(plain, _of(queue, "COMMANDS"))),
+            Cat(control.completions).eq(_wide(plain, _of(queue, "COMPLETIONS"))),
+            # A number of entries that does not fit the port must not look like one that does.
+            control.entries.eq(Mux(plain[_of(queue, "ENTRIES")] < 32,
+                                   plain[_of(queue, "ENTRIES")], 0)),
+        ]
+        return {
+            _of(queue, "CONTROL"): Cat(control.enable, control.halt_on_error),
+            _of(queue, "TAIL"): control.tail,
+            _of(queue, "HEAD"): control.head,
+            _of(queue, "COMPLETED"): control.completed,
+            _of(queue, "STATE"): Cat(control.state),
+        }
+
+    def _commits(self, m, access, plain):
+        """Send a region or table to every copy of its table."""
+        region, table = self.region_update, self.table_update
+        for name, update, number in (("REGION_COMMIT", region, "REGION_HANDLE"),
+                                     ("TABLE_COMMIT", table, "TABLE_NUMBER")):
+            m.d.sync += [
+                # A write that does not strobe the valid bit must not remove the entry.
+                update.enable.eq(access.writes(name) & access.payload.strobe[0]),
+                update.index.eq(plain[number]),
+                update.entry.valid.eq(access.merged[0]),
+            ]
+        m.d.sync += [
+            region.entry.writable.eq(access.merged[1]),
+            region.entry.base16.eq(_wide(plain, "REGION_BASE")[4:]),
+            region.entry.size.eq(_wide(plain, "REGION_SIZE")),
+            table.entry.last_row.eq(plain["TABLE_LAST_ROW"]),
+            Cat(table.entry.weights).eq(_wide(plain, "TABLE_WEIGHTS")),
+            table.entry.row16.eq(plain["TABLE_ROW"][4:16]),
+            table.entry.stride16.eq(plain["TABLE_ROW"][20:32]),
+            Cat(table.entry.state).eq(_wide(plain, "TABLE_STATE")),
+            table.entry.state4.eq(plain["TABLE_STATE_BYTES"][2:]),
+            table.entry.parts_log2.eq(plain["TABLE_PARTITION"][:8]),
+            table.entry.part.eq(plain["TABLE_PARTITION"][8:16]),
+        ]
+
+
+def _of(queue, name):
+    return f"{queue.upper()}_{name}"
+
+
+def _wide(plain, name):
+    return Cat(plain[f"{name}_LOW"], plain[f"{name}_HIGH"])
+
+
+class _Access:
+    """The access in progress: what its register holds and what a write makes of it.
+
+    Members
+    -------
+    payload : register_access
+    known : Signal()
+        Its register exists; valid, like `value`, from the cycle after the look-up.
+    value : Signal(32)
+    looking, acting : Signal()
+        High for one cycle, in which the register is looked up; in which a write takes effect.
+    merged, strobed : Value, 32 bits
+        `value` with the strobed bytes replaced; the data with the others zero.
+    """
+
+    def __init__(self, payload):
+        self.payload = payload
+        self.looking, self.known, self.acting = Signal(), Signal(), Signal()
+        self.value = Signal(32)
+        mask = Cat(strobe.replicate(8) for strobe in payload.strobe)
+        self.strobed = payload.data & mask
+        self.merged = self.strobed | self.value & ~mask
+
+    def at(self, name):
+        return self.payload.word == REGISTERS[name].offset // 4
+
+    def writes(self, name):
+        return self.acting & self.payload.write & self.known & self.at(name)
