@@ -62,7 +62,7 @@ class Unpacker(wiring.Component):
         self.shape, self.elements_per_word = shape, config.bus_bytes // element_bytes
         super().__init__({
             "start": In(stream.Signature(data.StructLayout({"count": 32}))),
-            "words": In(Fetch(config).members["words"].signature),
+            "words": In(Fetch(config).members["words"].signature.flip()),
             "elements": Out(stream.Signature(element(shape))),
         })
 
