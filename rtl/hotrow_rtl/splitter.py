@@ -244,7 +244,7 @@ class Splitter(wiring.Component):
     misses : Out(stream(result(row_entry)))
     popular, nonpopular : Out(stream(result(32)))
         Positions of the samples whose lookups all hit, and of the others, in order.
-    report : Out(stream(outcome))
+    outcome : Out(stream(outcome))
         Once per batch, after the last element of every list: the counts, and the first refused
         lookup.
     restart : In(1)
@@ -267,7 +267,7 @@ class Splitter(wiring.Component):
             "misses": Out(stream.Signature(result(row_entry))),
             "popular": Out(stream.Signature(result(32))),
             "nonpopular": Out(stream.Signature(result(32))),
-            "report": Out(stream.Signature(outcome)),
+            "outcome": Out(stream.Signature(outcome)),
             "restart": In(1),
             "ready": Out(1),
         })
@@ -319,14 +319,14 @@ class Splitter(wiring.Component):
             miss_list.begin.eq(sequence.begin),
             marks.mark.eq(classifier.mark),
             marks.sample.eq(classifier.sample),
-            self.report.valid.eq(sequence.ended.valid),
-            sequence.ended.ready.eq(self.report.ready),
-            self.report.p.status.eq(classifier.status),
-            self.report.p.error_index.eq(classifier.refused_at),
-            self.report.p.lookups.eq(classifier.hits + classifier.misses),
-            self.report.p.hits.eq(classifier.hits),
-            self.report.p.misses.eq(classifier.misses),
-            self.report.p.unique.eq(miss_list.count),
-            self.report.p.popular.eq(marks.count),
+            self.outcome.valid.eq(sequence.ended.valid),
+            sequence.ended.ready.eq(self.outcome.ready),
+            self.outcome.p.status.eq(classifier.status),
+            self.outcome.p.error_index.eq(classifier.refused_at),
+            self.outcome.p.lookups.eq(classifier.hits + classifier.misses),
+            self.outcome.p.hits.eq(classifier.hits),
+            self.outcome.p.misses.eq(classifier.misses),
+            self.outcome.p.unique.eq(miss_list.count),
+            self.outcome.p.popular.eq(marks.count),
         ]
         return m

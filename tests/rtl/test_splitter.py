@@ -97,7 +97,7 @@ def run(cases, gaps=STEADY, pauses=STEADY):
         return drain
     for name in taken:
         bench.process(name, collect(name))
-    reports = bench.sink(dut.report, len(cases))
+    reports = bench.sink(dut.outcome, len(cases))
     total = sum(len(case.found) + case.lookups.samples for case in cases)
     cycles = bench.run(200 * len(cases) + 12 * total)
     return taken, reports, cycles

@@ -1,0 +1,218 @@
+"""INSTALL and REMOVE: a list of rows through the directory."""
+
+from amaranth import Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .config import Config
+from .contract import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
+from .directory import Edit, directory_answer, directory_query
+from .entry_check import EntryCheck
+from .layouts import Fetch, command, outcome, result, row_entry, table_update
+from .streams import Unpacker
+
+
+class ListSequence(wiring.Component):
+    """Start a list, or a clear of the whole directory; report at its end.
+
+    Members
+    -------
+    command : In(stream(command))
+    fetch : Out(request of Fetch)
+    count : Out(start of Unpacker)
+    edit : Out(Edit)
+        What the command asks for, until the next one.
+    begin, clear : Out(1)
+        Pulses with a command; `clear` with one for every entry.
+    tallied : In(1)
+        A pulse with the last answer.
+    cleared : In(1)
+        The directory is not being cleared.
+    ended : Out(stream)
+        One per command, without payload.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "command": In(stream.Signature(command)),
+            "fetch": Out(Fetch(config).members["request"].signature),
+            "count": Out(stream.Signature(data.StructLayout({"count": 32}))),
+            "edit": Out(Edit),
+            "begin": Out(1),
+            "clear": Out(1),
+            "tallied": In(1),
+            "cleared": In(1),
+            "ended": Out(stream.Signature(1)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        order, busy, listing = self.command.p, Signal(), Signal()
+        removes, everything = Signal(), Signal()
+        m.d.comb += [
+            self.command.ready.eq(~busy & self.cleared),
+            self.begin.eq(self.command.valid & self.command.ready),
+            removes.eq(order.opcode == Opcode.REMOVE),
+            everything.eq(removes & ((order.flags & AllFlag.ALL) != 0)),
+            self.clear.eq(self.begin & everything),
+            self.ended.valid.eq(busy & ~listing & self.cleared),
+        ]
+        for start in (self.fetch, self.count):
+            with m.If(start.ready):
+                m.d.sync += start.valid.eq(0)
+        with m.If(self.tallied):
+            m.d.sync += listing.eq(0)
+        with m.If(self.ended.valid & self.ended.ready):
+            m.d.sync += busy.eq(0)
+        with m.If(self.begin):
+            m.d.sync += [
+                busy.eq(1),
+                listing.eq(~everything),
+                self.edit.eq(Mux(removes, Edit.REMOVE, Edit.INSTALL)),
+                self.fetch.valid.eq(~everything),
+                self.fetch.p.address.eq(order.source),
+                self.fetch.p.bytes.eq(order.count * ROW_ENTRY_BYTES),
+                self.count.valid.eq(~everything),
+                self.count.p.count.eq(order.count),
+            ]
+        return m
+
+
+class ListTally(wiring.Component):
+    """Slot words of the directory's answers to a list, their counts and the first refusal.
+
+    Members
+    -------
+    begin : In(1)
+        A pulse clears the counts.
+    edit : In(Edit)
+    answers : In(stream(directory_answer(config)))
+    slots : Out(stream(result(32)))
+    report : Out(outcome)
+        Counts so far.
+    done : Out(1)
+        A pulse with the last answer.
+
+    Timing
+    ------
+    Latency 1 cycle, one entry a cycle.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "begin": In(1),
+            "edit": In(Edit),
+            "answers": In(stream.Signature(directory_answer(config))),
+            "slots": Out(stream.Signature(result(32))),
+            "report": Out(outcome),
+            "done": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        answer, query, out = self.answers.p, self.answers.p.query, self.slots
+        report, position, installs = self.report, Signal(32), self.edit == Edit.INSTALL
+        served = query.status == Status.OK
+        m.d.comb += [
+            self.answers.ready.eq(~out.valid | out.ready),
+            self.done.eq(self.answers.valid & self.answers.ready & query.last),
+        ]
+        with m.If(out.ready):
+            m.d.sync += out.valid.eq(0)
+        with m.If(self.answers.valid & self.answers.ready):
+            m.d.sync += [
+                out.valid.eq(1),
+                out.p.value.eq(Mux(answer.placed, answer.slot, NO_SLOT)),
+                out.p.present.eq(1),
+                out.p.last.eq(query.last),
+                position.eq(position + 1),
+                report.entries.eq(report.entries + answer.placed),
+                report.hits.eq(report.hits + (installs & answer.hit)),
+                report.misses.eq(report.misses + (served & ~installs & ~answer.hit)),
+                report.refused.eq(report.refused + (served & installs & ~answer.placed)),
+            ]
+            with m.If(~served & (report.status == Status.OK)):
+                m.d.sync += [report.status.eq(query.status), report.error_index.eq(position)]
+        with m.If(self.begin):
+            m.d.sync += [position.eq(0), report.eq(0)]
+        return m
+
+
+class DirectoryList(wiring.Component):
+    """Install or remove the rows of a list, or free every slot.
+
+    Members
+    -------
+    command : In(stream(command))
+        INSTALL or REMOVE.
+    table_update : In(table_update(config))
+        Table descriptors as the host registers them.
+    source : Out(Fetch(config))
+    queries : Out(stream(directory_query(config)))
+    answers : In(stream(directory_answer(config)))
+    clear : Out(1)
+        A pulse frees every slot.
+    cleared : In(1)
+        The directory's `ready`.
+    slots : Out(stream(result(32)))
+        The slot of each entry, or NO_SLOT. Nothing of a REMOVE with ALL.
+    outcome : Out(stream(outcome))
+        Once per command, after the last slot: the counts and the first refused entry.
+    restart : In(1)
+        A pulse forgets the list in progress; the descriptors stay.
+    ready : Out(1)
+        Low while the descriptors are being cleared.
+
+    Timing
+    ------
+    One entry at every `Directory.edit_cycles`; entries refused, one a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "command": In(stream.Signature(command)),
+            "table_update": In(table_update(config)),
+            "source": Out(Fetch(config)),
+            "queries": Out(stream.Signature(directory_query(config))),
+            "answers": In(stream.Signature(directory_answer(config))),
+            "clear": Out(1),
+            "cleared": In(1),
+            "slots": Out(stream.Signature(result(32))),
+            "outcome": Out(stream.Signature(outcome)),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        restarted = ResetInserter(self.restart)
+        sequence, tally = ListSequence(self.config), ListTally(self.config)
+        entries = Unpacker(self.config, row_entry, ROW_ENTRY_BYTES)
+        m.submodules.sequence = restarted(sequence)
+        m.submodules.entries = restarted(entries)
+        m.submodules.tally = restarted(tally)
+        m.submodules.check = check = EntryCheck(self.config)
+        connect(m, command=flipped(self.command), sequence=sequence.command)
+        connect(m, sequence=sequence.fetch, source=flipped(self.source.request))
+        connect(m, sequence=sequence.count, entries=entries.start)
+        connect(m, source=flipped(self.source.words), entries=entries.words)
+        connect(m, entries=entries.elements, check=check.entries)
+        connect(m, check=check.queries, queries=flipped(self.queries))
+        connect(m, answers=flipped(self.answers), tally=tally.answers)
+        connect(m, tally=tally.slots, slots=flipped(self.slots))
+        connect(m, host=flipped(self.table_update), check=check.table_update)
+        m.d.comb += [
+            check.edit.eq(sequence.edit),
+            check.restart.eq(self.restart),
+            tally.begin.eq(sequence.begin),
+            tally.edit.eq(sequence.edit),
+            sequence.tallied.eq(tally.done),
+            sequence.cleared.eq(self.cleared & self.ready),
+            self.clear.eq(sequence.clear),
+            self.ready.eq(check.ready),
+            self.outcome.valid.eq(sequence.ended.valid),
+            sequence.ended.ready.eq(self.outcome.ready),
+            self.outcome.p.eq(tally.report),
+        ]
+        return m

@@ -1,0 +1,94 @@
+"""Listed rows against the table descriptors."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import ROW_NUMBER_WIDTH, Config
+from .contract import Status
+from .directory import STATUS_WIDTH, Edit, directory_query
+from .layouts import element, row_entry, table_update
+from .ram import ClearedRam
+
+# What the check needs of a descriptor.
+_extent = data.StructLayout({
+    "valid": 1, "last_row": ROW_NUMBER_WIDTH, "parts_log2": 3, "part": 6})
+
+
+class EntryCheck(wiring.Component):
+    """Make each listed row a query of the directory; an unknown one carries the reason.
+
+    A fault of the entry's word comes first, then the table, then the row.
+
+    Members
+    -------
+    entries : In(stream(element(row_entry)))
+    edit : In(Edit)
+        What the queries of valid entries ask for.
+    queries : Out(stream(directory_query(config)))
+        One per entry, in order.
+    table_update : In(table_update(config))
+        Table descriptors as the host registers them.
+    restart : In(1)
+        A pulse forgets the entries in flight; the descriptors stay.
+    ready : Out(1)
+        Low while the descriptors are being cleared.
+
+    Timing
+    ------
+    Latency 2 cycles, one entry a cycle.
+    """
+
+    latency = 2
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "entries": In(stream.Signature(element(row_entry))),
+            "edit": In(Edit),
+            "queries": Out(stream.Signature(directory_query(config))),
+            "table_update": In(table_update(config)),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, out, update = self.config, self.queries, self.table_update
+        m.submodules.extents = extents = ClearedRam(_extent, c.tables)
+        entry, table = Signal(element(row_entry)), extents.read_data
+        valid, advance, exists, status = Signal(), Signal(), Signal(), Signal(STATUS_WIDTH)
+        m.d.comb += [
+            self.ready.eq(extents.ready),
+            extents.write_enable.eq(update.enable),
+            extents.write_address.eq(update.index),
+            *(extents.write_data[field].eq(update.entry[field]) for field, _ in _extent),
+            extents.read_address.eq(self.entries.p.value.table),
+            extents.read_enable.eq(advance),
+            advance.eq(~out.valid | out.ready),
+            self.entries.ready.eq(advance),
+            exists.eq(table.valid & (entry.value.table < c.tables)),
+        ]
+        with m.If(entry.fault.any()):
+            m.d.comb += status.eq(Status.SLVERR - 1 + entry.fault)
+        with m.Elif(~exists):
+            m.d.comb += status.eq(Status.TABLE_UNKNOWN)
+        with m.Elif(entry.value.row > table.last_row):
+            m.d.comb += status.eq(Status.ROW_OUT_OF_RANGE)
+        with m.If(advance):
+            m.d.sync += [
+                valid.eq(self.entries.valid),
+                entry.eq(self.entries.p),
+                out.valid.eq(valid),
+                out.p.present.eq(1),
+                out.p.status.eq(status),
+                out.p.key.row.eq(entry.value.row),
+                out.p.key.table.eq(entry.value.table),
+                out.p.parts_log2.eq(table.parts_log2),
+                out.p.part.eq(table.part),
+                out.p.edit.eq(Mux(status == Status.OK, self.edit, Edit.NONE)),
+                out.p.last.eq(entry.last),
+            ]
+        with m.If(self.restart):
+            m.d.sync += [valid.eq(0), out.valid.eq(0)]
+        return m
