@@ -1,0 +1,147 @@
+"""The AXI4 read master that fetches rings, batches and lists for all their readers."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .arbiter import RoundRobin
+from .axi import BURST_INCR, AXI4Read
+from .bursts import fault_of
+from .config import Config, log2
+from .layouts import Fetch
+from .list_client import ListClient
+from .watchdog import Watchdog
+
+BLOCK_RAM_ROWS = 512  # of the widest block RAM on ECP5 and UltraScale+: fewer rows save nothing
+
+
+class ListPort(wiring.Component):
+    """Share one AXI4 read master among clients that read lists.
+
+    A client's number is its AXI id, so that the answers to unlike clients may come in any order.
+    A burst is requested only when its words have room in the client's own buffer: a client that
+    takes no words delays nobody, and `rready` is always high.
+
+    When the memory does not answer for `timeout` cycles the port stops: every word that has not
+    come, and every word of later requests, is answered with FAULT_TIMEOUT, and what the memory
+    still sends is dropped, until `restart`. `restart` also drops the clients' requests and words,
+    whose readers are reset along with it; requests are then held until nothing is in flight.
+
+    Parameters
+    ----------
+    config : Config
+    clients : int
+    depth : int, optional
+        Words of buffer per client, a power of two, at least two bursts.
+
+    Members
+    -------
+    clients : In(Fetch(config)).array(clients)
+    bus : Out(AXI4Read)
+    timeout : In(32)
+        Cycles without an answer; 0 waits for ever.
+    restart : In(1)
+    idle : Out(1)
+        Nothing is in flight on the bus.
+    stopped : Out(1)
+
+    Timing
+    ------
+    With `a` cycles from the AR handshake to the first beat, the first word is there `latency` + a
+    cycles after its request was taken. A client alone gets min(1, depth / (a + `turnaround` +
+    burst_beats)) words a cycle; all together get one word a cycle.
+    """
+
+    latency = 6
+    turnaround = 4  # from a burst's AR to the reuse of its words' room, the memory's part left out
+
+    def __init__(self, config: Config, clients, *, depth=None):
+        if clients < 1:
+            raise ValueError(f"at least one client is needed, not {clients}")
+        depth = depth or max(BLOCK_RAM_ROWS, 4 * config.burst_beats)
+        if depth < 2 * config.burst_beats or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
+                             f"two bursts, not {depth}")
+        self.config, self.depth = config, depth
+        super().__init__({
+            "clients": In(Fetch(config)).array(clients),
+            "bus": Out(AXI4Read(address_width=config.address_width, bus_bytes=config.bus_bytes,
+                                id_width=max(1, (clients - 1).bit_length()))),
+            "timeout": In(32),
+            "restart": In(1),
+            "idle": Out(1),
+            "stopped": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, count = self.bus, len(self.clients)
+        m.submodules.arbiter = arbiter = RoundRobin(count)
+        m.submodules.watchdog = watchdog = Watchdog()
+        clients = [ListClient(self.config, self.depth) for _ in range(count)]
+
+        draining, dropping = Signal(), Signal()
+        in_flight = Signal(range(count * self.depth + 1))  # bursts
+        requested, answered = Signal(), Signal()
+        m.d.comb += [
+            requested.eq(bus.arvalid & bus.arready),
+            answered.eq(bus.rvalid & bus.rlast),
+            bus.rready.eq(1),
+            self.idle.eq((in_flight == 0) & ~bus.arvalid),
+            dropping.eq(self.restart | draining | self.stopped),
+            self.stopped.eq(watchdog.stopped),
+            watchdog.timeout.eq(self.timeout),
+            watchdog.restart.eq(self.restart),
+            watchdog.busy.eq(~self.idle & ~draining),
+            watchdog.progress.eq(requested | bus.rvalid),
+        ]
+        m.d.sync += in_flight.eq(in_flight + requested - answered)
+        with m.If(self.restart):
+            m.d.sync += draining.eq(1)
+        with m.Elif(self.idle):
+            m.d.sync += draining.eq(0)
+
+        # AR: a granted burst waits in registers, so that it holds whatever happens behind it.
+        m.d.comb += [
+            bus.arburst.eq(BURST_INCR),
+            bus.arsize.eq(log2(self.config.bus_bytes)),
+            arbiter.advance.eq((~bus.arvalid | bus.arready) & ~dropping),
+        ]
+        with m.If(bus.arready):
+            m.d.sync += bus.arvalid.eq(0)
+        for number, client in enumerate(clients):
+            granted = arbiter.grant[number] & arbiter.advance
+            m.d.comb += [
+                arbiter.requests[number].eq(client.bursts.valid),
+                client.bursts.ready.eq(granted),
+            ]
+            with m.If(granted):
+                m.d.sync += [
+                    bus.arvalid.eq(1),
+                    bus.arid.eq(number),
+                    bus.araddr.eq(client.bursts.p.word << log2(self.config.bus_bytes)),
+                    bus.arlen.eq(client.bursts.p.beats - 1),
+                ]
+
+        # R: one register on the way to the clients' buffers.
+        arrived, arrived_id = Signal(), Signal.like(bus.rid)
+        arrived_data, arrived_fault = Signal.like(bus.rdata), Signal(2)
+        m.d.sync += [
+            arrived.eq(bus.rvalid & ~dropping),
+            arrived_id.eq(bus.rid),
+            arrived_data.eq(bus.rdata),
+            arrived_fault.eq(fault_of(bus.rresp)),
+        ]
+        for number, client in enumerate(clients):
+            m.submodules[f"client_{number}"] = client
+            connect(m, requester=flipped(self.clients[number]), buffer=client.client)
+            m.d.comb += [
+                # A stopped client counts on getting nothing more.
+                client.beats.valid.eq(arrived & ~self.stopped & (arrived_id == number)),
+                client.beats.p.data.eq(arrived_data),
+                client.beats.p.fault.eq(arrived_fault),
+                client.stopped.eq(self.stopped),
+                client.draining.eq(draining | self.restart),
+                client.restart.eq(self.restart),
+            ]
+        return m
