@@ -27,7 +27,7 @@ GatherFlag = IntFlag("GatherFlag", _MAP["flags"]["GatherFlag"])
 
 STATUS_DOC = {Status[name]: text for name, text in _MAP["status_doc"].items()}
 REGISTERS = {register["name"]: register["offset"] for register in _MAP["registers"]}
-GEOMETRY = {entry["parameter"]: REGISTERS[entry["register"]] for entry in _MAP["geometry"]}
+GEOMETRY = {entry["parameter"]: entry["register"] for entry in _MAP["geometry"]}
 QUEUES = tuple(queue["name"] for queue in _MAP["queues"])
 PRESETS = _MAP["presets"]
 

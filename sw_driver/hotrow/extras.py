@@ -32,6 +32,8 @@ def install_command(extra: str) -> str:
 def advice(missing: ModuleNotFoundError) -> str:
     """What a missing module means to the user: 'needs ..., which is not installed: ...'."""
     module = (missing.name or str(missing)).partition(".")[0]
+    if module.startswith(DISTRIBUTION):
+        return f"needs {missing.name!r}, which this installation of {DISTRIBUTION} lacks"
     extra = extra_of(module)
     if extra is None:
         return f"needs the module {module!r}, which is not installed: pip install {module}"

@@ -24,7 +24,7 @@ class Future:
     def done(self) -> bool:
         """Whether `result` will return or raise at once."""
         if not self._done:
-            self._queue.poll()
+            self._queue.look()
         return self._done
 
     def result(self, timeout: float | None = None):

@@ -1,5 +1,7 @@
 """Calls that the lookup queue serves: counters, directory and splitter."""
 
+from operator import index
+
 import numpy as np
 
 from .batch import Batch
@@ -44,6 +46,7 @@ class LookupCalls:
         return self.decay_async(shift).result()
 
     def decay_async(self, shift=1) -> Future:
+        shift = index(shift)
         if not 0 <= shift <= NO_SLOT:
             raise BatchError(f"shift must be 0 or more binary places, not {shift}")
         return self._simple(Opcode.DECAY, {"shift": shift})
@@ -75,6 +78,7 @@ class LookupCalls:
         return self.harvest_async(k, threshold).result()
 
     def harvest_async(self, k, threshold=1) -> Future:
+        k, threshold = index(k), index(threshold)
         self._fits_directory(k, "k")
         if not 0 <= threshold <= NO_SLOT:
             raise BatchError(f"threshold must be a count of 32 bits, not {threshold}")

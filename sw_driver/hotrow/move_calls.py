@@ -126,7 +126,7 @@ def _target(out, what, dtype, row_bytes):
         out.check()
         out = out.array
     array = as_array(out)
-    row = array.nbytes // max(len(array), 1) if array.ndim else 0
+    row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0
     if array.dtype != dtype or row != row_bytes or not array.flags.writeable:
         raise RegistrationError(
             f"{what} must be writable, of {dtype}, {row_bytes} bytes a row; got {array.dtype} of "

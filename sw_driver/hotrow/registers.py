@@ -90,4 +90,4 @@ Geometry = make_dataclass(
 
 
 def read_geometry(registers: Registers) -> Geometry:
-    return Geometry(*(registers._transport.read_register(at) for at in GEOMETRY.values()))
+    return Geometry(*(registers.read(name) for name in GEOMETRY.values()))

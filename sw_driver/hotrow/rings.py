@@ -10,7 +10,6 @@ from .errors import DeviceError, TimeoutError
 from .futures import Future
 from .memory import empty
 from .registers import (
-    BUSY,
     ENABLE,
     FAULTED,
     STOPPED,
@@ -101,6 +100,12 @@ class CommandQueue:
             for _ in range(min(landed, len(self._outstanding))):
                 self._take()
 
+    def look(self):
+        """Take up completions, or notice that there will be none."""
+        with self._device.lock:
+            self.poll()
+            self._look_for_fault()
+
     def drive(self, reached, label, timeout):
         """Let the device run until `reached()`.
 
@@ -112,10 +117,7 @@ class CommandQueue:
         deadline = time.monotonic() + timeout
         while True:
             with self._device.lock:
-                self.poll()
-                if reached():
-                    return
-                self._look_for_fault()
+                self.look()
                 if reached():
                     return
                 remaining = deadline - time.monotonic()
@@ -132,10 +134,6 @@ class CommandQueue:
         """Give up every outstanding command."""
         while self._outstanding:
             self._outstanding.popleft().fail(error)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._read("STATE") & BUSY)
 
     def _take(self):
         at = self._completed % self._entries

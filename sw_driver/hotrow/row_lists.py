@@ -80,7 +80,7 @@ def refusal(rows, position, tables) -> BatchError:
     table = tables[number]
     if table is None:
         known = ", ".join(f"{each.number} ({each.name!r})" for each in tables.registered)
-        text = f"there is no table {number}: {'expected ' + known if known else 'none is registered'}"
+        text = f"there is no table {number}, those registered are {known or 'none'}"
     else:
         text = (f"row {row} is out of range: table {number} ({table.name!r}) has rows 0 to "
                 f"{table.rows - 1}")

@@ -1,0 +1,67 @@
+import shutil
+from collections import Counter
+
+import hotrow
+import numpy as np
+import pytest
+
+ROWS = (40, 7, 23)  # of three tables
+DIM = 8
+
+
+@pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
+def transport(request):
+    """Name of the transport that the test runs over."""
+    missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
+    if request.param == "sim" and missing:
+        pytest.skip(f"the transport sim needs {', '.join(missing)}")
+    return request.param
+
+
+@pytest.fixture
+def device(transport):
+    with hotrow.open(transport, preset="tiny", timeout=60) as device:
+        yield device
+
+
+@pytest.fixture
+def tables(device):
+    """Three registered tables, of ROWS rows and DIM elements, each element unlike the others."""
+    return register_tables(device)
+
+
+def register_tables(device, rows=ROWS, dim=DIM):
+    tables = []
+    for number, count in enumerate(rows):
+        weights = hotrow.empty((count, dim), np.float32)
+        weights[:] = np.arange(count * dim).reshape(count, dim) + 10_000 * number
+        tables.append(device.register_table(weights, name=f"t{number}"))
+    return tables
+
+
+def random_ids(samples, seed, rows=ROWS):
+    """Skewed ids [samples, tables]: low rows are hot."""
+    rng = np.random.default_rng(seed)
+    return np.stack([(count * rng.random(samples) ** 3).astype(np.int64) for count in rows], 1)
+
+
+def counts(ids):
+    """Counter of (table, row) over ids [samples, tables]."""
+    return Counter((t, int(row)) for sample in ids for t, row in enumerate(sample))
+
+
+def picked(tables, rows):
+    """The weights that a list of rows names, by plain indexing."""
+    return np.array([tables[t].weights[r] for t, r in zip(rows.table, rows.row)])
+
+
+def usable(device, tables):
+    """Whether the device still answers every kind of command as it should."""
+    device.clear_directory()
+    installed = device.install((tables[0], [0, 1]))
+    ids = np.array([[0] * len(tables), [1] * len(tables)])
+    split = device.split(ids)
+    rows = device.gather(split.misses)
+    return (installed.entries == 2 and split.slots[0] == installed.slots[0]
+            and len(split.misses) == 2 * (len(tables) - 1)
+            and (rows == picked(tables, split.misses)).all())
