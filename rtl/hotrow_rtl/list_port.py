@@ -92,7 +92,7 @@ class ListPort(wiring.Component):
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
-            watchdog.busy.eq(~self.idle & ~draining),
+            watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq(requested | bus.rvalid),
         ]
         m.d.sync += in_flight.eq(in_flight + requested - answered)
