@@ -1,15 +1,17 @@
 """One command ring with its completion ring."""
 
-from hotrow_rtl.contract import COMMAND_BYTES, COMPLETION_BYTES, Opcode, Status
+from hotrow_rtl.config import LIST_ALIGNMENT
+from hotrow_rtl.contract import COMMAND_BYTES, Opcode, Status
 
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
-from ..golden.regions import check_operand
+from ..golden.regions import check, unpack_address
 from ..golden.validation import Refusal, validate
 from .costs import cycles
 from .outcome import Outcome
 
 WORD = 0xFFFF_FFFF
 HALF_RANGE = 1 << 31
+RING_SIZES_LOG2 = range(1, 17)
 
 
 class CommandQueue:
@@ -31,40 +33,39 @@ class CommandQueue:
     entries_log2, enabled, halt_on_error, tail, head, completed : int
         The registers of that name.
     landed : int
-        Completions since reset; the interrupt register takes notice of its changes.
+        Completions since power-up; the interrupt register takes notice of its changes.
+    clock : int
+        Cycle at which the last command ended.
     """
 
     def __init__(self, name, device, engine):
         self.name, self.device, self.engine = name, device, engine
         self.commands = self.completions = self.entries_log2 = 0
-        self.halt_on_error = False
-        self.landed = 0
-        self.stop()
+        self.enabled = self.halt_on_error = False
+        self.landed = self.clock = 0
+        self.restart()
 
-    def stop(self):
-        """Disable, and forget what was in progress."""
-        self.enabled = False
-        self._restart()
-
-    def _restart(self):
+    def restart(self):
+        """Forget every command; the registers that only the host writes keep their values."""
         self.tail = self.head = self.completed = 0
-        self.halted = self.waiting = self.faulted = self._abort = False
-        self.status = Status.OK
-        self.clock = 0
+        self.halted = self.waiting = self._abort = False
+        self.fault = Status.OK
+        self._offered = self._running = None
 
     def control(self, value):
         """Write CONTROL."""
         if value & 1 and not self.enabled:
-            self._restart()
+            self.restart()
         self.enabled, self.halt_on_error = bool(value & 1), bool(value & 2)
-        if value & 4:
-            self._abort = self.waiting
-        if value & 8 and self.halted:
-            self.halted, self.status = False, Status.OK
+        self._abort = self.waiting and bool(value & 4)
+        if value & 8:
+            self.halted = False
 
     def ring(self, tail):
         """Write TAIL, the doorbell; return whether it is accepted."""
-        if (tail - self.completed) & WORD > 1 << self.entries_log2:
+        ahead, already = (tail - self.completed) & WORD, (self.tail - self.completed) & WORD
+        if not (self.enabled and self.entries_log2 in RING_SIZES_LOG2
+                and already <= ahead <= 1 << self.entries_log2):
             return False
         self.tail = tail
         self.clock = max(self.clock, self.device.cycle)
@@ -73,40 +74,41 @@ class CommandQueue:
     @property
     def state(self):
         """The STATE register."""
-        return (self.busy | self.halted << 1 | self.waiting << 2 | self.faulted << 3
-                | self.status << 8)
-
-    @property
-    def busy(self):
-        return self.enabled and not self.halted and not self.faulted and self.head != self.tail
+        busy, faulted = self._running is not None, self.fault is not Status.OK
+        return busy | self.halted << 1 | self.waiting << 2 | faulted << 3 | self.fault << 8
 
     def step(self):
-        """Serve one command, if there is one and nothing holds it up; return whether it did."""
-        if not self.busy:
+        """Go on with the command in progress or the next; return whether one was completed."""
+        self._fetch()
+        if self._running is None:
+            if self._offered is None or self.halted or not self._willing:
+                return False
+            self._running, self._offered = (self._offered, self.clock), None
+            self._fetch()  # the hardware too reads one command ahead
+        command, start = self._running
+        outcome = self._serve(command)
+        if outcome is None:
             return False
-        at = self.head % (1 << self.entries_log2)
-        octets, fault = self._read_command(at)
-        if fault is not Status.OK:
-            self.faulted, self.status = True, fault
-            return False
-        command = decode(COMMAND_RECORD, octets)
-        start = self.clock
+        self._running, self.waiting, self._abort = None, False, False
+        self.clock += cycles(self.device.config, command, outcome)
+        self.halted = self.halt_on_error and outcome.status is not Status.OK
+        self._complete(command, outcome, start)
+        return True
+
+    @property
+    def _willing(self):
+        return self.enabled and self.fault is Status.OK
+
+    def _serve(self, command):
+        """Check and execute a command; None while it waits for an event."""
         checked = validate(command, self.name, self.device.config, self.device.regions,
                            self.device.tables)
         if isinstance(checked, Refusal):
-            outcome = Outcome(checked.status, checked.error_index, checked.error_address)
-        elif command["opcode"] == Opcode.WAIT and not self._reached(command):
+            return Outcome(checked.status, checked.error_index, checked.error_address)
+        if command["opcode"] == Opcode.WAIT and not self._reached(command):
             self.waiting = True
-            if not self._abort:
-                return False
-            outcome = Outcome(Status.ABORTED)
-        else:
-            outcome = self._execute(command, checked)
-        self.waiting = self._abort = False
-        self.head = (self.head + 1) & WORD
-        self.clock += cycles(self.device.config, command, outcome)
-        self._complete(at, command, outcome, start)
-        return True
+            return Outcome(Status.ABORTED) if self._abort else None
+        return self._execute(command, checked)
 
     def _execute(self, command, addresses):
         opcode, events = command["opcode"], self.device.events
@@ -124,29 +126,44 @@ class CommandQueue:
         event = self.device.events.value[command["event"]]
         return (event - command["value"]) & WORD < HALF_RANGE
 
-    def _read_command(self, at):
-        status, address = check_operand(
-            self.device.regions, self.commands, COMMAND_BYTES << self.entries_log2)
+    def _fetch(self):
+        """Read the next command, if there is one and room for it."""
+        if self._offered is not None or self.head == self.tail or not self._willing:
+            return
+        status, address = self._entry(self.commands, self.head, write=False)
+        if status is Status.OK:
+            octets, faults = self.device.memory.read(address, COMMAND_BYTES)
+            status = _status(next(filter(None, faults.tolist()), 0))
         if status is not Status.OK:
-            return None, status
-        octets, faults = self.device.memory.read(address + COMMAND_BYTES * at, COMMAND_BYTES)
-        return octets, _status(int(faults.max()))
+            self.fault = status
+            return
+        self.head = (self.head + 1) & WORD
+        self._offered = decode(COMMAND_RECORD, octets)
 
-    def _complete(self, at, command, outcome, start):
+    def _complete(self, command, outcome, start):
+        """Write the completion."""
         sequence = (self.completed + 1) & WORD
         record = encode(COMPLETION_RECORD, tag=command["tag"], opcode=command["opcode"],
                         start=start, end=self.clock, sequence=sequence, **vars(outcome))
-        status, address = check_operand(
-            self.device.regions, self.completions, COMPLETION_BYTES << self.entries_log2, True)
+        status, address = self._entry(self.completions, self.completed, write=True)
         if status is Status.OK:
-            status = _status(self.device.memory.write(address + COMPLETION_BYTES * at, record))
+            status = _status(self.device.memory.write(address, record))
         if status is not Status.OK:
-            self.faulted, self.status = True, status
+            self.fault = status
             return
         self.completed = sequence
         self.landed += 1
-        if outcome.status != Status.OK and self.halt_on_error:
-            self.halted, self.status = True, outcome.status
+
+    def _entry(self, ring, number, write):
+        """Byte address of an entry of a ring, both rings' entries being of one size."""
+        offset = COMMAND_BYTES * (number % (1 << self.entries_log2))
+        handle, first = unpack_address(ring)
+        region = self.device.regions.get(handle)
+        status = Status(int(check(region, first + offset, COMMAND_BYTES, write)))
+        address = (region.base if region else 0) + first + offset
+        if status is Status.OK and address % LIST_ALIGNMENT:
+            status = Status.MISALIGNED
+        return status, address
 
 
 def _status(fault):

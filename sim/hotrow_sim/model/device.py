@@ -75,8 +75,8 @@ class Device:
     def reset(self):
         """The soft reset of the CONTROL register."""
         for queue in self.queues.values():
-            queue.stop()
-        self.events = Events(self.config.events)
+            queue.enabled = False
+            queue.restart()
 
     def _run(self):
         while any([queue.step() for queue in self.queues.values()]):

@@ -12,8 +12,10 @@ from hotrow_rtl.contract import (
 from ..golden.regions import Region, Table
 
 WORD = 0xFFFF_FFFF
+READY = 1
 BY_OFFSET = {register.offset: register for register in REGISTERS.values()}
-FAULT_UNKNOWN_REGISTER = 1 << 2
+FAULT_UNKNOWN = 1 << 2
+ADDRESS_MASK = 0xFFC  # the slave has 12 address bits and no use for the lower two
 
 
 class RegisterBlock:
@@ -32,71 +34,63 @@ class RegisterBlock:
         self.fault = 0
         self.interrupts_seen = {name: 0 for name in QUEUES}
         self.cycle_high = 0
+        self._readers = self._make_readers()
 
     def read(self, offset):
         """The register at a byte offset; zero, and a fault noted, where there is none."""
-        register = BY_OFFSET.get(offset)
-        if register is None:
-            self.fault |= FAULT_UNKNOWN_REGISTER
-            return 0
-        if register.access is Access.WRITE_ONLY:
-            return 0
-        return getattr(self, f"_read_{register.name.lower()}", self._plain(register.name))()
+        register = self._find(offset)
+        return 0 if register is None else self._readers[register.name]()
 
     def write(self, offset, value):
         """Write the register at a byte offset; writes to read-only registers do nothing."""
-        register = BY_OFFSET.get(offset)
-        if register is None:
-            self.fault |= FAULT_UNKNOWN_REGISTER
-        elif register.access is not Access.READ_ONLY:
+        register = self._find(offset)
+        if register is not None and register.access is not Access.READ_ONLY:
             self._write(register.name, value & WORD)
 
-    def _plain(self, name):
-        queue, _, field = name.partition("_")
-        if queue.lower() in QUEUES:
-            return lambda: self._read_queue(self.device.queues[queue.lower()], name, field)
-        constants = {geometry: parameter for geometry, _, parameter in GEOMETRY}
-        if name in constants:
-            return lambda: getattr(self.device.config, constants[name])
-        return lambda: self.stored[name]
+    def _find(self, offset):
+        """The register at an offset; None, and a fault noted, where none is or can be used."""
+        register = BY_OFFSET.get(offset & ADDRESS_MASK)
+        limits = {  # registers that act on the entry which another one selects
+            "REGION_COMMIT": ("REGION_HANDLE", self.device.config.handles),
+            "TABLE_COMMIT": ("TABLE_NUMBER", self.device.config.tables),
+            "EVENT_VALUE": ("EVENT_SELECT", self.device.config.events),
+        }
+        selector, limit = limits.get(register.name, (None, 0)) if register else (None, 0)
+        if register is None or (selector and self.stored[selector] >= limit):
+            self.fault |= FAULT_UNKNOWN
+            return None
+        return register
 
-    def _read_queue(self, queue, name, field):
-        match field:
-            case "CONTROL":
-                return queue.enabled | queue.halt_on_error << 1
-            case "TAIL" | "HEAD" | "COMPLETED" | "STATE":
-                return getattr(queue, field.lower())
-            case _:
-                return self.stored[name]
+    def _make_readers(self):
+        """What to call for the value of each register."""
+        device, stored = self.device, self.stored
+        readers = {name: lambda name=name: stored.get(name, 0) for name in REGISTERS}
+        readers |= {name: lambda parameter=parameter: getattr(device.config, parameter)
+                    for name, _, parameter in GEOMETRY}
+        for queue, prefix in ((device.queues[name], name.upper()) for name in QUEUES):
+            readers[f"{prefix}_CONTROL"] = lambda queue=queue: (
+                queue.enabled | queue.halt_on_error << 1)
+            for field in ("tail", "head", "completed", "state"):
+                readers[f"{prefix}_{field.upper()}"] = lambda queue=queue, field=field: (
+                    getattr(queue, field))
+        return readers | {
+            "IDENTITY": lambda: IDENTITY,
+            "VERSION": lambda: VERSION,
+            "STATUS": lambda: READY,  # memories are cleared at once, and ports do not stop
+            "FAULT": lambda: self.fault,
+            "INTERRUPT": self._interrupts,
+            "CYCLE_LOW": self._latch_cycle,
+            "CYCLE_HIGH": lambda: self.cycle_high,
+            "EVENT_VALUE": lambda: device.events.value[stored["EVENT_SELECT"]],
+        }
 
-    def _read_identity(self):
-        return IDENTITY
-
-    def _read_version(self):
-        return VERSION
-
-    def _read_status(self):
-        return 1  # memories are cleared at once, and ports do not stop
-
-    def _read_fault(self):
-        return self.fault
-
-    def _read_interrupt(self):
+    def _interrupts(self):
         return sum((self.device.queues[name].landed != self.interrupts_seen[name]) << bit
                    for bit, name in enumerate(QUEUES))
 
-    def _read_cycle_low(self):
+    def _latch_cycle(self):
         self.cycle_high = self.device.cycle >> 32 & WORD
         return self.device.cycle & WORD
-
-    def _read_cycle_high(self):
-        return self.cycle_high
-
-    def _read_event_value(self):
-        return self.device.events.value[self._event()]
-
-    def _event(self):
-        return self.stored["EVENT_SELECT"] & (self.device.config.events - 1)
 
     def _write(self, name, value):
         action = getattr(self, f"_write_{name.lower()}", None)
@@ -117,7 +111,7 @@ class RegisterBlock:
                 if not queue.ring(value):
                     self.fault |= 1 << QUEUES.index(queue.name)
             case "ENTRIES":
-                queue.entries_log2 = value & 0x1F
+                queue.entries_log2 = value
             case _:
                 ring = field.rpartition("_")[0].lower()
                 setattr(queue, ring, self._wide(f"{prefix}_{ring.upper()}"))
@@ -136,10 +130,10 @@ class RegisterBlock:
                 self.interrupts_seen[name] = self.device.queues[name].landed
 
     def _write_event_value(self, value):
-        self.device.events.set(self._event(), value, self.device.cycle)
+        self.device.events.set(self.stored["EVENT_SELECT"], value, self.device.cycle)
 
     def _write_region_commit(self, value):
-        handle = self.stored["REGION_HANDLE"] & (self.device.config.handles - 1)
+        handle = self.stored["REGION_HANDLE"]
         self.device.regions.pop(handle, None)
         if value & 1:
             self.device.regions[handle] = Region(
@@ -147,7 +141,7 @@ class RegisterBlock:
                 size=self._wide("REGION_SIZE") & (1 << 48) - 1, writable=bool(value & 2))
 
     def _write_table_commit(self, value):
-        number = self.stored["TABLE_NUMBER"] & (self.device.config.tables - 1)
+        number = self.stored["TABLE_NUMBER"]
         self.device.tables.pop(number, None)
         if value & 1:
             partition, row = self.stored["TABLE_PARTITION"], self.stored["TABLE_ROW"]
