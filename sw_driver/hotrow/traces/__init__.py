@@ -1,0 +1,6 @@
+"""Click logs and generators of click logs: `open_trace` makes a `Trace` of a specification."""
+
+from .specification import open_trace
+from .trace import Samples, Trace, TraceError
+
+__all__ = ["Samples", "Trace", "TraceError", "open_trace"]

@@ -1,0 +1,52 @@
+"""Criteo's click logs: label, 13 integer features, 26 categorical features as 32-bit hex."""
+
+import numpy as np
+
+from . import files
+from .scaling import signed_log1p
+from .trace import StoredTrace, TraceError
+
+DENSE = tuple(f"I{i}" for i in range(1, 14))
+CATEGORICAL = tuple(f"C{i}" for i in range(1, 27))
+FIRST_LINE = 1
+
+# Rows of the 26 tables of Criteo's Kaggle data set, C1 to C26: 33,762,577 together.
+KAGGLE_CARDINALITIES = (
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992,
+    5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572)
+
+
+def open_criteo(path):
+    """Read a file in the format of the Kaggle and 1TB data sets, gzip or not.
+
+    A categorical value becomes an id by first appearance in its column; a missing one is a value
+    like any other. Integer features are scaled by `signed_log1p`, a missing one is 0.
+
+    Returns
+    -------
+    StoredTrace
+
+    Raises
+    ------
+    TraceError
+    """
+    frame = files.read_text(path, header=False)
+    expected = 1 + len(DENSE) + len(CATEGORICAL)
+    if frame.width != expected:
+        raise TraceError(f"{path} has {frame.width} tab-separated columns, Criteo's format has "
+                         f"{expected}: a label, 13 integers, 26 hex values")
+    columns = dict(zip(("label", *DENSE, *CATEGORICAL), frame.iter_columns(), strict=True))
+    dense = np.stack([signed_log1p(files.floats(columns[name], name, FIRST_LINE))
+                      for name in DENSE], axis=1)
+    values = [files.integers(columns[name], name, FIRST_LINE, base=16) for name in CATEGORICAL]
+    ids = np.stack([by_first_appearance(column) for column in values], axis=1)
+    label = files.labels(columns["label"], "label", FIRST_LINE)
+    return StoredTrace(f"criteo:{path}", CATEGORICAL, ids, dense, label)
+
+
+def by_first_appearance(values):
+    """Number the distinct values from 0 in order of first appearance: uint32[N]."""
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.uint32)
+    number[np.argsort(first)] = np.arange(len(first), dtype=np.uint32)
+    return number[group]

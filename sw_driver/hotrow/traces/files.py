@@ -1,0 +1,124 @@
+"""Reading separated text, plain or gzip, and turning its columns into numbers."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ..extras import advice
+from .trace import TraceError
+
+LARGEST_ID = 2**32 - 1
+
+
+def read_text(path, header):
+    """All cells of a tab-separated file as text.
+
+    Parameters
+    ----------
+    path : str or Path
+        Plain or gzip.
+    header : bool
+        Whether the first line names the columns.
+
+    Returns
+    -------
+    polars.DataFrame
+        String columns; an empty cell is null.
+    """
+    try:
+        import polars
+    except ModuleNotFoundError as missing:
+        raise TraceError(f"reading a trace file {advice(missing)}") from missing
+    path = Path(path)
+    if not path.is_file():
+        raise TraceError(f"no trace file {path}")
+    try:
+        frame = polars.read_csv(path, separator="\t", has_header=header, infer_schema=False,
+                                quote_char=None)
+    except polars.exceptions.NoDataError:
+        raise TraceError(f"{path} is empty") from None
+    except (polars.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise TraceError(f"{path} is not a tab-separated table: {reason}") from None
+    if not frame.height:
+        raise TraceError(f"{path} is empty: it has a header and no rows" if header
+                         else f"{path} is empty")
+    return frame
+
+
+def integers(text, name, first_line, base=10):
+    """Cells as integers.
+
+    Parameters
+    ----------
+    text : polars.Series of str
+    name : str
+        What the message calls the column.
+    first_line : int
+        Line of the file on which the first cell stands.
+    base : int
+
+    Returns
+    -------
+    int64[N]
+        -1 where a cell is empty.
+
+    Raises
+    ------
+    TraceError
+        A cell that is no integer, with its line.
+    """
+    numbers = text.str.strip_chars().str.to_integer(base=base, strict=False)
+    wrong = (numbers.is_null() & text.is_not_null()).arg_true()
+    if len(wrong):
+        kind = "an integer" if base == 10 else f"a base-{base} number"
+        raise _cell(name, first_line, wrong[0], text[int(wrong[0])], f"expected {kind}")
+    return numbers.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def ids(text, name, first_line):
+    """Cells as row ids 0 to 2**32 - 1, as uint32[N]; see `integers`."""
+    numbers = integers(text, name, first_line)
+    missing = text.is_null().to_numpy()
+    checks = (
+        (missing, "expected an id, the cell is empty"),
+        (numbers < 0, "an id cannot be negative"),
+        (numbers > LARGEST_ID, f"an id is at most {LARGEST_ID}"),
+    )
+    for wrong, complaint in checks:
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise _cell(name, first_line, at, text[at], complaint)
+    return numbers.astype(np.uint32)
+
+
+def labels(text, name, first_line):
+    """Cells as labels, as float32[N] of 0 and 1."""
+    numbers = _floats(text)
+    wrong = ~np.isin(numbers, (0.0, 1.0))
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise _cell(name, first_line, at, text[at], "a label is 0 or 1")
+    return numbers.astype(np.float32)
+
+
+def floats(text, name, first_line):
+    """Cells as float64[N], NaN where a cell is empty."""
+    numbers = _floats(text)
+    wrong = ~np.isfinite(numbers) & text.is_not_null().to_numpy()
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise _cell(name, first_line, at, text[at], "expected a finite number")
+    return numbers
+
+
+def _floats(text):
+    import polars
+
+    numbers = text.str.strip_chars().cast(polars.Float64, strict=False)
+    return numbers.fill_null(float("nan")).to_numpy().copy()
+
+
+def _cell(name, first_line, at, value, complaint):
+    shown = "nothing" if value is None else repr(value)
+    return TraceError(f"column {name!r}, line {first_line + int(at)}: {complaint}, not {shown}")

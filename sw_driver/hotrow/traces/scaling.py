@@ -1,0 +1,21 @@
+"""Dense features as a model takes them."""
+
+import numpy as np
+
+
+def signed_log1p(values):
+    """sign(x) * log(1 + abs(x)), and 0 for a missing value (NaN).
+
+    Counts and prices span many powers of ten and can be negative (a refund); the logarithm tames
+    the outliers and keeps the sign, without statistics of data that is yet to come.
+
+    Parameters
+    ----------
+    values : float[...]
+
+    Returns
+    -------
+    float32[...]
+    """
+    values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
+    return (np.sign(values) * np.log1p(np.abs(values))).astype(np.float32)

@@ -1,0 +1,92 @@
+"""From the text of `--trace` to a trace."""
+
+from .criteo import open_criteo
+from .synthetic import CRITEO_SLOPE, SyntheticTrace, criteo_shape
+from .trace import Trace, TraceError
+from .tsv import open_tsv
+
+GENERATED_TABLES, GENERATED_ROWS = 26, 2**20
+FORMS = ("zipf:S[:rows], uniform[:rows], single, criteo-shape[:S], criteo:FILE, or a "
+         "tab-separated file (gzip or not) with a header")
+
+
+def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
+               tables=GENERATED_TABLES) -> Trace:
+    """Open a trace.
+
+    Parameters
+    ----------
+    spec : str
+        `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, 2**20 rows each by default),
+        `single` (one id over and over), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
+        `criteo:FILE`, or the path of a tab-separated file with a header.
+    ids, label, dense, bag, rows
+        Columns of a tab-separated file, see `open_tsv`.
+    seed, tables : int
+        Of generated traces.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    TraceError
+    """
+    kind, *arguments = spec.split(":")
+    generators = {"zipf": _zipf, "uniform": _uniform, "single": _single, "criteo-shape": _criteo}
+    if kind not in generators and kind != "criteo":
+        return open_tsv(spec, ids, label, dense, bag, rows)
+    if ids or label or dense or bag or rows:
+        raise TraceError(f"trace {spec!r} has columns of its own: leave --ids, --label, --dense "
+                         "and --bag out")
+    if kind == "criteo":
+        return open_criteo(spec.partition(":")[2])
+    return generators[kind](spec, arguments, seed, tables)
+
+
+def _zipf(spec, arguments, seed, tables):
+    if not 1 <= len(arguments) <= 2:
+        raise _malformed(spec, "zipf:S[:rows]")
+    slope = _number(spec, arguments[0], float)
+    return SyntheticTrace(spec, [_rows(spec, arguments[1:])] * tables, slope, seed=seed)
+
+
+def _uniform(spec, arguments, seed, tables):
+    if len(arguments) > 1:
+        raise _malformed(spec, "uniform[:rows]")
+    return SyntheticTrace(spec, [_rows(spec, arguments)] * tables, 0.0, seed=seed)
+
+
+def _single(spec, arguments, seed, tables):
+    if arguments:
+        raise _malformed(spec, "single")
+    return SyntheticTrace(spec, [GENERATED_ROWS] * tables, None, seed=seed)
+
+
+def _criteo(spec, arguments, seed, tables):
+    if len(arguments) > 1:
+        raise _malformed(spec, "criteo-shape[:S]")
+    return criteo_shape(_number(spec, arguments[0], float) if arguments else CRITEO_SLOPE, seed)
+
+
+def _rows(spec, arguments):
+    rows = _number(spec, arguments[0], int) if arguments else GENERATED_ROWS
+    if not 1 <= rows <= 2**32:
+        raise TraceError(f"trace {spec!r}: a table has 1 to 2**32 rows, not {rows}")
+    return rows
+
+
+def _number(spec, text, kind):
+    try:
+        number = kind(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < float("inf"):
+        raise TraceError(f"trace {spec!r}: {text!r} is no "
+                         f"{'slope' if kind is float else 'number of rows'}; expected {FORMS}")
+    return number
+
+
+def _malformed(spec, form):
+    return TraceError(f"trace {spec!r} does not read as {form}")

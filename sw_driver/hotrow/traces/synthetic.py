@@ -1,0 +1,127 @@
+"""Generated traces: skewed ids, and labels that a model can learn from.
+
+Batch `i` depends on the seed, `i` and the batch size alone, so any batch can be made at any time
+and nothing grows with the number of rows.
+"""
+
+import math
+
+import numpy as np
+
+from .criteo import CATEGORICAL, DENSE, KAGGLE_CARDINALITIES
+from .trace import Samples, Trace
+
+CRITEO_SLOPE = 1.15  # Criteo's rank-frequency slope, PAPERS section 6
+SIGNAL_ROWS = 20_000  # columns with more rows carry no signal: most of theirs are seen once
+BIAS = -1.6  # log-odds; with the signal's spread about a quarter of the labels are 1
+
+
+def ranks(uniform, rows, slope):
+    """Draw ranks 0 to rows - 1 whose frequency falls with rank as (rank + 1) ** -slope.
+
+    The inverse of the distribution's integral, taken from 1/2 to rows + 1/2 and rounded: within
+    an eighth of the discrete law at the first ranks and closer with every rank, without a table.
+
+    Parameters
+    ----------
+    uniform : float64[n]
+        In [0, 1).
+    rows : int
+    slope : float
+        0 gives equal frequencies.
+
+    Returns
+    -------
+    int64[n]
+    """
+    low, high = 0.5, rows + 0.5
+    if math.isclose(slope, 1.0):
+        drawn = low * (high / low) ** uniform
+    else:
+        power = 1.0 - slope
+        drawn = (low**power + uniform * (high**power - low**power)) ** (1.0 / power)
+    return np.clip(np.rint(drawn).astype(np.int64) - 1, 0, rows - 1)
+
+
+class Scramble:
+    """A seeded bijection of 0 to rows - 1 that scatters neighbouring ranks over the table."""
+
+    def __init__(self, rows, rng):
+        self.rows = rows
+        self.factor = int(rng.integers(1, rows + 1))
+        while math.gcd(self.factor, rows) != 1:
+            self.factor += 1
+        self.factor %= max(rows, 2)
+        self.offset = int(rng.integers(rows))
+
+    def __call__(self, rank):
+        """int64[n] to int64[n]; exact for up to 2**32 rows."""
+        product = rank.astype(np.uint64) * np.uint64(self.factor) + np.uint64(self.offset)
+        return (product % np.uint64(self.rows)).astype(np.int64)
+
+
+class SyntheticTrace(Trace):
+    """Independent columns of skewed ids, normal dense features, and a planted signal.
+
+    The label is a coin whose log-odds add a hidden weight per row of the smaller columns, a hidden
+    linear function of the dense features, and noise; about a quarter are 1.
+
+    Parameters
+    ----------
+    name : str
+    cardinalities : sequence of int
+    slope : float or None
+        Of the rank-frequency law; None: every lookup of a column is the same id.
+    dense_columns : int
+    seed : int
+    columns : sequence of str, optional
+    """
+
+    synthetic, labelled, samples = True, True, None
+
+    def __init__(self, name, cardinalities, slope, dense_columns=0, seed=0, columns=None):
+        self.name, self.cardinalities = name, tuple(cardinalities)
+        self.columns = tuple(columns or (f"C{i + 1}" for i in range(len(self.cardinalities))))
+        self.dense_columns, self.slope, self.seed = dense_columns, slope, seed
+        hidden = np.random.default_rng([seed, 0])
+        self._scrambles = [Scramble(rows, hidden) for rows in self.cardinalities]
+        self._salts = hidden.integers(1 << 63, size=len(self.cardinalities), dtype=np.uint64)
+        self._dense_weights = hidden.standard_normal(dense_columns) / max(dense_columns, 1) ** 0.5
+        small = [c for c, rows in enumerate(self.cardinalities) if rows <= SIGNAL_ROWS]
+        self._signal = small or list(range(len(self.cardinalities)))
+
+    def batch(self, index, batch_size):
+        rng = np.random.default_rng([self.seed, 1, batch_size, index])
+        ids = np.empty((batch_size, len(self.cardinalities)), np.uint32)
+        for column, scramble in enumerate(self._scrambles):
+            if self.slope is None:
+                rank = np.zeros(batch_size, np.int64)
+            else:
+                rank = ranks(rng.random(batch_size), scramble.rows, self.slope)
+            ids[:, column] = scramble(rank)
+        dense = rng.standard_normal((batch_size, self.dense_columns)).astype(np.float32)
+        score = self._score(ids, dense) + 0.5 * rng.standard_normal(batch_size)
+        label = rng.random(batch_size) < 1 / (1 + np.exp(-(score + BIAS)))
+        return Samples(ids, None, dense, label.astype(np.float32))
+
+    def _score(self, ids, dense):
+        """float64[B]: the learnable part of the log-odds."""
+        score = 1.5 * (dense @ self._dense_weights)
+        for column in self._signal:
+            score += hidden_weight(ids[:, column], self._salts[column]) / len(self._signal) ** 0.5
+        return score
+
+
+def hidden_weight(ids, salt):
+    """A fixed pseudo-random weight in [-1.75, 1.75), unit variance, per id (splitmix64)."""
+    mixed = ids.astype(np.uint64) + salt
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return ((mixed >> np.uint64(11)).astype(np.float64) / 2**53 - 0.5) * 12**0.5
+
+
+def criteo_shape(slope=CRITEO_SLOPE, seed=0):
+    """A trace with the table sizes and dense columns of Criteo's Kaggle data set."""
+    return SyntheticTrace(f"criteo-shape:{slope:g}", KAGGLE_CARDINALITIES, slope,
+                          len(DENSE), seed, CATEGORICAL)

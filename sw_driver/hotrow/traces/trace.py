@@ -1,0 +1,145 @@
+"""What every trace offers: batches of ids, dense features and labels, by number."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import Error
+
+
+class TraceError(Error):
+    """A trace that cannot be opened or read; one line that says what, where, and what to do."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Consecutive samples of a trace.
+
+    Members
+    -------
+    ids : uint32[B, T], or uint32[n] when `lengths` is given
+        Row of each lookup; flat ids stand sample after sample, column after column.
+    lengths : uint16[B, T] or None
+        Ids per bag; None when every bag holds one id.
+    dense : float32[B, D]
+        Dense features, already scaled; D may be 0.
+    label : float32[B] or None
+        0 or 1.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray | None
+    dense: np.ndarray
+    label: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    @property
+    def bag_lengths(self) -> np.ndarray:
+        """int64[B * T]: ids per bag, sample-major."""
+        if self.lengths is None:
+            return np.ones(self.ids.size, np.int64)
+        return self.lengths.astype(np.int64).ravel()
+
+    @property
+    def lookup_columns(self) -> np.ndarray:
+        """int64[n]: the column of each id, in the order of the flat ids."""
+        bags = self.bag_lengths
+        columns = (self.ids if self.lengths is None else self.lengths).shape[1]
+        return np.repeat(np.arange(len(bags)) % columns, bags)
+
+
+class Trace(ABC):
+    """A source of samples.
+
+    Members
+    -------
+    name : str
+        The specification that opened it.
+    columns : tuple of str
+        Names of the id columns.
+    cardinalities : tuple of int
+        Rows of the table that each column addresses; every id is below its own.
+    dense_columns : int
+    labelled : bool
+    synthetic : bool
+        Generated, not recorded.
+    samples : int or None
+        None when it never ends.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    cardinalities: tuple[int, ...]
+    dense_columns: int
+    labelled: bool
+    synthetic: bool
+    samples: int | None
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables together."""
+        return sum(self.cardinalities)
+
+    def batch_count(self, batch_size: int) -> int | None:
+        """Batches in one pass, a shorter last one included; None when the trace never ends."""
+        return None if self.samples is None else -(-self.samples // batch_size)
+
+    @abstractmethod
+    def batch(self, index: int, batch_size: int) -> Samples:
+        """Batch number `index` when the trace is cut into batches of `batch_size`."""
+
+    def batches(self, batch_size: int, count: int) -> Iterator[Samples]:
+        """`count` batches from the start; past the end of the trace, from its start again."""
+        every = self.batch_count(batch_size)
+        for index in range(count):
+            yield self.batch(index if every is None else index % every, batch_size)
+
+
+class StoredTrace(Trace):
+    """A recorded trace held in memory.
+
+    Parameters
+    ----------
+    name : str
+    columns : sequence of str
+    ids : uint32[N, T], or uint32[n] with `lengths`
+    dense : float32[N, D]
+    label : float32[N] or None
+    lengths : uint16[N, T], optional
+    cardinalities : sequence of int, optional
+        Default: the largest id of each column plus one.
+    """
+
+    synthetic = False
+
+    def __init__(self, name, columns, ids, dense, label, lengths=None, cardinalities=None):
+        self.name, self.columns = name, tuple(columns)
+        self.samples, self.dense_columns = dense.shape
+        self.labelled = label is not None
+        self._ids, self._dense, self._label, self._lengths = ids, dense, label, lengths
+        if lengths is not None:
+            self._first = np.r_[0, np.cumsum(lengths.astype(np.int64).sum(axis=1))]
+        self.cardinalities = tuple(cardinalities or self._largest_ids())
+
+    def batch(self, index, batch_size):
+        first = index * batch_size
+        last = min(first + batch_size, self.samples)
+        span = slice(first, last)
+        ids, lengths = self._ids[span], None
+        if self._lengths is not None:
+            ids, lengths = self._ids[self._first[first]:self._first[last]], self._lengths[span]
+        label = None if self._label is None else self._label[span]
+        return Samples(ids, lengths, self._dense[span], label)
+
+    def _largest_ids(self):
+        if self._lengths is None:
+            return (int(largest) + 1 for largest in self._ids.max(axis=0))
+        column = np.repeat(np.tile(np.arange(len(self.columns)), self.samples),
+                           self._lengths.ravel())
+        largest = np.zeros(len(self.columns), np.int64)
+        np.maximum.at(largest, column, self._ids)
+        return (int(number) + 1 for number in largest)
