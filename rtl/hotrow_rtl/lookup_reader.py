@@ -1,13 +1,15 @@
 """Lookup reader: the ids of a batch, each with its table, sample and the verdict of its table."""
 
-from amaranth import Module
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth import Module, ResetInserter
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
+from .batch_walk import BatchWalk, verdict
 from .config import Config
 from .layouts import Fetch, command, lookup_beat, table_update
+from .range_check import RangeCheck
 
-verdict = data.StructLayout({"status": 8, "error_index": 64})
+__all__ = ["LookupReader", "verdict"]
 
 
 class LookupReader(wiring.Component):
@@ -34,7 +36,16 @@ class LookupReader(wiring.Component):
         A pulse drops the command in progress; the table descriptors stay.
     ready : Out(1)
         High once the table descriptors are cleared after reset.
+
+    Timing
+    ------
+    Dense: a beat, of one whole bus word, every cycle in which `ids` delivers a word and `beats`
+    is taken. The first beat 3 cycles after its word; a word is first taken, at the earliest,
+    ids-per-word + 2 cycles after the command. Jagged: `LengthSum`'s pass over the lengths, then
+    `JaggedWalker`'s cycles. The next command is taken once the last word has been.
     """
+
+    latency = RangeCheck.latency
 
     def __init__(self, config: Config):
         self.config = config
@@ -50,4 +61,16 @@ class LookupReader(wiring.Component):
         })
 
     def elaborate(self, platform):
-        return Module()
+        m = Module()
+        walk, check = BatchWalk(self.config), RangeCheck(self.config)
+        m.submodules.walk = ResetInserter(self.restart)(walk)
+        m.submodules.check = check
+        connect(m, walk=walk.command, command=flipped(self.command))
+        connect(m, walk=walk.ids, ids=flipped(self.ids))
+        connect(m, walk=walk.lengths, lengths=flipped(self.lengths))
+        connect(m, walk=walk.verdict, verdict=flipped(self.verdict))
+        connect(m, walk=walk.lookups, check=check.unchecked)
+        connect(m, check=check.beats, beats=flipped(self.beats))
+        connect(m, check=check.table_update, table_update=flipped(self.table_update))
+        m.d.comb += [check.restart.eq(self.restart), self.ready.eq(check.ready)]
+        return m
