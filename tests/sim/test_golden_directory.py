@@ -1,0 +1,122 @@
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract import NO_SLOT
+from hotrow_rtl.mixing import mix
+from hotrow_sim.golden.directory import Directory
+
+TINY = preset("tiny")
+CONFIGS = [
+    TINY,
+    dataclasses.replace(TINY, name="one-choice", directory_choices=1),
+    dataclasses.replace(TINY, name="small", directory_sets=4, directory_partitions=2,
+                        directory_ways=2),
+]
+
+
+class BruteForce:
+    """The directory as dictionaries from slot to row, word for word after the contract."""
+
+    def __init__(self, config):
+        self.config = config
+        self.row_at = {}
+
+    def slots_of(self, choice, key, partition):
+        """The slots of the set in which that choice would keep the row, lowest first."""
+        c, (parts_log2, part) = self.config, partition
+        sets = c.directory_sets >> parts_log2
+        at = part * sets + mix(key[0] << 32 | key[1], choice, c.key_width) % sets
+        first = (choice * c.directory_sets + at) * c.directory_ways
+        return range(first, first + c.directory_ways)
+
+    def find(self, key, partition):
+        for choice in range(self.config.directory_choices):
+            for slot in self.slots_of(choice, key, partition):
+                if self.row_at.get(slot) == key:
+                    return slot
+        return NO_SLOT
+
+    def install(self, key, partition):
+        slot = self.find(key, partition)
+        if slot != NO_SLOT:
+            return slot, True
+        free = [[slot for slot in self.slots_of(choice, key, partition) if slot not in self.row_at]
+                for choice in range(self.config.directory_choices)]
+        most = max(free, key=len)  # the first among equals
+        if not most:
+            return NO_SLOT, False
+        self.row_at[most[0]] = key
+        return most[0], False
+
+    def remove(self, key, partition):
+        slot = self.find(key, partition)
+        self.row_at.pop(slot, None)
+        return slot
+
+
+def keys_and_partitions(config, rng, count):
+    """Rows of tables with unlike partitions that do not overlap."""
+    largest = config.directory_partitions.bit_length() - 1
+    partitions = [(1, 0), (largest, (1 << largest) - 1)] if largest > 1 else [(1, 0), (1, 1)]
+    for _ in range(count):
+        table = rng.randrange(config.tables)
+        yield (table, rng.getrandbits(32)), partitions[table % 2]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_edits_and_lookups_equal_brute_force(config, seed):
+    rng = random.Random(seed)
+    golden, brute = Directory(config), BruteForce(config)
+    rows = list(keys_and_partitions(config, rng, 2 * config.slots))
+    reached = set()
+    for step in range(6 * config.slots):
+        key, partition = rng.choice(rows)
+        if rng.random() < 0.7:
+            got, want = golden.install(*key, partition), brute.install(key, partition)
+            reached.add(("install", want[1], want[0] == NO_SLOT))
+        else:
+            got, want = golden.remove(*key, partition), brute.remove(key, partition)
+            reached.add(("remove", want == NO_SLOT))
+        assert got == want, f"step {step} of seed {seed}"
+    assert len(reached) == 5, f"seed {seed} reached only {reached}"
+    columns = [np.array(column) for column in zip(*((*key, *where) for key, where in rows))]
+    found = golden.lookup(*columns)
+    assert found.tolist() == [brute.find(key, where) for key, where in rows], f"seed {seed}"
+    assert 0 < np.count_nonzero(found == NO_SLOT) < len(found)
+
+
+def test_clear_frees_every_slot():
+    directory = Directory(TINY)
+    assert directory.install(1, 2, (0, 0)) == (directory.lookup(*np.array([[1], [2], [0], [0]]))[0],
+                                               False)
+    directory.clear()
+    assert directory.lookup(*np.array([[1], [2], [0], [0]])).tolist() == [NO_SLOT]
+
+
+def test_slots_stay_in_their_partition():
+    directory = Directory(TINY)
+    share = TINY.directory_sets // 4
+    for row in range(200):
+        slot, _ = directory.install(0, row, (2, 3))
+        if slot != NO_SLOT:
+            assert slot // TINY.directory_ways % TINY.directory_sets // share == 3
+
+
+def test_rows_of_one_set_are_told_apart():
+    # All rows that the smallest partition puts into one set: only their tags differ.
+    config = CONFIGS[2]
+    directory = Directory(config)
+    sets = config.directory_sets // config.directory_partitions
+    same = [row for row in range(4000) if mix(row, 0, config.key_width) % sets == 0]
+    slots = {}
+    for row in same[:40]:
+        slot, present = directory.install(0, row, (1, 1))
+        assert not present, f"row {row} was taken for one of {list(slots.values())}"
+        if slot != NO_SLOT:
+            assert slot not in slots
+            slots[slot] = row
+    assert len(slots) >= config.directory_ways
