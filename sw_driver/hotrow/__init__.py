@@ -12,7 +12,7 @@
 """
 
 from .batch import Batch
-from .contract import MISS_FLAG, NO_SLOT, Opcode, Status
+from .contract import MISS_FLAG, NO_SLOT, BatchFlag, Opcode, Status
 from .device import Device, open
 from .errors import (
     BatchError,
@@ -37,6 +37,7 @@ __all__ = [
     "NO_SLOT",
     "Batch",
     "BatchError",
+    "BatchFlag",
     "Buffer",
     "CommandError",
     "Device",

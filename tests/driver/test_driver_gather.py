@@ -4,6 +4,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import BatchError, PaddedCopyWarning, RegistrationError
+
 from tests.driver.conftest import ROWS, picked, usable
 
 
@@ -108,7 +109,7 @@ def test_state_travels_with_the_rows(device, state_shape, slots, dim):
 
 def test_gather_refuses_unlike_tables(device, tables):
     other = device.register_table(hotrow.empty((5, 16), np.float32), name="wide")
-    with pytest.raises(BatchError, match="rows of one kind.*'t0'.*'wide'"):
+    with pytest.raises(BatchError, match=r"rows of one kind.*'t0'.*'wide'"):
         device.gather(([0, other.number], [0, 0]))
     assert device.gather((other, [1])).shape == (1, 16)
 
@@ -133,7 +134,7 @@ def test_out_must_fit(device, tables, make, wrong, message):
 def test_out_must_be_writable(device, tables):
     out = hotrow.empty((9, 8), np.float32)
     out.flags.writeable = False
-    with pytest.raises(RegistrationError, match="must be writable.*read-only"):
+    with pytest.raises(RegistrationError, match=r"must be writable.*read-only"):
         device.gather((tables[0], [1]), out=out)
     assert usable(device, tables)
 

@@ -4,6 +4,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import MISS_FLAG, NO_SLOT
+
 from tests.driver.conftest import ROWS, counts, random_ids
 
 SEEDS = (1, 2)

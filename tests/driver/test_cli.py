@@ -1,0 +1,140 @@
+"""The `hotrow` command: subcommands by entry point, errors in one line, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import hotrow
+import pytest
+from hotrow import cli
+
+
+class EntryPoint:
+    """What importlib.metadata gives, for a function of this file."""
+
+    def __init__(self, name, function):
+        self.name, self.function, self.loads = name, function, 0
+
+    def load(self):
+        self.loads += 1
+        if isinstance(self.function, Exception):
+            raise self.function
+        return self.function
+
+
+def subcommand(name, run):
+    def add(subparsers):
+        parser = subparsers.add_parser(name, help=f"help of {name}")
+        parser.add_argument("--count", type=int, default=0)
+        parser.set_defaults(run=run)
+    return EntryPoint(name, add)
+
+
+@pytest.fixture
+def install(monkeypatch):
+    def install(*entries):
+        monkeypatch.setattr(cli, "commands", lambda: {entry.name: entry for entry in entries})
+    return install
+
+
+def fails(error):
+    def run(options):
+        raise error
+    return run
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 3])
+def test_the_command_decides_the_exit_code(install, code):
+    install(subcommand("go", lambda options: code))
+    assert cli.main(["go"]) == (code or 0)
+
+
+def test_only_the_chosen_command_is_imported(install):
+    chosen, other = subcommand("go", lambda options: options.count), subcommand("no", None)
+    install(chosen, other)
+    assert cli.main(["go", "--count", "4"]) == 4
+    assert (chosen.loads, other.loads) == (1, 0)
+
+
+@pytest.mark.parametrize("error, text", [
+    (hotrow.BatchError("id 7 is out\nof range"), "id 7 is out of range"),
+    (ValueError("unknown preset 'x'"), "unknown preset 'x'"),
+    (FileNotFoundError(2, "No such file", "a.tsv"), "[Errno 2] No such file: 'a.tsv'"),
+    (ModuleNotFoundError("No module named 'polars'", name="polars"),
+     "needs the module 'polars' of the extra 'torch', which is not installed: "
+     "pip install 'hotrow[torch]'"),
+])
+def test_errors_are_one_line(install, capsys, error, text):
+    install(subcommand("go", fails(error)))
+    assert cli.main(["go"]) == 2
+    assert capsys.readouterr() == ("", f"hotrow: error: {text}\n")
+
+
+def test_a_defect_keeps_its_traceback(install):
+    install(subcommand("go", fails(KeyError("x"))))
+    with pytest.raises(KeyError):
+        cli.main(["go"])
+
+
+def test_traceback_on_request(install, monkeypatch):
+    monkeypatch.setenv("HOTROW_TRACEBACK", "1")
+    install(subcommand("go", fails(hotrow.BatchError("x"))))
+    with pytest.raises(hotrow.BatchError):
+        cli.main(["go"])
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ([], "required: COMMAND"), (["gone"], "invalid choice: 'gone' (choose from"),
+    (["go", "--count", "x"], "argument --count: invalid int value: 'x' (see hotrow go --help)"),
+    (["go", "--what"], "unrecognized arguments: --what"),
+])
+def test_wrong_arguments(install, capsys, arguments, text):
+    install(subcommand("go", lambda options: 0))
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("hotrow: error: ") and text in err and err.count("\n") == 1
+
+
+def test_a_command_whose_extra_is_missing(install, capsys):
+    missing = EntryPoint("train", ModuleNotFoundError("No module named 'torch'", name="torch"))
+    install(subcommand("go", lambda options: 0), missing)
+    assert cli.main(["train"]) == 2
+    assert "'train' needs the module 'torch' of the extra 'torch'" in capsys.readouterr().err
+    assert cli.main(["go"]) == 0
+    assert cli.main(["--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "help of go" in text and "pip install 'hotrow[torch]'" in text
+
+
+def test_interrupt(install):
+    install(subcommand("go", fails(KeyboardInterrupt())))
+    assert cli.main(["go"]) == 130
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"hotrow {hotrow.__version__}\n"
+
+
+def test_a_reader_that_goes_away():
+    code = ("import sys; from hotrow import cli;"
+            "cli._run = lambda arguments: print('x' * 100000) or 0;"
+            "sys.exit(cli.main([]))")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"]])
+def test_help(arguments, capsys):
+    assert cli.main(arguments) == 0
+    assert "doctor" in capsys.readouterr().out
+
+
+def test_the_installed_program():
+    done = subprocess.run([sys.executable, "-m", "hotrow.cli", "doctor", "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode in (0, 1) and json.loads(done.stdout)["found"]

@@ -1,0 +1,199 @@
+"""Wrong input: a message that says what was expected, nothing half-done, the device usable."""
+
+import hotrow
+import numpy as np
+import pytest
+from hotrow import Batch, BatchError, CommandError, DeviceError, RegistrationError, TransportError
+
+from tests.driver.conftest import ROWS, counts, random_ids, usable
+
+
+@pytest.fixture
+def untouched(device, tables):
+    """After the test: counters unchanged, and the device answers as it should."""
+    ids = random_ids(40, seed=1)
+    device.observe(ids)
+    commands = device.statistics
+    yield commands
+    hot = device.harvest(200)
+    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(ids)
+    assert usable(device, tables)
+
+
+@pytest.mark.parametrize("id_, what", [
+    (ROWS[1], "out of range"), (-1, "negative"), (1 << 32, "out of range"),
+    (1 << 40, "out of range"), (-(1 << 63), "negative"),
+])
+@pytest.mark.parametrize("feature_major", [False, True])
+@pytest.mark.parametrize("call", ["observe", "split"])
+def test_ids_beyond_the_table(device, untouched, id_, what, feature_major, call):
+    ids = random_ids(20, seed=2)
+    ids[13, 1] = ids[17, 2] = id_
+    batch = Batch.dense(ids.T if feature_major else ids, feature_major=feature_major)
+    with pytest.raises(BatchError, match=rf"id {id_} is {what}: table 1 \('t1'\) has rows 0 to 6 "
+                       r"\(sample 13, column 1\)") as caught:
+        getattr(device, call)(batch)
+    error = caught.value
+    assert (error.table, error.row, error.sample, error.column) == (1, id_, 13, 1)
+    assert device.statistics == untouched, "nothing was submitted"
+
+
+def test_ids_beyond_the_table_in_bags(device, untouched):
+    ids, lengths = [1, 2, 3, 6, 7, 0], [2, 1, 0, 0, 2, 1]
+    with pytest.raises(BatchError, match=r"id 7 .* table 1 .*\(sample 1, column 1\)"):
+        device.observe(Batch.jagged(ids, lengths, 2))
+    assert device.statistics == untouched
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("id_", [ROWS[1], -1])
+def test_the_card_finds_them_too(device, tables, dtype, id_):
+    device.check_ids = False
+    ids = random_ids(20, seed=3).astype(dtype)
+    ids[13, 1] = ids[17, 2] = id_
+    text = rf"id {id_} is .*: table 1 \('t1'\) has rows 0 to 6 \(sample 13, column 1\)"
+    for call in (device.observe, device.split):
+        with pytest.raises(BatchError, match=text):
+            call(ids)
+    assert usable(device, tables)
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("rows, message", [
+    (([0, 1, 1], [1, 7, 8]), r"row 7 is out of range: table 1 .'t1'. has rows 0 to 6 .position 1"),
+    (([0, 5], [1, 1]), "no table 5, those registered are 0 .'t0'., .*position 1 of the list"),
+])
+@pytest.mark.parametrize("call", ["install", "remove", "gather"])
+def test_lists_of_rows_that_do_not_exist(device, tables, check, rows, message, call):
+    device.check_ids = check
+    with pytest.raises(BatchError, match=message):
+        getattr(device, call)(rows)
+    if check:
+        assert device.split([[1, 1, 1]]).hits == 0, "nothing was installed"
+    assert usable(device, tables)
+
+
+@pytest.mark.parametrize("rows, message", [
+    (([0, 1], [1]), "2 table numbers for 1 rows"),
+    (([0], [-1]), "row -1 is negative .position 0"),
+    (([0], [1 << 32]), "row 4294967296 is beyond 32 bits"),
+    (([0], [0.5]), "rows must be integers"),
+    (7, "expected rows as HotRows.* not int"),
+])
+def test_malformed_lists_of_rows(device, untouched, rows, message):
+    with pytest.raises(BatchError, match=message):
+        device.install(rows)
+    assert device.statistics == untouched
+
+
+def test_wrong_number_of_columns(device, untouched, tables):
+    with pytest.raises(BatchError, match=r"2 columns, but 3 tables are registered.*tables="):
+        device.observe(np.zeros((4, 2), int))
+    with pytest.raises(BatchError, match="2 columns, but it names 1 table"):
+        device.observe(Batch.dense(np.zeros((4, 2), int), tables=tables[:1]))
+    assert device.statistics == untouched
+
+
+def test_tables_of_a_batch_must_follow_one_another(device, untouched, tables):
+    with pytest.raises(BatchError, match=r"consecutive numbers, got 0 \('t0'\), 2 \('t2'\)"):
+        device.observe(Batch.dense(np.zeros((4, 2), int), tables=[tables[0], tables[2]]))
+    assert device.statistics == untouched
+
+
+def test_too_many_samples(device, untouched):
+    limit = device.geometry.batch_samples
+    with pytest.raises(BatchError, match=f"{limit + 1} samples: .* at most {limit}"):
+        device.split(np.zeros((limit + 1, 3), int))
+    assert device.statistics == untouched
+    assert device.split(np.zeros((limit, 3), int)).lookups == 3 * limit
+
+
+@pytest.mark.parametrize("k", [0, -1, 257])
+def test_more_hot_rows_than_slots(device, untouched, k):
+    assert device.geometry.slots == 256
+    with pytest.raises(BatchError, match=f"k = {k} must be 1 to 256, the slots"):
+        device.harvest(k)
+    assert device.statistics == untouched
+
+
+def test_more_rows_to_install_than_slots(device, untouched):
+    table = device.register_table(hotrow.empty((300, 4), np.float32))
+    with pytest.raises(BatchError, match=r"rows to install = 257 must be 1 to 256, the slots"):
+        device.install((table, np.arange(257)))
+    assert device.statistics == untouched
+    device.unregister_table(table)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 32])
+def test_numbers_that_no_register_holds(device, untouched, value):
+    for call in (device.decay, lambda value: device.harvest(5, threshold=value)):
+        with pytest.raises(BatchError, match=f"not {value}"):
+            call(value)
+    with pytest.raises(TypeError):
+        device.harvest(2.5)
+    assert device.statistics == untouched
+
+
+def test_events_and_queues_that_the_card_lacks(device, untouched):
+    with pytest.raises(BatchError, match="event must be 0 to 7 on this card, not 8"):
+        device.signal(8, 1, queue="lookup")
+    with pytest.raises(DeviceError, match="'lookup' or 'move', not 'both'"):
+        device.fence(queue="both")
+    assert device.statistics == untouched
+
+
+def test_a_command_error_names_the_memory(device, tables):
+    device.registers.write("REGION_HANDLE", tables[1].buffers[0].handle)
+    device.registers.write("REGION_COMMIT", 0)  # as if the card had lost the table's memory
+    with pytest.raises(CommandError, match=r"GATHER ended with REGION.*index 1, address weights of "
+                       "'t1' [+] 0x40") as caught:
+        device.gather(([0, 1], [3, 2]))
+    assert caught.value.status is hotrow.Status.REGION and caught.value.index == 1
+    assert (device.gather((tables[0], [3])) == tables[0].weights[3]).all()
+
+
+def test_unknown_transport():
+    with pytest.raises(TransportError, match=r"unknown transport 'fpga'.*installed, model, sim"):
+        hotrow.open("fpga")
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"preset": "huge"}, "unknown preset 'huge'.*tiny"),
+    ({"speed": 3}, "option it lacks.*speed.*preset"),
+])
+def test_options_of_a_transport(options, message):
+    with pytest.raises(TransportError, match=message):
+        hotrow.open("model", **options)
+
+
+def test_ring_entries():
+    with pytest.raises(DeviceError, match="power of two, 2 to 65536, not 48"):
+        hotrow.open("model", preset="tiny", ring_entries=48)
+
+
+def test_closed_device():
+    device = hotrow.open("model", preset="tiny")
+    device.close()
+    device.close()
+    for call in (device.clear_counters, device.reset, lambda: device.split([[1]]),
+                 lambda: device.register(hotrow.empty(64, np.uint8))):
+        with pytest.raises(DeviceError, match="the device is closed"):
+            call()
+
+
+def test_a_card_of_another_version(monkeypatch):
+    from hotrow_sim.model import Device
+
+    original = Device.read_register
+    monkeypatch.setattr(Device, "read_register",
+                        lambda self, at: 9 if at == 4 else original(self, at))
+    with pytest.raises(DeviceError, match=r"contract version 1 .*version 9"):
+        hotrow.open("model", preset="tiny")
+
+
+def test_a_table_of_another_device(device, tables):
+    with hotrow.open("model", preset="tiny") as other:
+        table = other.register_table(hotrow.empty((4, 4), np.float32))
+        with pytest.raises(RegistrationError, match="not a table registered with this device"):
+            device.observe(Batch.dense([[1]], tables=[table]))
+    assert usable(device, tables)

@@ -1,0 +1,208 @@
+"""Futures, the order of commands, events between the queues, time-outs and recovery."""
+
+import threading
+
+import hotrow
+import numpy as np
+import pytest
+from hotrow import CommandError, DeviceError, Future, Status
+
+from tests.driver.conftest import picked, random_ids, usable
+
+
+def lose_rings(device, queue):
+    """Make a queue's rings unreachable, as a host that unmaps them would; return the remedy."""
+    ring = device._queues[queue]._ring
+    write = device.registers.write
+
+    def commit(bits):
+        write("REGION_HANDLE", ring.handle)
+        device.registers.write_wide("REGION_BASE", ring.device_address)
+        device.registers.write_wide("REGION_SIZE", ring.nbytes)
+        write("REGION_COMMIT", bits)
+
+    commit(0)
+    return lambda: commit(0b11)
+
+
+def test_futures_complete_in_order(device, tables):
+    futures = [device.split_async(random_ids(50, seed)) for seed in range(10)]
+    assert futures[-1].result().lookups == 150
+    assert all(future.done() for future in futures), "an earlier command of the queue is done"
+    assert [future.cycles > 0 for future in futures] == [True] * 10
+    sync = [device.split(random_ids(50, seed)) for seed in range(10)]
+    for future, split in zip(futures, sync):
+        assert (future.result().order == split.order).all()
+        assert future.result() is future.result()
+
+
+def test_more_commands_than_the_ring_holds(transport):
+    with hotrow.open(transport, preset="tiny", ring_entries=4) as device:
+        device.register_table(hotrow.empty((9, 4), np.float32))
+        futures = [device.observe_async(np.full((1 + i, 1), i % 9)) for i in range(23)]
+        assert [future.result().lookups for future in futures] == list(range(1, 24))
+        assert device.harvest(9).count.sum() == sum(range(1, 24))
+
+
+def test_queues_overlap_and_events_order_them(device, tables):
+    """Batch i + 1 is split while the rows that batch i missed are moved."""
+    batches = [random_ids(30, seed) for seed in range(6)]
+    moved, previous = [], None
+    for i, ids in enumerate(batches):
+        split = device.split_async(ids)
+        if previous is not None:
+            device.wait_event_async(0, i, queue="move")
+            moved.append((previous, device.gather_async(previous.misses)))
+            device.signal_async(1, i, queue="move")
+        device.signal_async(0, i + 1, queue="lookup")
+        previous = split.result()
+    for split, rows in moved:
+        assert (rows.result() == picked(tables, split.misses)).all()
+    assert device.read_event(0) == 6 and device.read_event(1) == 5
+
+
+def test_a_wait_holds_its_queue_only(device, tables):
+    held = device.wait_event_async(2, 5, queue="move")
+    rows = device.gather_async((tables[0], [3]))
+    assert device.split([[0, 0, 0]]).lookups == 3
+    assert not held.done() and not rows.done()
+    device.signal(2, 4, queue="lookup")
+    assert not rows.done(), "4 is not 5"
+    device.signal(2, 5, queue="lookup")
+    assert (rows.result() == tables[0].weights[3]).all() and held.done()
+
+
+def test_events_wrap(device):
+    device.write_event(3, 0xFFFF_FFFE)
+    held = device.wait_event_async(3, 1, queue="lookup")
+    assert not held.done()
+    device.write_event(3, 2)
+    held.result()
+    device.wait_event(3, 2, queue="move")
+
+
+def test_fence_and_cycles(device, tables):
+    pending = [device.observe_async(random_ids(20, seed)) for seed in range(3)]
+    before = device.cycle()
+    device.fence(queue="lookup")
+    assert all(future.done() for future in pending)
+    assert device.cycle() > before
+
+
+def test_statistics_add_up(device, tables):
+    futures = [device.observe_async(random_ids(20, seed)) for seed in range(3)]
+    cycles = sum(future.result().cycles for future in futures)
+    assert device.statistics == {"OBSERVE": (3, cycles)}
+    assert device.statistics["OBSERVE"].cycles == cycles > 0
+
+
+def test_timeout_names_command_state_and_remedy(device, tables):
+    held = device.wait_event_async(1, 7, queue="lookup")
+    with pytest.raises(hotrow.TimeoutError, match=r"WAIT on the lookup queue .* 0.05 s .*waiting "
+                       r"for an event; .*abort_wait\(queue='lookup'\)") as caught:
+        held.result(timeout=0.05)
+    assert isinstance(caught.value, TimeoutError), "the built-in one too"
+    behind = device.observe_async([[0, 0, 0]])
+    with pytest.raises(hotrow.TimeoutError, match="OBSERVE on the lookup queue"):
+        behind.result(0.05)
+    assert device.abort_wait(queue="lookup")
+    with pytest.raises(CommandError, match="WAIT ended with ABORTED") as caught:
+        held.result()
+    assert caught.value.status is Status.ABORTED
+    assert behind.result().lookups == 3
+    assert not device.abort_wait(queue="lookup"), "nothing waits"
+
+
+def test_timeout_with_a_full_ring(transport):
+    with hotrow.open(transport, preset="tiny", ring_entries=2, timeout=30) as device:
+        device.wait_event_async(0, 1, queue="lookup")
+        last = device.fence_async(queue="lookup")
+        device.timeout = 0.05
+        with pytest.raises(hotrow.TimeoutError, match="its ring of 2 commands is full"):
+            device.fence_async(queue="lookup")
+        device.timeout = 30
+        device.write_event(0, 1)
+        last.result()
+        device.fence(queue="lookup")
+
+
+def test_another_thread_signals(device, tables):
+    held = device.wait_event_async(4, 1, queue="lookup")
+    thread = threading.Timer(0.1, lambda: device.signal(4, 1, queue="move"))
+    thread.start()
+    held.result(30)
+    thread.join()
+    assert device.read_event(4) == 1
+
+
+def test_threads_share_a_device(device, tables):
+    results, ids = {}, {seed: random_ids(20, seed) for seed in range(4)}
+
+    def work(seed):
+        results[seed] = [device.split(ids[seed]).misses.row.tolist() for _ in range(5)]
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in ids]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed in ids:
+        assert results[seed] == [device.split(ids[seed]).misses.row.tolist()] * 5
+
+
+def test_reset_gives_up_what_is_under_way(device, tables):
+    device.observe([[0, 0, 0]])
+    slots = device.install((tables[0], [0])).slots
+    futures = [device.wait_event_async(0, 1, queue="lookup"), device.observe_async([[1, 1, 1]]),
+               device.wait_event_async(0, 1, queue="move"), device.gather_async((tables[0], [1]))]
+    device.reset()
+    for future in futures:
+        assert future.done() and future.cycles is None
+        with pytest.raises(DeviceError, match="device was reset while this command was under way"):
+            future.result()
+    assert device.harvest(10).count.tolist() == [1, 1, 1], "the counters kept their contents"
+    assert device.split([[0, 1, 1]]).slots[0] == slots[0], "the directory kept its contents"
+    assert usable(device, tables)
+
+
+@pytest.mark.parametrize("queue", ["lookup", "move"])
+def test_a_faulted_queue(device, tables, queue):
+    remedy = lose_rings(device, queue)
+    pending = device.fence_async(queue=queue)
+    with pytest.raises(DeviceError, match=rf"{queue} queue: .*faulted: its rings .*status REGION.*"
+                       r"Device.reset\(\)"):
+        pending.result()
+    assert pending.done()
+    with pytest.raises(DeviceError, match="faulted"):
+        device.fence(queue=queue)
+    device.fence(queue="move" if queue == "lookup" else "lookup")
+    remedy()
+    device.reset()
+    assert usable(device, tables)
+
+
+def test_rings_overwritten(device, tables):
+    queue, completed = device._queues["lookup"], device.registers.read("LOOKUP_COMPLETED")
+    pending = device.fence_async(queue="lookup")
+    behind = device.wait_event_async(0, 1, queue="lookup")
+    while device.registers.read("LOOKUP_COMPLETED") == completed:
+        device.transport.wait(0, completed, 0.01)
+    queue._completions["sequence"][completed] = 99
+    with pytest.raises(DeviceError, match=r"completion 2 .* sequence 99: the rings were over"):
+        pending.result()
+    assert behind.done(), "what follows is given up too"
+    device.reset()
+    assert usable(device, tables)
+
+
+def test_close_gives_up_what_is_under_way(transport):
+    device = hotrow.open(transport, preset="tiny")
+    held = device.wait_event_async(0, 1, queue="lookup")
+    device.close()
+    with pytest.raises(DeviceError, match="device was closed while"):
+        held.result()
+
+
+def test_a_future_without_a_command():
+    future = Future.of(5)
+    assert future.done() and future.result() == 5 and future.cycles is None

@@ -1,0 +1,106 @@
+"""The order of the packages: imports point one way only (read from the source, nothing is run)."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"hotrow_rtl": "rtl", "hotrow_sim": "sim", "hotrow_boards": "boards",
+            "hotrow": "sw_driver"}
+OURS = {*PACKAGES, "hotrow_explore"}
+FORBIDDEN = {
+    "hotrow_rtl": OURS - {"hotrow_rtl"},
+    "hotrow_sim": OURS - {"hotrow_sim", "hotrow_rtl"},
+    "hotrow_boards": OURS - {"hotrow_boards", "hotrow_rtl"},
+}
+EXTRAS = ("hotrow.torch", "hotrow.traces")  # may import what their extra installs
+WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract", "hotrow_rtl.mixing",
+                    "hotrow_rtl.contract_map", "hotrow_sim.golden", "hotrow_sim.model")
+
+
+def modules():
+    """(name, path, whether it is a package) of every module that exists."""
+    for package, folder in PACKAGES.items():
+        for path in sorted((ROOT / folder / package).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            is_package = parts[-1] == "__init__"
+            yield ".".join(parts[:-1] if is_package else parts), path, is_package
+
+
+def imported(name, tree, is_package):
+    """Absolute names of everything a module imports, (name, whether only when called)."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                here = name.split(".")[:len(name.split(".")) - node.level + is_package]
+                base = ".".join([*here, base] if base else here)
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        late, above = False, node
+        while above in parents:
+            above = parents[above]
+            late |= isinstance(above, ast.FunctionDef)
+        yield from ((each, late) for each in names)
+
+
+MODULES = {name: (path, list(imported(name, ast.parse(path.read_text()), is_package)))
+           for name, path, is_package in modules()}
+
+
+def within(name, package):
+    return name == package or name.startswith(package + ".")
+
+
+def test_the_packages_are_found():
+    for package in ("hotrow_rtl", "hotrow_sim", "hotrow"):
+        assert sum(within(name, package) for name in MODULES) > 5, package
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_arrows_point_one_way(package):
+    wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
+             if within(name, package) for target, _ in imports
+             if target.partition(".")[0] in FORBIDDEN[package]]
+    assert not wrong
+
+
+def test_the_driver_needs_numpy_only():
+    allowed = {*sys.stdlib_module_names, "numpy", "hotrow"}
+    wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
+             if within(name, "hotrow") and not any(within(name, extra) for extra in EXTRAS)
+             for target, late in imports
+             if (target.partition(".")[0] not in allowed and not (late and target == "torch"))
+             or any(within(target, extra) for extra in EXTRAS)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("root", WITHOUT_AMARANTH)
+def test_these_load_without_amaranth(root):
+    """Followed through every module that is loaded on the way."""
+    seen, pending = set(), [name for name in MODULES if within(name, root)]
+    assert pending
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        pending += [parent for parent in (name.rpartition(".")[0],) if parent in MODULES]
+        for target, late in MODULES[name][1]:
+            assert late or target.partition(".")[0] != "amaranth", f"{name} imports {target}"
+            if target in MODULES and not late:
+                pending.append(target)
+
+
+@pytest.mark.parametrize("source, expected", [
+    ("import hotrow_sim.golden", "hotrow_sim.golden"), ("from .. import golden", "p.golden"),
+    ("from .unit import Unit", "p.q.unit.Unit"), ("def f():\n  import torch", "torch"),
+])
+def test_the_walk_sees_every_form_of_import(source, expected):
+    assert expected in [target for target, _ in imported("p.q.module", ast.parse(source), False)]
