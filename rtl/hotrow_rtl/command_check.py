@@ -44,8 +44,8 @@ class CommandCheck(wiring.Component):
 
     Timing
     ------
-    4 cycles, and for a batch `table_count` + 5, and for an address operand 2 beside the region
-    check. One command at a time.
+    One command at a time: 5 cycles, 1 for each address operand that the queue's commands know, for
+    a batch `table_count` + 4, and what the region check takes for each operand in use.
     """
 
     def __init__(self, config: Config, queue: str):

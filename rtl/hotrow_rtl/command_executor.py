@@ -36,6 +36,8 @@ class CommandExecutor(wiring.Component):
     halt_on_error, resume, abort : In(1)
         As in `QueueControl`.
     busy, halted, waiting : Out(1)
+    status : Out(8)
+        Of the completion that halted the queue, else OK.
 
     Timing
     ------
@@ -60,6 +62,7 @@ class CommandExecutor(wiring.Component):
             "busy": Out(1),
             "halted": Out(1),
             "waiting": Out(1),
+            "status": Out(8),
         })
 
     def elaborate(self, platform):
@@ -84,14 +87,15 @@ class CommandExecutor(wiring.Component):
             self.busy.eq(1),
         ]
         with m.If(self.resume):
-            m.d.sync += self.halted.eq(0)
+            m.d.sync += [self.halted.eq(0), self.status.eq(Status.OK)]
 
         def ended():
             m.d.sync += end.eq(self.cycle)
             m.next = "REPORT"
 
         def reported():
-            m.d.sync += self.halted.eq(self.halt_on_error & (report.p.status != Status.OK))
+            with m.If(self.halt_on_error & (report.p.status != Status.OK)):
+                m.d.sync += [self.halted.eq(1), self.status.eq(report.p.status)]
             m.next = "IDLE"
 
         with m.FSM():

@@ -135,7 +135,7 @@ class CommandQueue(wiring.Component):
             control.state.halted.eq(executor.halted),
             control.state.waiting.eq(executor.waiting),
             control.state.faulted.eq(fault != Status.OK),
-            control.state.status.eq(fault),
+            control.state.status.eq(Mux(fault != Status.OK, fault, executor.status)),
             control.refused.eq(doorbell.refused),
             control.landed.eq(writer.landed),
         ]

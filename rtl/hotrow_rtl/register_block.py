@@ -146,21 +146,21 @@ class RegisterBlock(wiring.Component):
             with m.State("EVENT"):
                 m.d.comb += answer.ready.eq(1)
                 with m.If(answer.valid & setting):
+                    m.d.comb += slave.accesses.ready.eq(1)
                     m.next = "REPLY"
                 with m.Elif(answer.valid):
                     m.d.sync += access.value.eq(answer.p)
                     m.next = "ACT"
             with m.State("ACT"):
                 m.d.comb += access.acting.eq(1)
-                m.next = "REPLY"
                 with m.If(access.writes("EVENT_VALUE")):
                     m.d.sync += setting.eq(1)
                     m.next = "ASK EVENT"
+                with m.Else():
+                    m.d.comb += slave.accesses.ready.eq(1)
+                    m.next = "REPLY"
             with m.State("REPLY"):
-                m.d.comb += [
-                    slave.replies.valid.eq(1),
-                    slave.accesses.ready.eq(slave.replies.ready),
-                ]
+                m.d.comb += slave.replies.valid.eq(1)
                 with m.If(slave.replies.ready):
                     m.next = "LOOK UP"
 
