@@ -10,12 +10,8 @@ from .streambench import STEADY
 UNWRITTEN = 0xA5  # what the room for results holds until it is written
 
 
-async def _until(ctx, flag, *values):
-    """Tick until `flag`; the values sampled then. Unlike `until`, may be abandoned midway."""
-    while True:
-        _, _, held, *sampled = await ctx.tick().sample(flag, *values)
-        if held:
-            return sampled
+class _Restarted(Exception):
+    """The unit forgot its requests."""
 
 
 class ListMemory:
@@ -43,8 +39,8 @@ class ListMemory:
     """
 
     def __init__(self, bench, config: Config, gaps=STEADY, pauses=STEADY, latency=3):
-        self.bench, self.config = bench, config
-        self.gaps, self.pauses, self.latency = gaps, pauses, latency
+        self.bench, self.config, self.latency = bench, config, latency
+        self._gaps, self._pauses, self._restarts = cycle(gaps), cycle(pauses), 0
         self.bytes = bytearray()
         self.read_faults, self.write_faults = {}, {}
         self.fetches, self.deposits, self.open = [], [], set()
@@ -67,65 +63,89 @@ class ListMemory:
         assert self.bytes[end] == UNWRITTEN, f"byte {end:#x} behind a result was written"
         return np.frombuffer(self.bytes, dtype, count, address).copy()
 
+    def restart(self):
+        """Forget requests and words in flight, as the ports do when the unit restarts."""
+        self._restarts += 1
+        self.open.clear()
+
     def serve(self, fetch):
         """Answer the requests of a `Fetch`, in the background."""
-        word_bytes = self.config.bus_bytes
-
-        async def run(ctx):
-            gaps = cycle(self.gaps)
-            while True:
-                ctx.set(fetch.request.ready, 1)
-                request, = await _until(ctx, fetch.request.valid, fetch.request.p)
-                ctx.set(fetch.request.ready, 0)
-                address, size = request.address, request.bytes
-                assert address % LIST_ALIGNMENT == 0 and size, f"fetch of {size} at {address:#x}"
-                assert address + size <= len(self.bytes), f"fetch of {size} at {address:#x}"
-                self.fetches.append((address, size))
-                for _ in range(self.latency):
-                    await ctx.tick()
-                end = address + size
-                for at in range(address, end, word_bytes):
-                    for _ in range(next(gaps)):
-                        await ctx.tick()
-                    fault = self.read_faults.get(at, 0)
-                    data = int.from_bytes(self.bytes[at:at + word_bytes], "little")
-                    ctx.set(fetch.words.p, {"data": 0 if fault else data, "fault": fault,
-                                            "last": int(at + word_bytes >= end)})
-                    ctx.set(fetch.words.valid, 1)
-                    await _until(ctx, fetch.words.ready)
-                    ctx.set(fetch.words.valid, 0)
-        self.bench.background(run)
+        self._repeat(self._fetch, fetch, (fetch.request.ready, fetch.words.valid))
 
     def accept(self, deposit):
         """Take the sequences of a `Deposit`, in the background."""
-        word_bytes = self.config.bus_bytes
+        self._repeat(self._deposit, deposit,
+                     (deposit.request.ready, deposit.words.ready, deposit.outcome.valid))
 
+    def _repeat(self, once, interface, driven):
         async def run(ctx):
-            pauses = cycle(self.pauses)
             while True:
-                ctx.set(deposit.request.ready, 1)
-                request, = await _until(ctx, deposit.request.valid, deposit.request.p)
-                ctx.set(deposit.request.ready, 0)
-                start = at = request.address
-                assert at % LIST_ALIGNMENT == 0, f"deposit at {at:#x}"
-                self.deposits.append(start)
-                self.open.add(start)
-                last = 0
-                while not last:
-                    for _ in range(next(pauses)):
-                        await ctx.tick()
-                    ctx.set(deposit.words.ready, 1)
-                    word, = await _until(ctx, deposit.words.valid, deposit.words.p)
-                    ctx.set(deposit.words.ready, 0)
-                    for lane in range(word_bytes):
-                        if word.strobe >> lane & 1:
-                            self.bytes[at + lane] = word.data >> 8 * lane & 0xFF
-                    at, last = at + word_bytes, word.last
-                for _ in range(self.latency):
-                    await ctx.tick()
-                ctx.set(deposit.outcome.p, {"fault": self.write_faults.get(start, 0)})
-                ctx.set(deposit.outcome.valid, 1)
-                await _until(ctx, deposit.outcome.ready)
-                ctx.set(deposit.outcome.valid, 0)
-                self.open.remove(start)
+                try:
+                    await once(ctx, interface)
+                except _Restarted:
+                    for flag in driven:
+                        ctx.set(flag, 0)
         self.bench.background(run)
+
+    async def _ticks(self, ctx, count):
+        for _ in range(count):
+            await self._tick(ctx)
+
+    async def _tick(self, ctx, *values):
+        restarts = self._restarts
+        _, _, *sampled = await ctx.tick().sample(*values)
+        if restarts != self._restarts:
+            raise _Restarted
+        return sampled
+
+    async def _until(self, ctx, flag, *values):
+        """Tick until `flag`; the values sampled then."""
+        while True:
+            held, *sampled = await self._tick(ctx, flag, *values)
+            if held:
+                return sampled
+
+    async def _fetch(self, ctx, fetch):
+        ctx.set(fetch.request.ready, 1)
+        request, = await self._until(ctx, fetch.request.valid, fetch.request.p)
+        ctx.set(fetch.request.ready, 0)
+        address, end = request.address, request.address + request.bytes
+        assert address % LIST_ALIGNMENT == 0 and address < end <= len(self.bytes), (
+            f"fetch of {request.bytes} bytes at {address:#x}")
+        self.fetches.append((address, request.bytes))
+        await self._ticks(ctx, self.latency)
+        for at in range(address, end, self.config.bus_bytes):
+            await self._ticks(ctx, next(self._gaps))
+            after = at + self.config.bus_bytes
+            fault = self.read_faults.get(at, 0)
+            data = int.from_bytes(self.bytes[at:after], "little")
+            ctx.set(fetch.words.p, {
+                "data": 0 if fault else data, "fault": fault, "last": int(after >= end)})
+            ctx.set(fetch.words.valid, 1)
+            await self._until(ctx, fetch.words.ready)
+            ctx.set(fetch.words.valid, 0)
+
+    async def _deposit(self, ctx, deposit):
+        ctx.set(deposit.request.ready, 1)
+        request, = await self._until(ctx, deposit.request.valid, deposit.request.p)
+        ctx.set(deposit.request.ready, 0)
+        start = at = request.address
+        assert start % LIST_ALIGNMENT == 0, f"deposit at {start:#x}"
+        self.deposits.append(start)
+        self.open.add(start)
+        last = 0
+        while not last:
+            await self._ticks(ctx, next(self._pauses))
+            ctx.set(deposit.words.ready, 1)
+            word, = await self._until(ctx, deposit.words.valid, deposit.words.p)
+            ctx.set(deposit.words.ready, 0)
+            for lane in range(self.config.bus_bytes):
+                if word.strobe >> lane & 1:
+                    self.bytes[at + lane] = word.data >> 8 * lane & 0xFF
+            at, last = at + self.config.bus_bytes, word.last
+        await self._ticks(ctx, self.latency)
+        ctx.set(deposit.outcome.p, {"fault": self.write_faults.get(start, 0)})
+        ctx.set(deposit.outcome.valid, 1)
+        await self._until(ctx, deposit.outcome.ready)
+        ctx.set(deposit.outcome.valid, 0)
+        self.open.remove(start)
