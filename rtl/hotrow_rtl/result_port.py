@@ -1,0 +1,180 @@
+"""An AXI4 write master that carries the results of several engines to memory."""
+
+from amaranth import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .arbiter import RoundRobin
+from .axi import BURST_INCR, AXI4Write
+from .bursts import fault_of
+from .config import Config, log2
+from .fifo import RamFifo
+from .layouts import Deposit
+from .result_client import ResultClient
+from .watchdog import Watchdog
+
+GRANTED_BURSTS = 4  # bursts whose address has been offered and whose beats wait for their turn
+OUTSTANDING_BURSTS = 256  # bursts without an answer
+
+
+class ResultPort(wiring.Component):
+    """Share one AXI4 write master among clients that write sequences of words.
+
+    A client's number is its AXI id. A burst goes out when all of its words are there, so the W
+    channel never waits for a client.
+
+    When the memory moves nothing for `timeout` cycles the port stops: every sequence that is not
+    answered, and every later one, ends with FAULT_TIMEOUT, until `restart`. `restart` also drops
+    the clients' sequences, whose writers are reset along with it. Beats that were promised to the
+    memory by an address are still delivered after either, without strobes; requests are held
+    after a restart until nothing is in flight.
+
+    Parameters
+    ----------
+    config : Config
+    clients : int
+    depth : int, optional
+        Words of buffer per client, a power of two, at least two bursts; default four bursts.
+
+    Members
+    -------
+    clients : In(Deposit(config)).array(clients)
+    bus : Out(AXI4Write)
+    timeout : In(32)
+        Cycles without progress; 0 waits for ever.
+    restart : In(1)
+    idle : Out(1)
+        Nothing is in flight on the bus.
+    stopped : Out(1)
+
+    Timing
+    ------
+    One word a cycle over all clients. A burst's first beat is valid `latency` cycles after its
+    last word was taken, if the bus is free.
+    """
+
+    latency = 5
+
+    def __init__(self, config: Config, clients, *, depth=None):
+        if clients < 1:
+            raise ValueError(f"at least one client is needed, not {clients}")
+        depth = depth or 4 * config.burst_beats
+        if depth < 2 * config.burst_beats or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
+                             f"two bursts, not {depth}")
+        self.config, self.depth = config, depth
+        super().__init__({
+            "clients": In(Deposit(config)).array(clients),
+            "bus": Out(AXI4Write(address_width=config.address_width, bus_bytes=config.bus_bytes,
+                                 id_width=max(1, (clients - 1).bit_length()))),
+            "timeout": In(32),
+            "restart": In(1),
+            "idle": Out(1),
+            "stopped": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, config = self.bus, self.config
+        clients = [ResultClient(config, self.depth) for _ in self.clients]
+        m.submodules.arbiter = arbiter = RoundRobin(len(clients))
+        m.submodules.watchdog = watchdog = Watchdog()
+
+        draining, discarding = Signal(), Signal()
+        in_flight = Signal(range(OUTSTANDING_BURSTS + 1))
+        granted, moved, answered = Signal(), Signal(), Signal()
+        m.d.comb += [
+            answered.eq(bus.bvalid),
+            bus.bready.eq(1),
+            moved.eq(bus.awvalid & bus.awready | bus.wvalid & bus.wready | answered),
+            self.idle.eq(in_flight == 0),
+            discarding.eq(self.stopped | draining),
+            self.stopped.eq(watchdog.stopped),
+            watchdog.timeout.eq(self.timeout),
+            watchdog.restart.eq(self.restart),
+            watchdog.waiting.eq(~self.idle & ~draining),
+            watchdog.progress.eq(moved),
+        ]
+        m.d.sync += in_flight.eq(in_flight + granted - answered)
+        with m.If(self.restart):
+            m.d.sync += draining.eq(1)
+        with m.Elif(self.idle):
+            m.d.sync += draining.eq(0)
+
+        # AW: a granted burst waits in registers, and in the queue that orders the W channel.
+        m.submodules.turns = turns = RamFifo(data.StructLayout({
+            "id": len(bus.awid), "beats": log2(config.burst_beats) + 1}), GRANTED_BURSTS)
+        coming, turn = turns.i.p, turns.o.p
+        m.d.comb += [
+            bus.awburst.eq(BURST_INCR),
+            bus.awsize.eq(log2(config.bus_bytes)),
+            arbiter.advance.eq((~bus.awvalid | bus.awready) & turns.i.ready & ~discarding
+                               & ~self.restart & (in_flight != OUTSTANDING_BURSTS)),
+            granted.eq(arbiter.advance & arbiter.grant.any()),
+            turns.i.valid.eq(granted),
+        ]
+        with m.If(bus.awready):
+            m.d.sync += bus.awvalid.eq(0)
+        for number, client in enumerate(clients):
+            chosen = arbiter.grant[number] & arbiter.advance
+            m.d.comb += [
+                arbiter.requests[number].eq(client.bursts.valid),
+                client.bursts.ready.eq(chosen),
+            ]
+            with m.If(chosen):
+                m.d.comb += [coming.id.eq(number), coming.beats.eq(client.bursts.p.beats)]
+                m.d.sync += [
+                    bus.awvalid.eq(1),
+                    bus.awid.eq(number),
+                    bus.awaddr.eq(client.bursts.p.word << log2(config.bus_bytes)),
+                    bus.awlen.eq(client.bursts.p.beats - 1),
+                ]
+
+        # W: beats of the burst whose turn it is. It does not wait for AW: the memory may take the
+        # address only once it sees the data.
+        sent = Signal(range(config.burst_beats))
+        present, load, final = Signal(), Signal(), Signal()
+        m.d.comb += [
+            load.eq(turns.o.valid & (present | discarding) & (~bus.wvalid | bus.wready)),
+            final.eq(sent == turn.beats - 1),
+            turns.o.ready.eq(load & final),
+        ]
+        with m.If(bus.wready):
+            m.d.sync += bus.wvalid.eq(0)
+        with m.If(load):
+            m.d.sync += [
+                bus.wvalid.eq(1),
+                bus.wlast.eq(final),
+                bus.wstrb.eq(0),
+                sent.eq(sent + 1),
+            ]
+            with m.If(final):
+                m.d.sync += sent.eq(0)
+        for number, client in enumerate(clients):
+            its_turn = turn.id == number
+            with m.If(its_turn):
+                m.d.comb += present.eq(client.beats.valid)
+            m.d.comb += client.beats.ready.eq(load & its_turn)
+            with m.If(load & its_turn):
+                m.d.sync += bus.wdata.eq(client.beats.p.data)
+                with m.If(~discarding):
+                    m.d.sync += bus.wstrb.eq(client.beats.p.strobe)
+
+        # B: one register on the way to the clients.
+        arrived, arrived_id, arrived_fault = Signal(), Signal.like(bus.bid), Signal(2)
+        m.d.sync += [
+            arrived.eq(answered & ~discarding & ~self.restart),
+            arrived_id.eq(bus.bid),
+            arrived_fault.eq(fault_of(bus.bresp)),
+        ]
+        for number, client in enumerate(clients):
+            m.submodules[f"client_{number}"] = client
+            connect(m, writer=flipped(self.clients[number]), buffer=client.client)
+            m.d.comb += [
+                client.answers.valid.eq(arrived & ~self.stopped & (arrived_id == number)),
+                client.answers.p.fault.eq(arrived_fault),
+                client.stopped.eq(self.stopped),
+                client.draining.eq(draining | self.restart),
+                client.restart.eq(self.restart),
+            ]
+        return m
