@@ -139,10 +139,11 @@ def test_order_decides_repeated_slots_and_states_of_unlike_sizes(seed):
     assert scenario(seed, [0, 6], 21, 60, flags, 64, DESTINATION, STATE, 100).entries == 60
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(27))
 def test_refusals(seed):
-    destination = packed_address(*[(1, 0x40), (1, 0x2400), (0, 0), (1, 8), (1, (1 << 48) - 1024),
-                                   (7, 0), (1, 0)][seed % 7])
+    destination = packed_address(*[
+        (1, 0x40), (1, 0x2400), (0, 0), (1, 8), (1, (1 << 48) - 1024), (0, 8), (1, 0x2408),
+        (7, 0), (1, 0)][seed % 9])
     state = packed_address(*[(2, 0), (2, 0xF80), (3, 0), (2, 2), (2, (1 << 48) - 64)][seed % 5])
     scenario(seed, [*TABLES, 2, 31, 1 << 31], 70, 60, GatherFlag.LISTED | GatherFlag.STATE,
              [64, 16, 4096][seed % 3], destination, state, 100, fault_rate=0.05)

@@ -1,0 +1,118 @@
+"""Burst window: which reads are in flight, where their words go, and which is the oldest."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import Config
+from .layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from .row_layouts import buffer_words, burst, burst_end, read_beat, tag, tagged_burst
+
+
+def place(config: Config) -> data.StructLayout:
+    """Where the words of burst `id` go, if `valid`: from `position` of the buffer on."""
+    return data.StructLayout({
+        "valid": 1, "id": tag(config), "position": range(buffer_words(config))})
+
+
+class BurstWindow(wiring.Component):
+    """Give bursts ids and room in the buffer, and report their ends in order.
+
+    Parameters
+    ----------
+    config : Config
+        `outstanding` ids, handed out in turn.
+
+    Members
+    -------
+    bursts : In(stream(burst(config)))
+    requests : Out(stream(tagged_burst(config)))
+    places : Out(place(config))
+        Valid in the cycle before its request appears. Room is consecutive, modulo the buffer.
+    beats : In(read_beat(config))
+        In any order of ids.
+    freed : In(1)
+        A word has left the buffer.
+    stopped : In(1)
+        No burst without its last beat will get it any more.
+    arrivals : Out(stream)
+        One per burst, in order: its worst `fault`, TIMEOUT if the port stopped before its end.
+
+    Timing
+    ------
+    Latency 1 cycle from burst to request, 2 from the last beat to the arrival; throughput 1 burst
+    per cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "bursts": In(stream.Signature(burst(config))),
+            "requests": Out(stream.Signature(tagged_burst(config))),
+            "places": Out(place(config)),
+            "beats": In(read_beat(config)),
+            "freed": In(1),
+            "stopped": In(1),
+            "arrivals": Out(stream.Signature(burst_end())),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        count, words = self.config.outstanding, buffer_words(self.config)
+        newest, oldest = Signal(tag(self.config)), Signal(tag(self.config))
+        in_window = Signal(range(count + 1))
+        tail, free = Signal(range(words)), Signal(range(words + 1), init=words)
+        ended, slave_error, decode_error = Signal(count), Signal(count), Signal(count)
+        accept, retire = Signal(), Signal()
+        out, arrival, beat = self.requests, self.arrivals, self.beats
+        wanted = self.bursts.p.length + 1
+
+        def following(number):
+            return Mux(number == count - 1, 0, number + 1)
+
+        m.d.comb += [
+            self.bursts.ready.eq((in_window != count) & (free >= wanted)
+                                 & (~out.valid | out.ready)),
+            accept.eq(self.bursts.valid & self.bursts.ready),
+            self.places.valid.eq(accept),
+            self.places.id.eq(newest),
+            self.places.position.eq(tail),
+        ]
+        with m.If(out.ready):
+            m.d.sync += out.valid.eq(0)
+        with m.If(accept):
+            m.d.sync += [
+                out.valid.eq(1),
+                out.p.id.eq(newest),
+                out.p.burst.eq(self.bursts.p),
+                newest.eq(following(newest)),
+                tail.eq(tail + wanted),
+                *(bits.bit_select(newest, 1).eq(0)
+                  for bits in (ended, slave_error, decode_error)),
+            ]
+        with m.If(beat.valid):
+            with m.If(beat.last):
+                m.d.sync += ended.bit_select(beat.id, 1).eq(1)
+            with m.If(beat.fault == FAULT_SLVERR):
+                m.d.sync += slave_error.bit_select(beat.id, 1).eq(1)
+            with m.If(beat.fault == FAULT_DECERR):
+                m.d.sync += decode_error.bit_select(beat.id, 1).eq(1)
+
+        complete = ended.bit_select(oldest, 1)
+        m.d.comb += retire.eq((in_window != 0) & (complete | self.stopped)
+                              & (~arrival.valid | arrival.ready))
+        with m.If(arrival.ready):
+            m.d.sync += arrival.valid.eq(0)
+        with m.If(retire):
+            m.d.sync += [
+                arrival.valid.eq(1),
+                arrival.p.fault.eq(Mux(~complete, FAULT_TIMEOUT, Mux(
+                    decode_error.bit_select(oldest, 1), FAULT_DECERR, Mux(
+                        slave_error.bit_select(oldest, 1), FAULT_SLVERR, 0)))),
+                oldest.eq(following(oldest)),
+            ]
+        m.d.sync += [
+            in_window.eq(in_window + accept - retire),
+            free.eq(free - Mux(accept, wanted, 0) + self.freed),
+        ]
+        return m

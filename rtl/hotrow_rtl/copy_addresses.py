@@ -1,0 +1,193 @@
+"""Copy addresses: from rows and slots to byte addresses, every one of them checked."""
+
+from itertools import pairwise
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config, log2
+from .contract import Status
+from .item_address import STRIDE4_WIDTH, ItemAddress
+from .layouts import packed_address, region_update, table, table_update
+from .ram import ClearedRam
+from .region_check import RegionCheck
+from .row_layouts import COPY_BYTES, checked_copy, wanted_copy
+
+
+def first_error(*checks):
+    """Status of the first (condition, status) that holds, else OK."""
+    status = int(Status.OK)
+    for condition, code in reversed(checks):
+        status = Mux(condition, code, status)
+    return status
+
+
+class CopyAddresses(wiring.Component):
+    """Resolve copies, or say why they are refused.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    table_update : In(table_update(config))
+    region_update : In(region_update(config))
+    destination, state_destination : In(packed_address)
+    stride : In(16)
+        Bytes from one destination slot to the next, a multiple of 16. These three are stable
+        while copies of a command are in flight.
+    wanted : In(stream(wanted_copy(config)))
+    checked : Out(stream(checked_copy(config)))
+        One per wanted copy, in order. The state of a table without state is a copy of 0 bytes.
+        A row longer than `config.row_bytes`, or empty, counts as longer than the stride.
+    ready : Out(1)
+        Low while the tables inside are cleared after reset.
+
+    Timing
+    ------
+    Latency 11 cycles, throughput 1 copy per cycle.
+    """
+
+    latency = 11
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "table_update": In(table_update(config)),
+            "region_update": In(region_update(config)),
+            "destination": In(packed_address),
+            "state_destination": In(packed_address),
+            "stride": In(16),
+            "wanted": In(stream.Signature(wanted_copy(config))),
+            "checked": Out(stream.Signature(checked_copy(config))),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, out = self.config, self.checked
+        m.submodules.tables = tables = ClearedRam(table(config), config.tables)
+        m.submodules.source = source = ItemAddress()
+        m.submodules.destination = destination = ItemAddress()
+        m.submodules.source_check = source_check = RegionCheck(config)
+        m.submodules.destination_check = destination_check = RegionCheck(config)
+        for check in (source_check, destination_check):
+            connect(m, flipped(self.region_update), check.update)
+        m.d.comb += [
+            tables.write_enable.eq(self.table_update.enable),
+            tables.write_address.eq(self.table_update.index),
+            Cat(tables.write_data).eq(Cat(self.table_update.entry)),
+            self.ready.eq(tables.ready & source_check.ready & destination_check.ready),
+        ]
+
+        # One rigid pipeline: its stages advance together, with the stages of both region checks,
+        # whenever the output can take what comes out.
+        advance = source_check.accesses.ready
+        m.d.comb += [
+            self.wanted.ready.eq(advance),
+            tables.read_enable.eq(advance),
+            tables.read_address.eq(self.wanted.p.table),
+            source.enable.eq(advance),
+            destination.enable.eq(advance),
+        ]
+
+        # Stages 1 and 2: read the table, take its output.
+        stage = data.StructLayout({"valid": 1, "wanted": wanted_copy(config)})
+        read, described = Signal(stage), Signal(stage)
+        entry = Signal(table(config))
+        with m.If(advance):
+            m.d.sync += [
+                read.valid.eq(self.wanted.valid),
+                read.wanted.eq(self.wanted.p),
+                described.eq(read),
+                entry.eq(tables.read_data),
+            ]
+
+        # Stages 3 to 6: what the descriptor refuses; the addresses.
+        item = described.wanted
+        m.d.comb += [
+            source.base.eq(Mux(item.is_state, entry.state, entry.weights)),
+            source.stride4.eq(Mux(item.is_state, entry.state4, entry.stride16 << 2)),
+            source.number.eq(item.row),
+            destination.base.eq(Mux(item.is_state, self.state_destination, self.destination)),
+            destination.stride4.eq(Mux(item.is_state, entry.state4, self.stride >> 2)),
+            destination.number.eq(item.slot),
+        ]
+        note = data.StructLayout({"valid": 1, "index": 32, "status": 8, "bytes": COPY_BYTES,
+                                  "is_state": 1, "last": 1})
+        assert STRIDE4_WIDTH + 2 == len(self.stride)
+        notes = [Signal(note, name=f"note{number}")
+                 for number in range(ItemAddress.latency + RegionCheck.latency)]
+        unfit = ((entry.row16 == 0) | (entry.row16 > config.row_bytes // ROW_ALIGNMENT)
+                 | (entry.row16 > self.stride >> log2(ROW_ALIGNMENT)))
+        with m.If(advance):
+            m.d.sync += [
+                notes[0].valid.eq(described.valid),
+                notes[0].index.eq(item.index),
+                notes[0].bytes.eq(Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
+                                      entry.row16 << log2(ROW_ALIGNMENT))),
+                notes[0].is_state.eq(item.is_state),
+                notes[0].last.eq(item.last),
+                notes[0].status.eq(first_error(
+                    (item.entry_fault != 0, Status.SLVERR - 1 + item.entry_fault),
+                    (item.unknown | ~entry.valid, Status.TABLE_UNKNOWN),
+                    (item.row > entry.last_row, Status.ROW_OUT_OF_RANGE),
+                    (item.slot_fault != 0, Status.SLVERR - 1 + item.slot_fault),
+                    (unfit, Status.STRIDE),
+                )),
+                *(after.eq(before) for before, after in pairwise(notes)),
+            ]
+
+        # Stages 7 to 9: both region checks, in step.
+        asked = notes[ItemAddress.latency - 1]
+        for check, end in ((source_check, source), (destination_check, destination)):
+            m.d.comb += [
+                check.accesses.valid.eq(asked.valid),
+                check.accesses.p.address.eq(end.address),
+                check.accesses.p.bytes.eq(asked.bytes),
+                check.verdicts.ready.eq(~out.valid | out.ready),
+            ]
+        m.d.comb += destination_check.accesses.p.write.eq(1)
+        ends = data.StructLayout({"source": packed_address, "beyond_source": 1,
+                                  "destination": packed_address, "beyond_destination": 1})
+        addresses = [Signal(ends, name=f"ends{number}") for number in range(RegionCheck.latency)]
+        with m.If(advance):
+            m.d.sync += [
+                addresses[0].source.eq(source.address),
+                addresses[0].beyond_source.eq(source.overflow),
+                addresses[0].destination.eq(destination.address),
+                addresses[0].beyond_destination.eq(destination.overflow),
+                *(after.eq(before) for before, after in pairwise(addresses)),
+            ]
+
+        # Stage 10: the first error decides.
+        told, packed = notes[-1], addresses[-1]
+        reads, writes = source_check.verdicts.p, destination_check.verdicts.p
+        low = writes.address[:log2(ROW_ALIGNMENT)]
+        crooked = Mux(told.is_state, low[:log2(STATE_ALIGNMENT)].any(), low.any())
+        bad_source = reads.region | packed.beyond_source
+        early, nothing = told.status != Status.OK, told.bytes == 0
+        with m.If(~out.valid | out.ready):
+            m.d.sync += [
+                out.valid.eq(source_check.verdicts.valid),
+                out.p.status.eq(first_error(
+                    (early, told.status),
+                    (nothing, Status.OK),
+                    (bad_source, Status.REGION),
+                    (writes.region | packed.beyond_destination, Status.REGION),
+                    (writes.read_only, Status.READ_ONLY),
+                    (crooked, Status.MISALIGNED),
+                )),
+                out.p.address.eq(Mux(early, 0, Mux(
+                    bad_source, packed.source.as_value(), packed.destination.as_value()))),
+                out.p.copy.source.eq(reads.address),
+                out.p.copy.destination.eq(writes.address),
+                out.p.copy.identity.index.eq(told.index),
+                out.p.copy.identity.source.eq(packed.source),
+                out.p.copy.identity.destination.eq(packed.destination),
+                out.p.copy.identity.bytes.eq(told.bytes),
+                out.p.copy.identity.last.eq(told.last),
+            ]
+        return m

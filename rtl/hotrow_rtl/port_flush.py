@@ -1,0 +1,37 @@
+"""Port flush: how long the parts of an engine stay cleared after a restart."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+LEAST_CYCLES = 16  # more than any pipeline that empties itself, see CopyAddresses
+
+
+class PortFlush(wiring.Component):
+    """Clear from a restart until the ports have drained.
+
+    Members
+    -------
+    restart : In(1)
+        A pulse.
+    drained : In(1)
+        Nothing is in flight.
+    clear : Out(1)
+        High in the cycle of `restart` and until nothing is in flight, at least 16 cycles.
+    """
+
+    restart: In(1)
+    drained: In(1)
+    clear: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        flushing, left = Signal(), Signal(range(LEAST_CYCLES + 1))
+        m.d.comb += self.clear.eq(self.restart | flushing)
+        with m.If(self.restart):
+            m.d.sync += [flushing.eq(1), left.eq(LEAST_CYCLES)]
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        with m.Elif(self.drained):
+            m.d.sync += flushing.eq(0)
+        return m

@@ -1,0 +1,188 @@
+"""Payloads that the parts of the row mover hand to one another.
+
+A *copy* moves the bytes of one row, or of its state, from the table to the destination. A *lane*
+is 4 bytes of a bus word: the finest step of a source or destination address.
+"""
+
+from amaranth.lib import data
+
+from .config import LARGEST_ROW, ROW_NUMBER_WIDTH, Config, log2
+from .layouts import packed_address
+
+COPY_BYTES = LARGEST_ROW.bit_length()  # width of a number of bytes, LARGEST_ROW included
+PAGE_WIDTH = 12  # no AXI burst crosses a page of 4 KiB
+
+
+def lane_width(config: Config) -> int:
+    """Bits that number a lane of a bus word."""
+    return log2(config.lanes)
+
+
+def word_count_width(config: Config) -> int:
+    """Bits that number the bus words of one copy, from 0."""
+    return (LARGEST_ROW // config.bus_bytes).bit_length()
+
+
+def buffer_words(config: Config) -> int:
+    """Bus words for rows on their way from source to destination (power of two).
+
+    Enough for four of the longest rows, and for 16 words of each row in flight.
+    """
+    return max(16 * config.outstanding, 4 * config.row_bytes // config.bus_bytes)
+
+
+def copies_waiting(config: Config) -> int:
+    """Copies that may wait for the end of their reads."""
+    return max(4, config.outstanding)
+
+
+def writes_waiting(config: Config) -> int:
+    """Copies, and bursts, that may wait for the end of their writes."""
+    return max(8, 2 * config.outstanding)
+
+
+def copies_in_flight(config: Config) -> int:
+    """Copies that may be on their way, reads and writes together."""
+    return 2 * writes_waiting(config)
+
+
+def wanted_copy(config: Config) -> data.StructLayout:
+    """One copy of a list, named by row and slot: of the row, or with `is_state` of its state.
+
+    `unknown` marks a table number that cannot exist. `last` is set on the final copy of an entry.
+    """
+    return data.StructLayout({
+        "index": 32,
+        "row": ROW_NUMBER_WIDTH,
+        "table": config.table_width,
+        "unknown": 1,
+        "entry_fault": 2,
+        "slot": 32,
+        "slot_fault": 2,
+        "is_state": 1,
+        "last": 1,
+    })
+
+
+def copy_identity() -> data.StructLayout:
+    """What a completion may have to tell of a copy."""
+    return data.StructLayout({
+        "index": 32,
+        "source": packed_address,
+        "destination": packed_address,
+        "bytes": COPY_BYTES,
+        "last": 1,
+    })
+
+
+def addressed_copy(config: Config) -> data.StructLayout:
+    """One copy by byte addresses."""
+    return data.StructLayout({
+        "source": config.address_width,
+        "destination": config.address_width,
+        "identity": copy_identity(),
+    })
+
+
+def checked_copy(config: Config) -> data.StructLayout:
+    """A copy and its `status`; if that is not OK, `address` is the packed address to report."""
+    return data.StructLayout({
+        "status": 8,
+        "address": packed_address,
+        "copy": addressed_copy(config),
+    })
+
+
+def refusal() -> data.StructLayout:
+    """An entry that is not moved."""
+    return data.StructLayout({"index": 32, "status": 8, "address": packed_address})
+
+
+def span(config: Config) -> data.StructLayout:
+    """Consecutive bytes, at least 1 and at most LARGEST_ROW."""
+    return data.StructLayout({"address": config.address_width, "bytes": COPY_BYTES})
+
+
+def burst(config: Config) -> data.StructLayout:
+    """One AXI burst: the address of its first word, and its words less one."""
+    return data.StructLayout({"address": config.address_width, "length": 8})
+
+
+def tag(config: Config) -> int:
+    """Width of an AXI id of the row port's reads."""
+    return max(1, log2(config.outstanding))
+
+
+def tagged_burst(config: Config) -> data.StructLayout:
+    return data.StructLayout({"id": tag(config), "burst": burst(config)})
+
+
+def read_beat(config: Config) -> data.StructLayout:
+    """One word that came from memory, if `valid`."""
+    return data.StructLayout({
+        "valid": 1, "id": tag(config), "last": 1, "fault": 2, "data": config.bus_width})
+
+
+def placement(config: Config) -> data.StructLayout:
+    """How the words of a copy's source become those of its destination.
+
+    `words`: source words less one. `rotate`: lanes by which a source word is rotated upwards.
+    `late`: the first destination word needs the second source word too, if there is one. `extra`:
+    a destination word remains after the last source word. `begin`, `end`: first lane in the first
+    and last lane in the last destination word.
+    """
+    lane = lane_width(config)
+    return data.StructLayout({
+        "words": word_count_width(config),
+        "rotate": lane,
+        "late": 1,
+        "extra": 1,
+        "begin": lane,
+        "end": lane,
+    })
+
+
+def placed_copy(config: Config) -> data.StructLayout:
+    """A copy whose reads are on their way. `two_reads`, `two_writes`: its bytes cross a page."""
+    return data.StructLayout({
+        "placement": placement(config),
+        "destination": config.address_width,
+        "bytes": COPY_BYTES,
+        "two_reads": 1,
+        "two_writes": 1,
+    })
+
+
+def arrived_copy(config: Config) -> data.StructLayout:
+    """A copy whose reads have ended; with a `fault` it is not written."""
+    return data.StructLayout({
+        "fault": 2,
+        "destination": config.address_width,
+        "bytes": COPY_BYTES,
+        "two_writes": 1,
+    })
+
+
+def source_word(config: Config) -> data.StructLayout:
+    return data.StructLayout({
+        "data": config.bus_width, "placement": placement(config), "first": 1, "last": 1})
+
+
+def destination_word(config: Config) -> data.StructLayout:
+    return data.StructLayout({"data": config.bus_width, "strobe": config.bus_bytes})
+
+
+def burst_end() -> data.StructLayout:
+    """How a burst ended."""
+    return data.StructLayout({"fault": 2})
+
+
+def read_end() -> data.StructLayout:
+    """How the reads of a copy ended; unless with a `fault`, it is being written."""
+    return data.StructLayout({"fault": 2, "two_writes": 1})
+
+
+def ended_copy() -> data.StructLayout:
+    """A copy that has landed or failed, if `valid`; `written`: the `fault` is that of a write."""
+    return data.StructLayout({
+        "valid": 1, "fault": 2, "written": 1, "identity": copy_identity()})

@@ -1,0 +1,175 @@
+"""Row mover: GATHER, from a list of rows to their copies in the destination's slots."""
+
+from amaranth import Module, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .axi import AXI4Read, AXI4Write
+from .config import Config
+from .contract import ROW_ENTRY_BYTES
+from .copy_addresses import CopyAddresses
+from .copy_gate import CopyGate
+from .fifo import RamFifo
+from .layouts import Engine, Fetch, region_update, row_entry, table_update
+from .move_control import TARGET_BYTES, MoveControl
+from .move_outcome import MoveOutcome
+from .move_tracker import MoveTracker
+from .port_flush import PortFlush
+from .row_entries import RowEntries
+from .row_layouts import copies_in_flight, copy_identity, tag
+from .row_reader import RowReader
+from .row_writer import RowWriter
+from .stream_fork import fork
+from .streams import Unpacker
+
+
+class RowMover(wiring.Component):
+    """Copy listed rows of registered tables, and their state, to consecutive or listed slots.
+
+    Reads and writes overlap in time, and a later entry's read may come before an earlier one's
+    write: what a row holds that is source and destination of one command is undefined. Writes
+    keep the order of the list, so that of entries with one slot the last wins.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    engine : In(Engine())
+        GATHER commands that passed the command check.
+    table_update : In(table_update(config))
+    region_update : In(region_update(config))
+    rows : Out(Fetch(config))
+        The list of rows.
+    targets : Out(Fetch(config))
+        The list of slots.
+    read_bus : Out(AXI4Read)
+        `outstanding` ids, answers in any order.
+    write_bus : Out(AXI4Write)
+        One id.
+    timeout : In(32)
+        Cycles without progress after which a port stops, and every copy that it has not ended,
+        then or later, ends with TIMEOUT; 0 waits for ever.
+    restart : In(1)
+        A pulse drops the command in progress without an outcome, ends a stop, and drains the
+        ports. The list port must be restarted in the same cycle.
+    idle : Out(1)
+        Nothing is in flight at the row port and no restart in progress.
+    read_stopped, write_stopped : Out(1)
+    ready : Out(1)
+        Low while tables and regions are cleared after reset; no command may be given then.
+
+    Timing
+    ------
+    See ``hotrow_sim.cycles.row_mover``.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "engine": In(Engine()),
+            "table_update": In(table_update(config)),
+            "region_update": In(region_update(config)),
+            "rows": Out(Fetch(config)),
+            "targets": Out(Fetch(config)),
+            "read_bus": Out(AXI4Read(address_width=config.address_width,
+                                     bus_bytes=config.bus_bytes, id_width=tag(config))),
+            "write_bus": Out(AXI4Write(address_width=config.address_width,
+                                       bus_bytes=config.bus_bytes, id_width=1)),
+            "timeout": In(32),
+            "restart": In(1),
+            "idle": Out(1),
+            "read_stopped": Out(1),
+            "write_stopped": Out(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, clear = self.config, Signal()
+        cleared = ResetInserter(clear)
+        control, entries = MoveControl(config), RowEntries(config)
+        rows = Unpacker(config, row_entry, ROW_ENTRY_BYTES)
+        targets = Unpacker(config, 32, TARGET_BYTES)
+        gate = CopyGate(config)
+        identities = RamFifo(copy_identity(), copies_in_flight(config))
+        tracker, outcome = MoveTracker(), MoveOutcome()
+        m.submodules.control = cleared(control)
+        m.submodules.rows = cleared(rows)
+        m.submodules.targets = cleared(targets)
+        m.submodules.entries = cleared(entries)
+        m.submodules.addresses = addresses = CopyAddresses(config)  # keeps its tables
+        m.submodules.gate = cleared(gate)
+        m.submodules.identities = cleared(identities)
+        m.submodules.reader = reader = RowReader(config)
+        m.submodules.writer = writer = RowWriter(config)
+        m.submodules.tracker = cleared(tracker)
+        m.submodules.outcome = cleared(outcome)
+        m.submodules.flush = flush = PortFlush()
+
+        # Lists to checked copies.
+        connect(m, engine=flipped(self.engine.command), control=control.command)
+        connect(m, control=control.rows_request, port=flipped(self.rows.request))
+        connect(m, control=control.targets_request, port=flipped(self.targets.request))
+        connect(m, control=control.rows_start, unpacker=rows.start)
+        connect(m, control=control.targets_start, unpacker=targets.start)
+        connect(m, port=flipped(self.rows.words), unpacker=rows.words)
+        connect(m, port=flipped(self.targets.words), unpacker=targets.words)
+        connect(m, unpacker=rows.elements, entries=entries.rows)
+        connect(m, unpacker=targets.elements, entries=entries.targets)
+        connect(m, entries=entries.copies, addresses=addresses.wanted)
+        connect(m, addresses=addresses.checked, gate=gate.checked)
+        connect(m, flipped(self.table_update), addresses.table_update)
+        connect(m, flipped(self.region_update), addresses.region_update)
+        m.d.comb += [
+            entries.start.eq(control.start),
+            entries.listed.eq(control.listed),
+            entries.with_state.eq(control.with_state),
+            addresses.destination.eq(control.destination),
+            addresses.state_destination.eq(control.state_destination),
+            addresses.stride.eq(control.stride),
+            self.ready.eq(addresses.ready),
+        ]
+
+        # Copies through memory.
+        fork(m, gate.copies, reader.copies, identities.i)
+        m.d.comb += [
+            reader.copies.p.eq(gate.copies.p),
+            identities.i.p.eq(gate.copies.p.identity),
+        ]
+        connect(m, reader=reader.rows, writer=writer.rows)
+        connect(m, reader=reader.words, writer=writer.words)
+        connect(m, reader.bus, flipped(self.read_bus))
+        connect(m, writer.bus, flipped(self.write_bus))
+
+        # What came of them.
+        connect(m, identities=identities.o, tracker=tracker.identities)
+        connect(m, writer=writer.moves, tracker=tracker.moves)
+        connect(m, writer=writer.answers, tracker=tracker.answers)
+        connect(m, outcome=outcome.outcome, engine=flipped(self.engine.outcome))
+        m.d.comb += [
+            outcome.start.eq(control.start),
+            outcome.count.eq(control.count),
+            outcome.refusing.eq(gate.refusing),
+            outcome.refused.eq(gate.refused),
+            outcome.ended.eq(tracker.ended),
+            control.over.eq(self.engine.outcome.valid & self.engine.outcome.ready),
+        ]
+
+        # Ports and restart.
+        m.d.comb += [
+            flush.restart.eq(self.restart),
+            flush.drained.eq(reader.idle & writer.idle),
+            clear.eq(flush.clear),
+            self.idle.eq(flush.drained & ~flush.clear),
+            self.read_stopped.eq(reader.stopped),
+            self.write_stopped.eq(writer.stopped),
+        ]
+        for port in (reader, writer):
+            m.d.comb += [
+                port.timeout.eq(self.timeout),
+                port.restart.eq(self.restart),
+                port.clear.eq(clear),
+            ]
+        return m
