@@ -1,0 +1,54 @@
+"""Verilog of an accelerator: one text, the same bytes for the same configuration."""
+
+from amaranth.back import verilog
+from amaranth.hdl import Value
+
+from .config import Config
+from .ram import RAM_VERILOG
+from .top import Top
+from .verilog_text import refuse_zero_width, share_modules, wake_at_time_zero
+
+TOP_MODULE = "hotrow"
+_PREFIXES = {
+    "registers": "s_axil",
+    "list_bus": "m_axi_list",
+    "result_bus_0": "m_axi_result0",
+    "result_bus_1": "m_axi_result1",
+    "row_read_bus": "m_axi_row",
+    "row_write_bus": "m_axi_row",
+}
+
+
+class VerilogPlatform:
+    """Tells `Ram` to become an instance of the one memory module of `RAM_VERILOG`."""
+
+    ram_instances = True
+
+
+def flat_ports(top: Top) -> dict:
+    """The top's ports by flat name; `clk` and `rst` come beside them."""
+    ports = {}
+    for (bus, *names), _, value in top.signature.flatten(top):
+        # No direction: what the top drives is an output.
+        ports["_".join((_PREFIXES.get(bus, bus), *names))] = Value.cast(value), None
+    return ports
+
+
+def emit(config: Config) -> str:
+    """Verilog of the accelerator, its top module named `hotrow`.
+
+    Ports: clk, rst (synchronous, active high), interrupt, and with the flat names of AXI members
+    s_axil_*, m_axi_list_*, m_axi_result0_* (m_axi_result1_*), m_axi_row_*.
+
+    Raises
+    ------
+    ValueError
+        If a port had no bits.
+    """
+    top = Top(config)
+    text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(),
+                           ports=flat_ports(top), emit_src=False, strip_internal_attrs=True)
+    refuse_zero_width(text)
+    _, _, modules = text.partition("\n")  # without the remark which Yosys wrote it
+    return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"
+            f"{share_modules(wake_at_time_zero(modules))}\n{RAM_VERILOG}")

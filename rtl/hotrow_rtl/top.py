@@ -1,0 +1,151 @@
+"""The accelerator: registers, two command queues, their engines and the memory ports, wired."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .axi import AXI4Lite, AXI4Read, AXI4Write
+from .command_queue import CommandQueue
+from .config import Config
+from .events import Events
+from .list_port import ListPort
+from .lookup_engines import LookupEngines
+from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
+from .result_port import ResultPort
+from .row_mover import RowMover
+
+LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "targets")
+RESULT_CLIENTS = ("slots", "popular", "nonpopular", "misses", "lookup completions",
+                  "move completions")
+
+
+def result_ports(config: Config) -> list[tuple[str, ...]]:
+    """Which clients write over which port: slots are as many bytes as all other results."""
+    if config.result_ports == 1:
+        return [RESULT_CLIENTS]
+    return [RESULT_CLIENTS[:1], RESULT_CLIENTS[1:]]
+
+
+def _ids(config: Config, count: int) -> dict:
+    """Parameters of an AXI4 bus that tells `count` requesters apart."""
+    return {"address_width": config.address_width, "bus_bytes": config.bus_bytes,
+            "id_width": max(1, (count - 1).bit_length())}
+
+
+def broadcast(m, update, *copies):
+    """Send one update to several copies of a table."""
+    for copy in copies:
+        m.d.comb += [
+            copy.enable.eq(update.enable),
+            copy.index.eq(update.index),
+            copy.entry.eq(update.entry),
+        ]
+
+
+class Top(wiring.Component):
+    """One accelerator.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    registers : In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH))
+    list_bus : Out(AXI4Read)
+        Rings, batches and lists.
+    result_bus_0, ... : Out(AXI4Write)
+        Results and completions; `config.result_ports` of them.
+    row_read_bus : Out(AXI4Read)
+        Rows of tables.
+    row_write_bus : Out(AXI4Write)
+        The slots to which rows go.
+    interrupt : Out(1)
+
+    Timing
+    ------
+    STATUS tells when the memories have been cleared after reset: one cycle per row of the deepest.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "registers": In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH)),
+            "list_bus": Out(AXI4Read(**_ids(config, len(LIST_CLIENTS)))),
+            **{f"result_bus_{number}": Out(AXI4Write(**_ids(config, len(names))))
+               for number, names in enumerate(result_ports(config))},
+            "row_read_bus": Out(AXI4Read(**_ids(config, config.outstanding))),
+            "row_write_bus": Out(AXI4Write(**_ids(config, 1))),
+            "interrupt": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.registers = registers = RegisterBlock(config)
+        m.submodules.events = events = Events(config, clients=3)
+        m.submodules.lookup_queue = lookup_queue = CommandQueue(config, "lookup")
+        m.submodules.move_queue = move_queue = CommandQueue(config, "move")
+        m.submodules.engines = engines = LookupEngines(config)
+        m.submodules.mover = mover = RowMover(config)
+        m.submodules.list_port = list_port = ListPort(config, len(LIST_CLIENTS))
+        results = [ResultPort(config, len(names)) for names in result_ports(config)]
+
+        # Host.
+        connect(m, host=flipped(self.registers), registers=registers.bus)
+        for number, queue in enumerate((lookup_queue, move_queue)):
+            connect(m, registers=registers.queues[number], queue=queue.control)
+            connect(m, queue=queue.events, events=events.clients[number])
+        connect(m, registers=registers.events, events=events.clients[2])
+        m.d.comb += self.interrupt.eq(registers.interrupt)
+        broadcast(m, registers.region_update,
+                  *(unit.region_update for unit in (lookup_queue, move_queue, mover)))
+        broadcast(m, registers.table_update,
+                  *(unit.table_update for unit in (lookup_queue, move_queue, mover, engines)))
+
+        # Commands.
+        connect(m, queue=lookup_queue.engine, engines=engines.engine)
+        connect(m, queue=move_queue.engine, mover=mover.engine)
+
+        # Memory.
+        readers = {
+            "lookup ring": lookup_queue.ring, "move ring": move_queue.ring,
+            "source": engines.source, "lengths": engines.lengths,
+            "rows": mover.rows, "targets": mover.targets,
+        }
+        writers = {
+            "slots": engines.slots, "popular": engines.popular,
+            "nonpopular": engines.nonpopular, "misses": engines.misses,
+            "lookup completions": lookup_queue.completions,
+            "move completions": move_queue.completions,
+        }
+        for number, name in enumerate(LIST_CLIENTS):
+            connect(m, reader=readers[name], port=list_port.clients[number])
+        connect(m, list_port.bus, flipped(self.list_bus))
+        for number, (port, names) in enumerate(zip(results, result_ports(config))):
+            m.submodules[f"result_port_{number}"] = port
+            for client, name in enumerate(names):
+                connect(m, writer=writers[name], port=port.clients[client])
+            connect(m, port.bus, flipped(getattr(self, f"result_bus_{number}")))
+        connect(m, mover.read_bus, flipped(self.row_read_bus))
+        connect(m, mover.write_bus, flipped(self.row_write_bus))
+
+        # Time-outs and soft reset: ports drain what is in flight before the card is ready again.
+        ports, draining = [list_port, *results, mover], Signal()
+        with m.If(registers.soft_reset):
+            m.d.sync += draining.eq(1)
+        with m.Elif(Cat(port.idle for port in ports).all()):
+            m.d.sync += draining.eq(0)
+        for port in ports:
+            m.d.comb += port.timeout.eq(registers.timeout)
+        for unit in (*ports, lookup_queue, move_queue, engines, events):
+            m.d.comb += unit.restart.eq(registers.soft_reset)
+        cleared = Cat(unit.ready for unit in (lookup_queue, move_queue, engines, mover, events))
+        m.d.comb += [
+            registers.ready.eq(cleared.all() & ~draining),
+            registers.stopped.eq(Cat(
+                list_port.stopped, Cat(port.stopped for port in results).any(),
+                mover.read_stopped, mover.write_stopped)),
+            *(queue.cycle.eq(registers.cycle) for queue in (lookup_queue, move_queue)),
+        ]
+        return m
