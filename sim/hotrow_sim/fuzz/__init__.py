@@ -1,0 +1,1 @@
+"""Random command sequences, sound and malformed, played on any two devices to compare them."""
