@@ -55,8 +55,8 @@ class Counters:
         return hits
 
     def decay(self, shift):
-        """Shift every count right."""
-        self.count >>= np.uint32(min(shift, 31))
+        """Shift every count right; by 32 places or more, to zero."""
+        self.count = (self.count.astype(np.uint64) >> np.uint64(min(shift, 32))).astype(np.uint32)
 
     def harvest(self, wanted, threshold):
         """The most counted rows.
