@@ -12,12 +12,12 @@ from .config import Config, log2
 from .directory import directory_answer
 from .fifo import RamFifo
 from .layouts import command, outcome, result, row_entry, row_key
-from .miss_list import MissList
+from .miss_list import MissList, numbered_miss
 from .sample_marks import SampleMarks
 from .split_lookups import Classifier, SlotWords, ordered_slot
 
 ORDER_DEPTH = 16  # lookups that may overtake the numbering of a miss
-MISS_DEPTH = 8
+MISS_DEPTH = 8  # misses waiting for their number, and as many numbers waiting for their turn
 
 
 class SplitSequence(wiring.Component):
@@ -127,11 +127,13 @@ class Splitter(wiring.Component):
         classifier = Classifier(self.config)
         order = RamFifo(ordered_slot(self.config), ORDER_DEPTH)
         missed = RamFifo(row_key(self.config), MISS_DEPTH)
+        numbered = RamFifo(numbered_miss(self.config), MISS_DEPTH)
         words = SlotWords(self.config)
         m.submodules.sequence = restarted(sequence)
         m.submodules.classifier = restarted(classifier)
         m.submodules.order = restarted(order)
         m.submodules.missed = restarted(missed)
+        m.submodules.numbered = restarted(numbered)
         m.submodules.words = restarted(words)
         m.submodules.miss_list = miss_list = MissList(self.config)
         m.submodules.marks = marks = SampleMarks(self.config)
@@ -143,7 +145,8 @@ class Splitter(wiring.Component):
         connect(m, order=order.o, words=words.order)
         connect(m, classifier=classifier.missed, missed=missed.i)
         connect(m, missed=missed.o, miss_list=miss_list.rows)
-        connect(m, miss_list=miss_list.numbered, words=words.numbered)
+        connect(m, miss_list=miss_list.numbered, numbered=numbered.i)
+        connect(m, numbered=numbered.o, words=words.numbered)
         for producer, stream_out in ((words.slots, self.slots), (words.misses, self.misses),
                                      (marks.popular, self.popular),
                                      (marks.nonpopular, self.nonpopular)):

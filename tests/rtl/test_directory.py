@@ -84,7 +84,7 @@ def run(config, queries, gaps=STEADY, pauses=STEADY, limit=None):
 @pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "gaps"])
 @pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["ready", "back-pressure"])
 def test_answers_equal_golden(config, gaps, pauses):
-    count = 5 * config.slots if config.slots < 100 else 600
+    count = 300 if config.slots < 100 else 600
     queries = list(traffic(config, count, seed=1))
     model = golden.Directory(config)
     wanted = [expected(model, query) for query in queries]

@@ -1,0 +1,1 @@
+"""What each unit costs in memory, as functions of the configuration."""

@@ -1,0 +1,15 @@
+"""Memory of the directory and its lists."""
+
+from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config
+
+PARTITION_WIDTH = 9  # log2 of the parts, and the part
+
+
+def directory_bits(config: Config):
+    """A valid bit and a tag per slot: `slots` * (1 + `directory_tag_width`)."""
+    return config.slots * (1 + config.directory_tag_width)
+
+
+def directory_list_bits(config: Config):
+    """A valid bit, the last row and the partition per table."""
+    return config.tables * (1 + ROW_NUMBER_WIDTH + PARTITION_WIDTH)

@@ -1,0 +1,1 @@
+"""How many cycles each unit takes, without simulating it."""
