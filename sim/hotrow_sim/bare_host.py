@@ -74,7 +74,6 @@ class BareHost:
         """Wait until the device has cleared its memories."""
         deadline = time.monotonic() + PATIENCE
         while not self.read("STATUS") & READY:
-            self.transport.wait(0, 0, 1.0)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the device was not ready after {PATIENCE} s")
 

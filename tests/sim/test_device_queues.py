@@ -83,7 +83,7 @@ def test_a_halted_queue_stands_until_it_is_resumed(card):
         card.wait("lookup", completed=stop)
         settle(card, "lookup")
         assert card.read("LOOKUP_COMPLETED") == stop
-        assert card.read("LOOKUP_STATE") == HALTED
+        assert card.read("LOOKUP_STATE") == HALTED | Status.BAD_OPCODE << 8
         assert card.read("LOOKUP_HEAD") == stop + 1, "one command is read ahead"
         card.write("LOOKUP_CONTROL", 0b1011)
     card.wait("lookup")

@@ -101,7 +101,7 @@ def _drain(host, round_, first, halts):
         for number, queue in enumerate(QUEUES):
             completed, state = host.read(f"{queue}_COMPLETED"), host.read(f"{queue}_STATE")
             position = completed - first[queue]
-            if state & HALTED and not state & ~HALTED:
+            if state & 0xFF == HALTED:
                 halts[queue].append(position)
                 host.write(f"{queue}_CONTROL", control[queue] | RESUME)
             elif state & WAITING and position in round_.aborts[queue]:

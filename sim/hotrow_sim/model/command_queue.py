@@ -49,7 +49,7 @@ class CommandQueue:
         """Forget every command; the registers that only the host writes keep their values."""
         self.tail = self.head = self.completed = 0
         self.halted = self.waiting = self._abort = False
-        self.fault = Status.OK
+        self.fault = self.halt_status = Status.OK
         self._offered = self._running = None
 
     def control(self, value):
@@ -59,7 +59,7 @@ class CommandQueue:
         self.enabled, self.halt_on_error = bool(value & 1), bool(value & 2)
         self._abort = self.waiting and bool(value & 4)
         if value & 8:
-            self.halted = False
+            self.halted, self.halt_status = False, Status.OK
 
     def ring(self, tail):
         """Write TAIL, the doorbell; return whether it is accepted."""
@@ -75,7 +75,8 @@ class CommandQueue:
     def state(self):
         """The STATE register."""
         busy, faulted = self._running is not None, self.fault is not Status.OK
-        return busy | self.halted << 1 | self.waiting << 2 | faulted << 3 | self.fault << 8
+        status = self.fault if faulted else self.halt_status
+        return busy | self.halted << 1 | self.waiting << 2 | faulted << 3 | status << 8
 
     def step(self):
         """Go on with the command in progress or the next; return whether one was completed."""
@@ -91,7 +92,8 @@ class CommandQueue:
             return False
         self._running, self.waiting, self._abort = None, False, False
         self.clock += cycles(self.device.config, command, outcome)
-        self.halted = self.halt_on_error and outcome.status is not Status.OK
+        if self.halt_on_error and outcome.status != Status.OK:
+            self.halted, self.halt_status = True, outcome.status
         self._complete(command, outcome, start)
         return True
 

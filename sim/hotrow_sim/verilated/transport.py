@@ -14,7 +14,7 @@ from ..memory import Behaviour, Statistics
 from .build import device_library
 
 FOREVER = (1 << 64) - 1
-CYCLES_PER_CALL = 100_000  # about a second at most: between calls Python looks at the time
+CYCLES_PER_CALL = 4096  # some milliseconds: between calls Python looks at the time
 POLL_INTERVAL = 16  # cycles between two looks at a register while waiting
 COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"].offset for queue in QUEUES]
 
