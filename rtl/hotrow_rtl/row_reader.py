@@ -46,13 +46,10 @@ class RowReader(wiring.Component):
 
     Timing
     ------
-    A copy of w words in one burst announces itself `latency` + a + w cycles after it was taken,
-    where its first beat comes a cycles after its AR handshake. In the steady state it takes
-    max(w, (a + w + `turnaround`) / outstanding) cycles.
+    A copy of w words in one burst announces itself a + w + 5 cycles after it was taken, where its
+    first beat comes a cycles after its AR handshake. In the steady state it takes
+    max(w, (a + w + 4) / outstanding) cycles.
     """
-
-    latency = 7
-    turnaround = 4
 
     def __init__(self, config: Config):
         self.config = config

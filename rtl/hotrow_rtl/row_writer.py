@@ -14,7 +14,6 @@ from .row_layouts import (
     burst_end,
     read_end,
     source_word,
-    span,
     writes_waiting,
 )
 from .row_write_port import RowWritePort
@@ -44,8 +43,8 @@ class RowWriter(wiring.Component):
 
     Timing
     ------
-    Latency 4 cycles from source words to W; one destination word per cycle, see `Realigner`. In
-    the steady state a row of w words takes at least (w + b + 4) / writes_waiting(config) cycles
+    Latency 3 cycles from source words to W; one destination word per cycle, see `Realigner`. In
+    the steady state a row of w words takes at least (w + b + 6) / writes_waiting(config) cycles
     if B comes b cycles after the last W.
     """
 
@@ -69,27 +68,25 @@ class RowWriter(wiring.Component):
         m = Module()
         config = self.config
         cleared = ResetInserter(self.clear)
-        writable = RamFifo(span(config), writes_waiting(config))
         moves = RamFifo(read_end(), writes_waiting(config))
         cutter, realigner = PageCutter(config), Realigner(config)
-        m.submodules.writable = cleared(writable)
         m.submodules.moves = cleared(moves)
         m.submodules.cutter = cleared(cutter)
         m.submodules.realigner = cleared(realigner)
         m.submodules.port = port = RowWritePort(config)
 
-        # A row goes to both queues in one cycle; one with a fault is not written.
+        # Both take a row in one cycle; one with a fault is not written. No queue lies in front
+        # of the cutter, so that addresses are never behind the words.
         row = self.rows.p
         m.d.comb += [
-            self.rows.ready.eq(writable.i.ready & moves.i.ready),
-            writable.i.valid.eq(self.rows.valid & moves.i.ready & (row.fault == 0)),
-            writable.i.p.address.eq(row.destination),
-            writable.i.p.bytes.eq(row.bytes),
-            moves.i.valid.eq(self.rows.valid & writable.i.ready),
+            self.rows.ready.eq(cutter.spans.ready & moves.i.ready),
+            cutter.spans.valid.eq(self.rows.valid & moves.i.ready & (row.fault == 0)),
+            cutter.spans.p.address.eq(row.destination),
+            cutter.spans.p.bytes.eq(row.bytes),
+            moves.i.valid.eq(self.rows.valid & cutter.spans.ready),
             moves.i.p.fault.eq(row.fault),
             moves.i.p.two_writes.eq(row.two_writes),
         ]
-        connect(m, writable=writable.o, cutter=cutter.spans)
         connect(m, cutter=cutter.bursts, port=port.bursts)
         connect(m, words=flipped(self.words), realigner=realigner.words)
         connect(m, realigner=realigner.aligned, port=port.words)

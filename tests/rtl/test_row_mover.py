@@ -3,10 +3,13 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from hotrow_rtl.config import preset
+from hotrow_rtl.config import PRESETS, preset
 from hotrow_rtl.contract import GatherFlag, Status, packed_address
 from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_rtl.row_mover import RowMover
+from hotrow_sim.cost.design import memory_bits
+from hotrow_sim.cost.row_mover import row_mover_bits
+from hotrow_sim.cycles.row_mover import gather_cycles
 from hotrow_sim.golden.records import ROW_RECORD
 from hotrow_sim.golden.regions import Region, Table
 from hotrow_sim.golden.rows import gather
@@ -416,3 +419,44 @@ def test_restart_in_flight(after):
     want = Gather(2, [0, 1, 2], 24).expect(bench.expected, TINY)
     assert (bench.got.status, bench.got.entries) == (want.status, want.entries)
     np.testing.assert_array_equal(bench.image, bench.expected)
+
+
+def aligned_rows(config, count, row_bytes, stride, read_latency, write_latency, flags=0):
+    """Gather rows that lie alike in source and destination and cross no page; bench, cycles."""
+    bench = Bench(config, Behaviour(latency=read_latency), Behaviour(latency=write_latency))
+    command = Gather(1, [0], count, LISTED | flags, stride=stride,
+                     destination=packed_address(1, 0xFF0))  # byte address: a page's start
+    command.targets %= 4096 // stride
+    table = Table(63, packed_address(0, 0xBF0), row_bytes, stride, packed_address(3, 0), 4)
+    return bench, command, table
+
+
+@pytest.mark.parametrize("bus_bytes, outstanding, row_bytes, reads, writes", [
+    (16, 4, 64, 1, 1), (16, 4, 256, 60, 5), (16, 16, 64, 64, 64), (16, 1, 16, 10, 40),
+    (32, 8, 64, 64, 300), (64, 16, 64, 64, 20), (64, 32, 1024, 100, 100)])
+def test_cycles_follow_the_model(monkeypatch, bus_bytes, outstanding, row_bytes, reads, writes):
+    config = replace(TINY, bus_bytes=bus_bytes, outstanding=outstanding, row_bytes=1024)
+    bench, command, table = aligned_rows(config, 50, row_bytes, row_bytes, reads, writes)
+    monkeypatch.setitem(TABLES, 0, table)
+    command.entries["row"] %= 4096 // row_bytes
+    _, cycles = compare(bench, [command])
+    words = [max(1, row_bytes // bus_bytes)] * 50
+    model = gather_cycles(config, words, reads, writes, first_word=1)
+    assert abs(model - cycles) <= 0.02 * cycles, f"model {model}, hardware {cycles}"
+
+
+@pytest.mark.parametrize("bus_bytes, outstanding", [(16, 32), (64, 128)])
+def test_one_bus_word_per_cycle_behind_latency(monkeypatch, bus_bytes, outstanding):
+    """Rows of 64 bytes at a latency of 64: the data channel never idles once it has begun."""
+    config = replace(TINY, bus_bytes=bus_bytes, outstanding=outstanding)
+    bench, command, table = aligned_rows(config, 200, 64, 64, 64, 64)
+    monkeypatch.setitem(TABLES, 0, table)
+    compare(bench, [command])
+    statistics = bench.read.statistics
+    assert statistics.last_beat - statistics.first_request == 64 + statistics.beats - 1
+
+
+@pytest.mark.parametrize("config", [*PRESETS.values(), BUSES[32]],
+                         ids=[*PRESETS, "one outstanding"])
+def test_memory_bits(config):
+    assert memory_bits(RowMover(config)) == row_mover_bits(config)

@@ -1,0 +1,37 @@
+"""Memory of the row mover."""
+
+from hotrow_rtl.config import LARGEST_ROW, ROW_NUMBER_WIDTH, Config, log2
+
+PACKED_ADDRESS = 64
+ROW_SIZES = 9 + 12  # of a row and its stride, in 16 bytes
+STATE = PACKED_ADDRESS + 4  # and its size, in 4 bytes
+PARTITION = 9
+COPY_BYTES = LARGEST_ROW.bit_length()
+
+
+def table_bits(config: Config):
+    """A descriptor per table: 1 + 32 + 64 + 21 + 68 + 9 = 195 bits."""
+    descriptor = 1 + ROW_NUMBER_WIDTH + PACKED_ADDRESS + ROW_SIZES + STATE + PARTITION
+    return config.tables * descriptor
+
+
+def region_bits(config: Config):
+    """A region per handle: two flags, 48 bits of size, a base in 16 bytes."""
+    return config.handles * (2 + 48 + config.address_width - 4)
+
+
+def row_buffer_bits(config: Config):
+    """max(16 * `outstanding`, four of the longest rows) bus words, two positions per read."""
+    words = max(16 * config.outstanding, 4 * config.row_bytes // config.bus_bytes)
+    return words * config.bus_width + 2 * max(2, config.outstanding) * log2(words)
+
+
+def row_mover_bits(config: Config):
+    """The tables, the regions twice (reads and writes are checked at once), the buffer, and
+    queues of copies: those whose reads, whose writes, and any whose end is awaited."""
+    word_count = (LARGEST_ROW // config.bus_bytes).bit_length()
+    placed = word_count + 3 * log2(config.lanes) + 2 + config.address_width + COPY_BYTES + 2
+    identity = 32 + 2 * PACKED_ADDRESS + COPY_BYTES + 1
+    writes = max(8, 2 * config.outstanding)
+    return (table_bits(config) + 2 * region_bits(config) + row_buffer_bits(config)
+            + max(4, config.outstanding) * placed + writes * (3 + 2 * identity))
