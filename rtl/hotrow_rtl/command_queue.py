@@ -1,11 +1,12 @@
 """A command queue: from a ring of commands in memory to a ring of completions."""
 
-from amaranth import Module, Mux, ResetInserter, Signal
+from amaranth import Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .command_check import CommandCheck
 from .command_executor import CommandExecutor
+from .command_rules import rules
 from .completion_writer import CompletionWriter
 from .config import Config
 from .contract import QUEUES, Status
@@ -83,16 +84,13 @@ class CommandQueue(wiring.Component):
         # These keep a table and only forget what is in progress.
         m.submodules.regions = regions = RegionCheck(self.config)
         m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=3)
-        m.submodules.span = span = TableSpan(self.config)
 
         connect, flipped = wiring.connect, wiring.flipped
         connect(m, queue=flipped(self.region_update), regions=regions.update)
-        connect(m, queue=flipped(self.table_update), span=span.table_update)
         connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
         connect(m, arbiter=arbiter.check.verdicts, regions=regions.verdicts)
         for client, port in zip(arbiter.clients, (writer.region, check.region, reader.region)):
             connect(m, client=port, arbiter=client)
-        connect(m, check=check.tables, span=span.client)
         connect(m, reader=reader.fetch, queue=flipped(self.ring))
         connect(m, reader=reader.commands, executor=executor.commands)
         connect(m, executor=executor.unchecked, check=check.commands)
@@ -102,16 +100,23 @@ class CommandQueue(wiring.Component):
         connect(m, executor=executor.completions, writer=writer.completions)
         connect(m, writer=writer.deposit, queue=flipped(self.completions))
 
+        tables_ready = Const(1)
+        if any(rule.is_batch for rule in rules(self.queue).values()):
+            m.submodules.span = span = TableSpan(self.config)
+            connect(m, queue=flipped(self.table_update), span=span.table_update)
+            connect(m, check=check.tables, span=span.client)
+            m.d.comb += span.restart.eq(clear)
+            tables_ready = span.ready
+
         busy, fault, enable = Signal(), Signal(8), Signal()
         m.d.comb += [
             busy.eq(executor.busy | reader.busy | writer.busy),
             fault.eq(Mux(writer.fault != Status.OK, writer.fault, reader.fault)),
             enable.eq(control.enable & ~starting & (fault == Status.OK)),
             clear.eq(self.restart | starting & ~busy),
-            self.ready.eq(regions.ready & span.ready),
+            self.ready.eq(regions.ready & tables_ready),
             arbiter.enable.eq(regions.ready),
             arbiter.restart.eq(clear),
-            span.restart.eq(clear),
             reader.ring.eq(control.commands),
             reader.entries.eq(control.entries),
             reader.enable.eq(enable),
