@@ -76,7 +76,7 @@ class ListClient(wiring.Component):
             cutter.runs.valid.eq(request.valid & request.ready),
             cutter.runs.p.word.eq(request.p.address >> byte_width),
             cutter.runs.p.words.eq(count),
-            cutter.clear.eq(self.stopped | self.restart),
+            cutter.clear.eq(self.restart),
         ]
         with m.If((remaining == 0) | taken & words.p.last):
             m.d.sync += [remaining.eq(following), following.eq(0)]

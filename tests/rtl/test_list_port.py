@@ -255,6 +255,22 @@ class TestSilence:
         assert (first > 0) == any(data for data, *_ in chain(*taken)), "silence in the middle"
         assert not bench.memory.violations
 
+    @pytest.mark.parametrize("seed", range(12))
+    def test_little_patience_loses_no_order(self, seed):
+        """Words that are on their way through the port when it stops still come first."""
+        bench = Bench(TINY, 1, Behaviour(stall_data=0.2, seed=seed), depth=16)
+
+        async def configure(ctx):
+            ctx.set(bench.port.timeout, 1)
+        bench.process("timeout", configure)
+        taken = bench.fetch(0, [(BASE, 800)])
+        bench.run(300)
+        expected = bench.expected([(BASE, 800)])
+        good = sum(not fault for _, fault, _ in taken)
+        assert good < 50, f"seed {seed}: the port must stop"
+        assert taken == expected[:good] + [(None, FAULT_TIMEOUT, last)
+                                           for *_, last in expected[good:]], f"seed {seed}"
+
     @pytest.mark.parametrize("timeout, stops", [(0, False), (40, True), (70, False)])
     def test_patience(self, timeout, stops):
         """A memory that is slower than `timeout` stops the port; 0 waits for ever."""
@@ -327,8 +343,9 @@ class TestRestart:
 
         async def client(ctx, number):
             fetch = port.clients[number]
-            ctx.set(fetch.request.payload, {"address": BASE + 0x5000 * number, "bytes": 4096})
-            ctx.set(fetch.request.valid, 1)
+            ctx.set(fetch.request.payload, {"address": BASE + 0x5000 * number,
+                                            "bytes": (4096, 80)[number]})
+            ctx.set(fetch.request.valid, 1)  # again and again
             ctx.set(fetch.words.ready, number)  # one takes its words, the other does not
             while bench.cycles < when:
                 await ctx.tick()
