@@ -1,0 +1,10 @@
+"""Memory of the lookup reader."""
+
+from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config
+
+PARTITION_WIDTH = 9  # log2 of the parts, and the part
+
+
+def lookup_reader_bits(config: Config):
+    """The last row and the partition of every table, once per lane."""
+    return config.lanes * config.tables * (ROW_NUMBER_WIDTH + PARTITION_WIDTH)

@@ -1,0 +1,56 @@
+"""Cycles of the access counters, from taking a command to its outcome, both included."""
+
+import numpy as np
+from hotrow_rtl.config import Config
+
+REPORT = 1  # the outcome
+SCAN = 6  # beside the sets: from the beginning of a scan to the decision that its sum allows
+EMIT = 5  # beside the entries: from the beginning of the last scan to its first entry
+
+
+def observe_cycles(config: Config, lookups):
+    """One cycle per lookup of any trace, then the pipeline drains.
+
+    Parameters
+    ----------
+    lookups : int
+        Refused ones included.
+    """
+    tree = (config.counter_ways - 1).bit_length() // 2
+    return 1 + lookups + tree + 5 + REPORT
+
+
+def decay_cycles(config: Config):
+    return 1 + config.counter_sets + 2 + REPORT
+
+
+def clear_cycles(config: Config):
+    """A DECAY of everything sweeps the sets."""
+    return 2 + config.counter_sets + REPORT
+
+
+def harvest_cycles(config: Config, counts, wanted, threshold):
+    """A scan that counts, one more per bit of the largest count if the wanted entries are fewer
+    than those counted, and one that emits, at most one entry a cycle.
+
+    Parameters
+    ----------
+    counts : uint32[sets, ways]
+        As of `golden.counters.Counters`.
+    wanted, threshold : int
+    """
+    eligible = counts >= max(threshold, 1)
+    reached = int(np.count_nonzero(eligible))
+    if not reached:
+        return config.counter_sets + SCAN + 1 + REPORT
+    bits = 0
+    if reached > wanted:
+        last = np.sort(counts[eligible])[-wanted]
+        ties = np.flatnonzero(counts == last)[:wanted - np.count_nonzero(counts > last)]
+        eligible = counts > last
+        eligible.flat[ties] = True
+        bits = int(counts.max()).bit_length()
+    per_set = np.count_nonzero(eligible, axis=1)
+    final = np.flatnonzero(per_set)[-1]
+    emission = int(np.maximum(per_set[:final + 1], 1).sum())
+    return (1 + bits) * (config.counter_sets + SCAN) + (bits > 0) + EMIT + emission + REPORT

@@ -1,0 +1,24 @@
+import dataclasses
+
+import pytest
+from hotrow_rtl.config import PRESETS, preset
+from hotrow_rtl.counters import AccessCounters
+from hotrow_rtl.lookup_reader import LookupReader
+from hotrow_sim.cost.counters import counters_bits
+from hotrow_sim.cost.design import memory_bits
+from hotrow_sim.cost.lookup_reader import lookup_reader_bits
+
+CONFIGS = [*PRESETS.values(), dataclasses.replace(
+    preset("tiny"), name="odd", bus_bytes=32, tables=4, counter_ways=3, counter_bits=5)]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("unit, bits", [
+    (AccessCounters, counters_bits), (LookupReader, lookup_reader_bits),
+], ids=lambda x: x.__name__)
+def test_memory_equals_the_design(config, unit, bits):
+    assert bits(config) == memory_bits(unit(config))
+
+
+def test_counters_leave_room_on_the_ecp5():
+    assert counters_bits(preset("ecp5-85f")) < 60 * 18 * 1024

@@ -1,0 +1,147 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.mixing import mix
+from hotrow_sim.golden.counters import Counters, pack_key
+
+TINY = preset("tiny")
+CONFIGS = [
+    dataclasses.replace(TINY, name="tiny"),
+    dataclasses.replace(TINY, name="one-bit-sets", counter_sets=2, counter_ways=3, counter_bits=4),
+    dataclasses.replace(TINY, name="two-ways", counter_sets=8, counter_ways=2, counter_bits=5),
+    dataclasses.replace(TINY, name="many-ways", counter_sets=2, counter_ways=16, counter_bits=32),
+]
+
+
+class ByLists:
+    """The counters as lists of [key, count] in order of arrival, one lookup at a time."""
+
+    def __init__(self, config):
+        self.config = config
+        self.clear()
+
+    def clear(self):
+        self.sets = [[[None, 0] for _ in range(self.config.counter_ways)]
+                     for _ in range(self.config.counter_sets)]
+
+    def observe(self, table, row):
+        return sum(self.count(t << 32 | r) for t, r in zip(table.tolist(), row.tolist()))
+
+    def count(self, key):
+        ways = self.sets[mix(key, 0, self.config.key_width) % self.config.counter_sets]
+        for way in ways:
+            if way[0] == key and way[1]:
+                way[1] = min(way[1] + 1, 2 ** self.config.counter_bits - 1)
+                return True
+        victim = 0
+        for number, (_, count) in enumerate(ways):
+            if count < ways[victim][1]:
+                victim = number
+        ways.pop(victim)
+        ways.append([key, 1])
+        return False
+
+    def decay(self, shift):
+        for ways in self.sets:
+            for way in ways:
+                way[1] >>= shift
+
+    def harvest(self, wanted, threshold):
+        entries = [(*way, place) for place, way in enumerate(way for ways in self.sets
+                                                             for way in ways)
+                   if way[1] >= max(1, threshold)]
+        best = sorted(entries, key=lambda entry: (-entry[1], entry[2]))[:wanted]
+        return [(key >> 32, key & 0xFFFF_FFFF, count)
+                for key, count, _ in sorted(best, key=lambda entry: entry[2])]
+
+
+def same(golden, model, wanted, threshold=0):
+    table, row, count = golden.harvest(wanted, threshold)
+    assert list(zip(table.tolist(), row.tolist(), count.tolist())) == (
+        model.harvest(wanted, threshold)), f"the {wanted} most counted from {threshold} on"
+
+
+def rows_of(config, kind, count, seed):
+    rng = np.random.default_rng(seed)
+    spread = {"few": 3, "crowded": config.counter_entries, "uniform": 1 << 32}.get(kind)
+    row = rng.integers(0, spread, count) if spread else np.minimum(rng.zipf(1.3, count), 1 << 31)
+    return rng.integers(0, 2, count), row
+
+
+@pytest.mark.parametrize("kind", ["few", "crowded", "uniform", "skewed"])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_equals_lists(config, kind):
+    """Batches of any size, the empty one included, with decay between them."""
+    golden, model = Counters(config), ByLists(config)
+    for turn, count in enumerate((1, 0, 7, 400, 150, 60)):
+        table, row = rows_of(config, kind, count, seed=turn)
+        assert golden.observe(table, row) == model.observe(table, row), f"hits of batch {turn}"
+        everyone = config.counter_entries
+        for wanted in (1, 2, everyone // 3, everyone - 1, everyone, everyone + 1):
+            for threshold in (0, 1, 2, 5, 1 << 31):
+                same(golden, model, max(1, wanted), threshold)
+        if turn == 3:
+            golden.decay(2)
+            model.decay(2)
+
+
+@pytest.mark.parametrize("config", CONFIGS[1:3], ids=lambda config: config.name)
+def test_counts_saturate(config):
+    golden, model = Counters(config), ByLists(config)
+    limit = (1 << config.counter_bits) - 1
+    for count in (limit - 1, 1, 1, 2 * limit):
+        table, row = np.zeros(count, int), np.full(count, 7)
+        assert golden.observe(table, row) == model.observe(table, row)
+        same(golden, model, 1)
+    assert golden.harvest(1, 0)[2].tolist() == [limit]
+
+
+def test_ties_are_cut_in_order_of_set_and_age():
+    config = CONFIGS[2]
+    golden, model = Counters(config), ByLists(config)
+    table, row = np.zeros(config.counter_entries, int), np.arange(config.counter_entries)
+    golden.observe(table, row), model.observe(table, row)
+    held = len(golden.harvest(config.counter_entries, 0)[0])
+    assert held > 3
+    for wanted in range(1, held + 1):
+        same(golden, model, wanted)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3, 4, 31, 32, 33, 1 << 31, (1 << 32) - 1])
+def test_decay_of_any_shift(shift):
+    config = CONFIGS[3]  # counts of 32 bits
+    golden, model = Counters(config), ByLists(config)
+    table, row = rows_of(config, "few", 100, seed=1)
+    golden.observe(table, row), model.observe(table, row)
+    golden.count[golden.count == golden.count.max()] = (1 << 32) - 1
+    before = golden.count.copy()
+    golden.decay(shift)
+    assert golden.count.tolist() == [[count >> shift for count in ways]
+                                     for ways in before.tolist()]
+    assert golden.count.dtype == np.uint32
+
+
+def test_a_decayed_row_is_gone():
+    """A count of zero is an empty way: the row is a miss, and enters as the youngest."""
+    config = CONFIGS[1]
+    golden, model = Counters(config), ByLists(config)
+    for counters in (golden, model):
+        counters.observe(np.zeros(3, int), np.array([1, 1, 2]))
+        counters.decay(1)
+    assert golden.observe(np.zeros(2, int), np.array([2, 1])) == 1
+    assert model.observe(np.zeros(2, int), np.array([2, 1])) == 1
+    same(golden, model, 9)
+
+
+def test_clear_forgets_everything():
+    golden = Counters(TINY)
+    golden.observe(np.zeros(50, int), np.arange(50))
+    golden.clear()
+    assert not len(golden.harvest(100, 0)[0])
+    assert golden.observe(np.zeros(50, int), np.arange(50)) == 0
+
+
+def test_keys_pack_table_above_row():
+    assert pack_key(3, 0xFFFF_FFFF) == (3 << 32) + 0xFFFF_FFFF
