@@ -30,6 +30,7 @@ from .tables import Table, Tables
 from .transport import open_transport
 
 _LOOKUP, _MOVE = QUEUES
+_SLICE = 0.01  # seconds between two looks at a device that is not ready
 
 
 def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory_timeout=1 << 20,
@@ -103,8 +104,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         for event in range(self.geometry.events):
             self.write_event(event, 0)
         self._pool = Pool(self.regions)
-        self._queues = {name: CommandQueue(self, index, name, ring_entries)
-                        for index, name in enumerate(QUEUES)}
+        self._queues = {name: CommandQueue(self, name, ring_entries) for name in QUEUES}
         for queue in self._queues.values():
             queue.start()
         self.clear_counters()
@@ -284,6 +284,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
             if time.monotonic() > deadline:
                 raise DeviceError(f"the device did not become ready in {self.timeout:g} s after "
                                   f"a reset ({describe_device(self.registers)})")
-            self.transport.wait(0, self.registers.read(f"{_LOOKUP.upper()}_COMPLETED"), 0.01)
+            self.registers.wait(
+                _LOOKUP, self.registers.read(f"{_LOOKUP.upper()}_COMPLETED"), _SLICE)
         self.registers.write("FAULT", 0xFFFF_FFFF)
         self.registers.write("INTERRUPT", 0xFFFF_FFFF)

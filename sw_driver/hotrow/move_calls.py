@@ -124,6 +124,8 @@ def _target(out, what, dtype, row_bytes):
     """The array behind `out`, whose rows must be like those that are moved."""
     if isinstance(out, Buffer):
         out.check()
+        if not out.writable:
+            raise RegistrationError(f"{what} is {out!r}, registered with writable=False")
         out = out.array
     array = as_array(out)
     row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0

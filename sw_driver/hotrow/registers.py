@@ -3,6 +3,7 @@
 from dataclasses import make_dataclass
 
 from .contract import GEOMETRY, QUEUES, REGISTERS, Status
+from .errors import TransportError
 
 READY = 1  # STATUS
 SOFT_RESET = 1  # CONTROL
@@ -23,15 +24,25 @@ class Registers:
         self._transport = transport
 
     def read(self, name: str) -> int:
-        return self._transport.read_register(REGISTERS[name])
+        return self._reach(self._transport.read_register, REGISTERS[name])
 
     def write(self, name: str, value: int) -> None:
-        self._transport.write_register(REGISTERS[name], value)
+        self._reach(self._transport.write_register, REGISTERS[name], value)
+
+    def wait(self, queue: str, completed: int, timeout: float) -> None:
+        """Let the device run; see `Transport.wait`."""
+        self._reach(self._transport.wait, QUEUES.index(queue), completed, timeout)
 
     def write_wide(self, name: str, value: int) -> None:
         """Write a 64-bit value to `name`_LOW and `name`_HIGH."""
         self.write(f"{name}_LOW", value & 0xFFFF_FFFF)
         self.write(f"{name}_HIGH", value >> 32)
+
+    def _reach(self, call, *arguments):
+        try:
+            return call(*arguments)
+        except (OSError, RuntimeError) as failure:
+            raise TransportError(f"transport {self._transport.name!r}: {failure}") from failure
 
 
 def describe_state(state: int) -> str:

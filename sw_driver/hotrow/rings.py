@@ -29,16 +29,15 @@ class CommandQueue:
     Parameters
     ----------
     device : Device
-        Offers `transport`, `registers`, `regions`, `lock`, `timeout` and `account`.
-    index : int
+        Offers `registers`, `regions`, `lock`, `timeout` and `account`.
     name : str
     entries : int
         Commands that can be outstanding (power of two, 2 to 65536).
     """
 
-    def __init__(self, device, index, name, entries):
+    def __init__(self, device, name, entries):
         self.name = name
-        self._device, self._index, self._entries = device, index, entries
+        self._device, self._entries = device, entries
         self._registers = device.registers
         size = entries * (COMMAND.itemsize + COMPLETION.itemsize)
         self._ring = device.regions.add(empty(size, np.uint8), True, f"rings of the {name} queue")
@@ -54,8 +53,6 @@ class CommandQueue:
         self._write("CONTROL", 0)
         self._submitted = self._completed = 0
         self._fault = None
-        self._commands.fill(0)
-        self._completions.fill(0)
         for name, offset in (("COMMANDS", 0), ("COMPLETIONS", self._commands.nbytes)):
             self._registers.write_wide(f"{self.name.upper()}_{name}", self._ring.packed(offset))
         self._write("ENTRIES", self._entries.bit_length() - 1)
@@ -123,8 +120,8 @@ class CommandQueue:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError(self._late(label, timeout))
-                self._device.transport.wait(
-                    self._index, self._completed % _MODULUS, min(remaining, _SLICE))
+                self._registers.wait(
+                    self.name, self._completed % _MODULUS, min(remaining, _SLICE))
                 self.poll()
                 if reached():
                     return

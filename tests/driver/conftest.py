@@ -1,9 +1,11 @@
 import shutil
 from collections import Counter
+from contextlib import ExitStack
 
 import hotrow
 import numpy as np
 import pytest
+from hotrow import Status
 
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8
@@ -53,6 +55,12 @@ def counts(ids):
 def picked(tables, rows):
     """The weights that a list of rows names, by plain indexing."""
     return np.array([tables[t].weights[r] for t, r in zip(rows.table, rows.row)])
+
+
+def raw(device, opcode, queue="lookup", **operands):
+    """Submit a command past every check of the driver; its status."""
+    return Status(device._queues[queue].submit(
+        opcode, operands, lambda completion: int(completion["status"]), ExitStack()).result())
 
 
 def usable(device, tables):

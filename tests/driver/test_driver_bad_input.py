@@ -1,5 +1,7 @@
 """Wrong input: a message that says what was expected, nothing half-done, the device usable."""
 
+from types import SimpleNamespace
+
 import hotrow
 import numpy as np
 import pytest
@@ -65,11 +67,11 @@ def test_the_card_finds_them_too(device, tables, dtype, id_):
 ])
 @pytest.mark.parametrize("call", ["install", "remove", "gather"])
 def test_lists_of_rows_that_do_not_exist(device, tables, check, rows, message, call):
-    device.check_ids = check
+    device.check_ids, before = check, device.statistics
     with pytest.raises(BatchError, match=message):
         getattr(device, call)(rows)
-    if check:
-        assert device.split([[1, 1, 1]]).hits == 0, "nothing was installed"
+    known = check or (call == "gather" and 5 in rows[0])  # whose result needs the table's dim
+    assert (device.statistics == before) == known, "checked on the host, or else by the card"
     assert usable(device, tables)
 
 
@@ -98,6 +100,15 @@ def test_tables_of_a_batch_must_follow_one_another(device, untouched, tables):
     with pytest.raises(BatchError, match=r"consecutive numbers, got 0 \('t0'\), 2 \('t2'\)"):
         device.observe(Batch.dense(np.zeros((4, 2), int), tables=[tables[0], tables[2]]))
     assert device.statistics == untouched
+
+
+def test_the_last_row_of_the_largest_table():
+    """2**32 rows: a negative 32-bit id has the bits of a row, but is none."""
+    largest = SimpleNamespace(rows=1 << 32, number=0, name="largest")
+    Batch.dense(np.array([[(1 << 32) - 1]], np.uint32)).check([largest])
+    for dtype, id_ in ((np.int32, -1), (np.int64, -1), (np.int64, 1 << 32)):
+        with pytest.raises(BatchError, match=f"id {id_} is .*rows 0 to 4294967295"):
+            Batch.dense(np.array([[id_]], dtype)).check([largest])
 
 
 def test_too_many_samples(device, untouched):

@@ -131,8 +131,18 @@ def test_out_must_fit(device, tables, make, wrong, message):
     assert (out == 7).all() and usable(device, tables)
 
 
+def test_a_region_made_for_out_does_not_stay(device, tables):
+    for _ in range(2 * device.geometry.handles):
+        device.gather((tables[0], [1]), out=hotrow.empty((9, 8), np.float32))
+
+
 def test_out_must_be_writable(device, tables):
     out = hotrow.empty((9, 8), np.float32)
+    buffer = device.register(out, writable=False)
+    with pytest.raises(RegistrationError, match=r"out is .*, registered with writable=False"):
+        device.gather((tables[0], [1]), out=buffer)
+    device.gather((tables[0], [1]), out=out)
+    assert (out[0] == tables[0].weights[1]).all(), "the array itself may be written"
     out.flags.writeable = False
     with pytest.raises(RegistrationError, match=r"must be writable.*read-only"):
         device.gather((tables[0], [1]), out=out)

@@ -38,9 +38,12 @@ def test_harvest_keeps_the_most_counted(device, tables):
 
 
 def test_harvest_is_stable_among_equals(device, tables):
-    device.observe(np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2]]))
-    every, few = device.harvest(9), device.harvest(4)
-    assert pairs(few) == pairs(every)[:4]
+    ids = np.arange(40)[:, None] % ROWS
+    device.observe(ids)
+    device.observe(ids[::2])
+    every, few = device.harvest(200), device.harvest(50)
+    assert len(np.unique(every.count)) < 10 < len(every) == sum(ROWS)
+    assert pairs(few) == pairs(every)[:50], "the card cuts ties in the order of its sets"
 
 
 @pytest.mark.parametrize("shift", [0, 1, 3, 31, 32, 40])

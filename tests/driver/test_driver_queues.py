@@ -5,7 +5,7 @@ import threading
 import hotrow
 import numpy as np
 import pytest
-from hotrow import CommandError, DeviceError, Future, Status
+from hotrow import CommandError, DeviceError, Future, Status, TransportError
 
 from tests.driver.conftest import picked, random_ids, usable
 
@@ -192,6 +192,23 @@ def test_rings_overwritten(device, tables):
         pending.result()
     assert behind.done(), "what follows is given up too"
     device.reset()
+    assert usable(device, tables)
+
+
+def test_the_card_is_told_how_long_to_wait_for_memory(transport):
+    for option, cycles in ({}, 1 << 20), ({"memory_timeout": 5000}, 5000):
+        with hotrow.open(transport, preset="tiny", **option) as device:
+            assert device.registers.read("TIMEOUT") == cycles
+
+
+def test_a_transport_that_breaks_down(device, tables, monkeypatch):
+    def broken(*_):
+        raise OSError("the link is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device.transport, "read_register", broken)
+        with pytest.raises(TransportError, match=r"transport '.*': the link is down"):
+            device.fence(queue="lookup")
     assert usable(device, tables)
 
 

@@ -3,9 +3,9 @@
 import hotrow
 import numpy as np
 import pytest
-from hotrow import PaddedCopyWarning, RegistrationError
+from hotrow import Opcode, PaddedCopyWarning, RegistrationError, Status
 
-from tests.driver.conftest import register_tables, usable
+from tests.driver.conftest import raw, register_tables, usable
 
 
 def misaligned(rows=4, dim=8):
@@ -49,6 +49,8 @@ def test_state_that_the_card_cannot_carry(device, tables, state, message):
     with pytest.raises(RegistrationError, match=message):
         device.register_table(hotrow.empty((4, 4), np.float32), name="w", state=state())
     assert len(device.tables) == 3 and usable(device, tables)
+    handles = {device.register(hotrow.empty(64, np.uint8)).handle for _ in range(8)}
+    assert max(handles) < 16, "the weights' region was given back"
 
 
 def test_names_are_unique(device, tables):
@@ -66,6 +68,7 @@ def test_misaligned_rows_that_need_padding_are_copied(device):
     with pytest.warns(PaddedCopyWarning, match="'w' has 20 bytes, 20 apart"):
         table = device.register_table(misaligned(dim=5), name="w")
     assert table.weights.ctypes.data % 64 == 0
+    assert (table.source[:, 5:] == 0).all() and table.source.shape == (4, 8)
 
 
 def test_one_row(device):
@@ -120,7 +123,10 @@ def test_a_buffer_resized_while_registered(device, tables):
 def test_unregistered_means_out_of_reach(device, tables):
     out = hotrow.empty((4, 8), np.float32)
     buffer = device.register(out)
+    address = buffer.packed()
+    assert raw(device, Opcode.HARVEST, destination=address, count=1) is Status.OK
     device.unregister(buffer)
+    assert raw(device, Opcode.HARVEST, destination=address, count=1) is Status.REGION
     with pytest.raises(RegistrationError, match="not registered: register it again"):
         device.gather((tables[0], [1]), out=buffer)
     with pytest.raises(RegistrationError, match="not registered with this device"):
@@ -152,6 +158,34 @@ def test_nothing_is_unregistered_under_a_command(device, tables):
     pending.result()
     device.unregister(buffer)
     device.unregister_table(tables[0])
+
+
+def test_a_command_that_has_completed_keeps_nothing(device, tables):
+    buffer = device.register(hotrow.empty((4, 8), np.float32))
+    device.gather_async((tables[0], [1]), out=buffer)
+    while not device.registers.read("MOVE_COMPLETED"):
+        device.registers.wait("move", 0, 0.01)
+    device.unregister_table(tables[0])
+    device.gather_async((tables[1], [1]), out=buffer)
+    while device.registers.read("MOVE_COMPLETED") == 1:
+        device.registers.wait("move", 1, 0.01)
+    device.unregister(buffer)
+
+
+def test_memory_is_given_back(transport, monkeypatch):
+    device = hotrow.open(transport, preset="tiny")
+    link, attached = device.transport, set()
+    attach, detach = link.attach, link.detach
+    monkeypatch.setattr(link, "attach", lambda *given: attached.add(at := attach(*given)) or at)
+    monkeypatch.setattr(link, "detach", lambda at: (attached.discard(at), detach(at)))
+    tables = register_tables(device)
+    buffer = device.register(hotrow.empty((4, 8), np.float32))
+    assert len(attached) == 4
+    device.unregister(buffer)
+    device.unregister_table(tables[0])
+    assert len(attached) == 2
+    device.close()
+    assert not attached
 
 
 def test_read_only_buffers(device, tables):
@@ -206,8 +240,13 @@ def test_nothing_is_left_by_an_earlier_program(transport):
         tables = register_tables(device)
         device.observe(np.zeros((5, 3), int))
         device.install((tables[0], [0]))
+        device.write_event(2, 5)
+        handle = device.register(hotrow.empty(1024, np.uint8)).handle
         again = hotrow.Device(device.transport, 60, 64, 1 << 20)
-        assert again.tables == () and len(again.harvest(10)) == 0
+        assert again.tables == () and len(again.harvest(10)) == 0 and again.read_event(2) == 0
+        assert raw(again, Opcode.HARVEST, destination=handle << 48, count=1) is Status.REGION
+        assert raw(again, Opcode.OBSERVE, source=handle << 48, samples=1, table_count=1,
+                   count=1) is Status.TABLE_UNKNOWN
         assert usable(again, register_tables(again))
 
 
