@@ -28,7 +28,8 @@ class RowMover(wiring.Component):
 
     Reads and writes overlap in time, and a later entry's read may come before an earlier one's
     write: what a row holds that is source and destination of one command is undefined. Writes
-    keep the order of the list, so that of entries with one slot the last wins.
+    keep the order of the list, so that of entries with one slot the last wins. A row and its state
+    are separate copies: a refused entry moves neither, but a bus fault of one spares the other.
 
     Parameters
     ----------
@@ -109,7 +110,11 @@ class RowMover(wiring.Component):
         m.submodules.flush = flush = PortFlush()
 
         # Lists to checked copies.
-        connect(m, engine=flipped(self.engine.command), control=control.command)
+        m.d.comb += [  # a command that comes while the engine is cleared waits
+            control.command.p.eq(self.engine.command.p),
+            control.command.valid.eq(self.engine.command.valid & ~clear),
+            self.engine.command.ready.eq(control.command.ready & ~clear),
+        ]
         connect(m, control=control.rows_request, port=flipped(self.rows.request))
         connect(m, control=control.targets_request, port=flipped(self.targets.request))
         connect(m, control=control.rows_start, unpacker=rows.start)
