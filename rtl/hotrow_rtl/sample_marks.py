@@ -23,7 +23,7 @@ class SampleMarks(wiring.Component):
         Mark `sample` in this cycle; only while `ready` and no scan is in progress.
     sample : In
     scan : In(stream)
-        Part `samples` samples; taken when every mark before it is in the memory.
+        Part `samples` samples, by the marks of the cycles before it is taken.
     popular, nonpopular : Out(stream(result(32)))
         Sample numbers; the last element of each may be absent.
     count : Out(32)
@@ -97,7 +97,7 @@ class SampleMarks(wiring.Component):
             advance.eq(~valid | move),
             ram.read_enable.eq(advance),
             ram.read_address.eq(Mux(scanning, word(at), word(self.sample))),
-            self.scan.ready.eq(~scanning & ~valid & ~pending & ram.ready),
+            self.scan.ready.eq(~scanning & ~valid & ram.ready),
             self.done.eq(move & last),
         ]
         with m.If(popular.ready):

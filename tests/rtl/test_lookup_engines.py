@@ -15,7 +15,8 @@ from hotrow_rtl.contract import (
 from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_rtl.lookup_control import DEPOSITS
 from hotrow_rtl.lookup_engines import LookupEngines
-from hotrow_sim.golden.counters import Counters
+from hotrow_sim.cycles.lookup_engines import list_command_cycles, split_command_cycles
+from hotrow_sim.golden.counters import Counters, pack_key
 from hotrow_sim.golden.directory import Directory
 from hotrow_sim.golden.lookups import read_batch
 from hotrow_sim.golden.splitter import split
@@ -250,24 +251,23 @@ def skewed(rng, count):
                          ids=["steady", "ragged"])
 def test_learn_install_and_split(config, gaps, pauses):
     rng, script = np.random.default_rng(1), Script(config, gaps, pauses)
-    ids = skewed(rng, 40 * TABLES)
-    script.observe(ids, 40, TABLES)
-    table, row, _ = script.counters.harvest(20, 2)
-    script.harvest(20, threshold=2)
+    ids = skewed(rng, 16 * TABLES)
+    script.observe(ids, 16, TABLES)
+    table, row, _ = script.counters.harvest(12, 2)
+    script.harvest(12, threshold=2)
     script.list(Opcode.INSTALL, np.stack([row, table], axis=1))
-    script.split(ids, 40, TABLES)
-    script.split(skewed(rng, 33 * 3), 33, 3, flags=BatchFlag.FEATURE_MAJOR | BatchFlag.ID64,
-                 first=2)
-    lengths = rng.integers(0, 4, 25 * 4)
-    script.split(skewed(rng, lengths.sum()), 25, 4, flags=BatchFlag.JAGGED, lengths=lengths)
-    script.observe(skewed(rng, lengths.sum()), 25, 4, lengths=lengths,
+    script.split(ids, 16, TABLES)
+    script.split(skewed(rng, 33), 11, 3, flags=BatchFlag.FEATURE_MAJOR | BatchFlag.ID64, first=2)
+    lengths = rng.integers(0, 4, 9 * 4)
+    script.split(skewed(rng, lengths.sum()), 9, 4, flags=BatchFlag.JAGGED, lengths=lengths)
+    script.observe(skewed(rng, lengths.sum()), 9, 4, lengths=lengths,
                    flags=BatchFlag.JAGGED | BatchFlag.FEATURE_MAJOR)
     script.decay()
-    script.harvest(64)
-    script.list(Opcode.REMOVE, random_rows(rng, 30))
+    script.harvest(40)
+    script.list(Opcode.REMOVE, np.stack([row, table], axis=1)[::2])
     script.split(ids[:TABLES], 1, TABLES)
     script.clear_directory()
-    script.split(ids[:20], 4, TABLES)
+    script.split(ids[:8], 4, 2)
     script.run()
 
 
@@ -275,9 +275,9 @@ def test_learn_install_and_split(config, gaps, pauses):
 def test_refused_items_are_skipped_and_the_first_is_told(config):
     rng, script = np.random.default_rng(2), Script(config)
     script.list(Opcode.INSTALL, np.array([[1, 1], [LAST_ROW + 1, 0], [2, TABLES], [3, 3]]))
-    ids = rng.integers(0, 2 * LAST_ROW, 20 * 4)
-    script.split(ids, 20, 4)
-    script.observe(ids, 20, 4)
+    ids = rng.integers(0, 2 * LAST_ROW, 8 * 4)
+    script.split(ids, 8, 4)
+    script.observe(ids, 8, 4)
     script.split(ids[:16], 4, 4, faults={1: FAULT_DECERR})
     script.observe(rng.integers(0, LAST_ROW, 64), 16, 4, faults={2: FAULT_TIMEOUT})
     big = rng.integers(0, LAST_ROW, 12).astype(np.uint64)
@@ -330,13 +330,13 @@ def test_empty_harvest_writes_nothing():
 
 def test_directory_of_one_table_overflows():
     script = Script(CONFIGS[1])
-    rows = np.stack([np.arange(90), np.full(90, 4)], axis=1)
+    rows = np.stack([np.arange(48), np.full(48, 4)], axis=1)
     script.list(Opcode.INSTALL, rows)
-    assert script.wanted[-1]["refused"] > 20
-    script.split(np.arange(90), 90, 1, first=4)
+    assert script.wanted[-1]["refused"] > 10
+    script.split(np.arange(48), 48, 1, first=4)
     script.list(Opcode.REMOVE, rows[::2])
     script.list(Opcode.INSTALL, rows[::-1])
-    script.split(np.arange(90), 90, 1, first=4)
+    script.split(np.arange(48), 48, 1, first=4)
     script.run()
 
 
@@ -365,3 +365,17 @@ def test_restart_in_lists_and_scans():
     script.list(Opcode.INSTALL, rows)
     script.list(Opcode.REMOVE, rows[::2])
     script.run(dropped=[(one, when) for one in (harvest, absent) for when in (4, 9, 15, 33)])
+
+
+@pytest.mark.parametrize("config, latency", [(TINY, 3), (CONFIGS[1], 20), (CONFIGS[2], 3)],
+                         ids=lambda value: getattr(value, "name", value))
+def test_cycles_agree_with_the_model(config, latency):
+    script = Script(config)
+    script.memory.latency = latency
+    ids = np.random.default_rng(5).integers(0, 14, 100)
+    script.list(Opcode.INSTALL, np.stack([np.arange(12), np.zeros(12)], axis=1))
+    script.split(ids, 100, 1)
+    model = list_command_cycles(np.ones(12, bool), latency) + split_command_cycles(
+        pack_key(np.zeros(100), ids), ids >= 12, 100, config, latency)
+    assert 0 < script.wanted[1]["misses"] < 30
+    assert script.run() == pytest.approx(model, rel=0.05)
