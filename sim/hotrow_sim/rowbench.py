@@ -1,0 +1,220 @@
+"""A row mover between a memory model and lists from Python, and GATHERs drawn at random."""
+
+from dataclasses import dataclass, field, replace
+from itertools import cycle
+
+import numpy as np
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract import GatherFlag, Status, packed_address
+from hotrow_rtl.row_mover import RowMover
+
+from .golden.records import ROW_RECORD
+from .golden.regions import Region, Table, unpack_address
+from .golden.rows import gather
+from .memory import Behaviour, MemoryModel
+from .memory.amaranth import read_responder, write_responder
+from .streambench import STEADY, StreamBench
+
+TINY = replace(preset("tiny"), tables=8, handles=8)
+BASE = 0x7_0000_0000  # where the memory lies
+SIZE = 1 << 16
+REGIONS = {  # 16-byte steps, not bus words
+    0: Region(BASE + 0x410, 0x5000, False),
+    1: Region(BASE + 0x6010, 0x6000, True),
+    2: Region(BASE + 0xD000, 0x1000, True),
+    3: Region(BASE + 0xE000, 0x1000, False),
+}
+TABLES = {
+    0: Table(63, packed_address(0, 0), 64, 80, packed_address(3, 4), 4),
+    1: Table(200, packed_address(0, 0x1450), 16, 16, packed_address(3, 0x200), 8),
+    2: Table(15, packed_address(0, 0x100), 256, 272, packed_address(3, 0x900), 32),
+    3: Table(40, packed_address(0, 0x1030), 48, 64),
+    4: Table(1, packed_address(0, 0), 1024, 1024),  # longer than the card carries
+    5: Table(1 << 31, packed_address(0, 0x20), 16, 65520, packed_address(0, 0), 4),
+    6: Table(30, packed_address(2, 0x800), 64, 64, packed_address(6, 0), 4),  # no state region
+}
+DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
+LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
+SOURCE_LIST, TARGET_LIST = 0x1000, 0x2000  # addresses of the lists, which have a port of their own
+CALM = Behaviour()
+ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, latency=5,
+             out_of_order=True, interleave=True)
+
+
+class Image:
+    """The memory as the golden model sees it."""
+
+    def __init__(self, octets):
+        self.octets = octets
+
+    def view(self, address, size, write=False):
+        return self.octets[address - BASE:address - BASE + size]
+
+    def write(self, address, octets):
+        self.view(address, octets.size)[:] = octets
+        return 0
+
+
+@dataclass
+class Gather:
+    """One command and its lists, drawn at random."""
+
+    seed: int
+    tables: list
+    count: int
+    flags: int = 0
+    stride: int = 256
+    destination: int = DESTINATION
+    state_destination: int = STATE
+    slots: int = 40
+    rows: int = 16
+    entry_faults: dict = field(default_factory=dict)
+    slot_faults: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        self.entries = np.zeros(self.count, ROW_RECORD)
+        self.entries["table"] = rng.choice(self.tables, self.count)
+        self.entries["row"] = rng.integers(0, self.rows, self.count)
+        self.targets = rng.permutation(max(self.slots, self.count))[:self.count].astype("<u4")
+
+    def expect(self, image, config):
+        """What the golden model makes of it, `image` included."""
+        def faults(by_position, element_bytes):  # a fault is that of a whole bus word
+            word = np.arange(self.count) * element_bytes // config.bus_bytes
+            told = np.zeros(self.count, int)
+            for position, fault in by_position.items():
+                told[word == word[position]] = fault
+            return told
+        slots = self.targets if self.flags & LISTED else np.arange(self.count)
+        return gather(self.payload(), self.entries, slots, TABLES, REGIONS, Image(image), config,
+                      faults(self.entry_faults, 8),
+                      faults(self.slot_faults, 4) if self.flags & LISTED else 0)
+
+    def payload(self):
+        return {"flags": int(self.flags), "source": SOURCE_LIST, "targets": TARGET_LIST,
+                "destination": self.destination, "state_destination": self.state_destination,
+                "count": self.count, "stride": self.stride}
+
+
+class RowBench:
+    """A row mover between a memory model and lists that come from Python."""
+
+    def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY):
+        self.config, self.gaps = config, gaps
+        self.dut = RowMover(config)
+        self.bench = StreamBench(self.dut)
+        self.image = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
+        self.model = MemoryModel()
+        self.model.map(self.image, BASE)
+        self.read = self.model.read_port(config.bus_bytes, read)
+        self.write = self.model.write_port(config.bus_bytes, write)
+        self.bench.background(read_responder(self.dut.read_bus, self.read))
+        self.bench.background(write_responder(self.dut.write_bus, self.write))
+        self.bench.background(self._lists(self.dut.rows, "entries", 8, "entry_faults"))
+        self.bench.background(self._lists(self.dut.targets, "targets", 4, "slot_faults"))
+        self.timeout, self.current = timeout, None
+
+    async def register(self, ctx):
+        """Fill tables and regions."""
+        ctx.set(self.dut.timeout, self.timeout)
+        await ctx.tick().until(self.dut.ready)
+
+        async def commit(port, index, entry):
+            ctx.set(port.index, index)
+            ctx.set(port.entry, entry)
+            ctx.set(port.enable, 1)
+            await ctx.tick()
+            ctx.set(port.enable, 0)
+
+        def address(packed):
+            return dict(zip(("handle", "offset"), unpack_address(packed)))
+
+        for handle, region in REGIONS.items():
+            await commit(self.dut.region_update, handle, {
+                "valid": 1, "writable": region.writable, "base16": region.base >> 4,
+                "size": region.size})
+        for number, table in TABLES.items():
+            await commit(self.dut.table_update, number, {
+                "valid": 1, "last_row": table.last_row, "weights": address(table.weights),
+                "row16": table.row_bytes >> 4, "stride16": table.stride >> 4,
+                "state": address(table.state), "state4": table.state_bytes >> 2})
+
+    async def submit(self, ctx, command):
+        self.current = command
+        engine = self.dut.engine.command
+        ctx.set(engine.payload, command.payload())
+        ctx.set(engine.valid, 1)
+        await ctx.tick().until(engine.ready)
+        ctx.set(engine.valid, 0)
+
+    async def outcome(self, ctx):
+        port = self.dut.engine.outcome
+        ctx.set(port.ready, 1)
+        payload, = await ctx.tick().sample(port.payload).until(port.valid)
+        ctx.set(port.ready, 0)
+        return payload
+
+    def run(self, commands, limit=20000):
+        """Carry out commands one after another; return what their outcomes say, and the cycles
+        from the first command on."""
+        told = []
+
+        async def drive(ctx):
+            await self.register(ctx)
+            self.started = self.bench.cycles
+            for command in commands:
+                await self.submit(ctx, command)
+                told.append(await self.outcome(ctx))
+                assert ctx.get(self.dut.idle), "an outcome came before its writes were answered"
+        self.bench.process("commands", drive)
+        cycles = self.bench.run(limit) - self.started
+        self.model.check()
+        return told, cycles
+
+    def _lists(self, fetch, name, element_bytes, faults_name):
+        """A list port: serve the current command's list, forget it at a restart."""
+        bus_bytes = self.config.bus_bytes
+
+        def words(size):
+            octets = getattr(self.current, name).tobytes()
+            assert size == len(octets)
+            faults = {position * element_bytes // bus_bytes: fault for position, fault in
+                      getattr(self.current, faults_name).items()}
+            return [{"data": int.from_bytes(octets[at:at + bus_bytes], "little"),
+                     "fault": faults.get(at // bus_bytes, 0), "last": at + bus_bytes >= size}
+                    for at in range(0, size, bus_bytes)]
+
+        async def serve(ctx):
+            gaps, left, gap = cycle(self.gaps), [], 0
+            while True:
+                ctx.set(fetch.request.ready, not left)
+                ctx.set(fetch.words.valid, bool(left) and not gap)
+                if left:
+                    ctx.set(fetch.words.payload, left[0])
+                _, _, restart, asked, size, taken = await ctx.tick().sample(
+                    self.dut.restart, fetch.request.valid & fetch.request.ready,
+                    fetch.request.p.bytes, fetch.words.valid & fetch.words.ready)
+                gap = next(gaps) if taken else max(0, gap - 1)
+                if asked:
+                    left = words(size)
+                if taken:
+                    left = left[1:]
+                if restart:
+                    left = []
+        return serve
+
+
+def compare(bench, commands, **limits):
+    """Run commands; outcomes and all of memory must be the golden model's. Return them."""
+    expected_image = bench.image.copy()
+    told, cycles = bench.run(commands, **limits)
+    expected = [command.expect(expected_image, bench.config) for command in commands]
+    for number, (got, want) in enumerate(zip(told, expected)):
+        assert (Status(got.status), got.error_index, got.error_address, got.entries,
+                got.bytes) == (want.status, want.error_index, want.error_address, want.entries,
+                               want.bytes), f"command {number}, seed {commands[number].seed}"
+        assert not any((got.lookups, got.hits, got.misses, got.unique, got.popular, got.refused))
+    differ = np.flatnonzero(bench.image != expected_image)
+    assert not len(differ), f"memory differs from {differ[0]:#x} on, seed {commands[0].seed}"
+    return expected, cycles

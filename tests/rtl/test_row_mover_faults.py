@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from hotrow_rtl.contract import Status, packed_address
+from hotrow_sim.memory import DECERR, SLVERR, Behaviour
+from hotrow_sim.rowbench import (
+    BASE,
+    DESTINATION,
+    REGIONS,
+    ROUGH,
+    TINY,
+    WITH_STATE,
+    Gather,
+    RowBench,
+)
+
+FAULTS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}
+SLOW = pytest.mark.slow
+
+
+def fault_case(on_read, beat, response):
+    """Four rows of 64 bytes on a 16-byte bus with one faulty beat; the bench and its outcome."""
+    bench = RowBench(TINY)
+    command = Gather(1, [0], 4, stride=64)
+    (bench.read if on_read else bench.write).fail_beat(beat, response)
+    before = bench.image.copy()
+    (got,), _ = bench.run([command])
+    return bench, command, before, got
+
+
+@pytest.mark.parametrize("response", FAULTS)
+@pytest.mark.parametrize("beat", [8, 9, 11], ids=["first", "middle", "last"])
+def test_a_read_fault_refuses_its_row_only(beat, response):
+    bench, command, before, got = fault_case(True, beat, response)
+    expected = before.copy()
+    command.expect(expected, TINY)
+    slot = REGIONS[1].base - BASE + 0x20 + 2 * 64
+    expected[slot:slot + 64] = before[slot:slot + 64]
+    np.testing.assert_array_equal(bench.image, expected)
+    assert (got.status, got.error_index, got.entries, got.bytes) == (FAULTS[response], 2, 3, 192)
+    assert got.error_address == packed_address(0, int(command.entries["row"][2]) * 80)
+
+
+@pytest.mark.parametrize("response", FAULTS)
+@pytest.mark.parametrize("beat", [4, 5, 7], ids=["first", "middle", "last"])
+def test_a_write_fault_is_told(beat, response):
+    _, _, _, got = fault_case(False, beat, response)
+    assert (got.status, got.error_index, got.entries, got.bytes) == (FAULTS[response], 1, 3, 192)
+    assert got.error_address == DESTINATION + 64
+
+
+def test_the_lowest_of_faults_and_refusals_is_told():
+    # The refusal is known long before the fault of a row in front of it.
+    bench = RowBench(TINY, Behaviour(latency=100))
+    command = Gather(1, [0], 8, stride=64)
+    command.entries["table"][5] = 7
+    bench.read.fail_beat(8)
+    (got,), _ = bench.run([command])
+    assert (got.status, got.error_index, got.entries) == (Status.SLVERR, 2, 6)
+    bench = RowBench(TINY, Behaviour(latency=100))
+    command.entries["table"][1] = 7
+    bench.read.fail_beat(8)
+    (got,), _ = bench.run([command])
+    assert (got.status, got.error_index, got.entries) == (Status.TABLE_UNKNOWN, 1, 5)
+
+
+@pytest.mark.parametrize("on_read", [True, False], ids=["read", "write"])
+@pytest.mark.parametrize("accept", [True, False], ids=["no-answer", "no-ready"])
+def test_a_dead_memory_stops_the_port(on_read, accept):
+    """A port that dies in mid-command answers TIMEOUT until a restart, and then works again."""
+    bench = RowBench(TINY, timeout=50)
+    dut = bench.dut
+    died = []
+
+    async def drive(ctx):
+        await bench.register(ctx)
+        port = bench.read if on_read else bench.write
+        port.silence(bench.bench.cycles + 60, bench.bench.cycles + 600, accept=accept)
+        for _ in range(2):
+            await bench.submit(ctx, Gather(1, [0], 24, stride=64))
+            died.append(await bench.outcome(ctx))
+            assert ctx.get(dut.read_stopped) == on_read
+            assert ctx.get(dut.write_stopped) == (not on_read)
+        ctx.set(dut.restart, 1)
+        await ctx.tick()
+        ctx.set(dut.restart, 0)
+        await ctx.tick().until(dut.idle)
+        assert bench.bench.cycles > 600, "idle before the memory answered"
+        assert not ctx.get(dut.read_stopped | dut.write_stopped)
+        bench.expected = bench.image.copy()
+        await bench.submit(ctx, Gather(2, [0, 1, 2], 24))
+        bench.got = await bench.outcome(ctx)
+    bench.bench.process("commands", drive)
+    bench.bench.run(5000)
+    bench.model.check()
+    first, second = died
+    assert first.status == second.status == Status.TIMEOUT
+    assert second.error_index == 0 and second.entries == second.bytes == 0
+    assert 0 < first.entries < 24 and first.error_index == first.entries
+    row = int(Gather(1, [0], 24).entries["row"][first.error_index])
+    assert first.error_address == (packed_address(0, row * 80) if on_read
+                                   else DESTINATION + 64 * first.error_index)
+    want = Gather(2, [0, 1, 2], 24).expect(bench.expected, TINY)
+    assert bench.got.status == want.status == Status.OK
+    np.testing.assert_array_equal(bench.image, bench.expected)
+
+
+@pytest.mark.parametrize("after", [
+    20, 61, 90, *(pytest.param(n, marks=SLOW) for n in (1, 30, 50, 62, 150))])
+def test_restart_in_flight(after):
+    """A restart at any time leaves a mover that carries out the next command."""
+    rough = dict(ROUGH, latency=20)
+    bench = RowBench(TINY, Behaviour(seed=after, **rough), Behaviour(seed=after, **rough))
+    dut = bench.dut
+
+    async def drive(ctx):
+        await bench.register(ctx)
+        await bench.submit(ctx, Gather(1, [0, 2], 24, WITH_STATE))
+        await ctx.tick().repeat(after)
+        ctx.set(dut.restart, 1)
+        await ctx.tick()
+        ctx.set(dut.restart, 0)
+        await ctx.tick().until(dut.idle)
+        assert not bench.read.statistics.worst_outstanding or bench.read.idle
+        assert bench.write.idle
+        bench.expected = bench.image.copy()
+        await bench.submit(ctx, Gather(2, [0, 1, 2], 24))
+        bench.got = await bench.outcome(ctx)
+
+    bench.bench.process("commands", drive)
+    bench.bench.run(5000)
+    bench.model.check()
+    want = Gather(2, [0, 1, 2], 24).expect(bench.expected, TINY)
+    assert (bench.got.status, bench.got.entries) == (want.status, want.entries)
+    np.testing.assert_array_equal(bench.image, bench.expected)
