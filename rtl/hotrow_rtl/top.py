@@ -140,9 +140,13 @@ class Top(wiring.Component):
             m.d.comb += port.timeout.eq(registers.timeout)
         for unit in (*ports, lookup_queue, move_queue, engines, events):
             m.d.comb += unit.restart.eq(registers.soft_reset)
-        cleared = Cat(unit.ready for unit in (lookup_queue, move_queue, engines, mover, events))
+        # A command that clears a memory again makes later commands wait, not the host.
+        cleared = Signal()
+        with m.If(Cat(unit.ready for unit in (
+                lookup_queue, move_queue, engines, mover, events)).all()):
+            m.d.sync += cleared.eq(1)
         m.d.comb += [
-            registers.ready.eq(cleared.all() & ~draining),
+            registers.ready.eq(cleared & ~draining),
             registers.stopped.eq(Cat(
                 list_port.stopped, Cat(port.stopped for port in results).any(),
                 mover.read_stopped, mover.write_stopped)),
