@@ -1,5 +1,7 @@
 """DLRM: bottom MLP, dot interaction of all pairs, top MLP (Naumov et al., arXiv 1906.00091)."""
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -41,12 +43,12 @@ class DLRM(nn.Module):
 
 
 def mlp(widths):
-    """Linear layers, each followed by a ReLU, started as in DLRM's own code (normal, Glorot)."""
+    """Linear layers, each followed by a ReLU, started from Glorot's normal with no bias."""
     layers = []
-    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+    for inputs, outputs in pairwise(widths):
         linear = nn.Linear(inputs, outputs)
         nn.init.normal_(linear.weight, std=(2 / (inputs + outputs)) ** 0.5)
-        nn.init.normal_(linear.bias, std=(1 / outputs) ** 0.5)
+        nn.init.zeros_(linear.bias)
         layers += [linear, nn.ReLU()]
     return nn.Sequential(*layers)
 

@@ -75,7 +75,7 @@ class HotlineTrainer(Trainer):
 
     def step(self, samples):
         split = self.split(self.batch(samples))
-        cold, at = self._place(split)
+        cold, at = self.flat(split.misses), self._place(split)
         gathered = self.gather_cold(cold)
         step = Step(self.model, samples)
         step.run(torch.from_numpy(split.order[:split.n_popular]), self.storage.rows, at)
@@ -151,16 +151,9 @@ class HotlineTrainer(Trainer):
                        row.astype(np.uint32))
 
     def _place(self, split):
-        """Cold rows, each once, and where each lookup's row will be: (int64[c], int64[n]).
-
-        The device lists a row twice when a batch has more missing rows than the card keeps
-        unique, but a row that is trained must have one place.
-        """
-        cold, place = torch.unique(self.flat(split.misses), return_inverse=True)
+        """Where in the storage each lookup's row is: int64[n]."""
         slots = torch.from_numpy(split.slots.astype(np.int64))
-        missed = (slots & MISS_FLAG) != 0
-        slots[missed] = self.storage.slots + place[slots[missed] & ~MISS_FLAG]
-        return cold, slots
+        return torch.where(slots & MISS_FLAG != 0, self.storage.slots + (slots & ~MISS_FLAG), slots)
 
     def _gather(self, rows, slots):
         weights, state = self._buffers

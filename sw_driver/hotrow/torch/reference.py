@@ -11,9 +11,9 @@ from .trainer import StepResult, Trainer
 class ReferenceTrainer(Trainer):
     """A DLRM on one `nn.EmbeddingBag(mode="sum", sparse=True)` per table.
 
-    The dense part trains with `torch.optim.SGD`; so do the tables with the optimizer "sgd". Row-wise
-    Adagrad, which PyTorch lacks, is written out here. Gradients are coalesced before the update:
-    adding hundreds of duplicates of a hot row to it one by one would round as often.
+    The dense part trains with `torch.optim.SGD`; so do the tables with the optimizer "sgd".
+    Row-wise Adagrad, which PyTorch lacks, is written out here. Gradients are coalesced before the
+    update: adding hundreds of duplicates of a hot row to it one by one would round as often.
     """
 
     def __init__(self, model, tables, optimizer):

@@ -1,0 +1,97 @@
+"""What a run adds up, and the figures it ends with."""
+
+from collections import Counter
+
+import numpy as np
+
+from .metrics import auc, log_loss
+
+
+class Predictions:
+    """Labels with the predictions that two trainers made before they trained on them.
+
+    Members
+    -------
+    label, logit, reference : list of float32[B], a batch each
+    """
+
+    def __init__(self):
+        self.label, self.logit, self.reference = [], [], []
+
+    def add(self, label, logit, reference):
+        self.label.append(label)
+        self.logit.append(logit)
+        self.reference.append(reference)
+
+    def score(self, first, last=None):
+        """Loss and AUC over batches `first` to `last`: a dict with the names of the report."""
+        label, logit, reference = (np.concatenate(column[first:last]) for column in (
+            self.label, self.logit, self.reference))
+        return {"loss": log_loss(label, logit), "loss_reference": log_loss(label, reference),
+                "auc": auc(label, logit), "auc_reference": auc(label, reference)}
+
+
+class Traffic:
+    """Hits, popular samples and what crossed the link, added up over steps."""
+
+    def __init__(self):
+        self.samples = self.lookups = self.hits = self.popular = 0
+        self.rows_moved = self.link_bytes = 0
+
+    def add(self, result, scored):
+        """Add a StepResult; the rates are of the steps that are `scored`."""
+        if scored:
+            self.samples += len(result.logits)
+            self.lookups += result.lookups
+            self.hits += result.hits
+            self.popular += result.popular
+        self.rows_moved += result.rows_moved
+        self.link_bytes += result.link_bytes
+
+    def figures(self):
+        return {"hit_rate": self.hits / self.lookups if self.lookups else None,
+                "popular_fraction": self.popular / self.samples if self.samples else None,
+                "rows_moved": self.rows_moved, "link_bytes": self.link_bytes}
+
+
+class CycleMeter:
+    """Cycles and commands of a device by opcode, within the `with` blocks that it is used for.
+
+    Parameters
+    ----------
+    device : Device
+        Its statistics come from the completions, that is from the card's own cycle counter.
+    """
+
+    def __init__(self, device):
+        self._device = device
+        self.commands, self.cycles = Counter(), Counter()
+
+    def __enter__(self):
+        self._before = self._device.statistics
+        return self
+
+    def __exit__(self, *_):
+        for name, (commands, cycles) in self._device.statistics.items():
+            before = self._before.get(name, (0, 0))
+            self.commands[name] += commands - before[0]
+            self.cycles[name] += cycles - before[1]
+
+    def figures(self, batches):
+        """Cycles in all and by command; what waiting for events took; the projected time."""
+        clock_mhz = self._device.geometry.clock_mhz
+        total = self.cycles.total()
+        return {
+            "device_cycles": total,
+            "device_commands": {
+                name: {"commands": commands, "cycles": self.cycles[name],
+                       "cycles_per_batch": self.cycles[name] / batches}
+                for name, commands in sorted(self.commands.items()) if commands},
+            "stall_cycles": self.cycles["WAIT"],
+            "clock_mhz": clock_mhz,
+            "seconds_at_clock": total / (clock_mhz * 1e6),
+        }
+
+
+NO_DEVICE = dict.fromkeys(("device_cycles", "device_commands", "stall_cycles", "clock_mhz",
+                           "seconds_at_clock"))

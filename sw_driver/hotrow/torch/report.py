@@ -1,0 +1,136 @@
+"""What a training run shows: progress on standard error, its result on standard output."""
+
+import json
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from .check import ABSOLUTE, RELATIVE
+
+
+class Progress:
+    """What goes on, on standard error, where that is a terminal; a context manager."""
+
+    def __init__(self):
+        self._console = Console(stderr=True, highlight=False)
+        self._shown = self._task = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._show(None)
+
+    def phase(self, text):
+        """Say what begins."""
+        self._show(self._console.status(text))
+
+    def batch(self, done, total, difference, history):
+        """Move the bar; show the check's figure and the latest evaluation."""
+        if self._task is None:
+            self._show(Bar(TextColumn("training"), BarColumn(), MofNCompleteColumn(),
+                           TimeRemainingColumn(), TextColumn("{task.description}"),
+                           console=self._console))
+            self._task = self._shown.add_task("", total=total)
+        text = f"check {difference:.2g} of its limit"
+        if history:
+            auc = history[-1]["auc"]
+            text += f", loss {history[-1]['loss']:.4f}, AUC {'-' if auc is None else f'{auc:.3f}'}"
+        self._shown.update(self._task, completed=done, description=text)
+
+    def _show(self, display):
+        """End the display that is shown, and show another."""
+        if self._shown is not None:
+            self._shown.stop()
+        if display is not None:
+            display.start()
+        self._shown = display
+
+
+def print_json(result):
+    json.dump(result, sys.stdout, indent=2)
+    print()
+
+
+def print_tables(result):
+    """Show a result to a person."""
+    console = Console(highlight=False)
+    source = "SYNTHETIC (generated, with a planted signal)" if result["synthetic"] else "recorded"
+    console.print(f"[bold]hotrow, mode {result['mode']}[/]: {result['batches']} batches of "
+                  f"{result['batch_size']} from {result['trace']}")
+    console.print(f"input: {source}; {result['tables']} tables, {result['rows']:,} rows, "
+                  f"dim {result['dim']}")
+    first = result["scored_from_batch"] + 1
+    _section(console, f"Predictions made before the update, batches {first} to "
+             f"{result['batches']}", _quality(result))
+    if result["device_commands"]:
+        learned = result["learning_batches"]
+        _section(console, f"Hot rows, learned on the first {learned} batches, rated on the others",
+                 _rates(result))
+        what = ("modelled cycles" if result["transport"] == "model"
+                else "cycles, from the hardware's own counters")
+        _section(console, f"Device {what} ({result['transport']}, {result['preset']})",
+                 _cycles(result))
+        console.print(_projection(result))
+    console.print(_verdict(result))
+
+
+def _section(console, title, table):
+    console.print(f"\n[bold]{title}[/]")
+    console.print(table)
+
+
+def _grid(*columns):
+    table = Table(show_header=any(columns))
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table
+
+
+def _quality(result):
+    table = _grid("", "log loss", "AUC")
+    for name, suffix in ((result["mode"], ""), ("nn.EmbeddingBag", "_reference")):
+        auc = result["auc" + suffix]
+        table.add_row(name, f"{result['loss' + suffix]:.6f}",
+                      "one class only" if auc is None else f"{auc:.4f}")
+    return table
+
+
+def _rates(result):
+    table = _grid("", "")
+    table.add_row("rows in slots", f"{result['hot_rows']:,}")
+    table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
+    table.add_row("samples wholly hot (popular)", f"{result['popular_fraction']:.1%}")
+    table.add_row("cold rows moved per batch, there and back",
+                  f"{result['rows_moved'] / result['batches']:,.0f}")
+    table.add_row("bytes over the link per batch",
+                  f"{result['link_bytes'] / result['batches']:,.0f}")
+    return table
+
+
+def _cycles(result):
+    table = _grid("command", "commands", "cycles", "per command", "per batch")
+    for name, entry in result["device_commands"].items():
+        table.add_row(name, f"{entry['commands']:,}", f"{entry['cycles']:,}",
+                      f"{entry['cycles'] / entry['commands']:,.0f}",
+                      f"{entry['cycles_per_batch']:,.0f}")
+    table.add_row("total", "", f"{result['device_cycles']:,}", "",
+                  f"{result['device_cycles'] / result['batches']:,.0f}")
+    return table
+
+
+def _projection(result):
+    milliseconds = result["seconds_at_clock"] * 1e3
+    return (f"Projected, not measured: {milliseconds:,.1f} ms at the card's {result['clock_mhz']} "
+            f"MHz with one command at a time, {milliseconds / result['batches']:,.3f} ms per batch")
+
+
+def _verdict(result):
+    colour, word = ("green", "held") if result["check_held"] else ("red", "FAILED")
+    return (f"\n[bold {colour}]check {word}[/]: step by step, every touched row, its state and "
+            "every dense parameter against plain PyTorch; largest difference "
+            f"{result['max_row_difference']:.3g} of the limit, which is {RELATIVE:g} relative + "
+            f"{ABSOLUTE:g}")

@@ -1,0 +1,83 @@
+"""Small trainings that the tests share."""
+
+import copy
+
+import hotrow
+import numpy as np
+import pytest
+import torch
+from hotrow.torch.arithmetic import OPTIMIZERS
+from hotrow.torch.dlrm import DLRM
+from hotrow.torch.reference import ReferenceTrainer
+from hotrow.torch.tables import EmbeddingTables
+from hotrow.traces import Samples
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Tests run side by side: threads of their own would only wait for each other."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def device():
+    with hotrow.open("model", preset="tiny") as device:
+        yield device
+
+
+class Setting:
+    """A small model, its tables, and batches with hot, cold and repeated rows.
+
+    Parameters
+    ----------
+    seed : int
+    cardinalities : tuple of int
+    optimizer : str
+    jagged : bool
+        Bags of `shortest` to 4 ids instead of one each.
+    shortest : int
+    """
+
+    dim, dense = 8, 3
+
+    def __init__(self, seed, cardinalities=(40, 90, 300), optimizer="sgd", jagged=False,
+                 shortest=0):
+        self.rng = np.random.default_rng(seed)
+        self.cardinalities, self.jagged, self.shortest = cardinalities, jagged, shortest
+        self.optimizer = OPTIMIZERS[optimizer](0.2)
+        initial = getattr(self.optimizer, "initial", None)
+        self.tables = EmbeddingTables(cardinalities, self.dim, initial).initialise(seed)
+        torch.manual_seed(seed)
+        self.model = DLRM(self.dense, len(cardinalities), self.dim, scale=0.05)
+
+    def parts(self):
+        """Arguments of a trainer: a model and tables of its own, equal for all."""
+        return copy.deepcopy(self.model), self.tables.copy(), self.optimizer
+
+    def reference(self):
+        return ReferenceTrainer(*self.parts())
+
+    def samples(self, count=64):
+        """A batch whose ids are skewed towards 0."""
+        columns = len(self.cardinalities)
+        lengths = None
+        if self.jagged:
+            lengths = self.rng.integers(self.shortest, 5, (count, columns)).astype(np.uint16)
+        column = np.tile(np.arange(columns), count)
+        column = np.repeat(column, 1 if lengths is None else lengths.ravel())
+        rows = np.array(self.cardinalities)[column]
+        ids = np.floor(rows * self.rng.random(len(column)) ** 4).astype(np.uint32)
+        return Samples(
+            ids=ids.reshape(count, columns) if lengths is None else ids,
+            lengths=lengths,
+            dense=self.rng.standard_normal((count, self.dense)).astype(np.float32),
+            label=(self.rng.random(count) < 0.4).astype(np.float32))
+
+    def batches(self, number, count=64):
+        return [self.samples(count) for _ in range(number)]
+
+
+@pytest.fixture
+def setting():
+    """The class, for tests that choose their own."""
+    return Setting
