@@ -123,7 +123,8 @@ class ListPort(wiring.Component):
                     bus.arlen.eq(client.bursts.p.beats - 1),
                 ]
 
-        # R: one register on the way to the clients' buffers.
+        # R: one register on the way to the clients' buffers. It is empty when the port stops, as
+        # no beat came in the cycle before.
         arrived, arrived_id = Signal(), Signal.like(bus.rid)
         arrived_data, arrived_fault = Signal.like(bus.rdata), Signal(2)
         m.d.sync += [
@@ -136,8 +137,7 @@ class ListPort(wiring.Component):
             m.submodules[f"client_{number}"] = client
             connect(m, requester=flipped(self.clients[number]), buffer=client.client)
             m.d.comb += [
-                # A stopped client counts on getting nothing more.
-                client.beats.valid.eq(arrived & ~self.stopped & (arrived_id == number)),
+                client.beats.valid.eq(arrived & (arrived_id == number)),
                 client.beats.p.data.eq(arrived_data),
                 client.beats.p.fault.eq(arrived_fault),
                 client.stopped.eq(self.stopped),

@@ -118,11 +118,7 @@ class ResultClient(wiring.Component):
             with m.If(words.p.last):
                 m.d.sync += [open_.eq(0), ended[writing].eq(1), writing.eq(~writing)]
 
-        # Once stopped, the port makes up the beats that it still owes to the memory.
-        m.d.comb += [
-            buffer.clear.eq(self.restart | self.stopped),
-            closed.clear.eq(self.restart | self.stopped),
-        ]
+        m.d.comb += [buffer.clear.eq(self.restart), closed.clear.eq(self.restart)]
         connect(m, buffer=buffer.o, port=flipped(self.beats))
         connect(m, closed=closed.o, port=flipped(self.bursts))
 

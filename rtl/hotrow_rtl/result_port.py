@@ -160,7 +160,8 @@ class ResultPort(wiring.Component):
                 with m.If(~discarding):
                     m.d.sync += bus.wstrb.eq(client.beats.p.strobe)
 
-        # B: one register on the way to the clients.
+        # B: one register on the way to the clients. It is empty when the port stops, as no answer
+        # came in the cycle before.
         arrived, arrived_id, arrived_fault = Signal(), Signal.like(bus.bid), Signal(2)
         m.d.sync += [
             arrived.eq(answered & ~discarding & ~self.restart),
@@ -171,7 +172,7 @@ class ResultPort(wiring.Component):
             m.submodules[f"client_{number}"] = client
             connect(m, writer=flipped(self.clients[number]), buffer=client.client)
             m.d.comb += [
-                client.answers.valid.eq(arrived & ~self.stopped & (arrived_id == number)),
+                client.answers.valid.eq(arrived & (arrived_id == number)),
                 client.answers.p.fault.eq(arrived_fault),
                 client.stopped.eq(self.stopped),
                 client.draining.eq(draining | self.restart),

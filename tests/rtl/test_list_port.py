@@ -283,6 +283,18 @@ class TestSilence:
         bench.run(200)
         assert [fault for _, fault, _ in taken] == [FAULT_TIMEOUT * stops] * 4
 
+    def test_every_beat_is_progress(self):
+        """A burst that takes longer than `timeout` does not stop the port."""
+        bench = Bench(replace(TINY, burst_beats=64), 1, Behaviour(latency=5))
+
+        async def configure(ctx):
+            ctx.set(bench.port.timeout, 20)
+        bench.process("timeout", configure)
+        taken = bench.fetch(0, [(BASE, 1024)])
+        bench.run(200)
+        assert bench.memory.statistics.bursts == 1
+        assert taken == bench.expected([(BASE, 1024)])
+
     def test_idle_time_does_not_count(self):
         bench = Bench(TINY, 1, Behaviour(latency=10))
         bench.ask(0, [(BASE, 64)] * 3, gaps=(100,))
@@ -351,11 +363,12 @@ class TestRestart:
                 await ctx.tick()
             if number == 0:
                 ctx.set(port.restart, 1)
-            await ctx.tick()
-            ctx.set(port.restart, 0)
-            ctx.set(fetch.words.ready, 1)
             ctx.set(fetch.request.payload, {"address": wanted[number][0],
                                             "bytes": wanted[number][1]})
+            _, _, swallowed = await ctx.tick().sample(fetch.request.ready)
+            assert not swallowed, "a request was taken in the cycle of the restart"
+            ctx.set(port.restart, 0)
+            ctx.set(fetch.words.ready, 1)
             drained = False
             while not seen[number] or not seen[number][-1][2]:
                 _, _, valid, word, taken, calm = await ctx.tick().sample(

@@ -355,7 +355,8 @@ class TestRestart:
             ctx.set(mine.request.valid, 0)
             if number == 0:
                 ctx.set(port.restart, 1)
-            await ctx.tick()
+            _, _, *swallowed = await ctx.tick().sample(mine.request.ready, mine.words.ready)
+            assert not any(swallowed), "something was taken in the cycle of the restart"
             ctx.set(port.restart, 0)
             start = BASE + 0x2000 + 0x4000 * number
             words = bench.words(start, 9 + number)
