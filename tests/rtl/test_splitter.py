@@ -66,8 +66,11 @@ def answers(case):
         yield {"query": {"last": 1}}
 
 
-def run(cases, gaps=STEADY, pauses=STEADY):
-    """Split batch after batch; return the lists of all batches, the reports, and the cycles."""
+def run(cases, gaps=STEADY, pauses=STEADY, deaf=None):
+    """Split batch after batch; return the lists of all batches, the reports, and the cycles.
+
+    The sink named `deaf` pauses far longer than the others.
+    """
     dut = Splitter(TINY)
     bench = StreamBench(dut)
     bench.source(dut.command, [{"samples": case.lookups.samples} for case in cases])
@@ -78,8 +81,9 @@ def run(cases, gaps=STEADY, pauses=STEADY):
         """Elements of the stream, cut into one list per batch."""
         async def drain(ctx):
             port, lists, held, step = getattr(dut, name), [[]], None, 0
+            patience = (12,) if name == deaf else pauses
             while len(lists) <= len(cases):
-                for _ in range(pauses[step % len(pauses)]):
+                for _ in range(patience[step % len(patience)]):
                     _, _, valid, payload = await ctx.tick().sample(port.valid, port.payload)
                     assert held is None or (valid and payload == held), f"{name} did not hold"
                     held = payload if valid else None
@@ -101,12 +105,12 @@ def run(cases, gaps=STEADY, pauses=STEADY):
         bench.process(name, collect(name))
     reports = bench.sink(dut.outcome, len(cases))
     total = sum(len(case.found) + case.lookups.samples for case in cases)
-    cycles = bench.run(200 * len(cases) + 12 * total)
+    cycles = bench.run(200 * len(cases) + 15 * total)
     return taken, reports, cycles
 
 
-def check(cases, gaps=STEADY, pauses=STEADY):
-    taken, reports, cycles = run(cases, gaps, pauses)
+def check(cases, *how, **more):
+    taken, reports, cycles = run(cases, *how, **more)
     for number, (case, report) in enumerate(zip(cases, reports)):
         want, served = case.split, case.refused == 0
         got = {name: lists[number] for name, lists in taken.items()}
@@ -130,8 +134,9 @@ def check(cases, gaps=STEADY, pauses=STEADY):
     return cycles
 
 
-@pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "gaps"])
-@pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["ready", "back-pressure"])
+@pytest.mark.parametrize("gaps, pauses", [
+    (STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED), (RAGGED, RAGGED)],
+    ids=["steady", "gaps", "back-pressure", "both"])
 def test_splits_equal_golden(gaps, pauses):
     check([
         case(seed=1),
@@ -139,6 +144,11 @@ def test_splits_equal_golden(gaps, pauses):
         case(seed=3, bags=[0, 1, 1, 2, 5], trailing=True),
         case(seed=4, samples=65, flags=BatchFlag.FEATURE_MAJOR, bags=[0, 1, 3], hit=0.9),
     ], gaps, pauses)
+
+
+@pytest.mark.parametrize("name", ["slots", "misses", "popular", "nonpopular"])
+def test_a_deaf_list_holds_up_the_others(name):
+    check([case(seed=11, hit=0.6, samples=33), case(seed=12, hit=0, samples=9)], deaf=name)
 
 
 @pytest.mark.parametrize("name, edges", {
