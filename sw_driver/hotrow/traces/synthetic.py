@@ -12,6 +12,7 @@ from .criteo import CATEGORICAL, DENSE, KAGGLE_CARDINALITIES
 from .trace import Samples, Trace
 
 CRITEO_SLOPE = 1.15  # Criteo's rank-frequency slope, PAPERS section 6
+EXACT_RANKS = 64
 SIGNAL_ROWS = 20_000  # columns with more rows carry no signal: most of theirs are seen once
 BIAS = -1.6  # log-odds; with the signal's spread about a quarter of the labels are 1
 
@@ -19,8 +20,8 @@ BIAS = -1.6  # log-odds; with the signal's spread about a quarter of the labels 
 def ranks(uniform, rows, slope):
     """Draw ranks 0 to rows - 1 whose frequency falls with rank as (rank + 1) ** -slope.
 
-    The inverse of the distribution's integral, taken from 1/2 to rows + 1/2 and rounded: within
-    an eighth of the discrete law at the first ranks and closer with every rank, without a table.
+    The first ranks are drawn by their exact law; further ones, however many rows there are, by
+    the integral of the power between the half-integers around each rank, inverted.
 
     Parameters
     ----------
@@ -34,13 +35,19 @@ def ranks(uniform, rows, slope):
     -------
     int64[n]
     """
-    low, high = 0.5, rows + 0.5
-    if math.isclose(slope, 1.0):
-        drawn = low * (high / low) ** uniform
-    else:
-        power = 1.0 - slope
-        drawn = (low**power + uniform * (high**power - low**power)) ** (1.0 / power)
-    return np.clip(np.rint(drawn).astype(np.int64) - 1, 0, rows - 1)
+    head = min(rows, EXACT_RANKS)
+    below = np.cumsum(np.arange(1, head + 1) ** -slope)  # weight of each rank and those before
+    low, high = head + 0.5, rows + 0.5
+    power = 1.0 - slope
+    is_log = math.isclose(slope, 1.0)
+    tail = math.log(high / low) if is_log else (high**power - low**power) / power
+    weight = uniform * (below[-1] + tail)
+    drawn = np.searchsorted(below, weight, side="right")
+    far = np.flatnonzero(drawn == head)
+    beyond = weight[far] - below[-1]
+    place = low * np.exp(beyond) if is_log else (low**power + beyond * power) ** (1.0 / power)
+    drawn[far] = np.clip(np.rint(place) - 1, head - 1, rows - 1)
+    return drawn
 
 
 class Scramble:

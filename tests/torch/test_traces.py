@@ -1,0 +1,284 @@
+import gzip
+import re
+
+import numpy as np
+import polars
+import pytest
+from hotrow.traces import TraceError, bags, files, open_trace
+from hotrow.traces.criteo import KAGGLE_CARDINALITIES, by_first_appearance
+from hotrow.traces.scaling import signed_log1p
+from hotrow.traces.synthetic import Scramble, hidden_weight, ranks
+
+LOG = """click\tuser\titem\tprice\tvisit
+0\t0\t7\t1.5\ta
+1\t2\t7\t\ta
+0\t2\t3\t-9\tb
+1\t1\t0\t100\tc
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.tsv"
+    path.write_text(LOG)
+    return str(path)
+
+
+def open_log(path, **changes):
+    return open_trace(path, **{"ids": ("user", "item"), "label": "click", "dense": ("price",),
+                               **changes})
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_tab_separated_file(tmp_path, packed):
+    path = tmp_path / ("log.tsv.gz" if packed else "log.tsv")
+    path.write_bytes(gzip.compress(LOG.encode()) if packed else LOG.encode())
+    trace = open_log(str(path))
+    assert (trace.columns, trace.cardinalities, trace.samples) == (("user", "item"), (3, 8), 4)
+    assert not trace.synthetic and trace.labelled and trace.dense_columns == 1
+    first, last = trace.batches(3, 2)
+    assert first.ids.tolist() == [[0, 7], [2, 7], [2, 3]] and first.ids.dtype == np.uint32
+    assert first.label.tolist() == [0, 1, 0] and last.label.tolist() == [1]
+    np.testing.assert_allclose(first.dense[:, 0], [np.log(2.5), 0, -np.log(10)], rtol=1e-6)
+    assert first.lengths is None and first.bag_lengths.tolist() == [1] * 6
+    assert first.lookup_columns.tolist() == [0, 1] * 3
+    assert trace.batch_count(3) == 2
+
+
+def test_batches_begin_again_at_the_end(log):
+    trace = open_log(log)
+    labels = [samples.label.tolist() for samples in trace.batches(3, 4)]
+    assert labels == [[0, 1, 0], [1]] * 2
+
+
+def test_bags_group_consecutive_rows(log):
+    trace = open_log(log, bag="visit")
+    assert trace.samples == 3 and trace.cardinalities == (3, 8)
+    whole = trace.batch(0, 3)
+    assert whole.lengths.tolist() == [[2, 1], [1, 1], [1, 1]]
+    assert whole.ids.tolist() == [0, 2, 7, 2, 3, 1, 0]
+    assert whole.lookup_columns.tolist() == [0, 0, 1, 0, 1, 0, 1]
+    assert whole.label.tolist() == [1, 0, 1]
+    np.testing.assert_allclose(
+        whole.dense[:, 0], [np.log(2.5) / 2, -np.log(10), np.log(101)], rtol=1e-6)
+    assert trace.batch(1, 2).ids.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bags_against_a_plain_loop(seed):
+    rng = np.random.default_rng(seed)
+    key = np.repeat(rng.integers(0, 3, 40), rng.integers(1, 6, 40))
+    ids = rng.integers(0, 5, (len(key), 3)).astype(np.uint32)
+    dense = rng.standard_normal((len(key), 2)).astype(np.float32)
+    label = (rng.random(len(key)) < 0.3).astype(np.float32)
+    values, lengths, mean, largest = bags.group(key, ids, dense, label)
+
+    runs, start = [], 0
+    for end in range(1, len(key) + 1):
+        if end == len(key) or key[end] != key[start]:
+            runs.append(slice(start, end))
+            start = end
+    expected = [[list(dict.fromkeys(column)) for column in ids[run].T.tolist()] for run in runs]
+    assert values.tolist() == [each for bag in expected for column in bag for each in column]
+    assert lengths.tolist() == [[len(column) for column in bag] for bag in expected]
+    assert largest.tolist() == [label[run].max() for run in runs]
+    np.testing.assert_allclose(mean, [dense[run].mean(axis=0) for run in runs], atol=1e-6)
+
+
+def test_a_bag_that_no_length_can_tell(monkeypatch):
+    monkeypatch.setattr(bags, "LONGEST_BAG", 3)
+    ids = np.arange(5, dtype=np.uint32)[:, None]
+    with pytest.raises(TraceError, match=r"5 ids of one column \(value 9 .*at most 3"):
+        bags.group(np.full(5, 9), ids, np.zeros((5, 0), np.float32), None)
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"ids": ()}, "which columns .* --ids; there are click, user, item, price, visit"),
+    ({"ids": ("user", "shop")}, "no column 'shop': there are click, user"),
+    ({"label": "buy"}, "no column 'buy'"),
+    ({"dense": ("weight",)}, "no column 'weight'"),
+    ({"bag": "basket"}, "no column 'basket'"),
+    ({"ids": ("price",)}, "column 'price', line 2: expected an integer, not '1.5'"),
+    ({"label": "user"}, "column 'user', line 3: a label is 0 or 1, not '2'"),
+    ({"dense": ("visit",)}, "column 'visit', line 2: expected a finite number, not 'a'"),
+    ({"rows": (3, 7)}, "column 'item', line 2: id 7 in a table of 7 rows"),
+    ({"rows": (3,)}, "1 row counts for 2 id columns"),
+])
+def test_wrong_columns(log, changes, message):
+    with pytest.raises(TraceError, match=message):
+        open_log(log, **changes)
+
+
+@pytest.mark.parametrize("cell, message", [
+    ("-4", "an id cannot be negative, not '-4'"),
+    ("", "expected an id, the cell is empty, not nothing"),
+    ("4294967296", "an id is at most 4294967295, not '4294967296'"),
+    ("99999999999999999999", "expected an integer, not '99999999999999999999'"),
+    ("1e3", "expected an integer, not '1e3'"),
+])
+def test_wrong_ids(tmp_path, cell, message):
+    path = tmp_path / "log.tsv"
+    path.write_text(LOG.replace("\n1\t1\t0", f"\n1\t{cell}\t0"))
+    with pytest.raises(TraceError, match=f"column 'user', line 5: {re.escape(message)}"):
+        open_log(str(path))
+
+
+@pytest.mark.parametrize("content, message", [
+    ("", "is empty"),
+    ("click\tuser\titem\tprice\n", "has a header and no rows"),
+    ("click\tuser\titem\tprice\n0\t1\t2\t3\t4\t5\n", "not a tab-separated table"),
+])
+def test_wrong_files(tmp_path, content, message):
+    path = tmp_path / "log.tsv"
+    path.write_text(content)
+    with pytest.raises(TraceError, match=message) as refusal:
+        open_log(str(path))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(TraceError, match=r"no trace file .*nothing\.tsv"):
+        open_log(str(tmp_path / "nothing.tsv"))
+
+
+def criteo_line(label, first_dense, first_hex, last_hex):
+    return "\t".join([label, first_dense, *[""] * 12, first_hex, *["0a"] * 24, last_hex]) + "\n"
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_criteo_format(tmp_path, packed):
+    text = (criteo_line("1", "3", "ffffffff", "") + criteo_line("0", "-2", "0", "7")
+            + criteo_line("0", "", "ffffffff", ""))
+    path = tmp_path / "day_0"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    trace = open_trace(f"criteo:{path}")
+    samples = trace.batch(0, 8)
+    assert trace.cardinalities == (2, *[1] * 24, 2)
+    assert samples.ids[:, [0, 1, 25]].tolist() == [[0, 0, 0], [1, 0, 1], [0, 0, 0]]
+    assert samples.label.tolist() == [1, 0, 0]
+    np.testing.assert_allclose(samples.dense[:, 0], [np.log(4), -np.log(3), 0], rtol=1e-6)
+    assert (samples.dense[:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("line, message", [
+    ("1\t2\t3\n", "3 tab-separated columns, Criteo's format has 40"),
+    (criteo_line("2", "3", "0", "0"), "column 'label', line 1: a label is 0 or 1, not '2'"),
+    (criteo_line("1", "x", "0", "0"), "column 'I1', line 1: expected a finite number, not 'x'"),
+    (criteo_line("1", "3", "0", "xyz"), "column 'C26', line 1: expected a base-16 number"),
+])
+def test_wrong_criteo_files(tmp_path, line, message):
+    path = tmp_path / "day_0"
+    path.write_text(line)
+    with pytest.raises(TraceError, match=message):
+        open_trace(f"criteo:{path}")
+
+
+def test_by_first_appearance():
+    assert by_first_appearance(np.array([9, -1, 9, 4, -1, 0])).tolist() == [0, 1, 0, 2, 1, 3]
+
+
+def test_signed_log1p():
+    scaled = signed_log1p([np.nan, 0.0, np.e - 1, 1 - np.e, 38970.0, -11062.06])
+    np.testing.assert_allclose(scaled[:4], [0, 0, 1, -1], rtol=1e-6)
+    assert scaled.dtype == np.float32 and np.abs(scaled).max() < 11
+
+
+def test_integers_of_both_bases():
+    cells = polars.Series(["10", None, "-1", " 7 "])
+    assert files.integers(cells, "c", 1).tolist() == [10, -1, -1, 7]
+    assert files.integers(cells, "c", 1, base=16).tolist() == [16, -1, -1, 7]
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.8, 1.0, 1.15, 1.9])
+def test_ranks_follow_the_law(slope):
+    rows, drawn = 1000, 400_000
+    counts = np.bincount(ranks(np.random.default_rng(3).random(drawn), rows, slope),
+                         minlength=rows)
+    law = np.arange(1, rows + 1) ** -slope
+    expected = drawn * law / law.sum()
+    assert len(counts) == rows
+    for first, last in ((0, 1), (1, 2), (2, 10), (10, 100), (100, 1000)):
+        share = expected[first:last].sum()
+        assert abs(counts[first:last].sum() - share) < 4 * share**0.5, f"ranks {first} to {last}"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 97, 1000, 2**32])
+def test_scramble_is_a_bijection(rows):
+    for seed in range(5):
+        scramble = Scramble(rows, np.random.default_rng(seed))
+        few = np.unique(np.r_[0:min(rows, 1000), max(0, rows - 1000):rows])
+        scrambled = scramble(few)
+        assert len(np.unique(scrambled)) == len(few), f"seed {seed}"
+        assert scrambled.min() >= 0 and scrambled.max() < rows
+    assert rows < 97 or not (scramble(few) == few).all()
+
+
+def test_hidden_weights_have_unit_variance():
+    weights = hidden_weight(np.arange(10_000, dtype=np.uint32), np.uint64(12345))
+    assert abs(weights.mean()) < 0.05 and weights.std() == pytest.approx(1, abs=0.05)
+    other = hidden_weight(np.arange(10_000, dtype=np.uint32), np.uint64(54321))
+    assert abs(np.corrcoef(weights, other)[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("spec", ["zipf:1.05:1000", "uniform:50", "single", "criteo-shape"])
+def test_generated_traces(spec):
+    trace = open_trace(spec, seed=5)
+    samples, again = trace.batch(3, 512), open_trace(spec, seed=5).batch(3, 512)
+    for name in ("ids", "dense", "label"):
+        assert (getattr(samples, name) == getattr(again, name)).all(), name
+    other = open_trace(spec, seed=6).batch(3, 512)
+    assert (samples.ids != other.ids).any()
+    assert (samples.ids != trace.batch(4, 512).ids).any() == (spec != "single")
+    assert trace.synthetic and trace.batch_count(512) is None
+    assert samples.ids.shape == (512, 26) and (samples.ids < trace.cardinalities).all()
+    assert 0.1 < samples.label.mean() < 0.45
+
+
+def test_single_is_one_id_over_and_over():
+    ids = np.concatenate([samples.ids for samples in open_trace("single").batches(64, 3)])
+    assert (ids == ids[0]).all()
+
+
+def test_uniform_is_not_skewed():
+    ids = open_trace("uniform:10").batch(0, 20_000).ids
+    counts = np.bincount(ids[:, 0], minlength=10)
+    assert len(counts) == 10 and counts.min() > 0.9 * counts.max()
+
+
+def test_criteo_shape_has_kaggles_tables_and_its_skew():
+    trace = open_trace("criteo-shape")
+    assert trace.cardinalities == KAGGLE_CARDINALITIES and trace.rows == 33_762_577
+    assert trace.dense_columns == 13
+    largest = int(np.argmax(KAGGLE_CARDINALITIES))
+    ids = trace.batch(0, 20_000).ids[:, largest]
+    hot, counts = np.unique(ids, return_counts=True)
+    hottest = hot[np.argsort(-counts)[:10]]
+    assert np.sort(counts)[-10:].sum() > 0.3 * len(ids)
+    assert hottest.max() > 1_000_000, "hot ids must be scattered over the table"
+
+
+def test_the_planted_signal_can_be_learned():
+    trace = open_trace("criteo-shape", seed=9)
+    samples = trace.batch(0, 20_000)
+    normal = np.c_[samples.dense, np.ones(len(samples))]
+    weights = np.linalg.lstsq(normal[:10_000], samples.label[:10_000], rcond=None)[0]
+    score, label = normal[10_000:] @ weights, samples.label[10_000:]
+    above = (score[label == 1][:, None] > score[label == 0]).mean()
+    assert above > 0.65
+
+
+@pytest.mark.parametrize("spec, message", [
+    ("zipf", "does not read as zipf:S"), ("zipf:1:2:3", "does not read as zipf:S"),
+    ("zipf:steep", "'steep' is no slope"), ("zipf:nan", "'nan' is no slope"),
+    ("zipf:-1", "'-1' is no slope"), ("zipf:1:many", "'many' is no number of rows"),
+    ("zipf:1:0", "1 to 2\\*\\*32 rows, not 0"), ("uniform:5:6", "does not read as uniform"),
+    ("single:5", "does not read as single"), ("criteo-shape:1:2", "does not read as criteo-shape"),
+])
+def test_malformed_specifications(spec, message):
+    with pytest.raises(TraceError, match=message):
+        open_trace(spec)
+
+
+def test_generators_name_their_own_columns():
+    with pytest.raises(TraceError, match="columns of its own: leave --ids"):
+        open_trace("uniform", ids=("a",))
