@@ -56,7 +56,9 @@ class RingEntry(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         access, verdict, place = self.region.accesses, self.region.verdicts, self.places
-        last, offset = Signal(MOST_ENTRIES_LOG2), Signal(OFFSET_WIDTH + 1)
+        last = Signal(MOST_ENTRIES_LOG2)
+        # Cannot wrap: rings start at entry 0, and the entry before would end beyond any region.
+        offset = Signal(OFFSET_WIDTH)
         index = self.numbers.p[:MOST_ENTRIES_LOG2] & last
         m.d.comb += [
             last.eq((1 << self.entries) - 1),
@@ -66,7 +68,7 @@ class RingEntry(wiring.Component):
             access.p.write.eq(self.write),
             place.p.address.eq(verdict.p.address),
         ]
-        with m.If(offset[OFFSET_WIDTH] | verdict.p.region):
+        with m.If(verdict.p.region):
             m.d.comb += place.p.status.eq(Status.REGION)
         with m.Elif(verdict.p.read_only):
             m.d.comb += place.p.status.eq(Status.READ_ONLY)

@@ -513,18 +513,6 @@ def test_completions_need_a_writable_region():
     Host().run(scenario)
 
 
-def test_an_offset_beyond_48_bits_does_not_wrap_into_the_region():
-    """Entry 1 of a ring that starts 64 bytes below 2**48 would be offset 64 after a wrap."""
-    async def scenario(ctx, host):
-        host.read_faults.clear()
-        ctx.set(host.dut.control.commands.as_value(), packed_address(COMMANDS, (1 << 48) - 128))
-        await host.enable(ctx)
-        await host.submit(ctx, nop(1))
-        await host.until(ctx, faulted=1)
-        assert not host.reads
-    Host().run(scenario)
-
-
 def test_a_start_waits_until_the_queue_is_idle():
     """Enabling a queue that still runs a command does not lose or repeat a completion."""
     async def scenario(ctx, host):
