@@ -401,7 +401,6 @@ def test_halt_on_error_and_resume(halt):
 def test_doorbells():
     async def scenario(ctx, host):
         control = host.dut.control
-        host.events[0] = 0
         for tag in range(4):
             await host.submit(ctx, nop(tag))
         await host.completed(ctx, 4)
@@ -416,6 +415,17 @@ def test_doorbells():
         ctx.set(control.enable, 0)
         assert not await host.ring(ctx, 9), "not enabled"
         assert ctx.get(control.tail) == 8
+    Host().run(scenario)
+
+
+def test_a_doorbell_does_not_take_commands_back():
+    async def scenario(ctx, host):
+        await host.submit(ctx, {"opcode": Opcode.WAIT, "value": 1}, nop(1), nop(2))
+        assert not await host.ring(ctx, 2), "behind, though ahead of what has completed"
+        assert not await host.ring(ctx, 0)
+        assert ctx.get(host.dut.control.tail) == 3
+        host.events[0] = 1
+        await host.completed(ctx, 3)
     Host().run(scenario)
 
 
