@@ -1,0 +1,217 @@
+"""`hotrow train` as a user meets it: real logs, the report, and errors."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hotrow.cli import main
+
+# The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
+DATA = Path(os.environ.get(
+    "HOTROW_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))
+RETAIL = DATA / "online_retail" / "trace.tsv.gz"
+CRITEO = DATA / "criteo_1tb_1k" / "criteoTab.tsv"
+RETAIL_COLUMNS = ["--ids", "stock,customer,country,hour_of_week", "--dense", "unit_price",
+                  "--label", "cancelled"]
+MODEL = ["--transport", "model"]
+SMALL = ["--mlp-scale", "0.1"]
+
+FIELDS = {
+    "mode", "optimizer", "transport", "preset", "batches", "loss", "loss_reference", "auc",
+    "auc_reference", "max_row_difference", "check_held", "table_sha256", "table_hash_equal",
+    "hit_rate", "popular_fraction", "rows_moved", "bypasses", "link_bytes", "device_cycles",
+    "device_commands", "stall_cycles", "seconds_at_clock", "trace", "synthetic"}
+
+
+def needs(path):
+    return pytest.mark.skipif(not path.is_file(), reason=f"real data {path.parent.name}/"
+                              f"{path.name} is not beside this checkout")
+
+
+@pytest.fixture
+def hotrow(capsys):
+    """Run a command line: (exit code, what JSON or text it printed, standard error)."""
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments and not code else out, err
+    return run
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.tsv"
+    rows = (f"{i % 7 == 0:d}\t{i % 5}\t{i * i % 31}\t{i}.5\t{i // 3}" for i in range(200))
+    path.write_text("\n".join(("click\tuser\titem\tprice\tvisit", *rows)) + "\n")
+    return path
+
+
+def check_report(result, mode="hotline"):
+    assert result.keys() >= FIELDS
+    assert result["mode"] == mode and result["check_held"] is True
+    assert 0 <= result["max_row_difference"] <= 1
+    assert result["loss"] == pytest.approx(result["loss_reference"], rel=1e-3)
+    assert len(result["table_sha256"]) == 64
+
+
+@needs(RETAIL)
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_online_retail(hotrow, optimizer):
+    code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, *MODEL, *SMALL, "--json",
+                             "--optimizer", optimizer, "--batches", 24, "--batch-size", 4096)
+    assert code == 0
+    check_report(result)
+    assert not result["synthetic"] and result["hot_rows"] <= 2139
+    assert 0.05 < result["popular_fraction"] < result["hit_rate"] < 0.95
+    assert set(result["device_commands"]) == {"OBSERVE", "HARVEST", "INSTALL", "SPLIT", "GATHER"}
+    commands = {name: entry["commands"] for name, entry in result["device_commands"].items()}
+    assert (commands["OBSERVE"], commands["HARVEST"], commands["INSTALL"]) == (2, 1, 1)
+    assert (commands["SPLIT"], commands["GATHER"]) == (24, 25)  # one GATHER filled the slots
+
+
+@pytest.mark.slow
+@needs(RETAIL)
+def test_online_retail_on_the_hardware(hotrow):
+    """The whole year; a large batch saves time, the samples and the hot rows are the default's."""
+    arguments = ["train", "--trace", RETAIL, *RETAIL_COLUMNS, *SMALL, "--json", "--mode", "hotline",
+                 "--batch-size", 8192]
+    _, modelled, _ = hotrow(*arguments, *MODEL)
+    code, result, _ = hotrow(*arguments, "--transport", "sim")
+    assert code == 0
+    check_report(result)
+    assert 0.2 < result["popular_fraction"] < 0.8
+    assert result["device_cycles"] == sum(
+        entry["cycles"] for entry in result["device_commands"].values())
+    assert result["device_commands"]["SPLIT"]["cycles"] >= 541_909 * 4 / 4, "4 ids a cycle at most"
+    for name in ("table_sha256", "hit_rate", "popular_fraction", "rows_moved", "auc", "loss"):
+        assert result[name] == modelled[name], f"{name} must not depend on the transport"
+
+
+@needs(RETAIL)
+def test_invoices_as_bags(hotrow):
+    code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, "--bag", "invoice",
+                             *MODEL, *SMALL, "--json", "--batches", 10, "--batch-size", 256)
+    assert code == 0
+    check_report(result)
+    assert 0 < result["popular_fraction"] < 0.5 < result["hit_rate"]
+
+
+@needs(CRITEO)
+@pytest.mark.parametrize("transport", ["model", pytest.param("sim", marks=pytest.mark.slow)])
+def test_criteo_sample(hotrow, transport):
+    code, result, _ = hotrow("train", "--trace", f"criteo:{CRITEO}", "--batch-size", 64, *SMALL,
+                             "--transport", transport, "--json")
+    assert code == 0
+    check_report(result)
+    assert (result["tables"], result["batches"], result["learning_batches"]) == (26, 16, 1)
+    assert result["device_commands"]["SPLIT"]["commands"] == 16
+    assert result["hit_rate"] > 0.5
+
+
+def test_runs_are_reproducible(hotrow, log):
+    arguments = ["train", "--trace", log, "--ids", "user,item", "--label", "click", *MODEL, *SMALL,
+                 "--batch-size", 16, "--json"]
+    (_, one, _), (_, other, _), (_, third, _) = (
+        hotrow(*arguments, "--seed", seed) for seed in (1, 1, 2))
+    for result in (one, other, third):
+        result.pop("host_seconds")
+    assert one == other and one["table_sha256"] != third["table_sha256"]
+
+
+def test_resident_needs_no_device(hotrow, log):
+    code, result, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
+                             "--dense", "price", *SMALL, "--batch-size", 16, "--mode", "resident",
+                             "--transport", "sim", "--epochs", 2, "--json")
+    assert code == 0
+    check_report(result, mode="resident")
+    assert result["batches"] == 26 and result["table_hash_equal"] is True
+    assert result["transport"] is None and result["device_cycles"] is None
+    assert result["hit_rate"] == result["popular_fraction"] == 1.0
+
+
+def test_evaluations_on_the_way(hotrow, log):
+    _, result, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click", *MODEL,
+                          *SMALL, "--batch-size", 20, "--eval-every", 4, "--json")
+    assert [entry["batch"] for entry in result["history"]] == [4, 8]
+    assert all(0 < entry["loss"] < 5 for entry in result["history"])
+
+
+def test_slots_bound_the_hot_rows(hotrow, log):
+    _, result, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click", *MODEL,
+                          *SMALL, "--batch-size", 20, "--slots", 3, "--json")
+    assert result["hot_rows"] == 3
+
+
+def test_report_for_people(hotrow, log):
+    code, shown, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
+                            *MODEL, *SMALL, "--batch-size", 20)
+    assert code == 0
+    for text in ("mode hotline", "recorded", "modelled cycles", "SPLIT", "GATHER",
+                 "Projected, not measured", "made before the update", "check held"):
+        assert text in shown, text
+
+
+def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
+    monkeypatch.setattr("hotrow.torch.hotline.HotlineTrainer.write_back", lambda self, cold: None)
+    code, shown, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
+                            *MODEL, *SMALL, "--batch-size", 20)
+    assert code == 1 and "check FAILED" in shown
+
+
+@pytest.mark.parametrize("changes, message", [
+    (["--transport", "nowhere"], "unknown transport 'nowhere': expected one of those installed"),
+    (["--preset", "nosuch"], "unknown preset 'nosuch': expected one of tiny, ecp5-85f"),
+    (["--mode", "nosuch"], "invalid choice: 'nosuch'"),
+    (["--optimizer", "adam"], "invalid choice: 'adam'"),
+    (["--ids", "user,shop"], "no column 'shop': there are click, user, item, price, visit"),
+    (["--ids", "user,,item"], "expected names separated by commas"),
+    (["--ids", "price"], "column 'price', line 2: expected an integer, not '0.5'"),
+    (["--label", "item"], "column 'item', line 4: a label is 0 or 1, not '4'"),
+    (["--slots", "16385"], "--slots 16385 is 16,385 rows of 64 bytes, and the card's directory"),
+    (["--slots", "0"], "expected an integer of at least 1, not '0'"),
+    (["--hot-budget", "2MB", "--slots", "5"], "not allowed with argument"),
+    (["--hot-budget", "some"], "expected bytes such as 512MB"),
+    (["--dim", "10"], "choose a dim divisible by 4"),
+    (["--dim", "512"], "2048 bytes: this card carries at most 1024"),
+    (["--lr", "0"], "expected a number above 0, not '0'"),
+    (["--batch-size", "200"], "needs at least 2, but .* gives 1 batch of 200"),
+    (["--batches", "none"], "expected an integer of at least 1"),
+])
+def test_bad_input_is_one_line(hotrow, log, changes, message):
+    arguments = {"--trace": log, "--ids": "user,item", "--label": "click", "--transport": "model",
+                 "--batch-size": "20", "--mlp-scale": "0.1"}
+    arguments |= dict(zip(changes[::2], changes[1::2], strict=True))
+    expect_refusal(hotrow, [each for pair in arguments.items() for each in pair], message)
+
+
+@pytest.mark.parametrize("content, message", [
+    ("", "is empty"),
+    ("click\tuser\titem\n", "is empty: it has a header and no rows"),
+    ("click\tuser\titem\n0\t1\t-3\n", "column 'item', line 2: an id cannot be negative, not '-3'"),
+    (None, "no trace file"),
+])
+def test_bad_files_are_one_line(hotrow, tmp_path, content, message):
+    path = tmp_path / "bad.tsv"
+    if content is not None:
+        path.write_text(content)
+    expect_refusal(hotrow, ["--trace", path, "--ids", "user,item", "--label", "click", *MODEL],
+                   message)
+
+
+def test_a_label_is_needed(hotrow, log):
+    expect_refusal(hotrow, ["--trace", log, "--ids", "user", *MODEL], "with --label")
+
+
+def test_a_batch_larger_than_the_card_takes(hotrow):
+    expect_refusal(hotrow, ["--trace", "uniform:10", *MODEL, "--preset", "tiny", "--batch-size",
+                            "2000", "--batches", "2", *SMALL],
+                   "2000 samples: this card takes at most 1024")
+
+
+def expect_refusal(hotrow, arguments, message):
+    code, out, err = hotrow("train", *arguments)
+    assert code == 2 and out == ""
+    assert err.startswith("hotrow: error: ") and err.count("\n") == 1
+    assert re.search(message, err), err
