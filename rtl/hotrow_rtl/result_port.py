@@ -109,7 +109,7 @@ class ResultPort(wiring.Component):
             bus.awburst.eq(BURST_INCR),
             bus.awsize.eq(log2(config.bus_bytes)),
             arbiter.advance.eq((~bus.awvalid | bus.awready) & turns.i.ready & ~discarding
-                               & ~self.restart & (in_flight != OUTSTANDING_BURSTS)),
+                               & (in_flight != OUTSTANDING_BURSTS)),
             granted.eq(arbiter.advance & arbiter.grant.any()),
             turns.i.valid.eq(granted),
         ]

@@ -36,6 +36,25 @@ class Bench(StreamBench):
         self.memory = self.model.write_port(config.bus_bytes, behaviour)
         self.background(write_responder(self.port.bus, self.memory))
         self.rng = np.random.default_rng(2)
+        self.empty_beats = 0  # delivered only because they had been promised
+        self.background(self._watch_promised_beats)
+
+    async def _watch_promised_beats(self, ctx):
+        """While the port is stopped or drains, only the beat already offered may have strobes."""
+        port, bus = self.port, self.port.bus
+        restarted = offered = False
+        while True:
+            _, _, stopped, restart, idle, valid, ready, strobe = await ctx.tick().sample(
+                port.stopped, port.restart, port.idle, bus.wvalid, bus.wready, bus.wstrb)
+            if not (stopped or restarted):
+                offered = True
+            elif valid:
+                assert offered or not strobe, "a beat of a dropped sequence carries data"
+                self.empty_beats += ready and not offered
+                offered &= not ready
+            else:
+                offered = False
+            restarted = restart or (restarted and not idle)
 
     def words(self, address, count, ending="partial"):
         """Payloads of one sequence, noted as expected in memory.
@@ -332,6 +351,7 @@ class TestSilence:
         written = (bench.array[:960] != before[:960]).reshape(60, 16).any(axis=1)
         assert 0 < written.sum() < 60, "some words landed before the silence, none after the stop"
         assert not written[written.sum():].any()
+        assert (bench.empty_beats > 0) == (not accept)
         bench.model.check()
 
 
@@ -358,9 +378,9 @@ class TestRestart:
             _, _, *swallowed = await ctx.tick().sample(mine.request.ready, mine.words.ready)
             assert not any(swallowed), "something was taken in the cycle of the restart"
             ctx.set(port.restart, 0)
-            start = BASE + 0x2000 + 0x4000 * number
-            words = bench.words(start, 9 + number)
-            assert await deposit(ctx, mine, start, words) == 0
+            for start in (0x2000 + 0x4000 * number, 0x3000 + 0x4000 * number):
+                words = bench.words(BASE + start, 9 + number)
+                assert await deposit(ctx, mine, BASE + start, words) == 0
         for number in range(2):
             bench.process(f"client {number}", lambda ctx, number=number: client(ctx, number))
         bench.run(2000)
