@@ -26,7 +26,7 @@ MEMORIES = {
 
 def rounds_on(hosts, seed, setup, count):
     """Play the same rounds on every host; yield the observations of each round."""
-    source = RoundSource(np.random.default_rng(seed), TINY, setup.tables, 1 << RINGS_LOG2)
+    source = RoundSource(np.random.default_rng(seed), TINY, setup, 1 << RINGS_LOG2)
     for _ in range(count):
         drawn = source.draw()
         yield [play(host, drawn) for host in hosts]

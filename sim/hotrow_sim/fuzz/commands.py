@@ -132,18 +132,6 @@ class CommandSource:
                 Opcode.WAIT, Opcode.SIGNAL)]))
         return wrong
 
-    def _wrong(self, name, value, opcode):
-        rng = self.rng
-        if name in ADDRESSES:
-            return self._wrong_address(name, value, opcode)
-        return {
-            "flags": lambda: value ^ 1 << int(rng.integers(8)),
-            "first_table": lambda: int(rng.choice([value + 1, 3, 31, 32, 65535])),
-            "table_count": lambda: int(rng.choice([0, value + 1, 31, 32, 65535])),
-            "event": lambda: int(rng.choice([self.config.events, 0xFFFF_FFFF])),
-            "stride": lambda: int(rng.choice([0, value + 8, 65536, 0xFFFF_FFFF])),
-        }.get(name, lambda: int(rng.choice([0, value + 1, 1025, 0x4000_0000, 0xFFFF_FFFF])))()
-
     def finish(self, operands):
         """Set the fields that the command does not use to anything; they must not matter."""
         unused = {name: packed_address(int(self.rng.integers(UNREGISTERED, 1 << 16)),
@@ -151,6 +139,22 @@ class CommandSource:
                   for name in ADDRESSES if name not in operands}
         tag = int(self.rng.integers(1 << 32))
         return {name: int(value) for name, value in ({"tag": tag} | unused | operands).items()}
+
+    def _wrong(self, name, value, opcode):
+        """Another value of a field, after which the command still writes to its areas only."""
+        rng = self.rng
+        if name in ADDRESSES:
+            return self._wrong_address(name, value, opcode)
+        first_flag = 2 if opcode == Opcode.GATHER else 0
+        more = [] if opcode == Opcode.GATHER else [value + 1]
+        return {
+            "flags": lambda: value ^ 1 << int(rng.integers(first_flag, 8)),
+            "first_table": lambda: int(rng.choice([value + 1, 3, 31, 32, 65535])),
+            "table_count": lambda: int(rng.choice([0, value + 1, 31, 32, 65535])),
+            "event": lambda: int(rng.choice([self.config.events, 0xFFFF_FFFF])),
+            "stride": lambda: int(rng.choice([0, value + 8, 65536, 0xFFFF_FFFF])),
+            "samples": lambda: int(rng.choice([0, value + 1, self.config.batch_samples + 1])),
+        }.get(name, lambda: int(rng.choice([0, *more, 0x4000_0000, 0xFFFF_FFFF])))()
 
     def _wrong_address(self, name, address, opcode):
         rng, handle = self.rng, address >> 48

@@ -9,7 +9,7 @@ from hotrow_rtl.contract import QUEUES
 from ..bare_host import PATIENCE
 from .setup import FILL, LISTS, RESULTS
 
-HALTED, WAITING = 2, 4
+BUSY, HALTED, WAITING = 1, 2, 4
 ENABLE, HALT_ON_ERROR, ABORT, RESUME = 1, 2, 4, 8
 SOFT_RESET = 1
 STEP = 0.02  # seconds to wait before looking at the other queue
@@ -99,14 +99,15 @@ def _drain(host, round_, first, halts):
     while True:
         left = 0
         for number, queue in enumerate(QUEUES):
-            completed, state = host.read(f"{queue}_COMPLETED"), host.read(f"{queue}_STATE")
+            state = host.read(f"{queue}_STATE")  # first: when it stands still, so do completions
+            completed = host.read(f"{queue}_COMPLETED")
             position = completed - first[queue]
             if state & 0xFF == HALTED:
                 halts[queue].append(position)
                 host.write(f"{queue}_CONTROL", control[queue] | RESUME)
             elif state & WAITING and position in round_.aborts[queue]:
                 host.write(f"{queue}_CONTROL", control[queue] | ABORT)
-            if completed != host.tail[queue]:
+            if completed != host.tail[queue] or state & (BUSY | HALTED):
                 left += 1
                 host.transport.wait(number, completed, STEP)
         if not left:

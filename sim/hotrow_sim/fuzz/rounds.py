@@ -48,15 +48,14 @@ class RoundSource:
     ----------
     rng : numpy.random.Generator
     config : Config
-    tables : dict of int to Table
+    setup : Setup
     entries : int
         Commands that a ring holds.
     """
 
-    def __init__(self, rng, config: Config, tables, entries):
-        self.rng, self.config, self.tables, self.entries = rng, config, tables, entries
-        # Some events pass zero while the session lasts.
-        self.events = [int(v) for v in rng.choice([0, 0xFFFF_FFF0], NEVER)]
+    def __init__(self, rng, config: Config, setup, entries):
+        self.rng, self.config, self.tables, self.entries = rng, config, setup.tables, entries
+        self.events = list(setup.events)
 
     def draw(self):
         """The next round; commands are drawn in an order in which they can run one by one."""
@@ -95,7 +94,7 @@ class RoundSource:
             event, value = self._signalled[rng.integers(len(self._signalled))]
             return {"opcode": Opcode.WAIT, "event": event, "value": value}
         if kind < 0.27:
-            return {"opcode": Opcode.WAIT, "event": NEVER, "value": 1}
+            return {"opcode": Opcode.WAIT, "event": NEVER, "value": self.events[NEVER] + 1}
         if queue == "move" and self._misses and rng.random() < 0.7:
             return source.gather(*self._misses.pop())
         if queue == "move" and self._published and rng.random() < 0.5:

@@ -25,10 +25,11 @@ FILL = 0xEE
 
 @dataclass(frozen=True)
 class Setup:
-    """Members: `contents` of the buffers by handle, and `tables` by number."""
+    """Members: `contents` of the buffers by handle, `tables` by number, and values of `events`."""
 
     contents: dict
     tables: dict
+    events: list
 
 
 def make_setup(rng, config: Config):
@@ -65,7 +66,8 @@ def make_setup(rng, config: Config):
     spoil(12, state=packed_address(UNREGISTERED, 0), state_bytes=8)
     spoil(13, last_row=299, weights=packed_address(SHORT, 0), row_bytes=48, stride=64,
           state=packed_address(SHORT, 4096), state_bytes=32)
-    return Setup(contents, tables)
+    # Some event counters pass zero while the session lasts.
+    return Setup(contents, tables, [int(v) for v in rng.choice([0, 0xFFFF_FFF0], config.events)])
 
 
 class FuzzHost(BareHost):
@@ -90,3 +92,6 @@ class FuzzHost(BareHost):
         self.region(PROTECTED, self.addresses[LISTS], SIZES[LISTS])
         for number, table in setup.tables.items():
             self.table(number, table)
+        for event, value in enumerate(setup.events):
+            self.write("EVENT_SELECT", event)
+            self.write("EVENT_VALUE", value)
