@@ -308,6 +308,18 @@ class TestSilence:
         bench.run(200)
         assert outcomes == [FAULT_TIMEOUT * stops]
 
+    def test_every_beat_is_progress(self):
+        """A burst that takes longer than `timeout` does not stop the port."""
+        bench = Bench(replace(TINY, burst_beats=64), 1, Behaviour(latency=5))
+
+        async def configure(ctx):
+            ctx.set(bench.port.timeout, 30)
+        bench.process("timeout", configure)
+        outcomes = bench.deposit(0, [(BASE, 64)])
+        bench.run(300)
+        assert bench.memory.statistics.bursts == 1
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+
     def test_a_client_that_pauses_does_not_stop_the_port(self):
         bench = Bench(TINY, 1, Behaviour(latency=5))
 
