@@ -10,13 +10,14 @@ from .layouts import lookup
 def batch_order(config: Config) -> data.StructLayout:
     """What a walk over a batch needs to know.
 
-    `count` ids (of 64 bits when `wide`) in bags; the bags are those of `period` inner numbers,
-    repeated for each outer number. Inner is the sample and outer the column of the batch when
-    `feature_major`, else the reverse; column c belongs to table `first_table` + c.
+    Ids of 32 bits, or 64 when `wide`, fill bus words, the final one with `final_ids` of them.
+    They lie in bags, one for each of `period` inner numbers, repeated for each outer number.
+    Inner is the sample and outer the column of the batch when `feature_major`, else the reverse;
+    column c belongs to table `first_table` + c.
     """
     return data.StructLayout({
-        "count": 32,
         "wide": 1,
+        "final_ids": log2(config.lanes) + 1,
         "feature_major": 1,
         "first_table": config.table_width,
         "period": number_width(config),
@@ -50,6 +51,11 @@ def unchecked_beat(config: Config) -> data.StructLayout:
         "lanes": data.ArrayLayout(unchecked_lookup(config), config.lanes),
         "last": 1,
     })
+
+
+def ids_in_word(config: Config, order, last):
+    """How many ids a word holds; at the end of the batch, fewer may."""
+    return Mux(last, order.final_ids, Mux(order.wide, config.lanes // 2, config.lanes))
 
 
 def name_lane(m: Module, config: Config, lane, word, number, order, here):

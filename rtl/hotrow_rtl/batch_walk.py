@@ -56,10 +56,11 @@ class BatchWalk(wiring.Component):
 
         order, is_jagged = Signal(batch_order(c)), Signal()
         source, lengths = Signal(c.address_width), Signal(c.address_width)
+        count = Signal(32)
         columns, samples, bags = Signal(number_width(c)), Signal(number_width(c)), Signal(32)
         m.d.comb += [
             self.ids.request.p.address.eq(source),
-            self.ids.request.p.bytes.eq(order.count << Mux(order.wide, 3, 2)),
+            self.ids.request.p.bytes.eq(count << Mux(order.wide, 3, 2)),
             self.lengths.request.p.address.eq(lengths),
             self.lengths.request.p.bytes.eq(bags * LENGTH_BYTES),
             dense.start.p.eq(order),
@@ -92,8 +93,9 @@ class BatchWalk(wiring.Component):
                     walkers_idle & ~Cat(pending.values()).any())
                 with m.If(self.command.valid & self.command.ready):
                     m.d.sync += [
-                        order.count.eq(given.count),
+                        count.eq(given.count),
                         order.wide.eq(has(given.flags, BatchFlag.ID64)),
+                        order.final_ids.eq(final_ids(c, given)),
                         order.feature_major.eq(has(given.flags, BatchFlag.FEATURE_MAJOR)),
                         order.first_table.eq(given.first_table),
                         order.period.eq(Mux(has(given.flags, BatchFlag.FEATURE_MAJOR),
@@ -119,7 +121,7 @@ class BatchWalk(wiring.Component):
                     launch("verdict")
                     with m.If(total.p.fault != 0):
                         m.d.sync += self.verdict.p.status.eq(Status.SLVERR - 1 + total.p.fault)
-                    with m.Elif(total.p.sum != order.count):
+                    with m.Elif(total.p.sum != count):
                         m.d.sync += [
                             self.verdict.p.status.eq(Status.LOOKUPS),
                             self.verdict.p.error_index.eq(total.p.sum),
@@ -146,6 +148,12 @@ class BatchWalk(wiring.Component):
                     walker.lookups.ready.eq(self.lookups.ready),
                 ]
         return m
+
+
+def final_ids(config, command):
+    """Ids in the final bus word of a batch."""
+    before = (command.count - 1)[:log2(config.lanes)]
+    return 1 + Mux(has(command.flags, BatchFlag.ID64), before[:-1], before)
 
 
 def has(flags, flag):

@@ -188,6 +188,8 @@ class CountPipeline(wiring.Component):
                 for (count, chosen), node in zip(held, nodes):
                     m.d.sync += [count.eq(node[0]), chosen.eq(node[1])]
                 nodes = held
+        # The decisions of the lookup that executes next: its match and low counts are the loop's
+        # last, those that leave the stage before.
         (_, least), = nodes
         m.d.sync += [victim.eq(least_low(next_low, least)), hit.eq(next_match.any())]
 

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .batch_order import batch_order, name_lane, place, step_by_one, unchecked_beat
+from .batch_order import batch_order, ids_in_word, name_lane, place, step_by_one, unchecked_beat
 from .config import Config
 from .layouts import Fetch
 
@@ -49,8 +49,7 @@ class DenseWalker(wiring.Component):
         heres = Signal(data.ArrayLayout(place(c), c.lanes))
         step = Signal(place(c))  # while seeding: the place of the next lane to be seeded
         lane = Signal(range(c.lanes))
-        stride = Mux(order.wide, c.lanes // 2, c.lanes)  # ids in a word
-        moves, final = Signal(), Signal()
+        ids, moves = Signal(range(c.lanes + 1)), Signal()
 
         with m.FSM():
             with m.State("IDLE"):
@@ -61,7 +60,7 @@ class DenseWalker(wiring.Component):
             with m.State("SEED"):
                 m.d.sync += [heres[lane].eq(step), lane.eq(lane + 1)]
                 step_by_one(m, step, order.period)
-                with m.If(lane == stride - 1):
+                with m.If(lane == ids_in_word(c, order, last=0) - 1):
                     m.next = "WALK"
             with m.State("WALK"):
                 m.d.comb += [
@@ -69,23 +68,24 @@ class DenseWalker(wiring.Component):
                     self.words.ready.eq(out.ready),
                     moves.eq(self.words.valid & out.ready),
                 ]
-                with m.If(moves & final):
+                with m.If(moves & self.words.p.last):
                     m.next = "IDLE"
 
-        m.d.comb += [final.eq(order.count <= stride), out.p.last.eq(final)]
+        m.d.comb += [
+            ids.eq(ids_in_word(c, order, self.words.p.last)),
+            out.p.last.eq(self.words.p.last),
+        ]
         for number, here in enumerate(heres):
             ahead = Signal(len(here.inner) + 1, name=f"ahead{number}")
             wraps = ahead >= order.period
             name_lane(m, c, out.p.lanes[number], self.words.p, number, order, here)
             m.d.comb += [
                 ahead.eq(here.inner + step.inner),
-                out.p.lanes[number].present.eq((number < stride) & (number < order.count)),
+                out.p.lanes[number].present.eq(number < ids),
             ]
             with m.If(moves):
                 m.d.sync += [
                     here.inner.eq(Mux(wraps, ahead - order.period, ahead)),
                     here.outer.eq(here.outer + step.outer + wraps),
                 ]
-        with m.If(moves):
-            m.d.sync += order.count.eq(order.count - stride)  # what is left of it
         return m

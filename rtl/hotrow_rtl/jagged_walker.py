@@ -4,7 +4,14 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .batch_order import batch_order, name_lane, place, step_by_one, unchecked_beat
+from .batch_order import (
+    batch_order,
+    ids_in_word,
+    name_lane,
+    place,
+    step_by_one,
+    unchecked_beat,
+)
 from .config import Config
 from .layouts import Fetch, element
 
@@ -12,9 +19,9 @@ from .layouts import Fetch, element
 class JaggedWalker(wiring.Component):
     """Name table and sample of each id of a batch with a length per bag.
 
-    The ids of a batch are exactly its `count`, whatever the lengths say: the last bag, and one
-    whose length could not be read, take all that is left. The lookups of the latter carry the
-    fault of the length.
+    All ids of a batch are delivered, once, whatever the lengths say: the last bag, and one whose
+    length could not be read, take all that is left. The lookups of the latter carry the fault of
+    the length.
 
     Parameters
     ----------
@@ -51,27 +58,24 @@ class JaggedWalker(wiring.Component):
         c, out = self.config, self.lookups
         order, here = Signal(batch_order(c)), Signal(place(c))
         active = Signal()  # between `start` and the end of the last bag
+        exhausted = Signal()  # the final id has left
         bag, bag_valid = Signal(element(16)), Signal()
         lane = Signal(range(c.lanes))  # the next id's
-        lanes = Mux(order.wide, c.lanes // 2, c.lanes)
-        room, taken = Signal(range(c.lanes + 1)), Signal(range(c.lanes + 1))
-        end = Signal(range(c.lanes + 1))
+        ids, room, taken, end = (Signal(range(c.lanes + 1), name=name)
+                                 for name in ("ids", "room", "taken", "end"))
         greedy = bag.last | (bag.fault != 0)  # takes all that is left
-        exhausted = order.count == 0
-        bag_ends, final, moves = Signal(), Signal(), Signal()
-
-        def least(wide, narrow):
-            return Mux(wide < narrow, wide[:len(narrow)], narrow)
-
-        empty = exhausted | ~greedy & (bag.value == 0)
-        reach = Signal.like(room)  # ids left in the word
+        empty, word_ends, final, bag_ends, moves = (
+            Signal(name=name) for name in ("empty", "word_ends", "final", "bag_ends", "moves"))
+        fits = bag.value <= room
         m.d.comb += [
-            room.eq(lanes - lane),
-            reach.eq(least(order.count, room)),
-            taken.eq(Mux(greedy, reach, least(bag.value, reach))),
+            empty.eq(exhausted | ~greedy & (bag.value == 0)),
+            ids.eq(ids_in_word(c, order, self.words.p.last)),
+            room.eq(ids - lane),
+            taken.eq(Mux(greedy | ~fits, room, bag.value)),
             end.eq(lane + taken),
-            final.eq(order.count == taken),
-            bag_ends.eq(empty | Mux(greedy, final, bag.value == taken)),
+            word_ends.eq(end == ids),
+            final.eq(word_ends & self.words.p.last),
+            bag_ends.eq(empty | Mux(greedy, final, fits)),
         ]
 
         m.d.comb += [
@@ -79,7 +83,7 @@ class JaggedWalker(wiring.Component):
             out.valid.eq(bag_valid & ~empty & self.words.valid),
             out.p.last.eq(final),
             moves.eq(out.valid & out.ready),
-            self.words.ready.eq(moves & (final | (end == lanes))),
+            self.words.ready.eq(moves & word_ends),
         ]
         for number, id_lane in enumerate(out.p.lanes):
             name_lane(m, c, id_lane, self.words.p, number, order, here)
@@ -88,9 +92,9 @@ class JaggedWalker(wiring.Component):
                 m.d.comb += id_lane.fault.eq(bag.fault)
         with m.If(moves):
             m.d.sync += [
-                order.count.eq(order.count - taken),  # what is left of it
-                bag.value.eq(bag.value - taken),
-                lane.eq(Mux(self.words.ready, 0, end)),
+                bag.value.eq(bag.value - taken),  # what is left of it
+                lane.eq(Mux(word_ends, 0, end)),
+                exhausted.eq(final),
             ]
 
         passes = bag_ends & (moves | empty)
@@ -102,5 +106,7 @@ class JaggedWalker(wiring.Component):
             m.d.sync += [bag.eq(self.lengths.p), bag_valid.eq(1)]
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [
-                active.eq(1), order.eq(self.start.p), here.eq(0), lane.eq(0), bag_valid.eq(0)]
+                active.eq(1), exhausted.eq(0), order.eq(self.start.p), here.eq(0), lane.eq(0),
+                bag_valid.eq(0),
+            ]
         return m

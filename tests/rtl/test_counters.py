@@ -186,8 +186,8 @@ class Bench:
             return harvest_cycles(config, counters.count, step.wanted, step.threshold)
         return clear_cycles(config) if step.all else decay_cycles(config)
 
-    def run(self, limit=100_000):
-        self.bench.run(limit)
+    def run(self):
+        self.bench.run(limit=4 * sum(self.models) + 200)
         assert self.harvested == self.entries
         assert self.outcomes == self.expected
         self.cycles = np.diff(self.ends).tolist()

@@ -358,7 +358,7 @@ def test_restart_forgets_the_batch_and_keeps_the_tables(flags, after):
             ctx.set(dut.command.valid, 0)
             content = attempt.lengths if attempt.lengths is not None else attempt.ids
             port = dut.lengths if attempt.lengths is not None else dut.ids
-            await serve(port, content.tobytes() * 2, cycles)
+            await serve(port, content.tobytes(), cycles)
             if attempt is batch:
                 ctx.set(dut.restart, 1)
                 await ctx.tick()
