@@ -78,12 +78,15 @@ class RowWriter(wiring.Component):
         # Both take a row in one cycle; one with a fault is not written. No queue lies in front
         # of the cutter, so that addresses are never behind the words.
         row = self.rows.p
+        # The cutter is not asked about a row that it does not get: of one across two pages it
+        # would wait for the first half to leave.
+        cut = cutter.spans.ready | (row.fault != 0)
         m.d.comb += [
-            self.rows.ready.eq(cutter.spans.ready & moves.i.ready),
+            self.rows.ready.eq(cut & moves.i.ready),
             cutter.spans.valid.eq(self.rows.valid & moves.i.ready & (row.fault == 0)),
             cutter.spans.p.address.eq(row.destination),
             cutter.spans.p.bytes.eq(row.bytes),
-            moves.i.valid.eq(self.rows.valid & cutter.spans.ready),
+            moves.i.valid.eq(self.rows.valid & cut),
             moves.i.p.fault.eq(row.fault),
             moves.i.p.two_writes.eq(row.two_writes),
         ]

@@ -217,3 +217,23 @@ def test_rows_that_gather_cannot_write(card, changed, status, address):
                         | GatherFlag.STATE, **changed)
     card.put(np.array([3], np.uint32), 1024)
     assert refusal(card, operands) == (status, 0, address)
+
+
+@pytest.mark.parametrize("flags", [0, GatherFlag.STATE])
+@pytest.mark.parametrize("bad", [{5}, {31}, {0, 1, 2, 3, 4}, set(range(0, 40, 2)), set(range(40))],
+                         ids=["one", "across two pages", "first", "alternate", "all"])
+def test_rows_for_which_no_memory_answers(card, flags, bad):
+    beyond = 1 << 40  # registered, but there is no memory
+    card.region(40, beyond, 1 << 20)
+    card.table(5, Table(99, packed_address(40, 0), 96, 128, card.address("state"), 8))
+    card.table(6, Table(99, card.address("weights"), 96, 128, card.address("state"), 8))
+    rows = [(5 if place in bad else 6, place) for place in range(40)]
+    done = card.run("move", **row_list(card, Opcode.GATHER, rows, flags=flags,
+                                       destination=card.address("results", 48)))
+    first = min(bad)
+    assert (done["status"], done["error_index"]) == (Status.DECERR, first)
+    assert done["error_address"] == packed_address(40, 128 * first)
+    assert done["entries"] == 40 - len(bad)
+    for place in set(range(40)) - bad:
+        got = card.results[48 + 128 * place:48 + 128 * place + 96]
+        assert (got == card.weights[128 * place:128 * place + 96]).all(), place
