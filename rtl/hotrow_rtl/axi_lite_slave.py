@@ -20,8 +20,8 @@ class AXI4LiteSlave(wiring.Component):
     """Turn the five channels into a stream of accesses, and its replies into responses.
 
     AW and W may come in either order or together; responses wait for as long as the master likes.
-    The lower two bits of an address are ignored. A read and a write that wait together are served
-    in turn.
+    The lower two bits of an address are ignored. A write goes before a read that waits with it; as
+    the next write comes only after the response, the read is then served.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class AXI4LiteSlave(wiring.Component):
         # A response that its master has not taken blocks only its own direction.
         can_write = write_address_full & write_data_full & ~bus.bvalid
         can_read = read_full & ~bus.rvalid
-        wrote_last, writing = Signal(), Signal()
+        writing = Signal()
         with m.If(bus.bvalid & bus.bready):
             m.d.sync += bus.bvalid.eq(0)
         with m.If(bus.rvalid & bus.rready):
@@ -77,7 +77,7 @@ class AXI4LiteSlave(wiring.Component):
         with m.FSM():
             with m.State("CHOOSE"):
                 with m.If(can_write | can_read):
-                    m.d.sync += writing.eq(can_write & ~(can_read & wrote_last))
+                    m.d.sync += writing.eq(can_write)
                     m.next = "ACCESS"
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
@@ -87,7 +87,6 @@ class AXI4LiteSlave(wiring.Component):
                 m.d.comb += reply.ready.eq(1)
                 response = Mux(reply.p.refused, SLVERR, OKAY)
                 with m.If(reply.valid):
-                    m.d.sync += wrote_last.eq(writing)
                     with m.If(writing):
                         m.d.sync += [
                             write_address_full.eq(0),

@@ -138,10 +138,7 @@ class CommandExecutor(wiring.Component):
             with m.State("EVENT"):
                 m.d.comb += reply.ready.eq(1)
                 self._wait(m, opcode, aborted)
-                with m.If(reply.valid & (request.p.write | reached)):
-                    m.d.sync += aborted.eq(0)
-                    ended()
-                with m.Elif(reply.valid & aborted):
+                with m.If(reply.valid & (request.p.write | reached | aborted)):
                     ended()
                 with m.Elif(reply.valid):
                     m.next = "ASK EVENT"

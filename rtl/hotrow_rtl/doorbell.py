@@ -45,7 +45,7 @@ class Doorbell(wiring.Component):
         m = Module()
         rung, ahead, already = Signal(), Signal(32), Signal(32)
         submitted, room = Signal(32), Signal(MOST_ENTRIES_LOG2 + 1)
-        legal = self.enable & (self.entries >= 1) & (self.entries <= MOST_ENTRIES_LOG2)
+        legal = self.enable & (self.entries != 0)  # and beyond the most entries there is no room
         m.d.sync += [
             rung.eq(self.ring),
             submitted.eq(self.submitted),

@@ -468,9 +468,10 @@ def test_a_completion_ring_that_cannot_be_written(fault, status):
     async def scenario(ctx, host):
         control = host.dut.control
         host.write_faults[1] = fault
-        await host.submit(ctx, nop(1), nop(2), nop(3), nop(4))
+        await host.submit(ctx, nop(1), nop(2), nop(3), install(4))
         await host.until(ctx, faulted=1, busy=0)
         await ctx.tick().repeat(100)
+        assert not host.engine_took, "no command is taken up after the fault"
         assert ctx.get(control.state.status) == status
         assert ctx.get(control.completed) == host.landed == 1
         assert len(host.writes) == 2, "nothing is written beyond"

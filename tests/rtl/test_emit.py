@@ -32,7 +32,6 @@ VARIANTS = [
             burst_beats=2, outstanding=1, row_bytes=64, events=2),
     replace(TINY, name="wide", bus_bytes=64, result_ports=2, tables=1024, handles=1024, events=256,
             counter_ways=3, counter_bits=32, row_bytes=4096),
-    replace(TINY, name="middle", bus_bytes=32, result_ports=2, directory_choices=1),
 ]
 
 
