@@ -2,10 +2,10 @@
 
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from .contract import IDENTITY, QUEUES, STATUS_DOC, VERSION, Opcode, Status
-from .errors import CommandError, DeviceError, RegistrationError
+from .errors import CommandError, DeviceError, RegistrationError, TransportError
 from .event_calls import EventCalls
 from .futures import Future
 from .lookup_calls import LookupCalls
@@ -30,6 +30,7 @@ from .tables import Table, Tables
 from .transport import open_transport
 
 _LOOKUP, _MOVE = QUEUES
+_FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
 _SLICE = 0.01  # seconds between two looks at a device that is not ready
 
 
@@ -97,7 +98,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         self._tables = Tables(self.registers, self.regions, self.geometry)
         self._statistics: dict[str, OpcodeStatistics] = {}
         self._closed = False
-        self._soft_reset()
+        self._soft_reset(timeout)
         self.registers.write("TIMEOUT", memory_timeout)
         self._tables.clear()
         self.regions.clear()
@@ -117,12 +118,17 @@ class Device(LookupCalls, MoveCalls, EventCalls):
             if self._closed:
                 return
             try:
-                self._give_up("the device was closed")
+                with suppress(DeviceError, TransportError):  # one that hangs can be left, too
+                    self._give_up("the device was closed", min(self.timeout, _FAREWELL))
                 self._tables.clear()
                 self.regions.clear()
             finally:
                 self._closed = True
                 self.transport.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def reset(self):
         """Recover from a fault: give up commands under way; restart ports, engines and queues.
@@ -136,7 +142,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         """
         with self.lock:
             self._check_open()
-            self._give_up("the device was reset")
+            self._give_up("the device was reset", self.timeout)
             for queue in self._queues.values():
                 queue.start()
 
@@ -266,24 +272,29 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         if self._closed:
             raise DeviceError("the device is closed")
 
-    def _give_up(self, why):
-        self._take_up()
-        self._soft_reset()
-        for queue in self._queues.values():
-            queue.fail_all(DeviceError(f"{why} while this command was under way"))
+    def _give_up(self, why, timeout):
+        """End what is under way, whether or not the device goes along."""
+        error = DeviceError(f"{why} while this command was under way")
+        try:
+            self._take_up()
+            self._soft_reset(timeout)
+        finally:
+            for queue in self._queues.values():
+                queue.stop(error)
 
-    def _soft_reset(self):
+    def _soft_reset(self, timeout):
         """Restart queues, engines and ports, and wait until they are ready."""
         self.registers.write("CONTROL", SOFT_RESET)
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + timeout
         while True:
             status = self.registers.read("STATUS")
             busy = any(self.registers.read(f"{name.upper()}_STATE") & BUSY for name in QUEUES)
             if status & READY and not status & STOPPED and not busy:
                 break
             if time.monotonic() > deadline:
-                raise DeviceError(f"the device did not become ready in {self.timeout:g} s after "
-                                  f"a reset ({describe_device(self.registers)})")
+                raise DeviceError(f"the device did not become ready in {timeout:g} s after a "
+                                  f"reset ({describe_device(self.registers)}): it needs its "
+                                  f"power-up reset")
             self.registers.wait(
                 _LOOKUP, self.registers.read(f"{_LOOKUP.upper()}_COMPLETED"), _SLICE)
         self.registers.write("FAULT", 0xFFFF_FFFF)

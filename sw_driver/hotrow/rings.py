@@ -127,8 +127,9 @@ class CommandQueue:
                     return
             time.sleep(_PAUSE)  # nothing yet: another thread may have to signal an event
 
-    def fail_all(self, error):
-        """Give up every outstanding command."""
+    def stop(self, error):
+        """Give up every outstanding command; refuse others until `start`."""
+        self._fault = error
         while self._outstanding:
             self._outstanding.popleft().fail(error)
 
@@ -137,7 +138,7 @@ class CommandQueue:
         completion = self._completions[at].copy()
         if (completion["tag"], completion["sequence"]) != (
                 self._completed % _MODULUS, (self._completed + 1) % _MODULUS):
-            self._stop(DeviceError(
+            self.stop(DeviceError(
                 f"the {self.name} queue's completion {self._completed} carries tag "
                 f"{completion['tag']} and sequence {completion['sequence']}: the rings were "
                 f"overwritten; recover with Device.reset()"))
@@ -150,13 +151,9 @@ class CommandQueue:
     def _look_for_fault(self):
         if self._read("STATE") & FAULTED and self._fault is None:
             ports = describe_ports(self._registers.read("STATUS"))
-            self._stop(DeviceError(
+            self.stop(DeviceError(
                 f"{describe_queue(self._registers, self.name)}{ports and '; '}{ports}: recover "
                 f"with Device.reset(), which keeps regions, tables, counters and directory"))
-
-    def _stop(self, error):
-        self._fault = error
-        self.fail_all(error)
 
     def _late(self, label, timeout):
         state, status = self._read("STATE"), self._registers.read("STATUS")
