@@ -8,12 +8,13 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-7  # a value agrees within RELATIVE * abs(referenc
 def excess(value, reference):
     """Largest difference in units of the limit: a float, at most 1 where all agree.
 
-    A value that is not a number agrees with nothing.
+    A value that is not a number agrees with nothing, and counts as the largest fp32 number.
     """
     if not value.numel():
         return 0.0
     difference = (value - reference).abs() / (reference.abs() * RELATIVE + ABSOLUTE)
-    return float(difference.nan_to_num(nan=float("inf")).max())
+    largest = torch.finfo(torch.float32).max
+    return float(difference.nan_to_num(nan=largest, posinf=largest).max())
 
 
 class StepCheck:

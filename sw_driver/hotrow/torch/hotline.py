@@ -84,11 +84,10 @@ class HotlineTrainer(Trainer):
         self.dense_optimizer.step()
         step.apply(self.optimizer, self.storage.rows, at)
         self.write_back(cold)
-        row_bytes = 4 * self.tables.dim + self.optimizer.state_bytes
         return StepResult(
             logits=step.logits.numpy(), lookups=split.lookups, hits=split.hits,
             popular=split.n_popular, rows_moved=2 * len(cold),
-            link_bytes=2 * len(cold) * row_bytes + samples.ids.nbytes
+            link_bytes=2 * len(cold) * self.row_bytes + samples.nbytes
             + _SLOT_BYTES * split.lookups + _POSITION_BYTES * len(samples)
             + _ENTRY_BYTES * len(split.misses))
 
@@ -111,8 +110,9 @@ class HotlineTrainer(Trainer):
         self.tables.rows.write(cold, *self.storage.rows.read(slice(first, first + len(cold))))
 
     def flush(self):
-        """Bring hot rows from their slots back to the tables; they stay hot."""
+        """Bring hot rows from their slots back to the tables; they stay hot; return how many."""
         self.tables.rows.write(self.storage.hot, *self.storage.rows.read(self.storage.hot_slots))
+        return len(self.storage.hot)
 
     def read_rows(self, rows):
         weights, state = self.tables.rows.read(rows)

@@ -45,8 +45,12 @@ class Traffic:
             self.lookups += result.lookups
             self.hits += result.hits
             self.popular += result.popular
-        self.rows_moved += result.rows_moved
-        self.link_bytes += result.link_bytes
+        self.carry(result.rows_moved, result.link_bytes)
+
+    def carry(self, rows, link_bytes):
+        """Add what crossed the link beside the steps."""
+        self.rows_moved += rows
+        self.link_bytes += link_bytes
 
     def figures(self):
         return {"hit_rate": self.hits / self.lookups if self.lookups else None,

@@ -1,6 +1,7 @@
 """What a training run shows: progress on standard error, its result on standard output."""
 
 import json
+import math
 import sys
 
 from rich.console import Console
@@ -51,7 +52,10 @@ class Progress:
 
 
 def print_json(result):
-    json.dump(result, sys.stdout, indent=2)
+    """One JSON object; a loss that is no number any more becomes null, which JSON has."""
+    finite = {name: None if isinstance(value, float) and not math.isfinite(value) else value
+              for name, value in result.items()}
+    json.dump(finite, sys.stdout, indent=2)
     print()
 
 

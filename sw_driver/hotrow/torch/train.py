@@ -64,36 +64,46 @@ def _run(options, trace, device, progress):
         with meter:
             if number < learning:
                 trainer.observe(samples)
-            elif hot_rows is None and device:
+                traffic.carry(0, samples.nbytes)
+            elif number == learning and device:
                 hot_rows = trainer.learn()
+                traffic.carry(hot_rows, hot_rows * trainer.row_bytes)
         expected = check.step(samples)
         with meter:
             result = trainer.step(samples)
         traffic.add(result, scored=number >= learning)
         predictions.add(samples.label, result.logits, expected.logits)
-        if options.eval_every and (number + 1) % options.eval_every == 0:
-            history.append({"batch": number + 1,
-                            **predictions.score(number + 1 - options.eval_every)})
-        progress.batch(number + 1, total, check.max_difference, history)
+        done = number + 1
+        if options.eval_every and done % options.eval_every == 0:
+            history.append({"batch": done, **predictions.score(done - options.eval_every)})
+        progress.batch(done, total, check.max_difference, history)
     seconds = time.monotonic() - started
-    trainer.flush()
+    flushed = trainer.flush()
+    traffic.carry(flushed, flushed * trainer.row_bytes)
     progress.phase("hashing the tables")
+    return {
+        **_setting(options, trace, device),
+        "batches": total, "learning_batches": learning, "hot_rows": hot_rows,
+        "scored_from_batch": total // 2, **predictions.score(total // 2), "history": history,
+        "max_row_difference": check.max_difference, "check_held": check.held,
+        "table_sha256": trainer.tables.sha256(),
+        "table_hash_equal": True if options.mode == "resident" else None,
+        **traffic.figures(), "bypasses": 0,
+        **(meter.figures(total) if device else NO_DEVICE),
+        "host_seconds": seconds,
+    }
+
+
+def _setting(options, trace, device):
+    """What the run was given, for the report."""
     return {
         "mode": options.mode, "optimizer": options.optimizer,
         "transport": options.transport if device else None,
         "preset": options.preset if device else None,
         "trace": trace.name, "synthetic": trace.synthetic,
         "tables": len(trace.columns), "rows": trace.rows, "dim": options.dim,
-        "batch_size": options.batch_size, "batches": total, "epochs": options.epochs,
+        "batch_size": options.batch_size, "epochs": options.epochs,
         "lr": options.lr, "seed": options.seed,
-        "learning_batches": learning, "hot_rows": hot_rows, "scored_from_batch": total // 2,
-        **predictions.score(total // 2),
-        "max_row_difference": check.max_difference, "check_held": check.held,
-        "table_sha256": trainer.tables.sha256(),
-        "table_hash_equal": True if options.mode == "resident" else None,
-        **traffic.figures(), "bypasses": 0,
-        **(meter.figures(total) if device else NO_DEVICE),
-        "history": history, "host_seconds": seconds,
     }
 
 

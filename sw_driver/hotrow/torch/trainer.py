@@ -21,7 +21,7 @@ class StepResult:
         Samples all of whose lookups hit.
     rows_moved, link_bytes : int
         Rows carried over the link, either way; bytes carried, which are those rows and their
-        state, the ids, and what the device wrote about the batch.
+        state, the ids and lengths, and what the device wrote about the batch.
     """
 
     logits: np.ndarray
@@ -59,12 +59,18 @@ class Trainer(ABC):
         self.model, self.tables, self.optimizer = model, tables, optimizer
         self.dense_optimizer = torch.optim.SGD(model.parameters(), optimizer.lr)
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row and its state."""
+        return 4 * self.tables.dim + self.optimizer.state_bytes
+
     @abstractmethod
     def step(self, samples) -> StepResult:
         """Train on one batch."""
 
-    def flush(self):  # noqa: B027 - a trainer that works in the tables has nothing to bring
-        """Bring the tables up to date."""
+    def flush(self) -> int:
+        """Bring the tables up to date; return how many rows were brought."""
+        return 0
 
     def read_rows(self, rows):
         """Contents of flat rows int64[u]: (weights float32[u, D], state float32[u] or None)."""

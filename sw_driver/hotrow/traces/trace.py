@@ -38,6 +38,11 @@ class Samples:
         return len(self.dense)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the ids and lengths."""
+        return self.ids.nbytes + (0 if self.lengths is None else self.lengths.nbytes)
+
+    @property
     def bag_lengths(self) -> np.ndarray:
         """int64[B * T]: ids per bag, sample-major."""
         if self.lengths is None:
