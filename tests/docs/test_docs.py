@@ -1,0 +1,47 @@
+"""Every Python block of the documentation runs, and every `hotrow` line of it parses."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hotrow import cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(language):
+    return [pytest.param(body, id=f"{page.stem}-{number}")
+            for page in PAGES
+            for number, (kind, body) in enumerate(BLOCK.findall(page.read_text()))
+            if kind == language]
+
+
+def marked(case):
+    """Blocks that open the Verilated device build it first."""
+    slow = [pytest.mark.slow] if 'open("sim"' in case.values[0] else []
+    return pytest.param(*case.values, id=case.id, marks=slow)
+
+
+@pytest.mark.parametrize("source", [marked(case) for case in blocks("python")])
+def test_python_block_runs(source, capsys):
+    exec(compile(source, "documentation", "exec"), {})
+    assert capsys.readouterr().out, "each example ends by showing something"
+
+
+@pytest.mark.parametrize("source", blocks("sh"))
+def test_command_lines_parse(source):
+    lines = [shlex.split(line) for line in source.splitlines() if line.startswith("hotrow ")]
+    assert lines or "make" in source
+    for _, command, *options in lines:
+        parser = cli.Parser(prog="hotrow")
+        cli.commands()[command].load()(parser.add_subparsers())
+        assert callable(parser.parse_args([command, *options]).run)
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
