@@ -342,15 +342,20 @@ def test_directory_of_one_table_overflows():
 
 def test_restart_drops_the_command_and_keeps_the_directory():
     rng, script = np.random.default_rng(3), Script(TINY)
-    rows, ids = random_rows(rng, 40), rng.integers(0, LAST_ROW, 40)
+    rows = np.stack([np.arange(20), np.zeros(20)], axis=1)
     script.list(Opcode.INSTALL, rows)
-    script.split(ids, 20, 2)
-    # The same batch with a copy of its ids, and results of its own that nobody looks at.
-    unfinished = dict(script.commands[-1])
-    unfinished |= {operand: script.memory.room(1024) for operand in DEPOSITS}
-    script.split(ids[::-1], 20, 2, flags=BatchFlag.FEATURE_MAJOR)
+    script.split(np.arange(30) * 7 % 22, 30, 1)
+    assert 0 < script.wanted[-1]["misses"] < 5
+    # Batches of misses alone and of hits alone, whose results nobody looks at. The last restart
+    # comes in a scan, with a command to be compared behind it.
+    unfinished = []
+    for ids in (np.arange(40) + 30, np.arange(40) % 20):
+        command, _, _ = script.batch(Opcode.SPLIT, ids, 40, 1)
+        unfinished.append(command | {name: script.memory.room(1024) for name in DEPOSITS})
+    script.split(rng.integers(0, 25, 30), 15, 2, flags=BatchFlag.FEATURE_MAJOR)
     script.list(Opcode.REMOVE, rows)
-    script.run(dropped=[(unfinished, when) for when in (1, 5, 8, 12, 20, 30, 40, 55, 70, 80)])
+    script.run(dropped=[(command, cycles) for command in unfinished
+                        for cycles in (1, 6, 12, *range(20, 65, 4), 72, 85)])
 
 
 def test_restart_in_lists_and_scans():
