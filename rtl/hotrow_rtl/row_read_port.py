@@ -33,7 +33,6 @@ class RowReadPort(wiring.Component):
     idle : Out(1)
         Nothing is in flight.
     stopped : Out(1)
-    draining : Out(1)
 
     Timing
     ------
@@ -51,7 +50,6 @@ class RowReadPort(wiring.Component):
             "restart": In(1),
             "idle": Out(1),
             "stopped": Out(1),
-            "draining": Out(1),
         })
 
     def elaborate(self, platform):
@@ -59,9 +57,9 @@ class RowReadPort(wiring.Component):
         m.submodules.watchdog = watchdog = Watchdog()
         bus, asked = self.bus, self.bursts
         in_flight = Signal(range(self.config.outstanding + 1))  # the one on AR included
-        closed, load, ended = Signal(), Signal(), Signal()
+        draining, closed, load, ended = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            closed.eq(self.stopped | self.draining | self.restart),
+            closed.eq(self.stopped | draining | self.restart),
             asked.ready.eq(closed | ~bus.arvalid | bus.arready),
             load.eq(asked.valid & asked.ready & ~closed),
             ended.eq(bus.rvalid & bus.rlast & ~self.idle),
@@ -69,7 +67,7 @@ class RowReadPort(wiring.Component):
             bus.arsize.eq(log2(self.config.bus_bytes)),
             bus.arburst.eq(BURST_INCR),
             bus.rready.eq(1),  # every burst has its place in the buffer
-            watchdog.waiting.eq(~self.idle & ~self.draining),
+            watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq((bus.arvalid & bus.arready) | bus.rvalid),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
@@ -93,7 +91,7 @@ class RowReadPort(wiring.Component):
                 bus.arlen.eq(asked.p.burst.length),
             ]
         with m.If(self.restart):
-            m.d.sync += self.draining.eq(1)
+            m.d.sync += draining.eq(1)
         with m.Elif(self.idle):
-            m.d.sync += self.draining.eq(0)
+            m.d.sync += draining.eq(0)
         return m

@@ -39,7 +39,6 @@ class RowWritePort(wiring.Component):
     idle : Out(1)
         Nothing is in flight.
     stopped : Out(1)
-    draining : Out(1)
 
     Timing
     ------
@@ -59,7 +58,6 @@ class RowWritePort(wiring.Component):
             "restart": In(1),
             "idle": Out(1),
             "stopped": Out(1),
-            "draining": Out(1),
         })
 
     def elaborate(self, platform):
@@ -69,11 +67,11 @@ class RowWritePort(wiring.Component):
         m.submodules.owed = owed = fifo.SyncFIFO(width=8, depth=BURSTS_AHEAD)
         most = writes_waiting(self.config)
         in_flight = Signal(range(most + 1))  # from the address to the answer
-        closed, load, answered = Signal(), Signal(), Signal()
+        draining, closed, load, answered = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            closed.eq(self.stopped | self.draining | self.restart),
+            closed.eq(self.stopped | draining | self.restart),
             self.idle.eq((in_flight == 0) & ~bus.awvalid & ~bus.wvalid & ~owed.r_rdy),
-            watchdog.waiting.eq(~self.idle & ~self.draining),
+            watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq((bus.awvalid & bus.awready) | (bus.wvalid & bus.wready)
                                  | (bus.bvalid & bus.bready)),
             watchdog.timeout.eq(self.timeout),
@@ -81,9 +79,9 @@ class RowWritePort(wiring.Component):
             self.stopped.eq(watchdog.stopped),
         ]
         with m.If(self.restart):
-            m.d.sync += self.draining.eq(1)
+            m.d.sync += draining.eq(1)
         with m.Elif(self.idle):
-            m.d.sync += self.draining.eq(0)
+            m.d.sync += draining.eq(0)
 
         # AW. Words are owed from the cycle in which the address appears.
         m.d.comb += [

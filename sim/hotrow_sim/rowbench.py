@@ -15,7 +15,7 @@ from .memory import Behaviour, MemoryModel
 from .memory.amaranth import read_responder, write_responder
 from .streambench import STEADY, StreamBench
 
-TINY = replace(preset("tiny"), tables=8, handles=8)
+TINY = replace(preset("tiny"), tables=16, handles=8)
 BASE = 0x7_0000_0000  # where the memory lies
 SIZE = 1 << 16
 REGIONS = {  # 16-byte steps, not bus words
@@ -32,6 +32,8 @@ TABLES = {
     4: Table(1, packed_address(0, 0), 1024, 1024),  # longer than the card carries
     5: Table(1 << 31, packed_address(0, 0x20), 16, 65520, packed_address(0, 0), 4),
     6: Table(30, packed_address(2, 0x800), 64, 64, packed_address(6, 0), 4),  # no state region
+    # Row 3 lies at offset 0x20 modulo 2**48.
+    7: Table(9, packed_address(0, (1 << 48) - 3 * 65520 + 0x20), 16, 65520),
 }
 DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
 LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE

@@ -54,7 +54,7 @@ def test_refusals_equal_golden(seed):
                entry_faults={seed + 9: FAULT_SLVERR}, slot_faults={seed + 4: FAULT_TIMEOUT}),
         Gather(seed + 50, [0, 0, 0, 2], 16, WITH_STATE, rows=16, state_destination=state),
         Gather(seed + 100, [0, 1, 3], 20, rows=16, destination=destination),
-        Gather(seed + 200, [*TABLES, 7, 8, 1 << 31], 16, rows=1 << 31, stride=64,
+        Gather(seed + 200, [*TABLES, 15, 16, 1 << 31], 16, rows=1 << 31, stride=64,
                slot_faults={0: FAULT_DECERR}),
     ]
     got, _ = compare(RowBench(TINY, seed=seed), commands)
@@ -65,8 +65,8 @@ def test_every_status_is_told_with_its_lowest_index():
     commands = [
         Gather(1, [0], 8, entry_faults={6: FAULT_DECERR}),
         Gather(2, [0], 8, LISTED, slot_faults={4: FAULT_SLVERR}),
-        Gather(3, [7], 3),
-        Gather(4, [8], 3),
+        Gather(3, [15], 3),
+        Gather(4, [16], 3),
         Gather(5, [2], 4, rows=1),
         Gather(6, [2], 4, stride=240),
         Gather(7, [4], 4, stride=2048, rows=1),
@@ -78,15 +78,19 @@ def test_every_status_is_told_with_its_lowest_index():
         Gather(13, [0], 4, WITH_STATE, state_destination=packed_address(3, 0)),
         Gather(14, [0], 4, WITH_STATE, state_destination=packed_address(2, 2)),
         Gather(15, [0], 4, WITH_STATE, state_destination=packed_address(2, 0x1000 - 8)),
+        Gather(16, [0], 4, WITH_STATE, destination=packed_address(3, 0)),
+        Gather(17, [7], 4),
+        Gather(18, [3], 4, WITH_STATE, state_destination=packed_address(9, 0)),
     ]
     commands[4].entries["row"][2] = 16
     commands[7].entries["row"][:] = (0, 1 << 31, 1, (1 << 31) + 1)
+    commands[16].entries["row"] = 3
     got, _ = compare(RowBench(TINY), commands)
     assert [outcome.status for outcome in got] == [
         Status.DECERR, Status.SLVERR, Status.TABLE_UNKNOWN, Status.TABLE_UNKNOWN,
         Status.ROW_OUT_OF_RANGE, Status.STRIDE, Status.STRIDE, Status.REGION, Status.REGION,
         Status.READ_ONLY, Status.MISALIGNED, Status.REGION, Status.READ_ONLY, Status.MISALIGNED,
-        Status.REGION]
+        Status.REGION, Status.READ_ONLY, Status.REGION, Status.OK]
     assert [outcome.error_index for outcome in got][:9] == [6, 4, 0, 0, 2, 0, 0, 1, 2]
 
 
@@ -94,6 +98,14 @@ def test_later_entry_wins_a_slot():
     command = Gather(1, [0], 24, LISTED, stride=64)
     command.targets[:] = 3
     compare(RowBench(TINY, Behaviour(seed=3, **ROUGH), Behaviour(seed=4, **ROUGH)), [command])
+
+
+def test_rows_in_flight_fill_the_buffer():
+    """Sixteen reads of 64 or 4 words find room for four long ones; what is left is too short."""
+    config = replace(TINY, outstanding=16, row_bytes=1024)
+    command = Gather(1, [0, 4], 12, rows=2, stride=1024)
+    command.entries["table"] = [4, 4, 0] * 4
+    compare(RowBench(config, write=Behaviour(stall_data=0.3, latency=100)), [command])
 
 
 @pytest.mark.parametrize("config", BUSES.values(), ids=BUSES)
