@@ -105,7 +105,7 @@ def test_rows_in_flight_fill_the_buffer():
     config = replace(TINY, outstanding=16, row_bytes=1024)
     command = Gather(1, [0, 4], 12, rows=2, stride=1024)
     command.entries["table"] = [4, 4, 0] * 4
-    compare(RowBench(config, write=Behaviour(stall_data=0.3, latency=100)), [command])
+    compare(RowBench(config, write=Behaviour(stall_data=0.7)), [command])
 
 
 @pytest.mark.parametrize("config", BUSES.values(), ids=BUSES)
