@@ -5,6 +5,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import BatchFlag, Opcode, Status
 from hotrow_rtl.lookup_reader import LookupReader
+from hotrow_rtl.range_check import RangeCheck
+from hotrow_sim.cycles.lookup_reader import dense_cycles, jagged_cycles
 from hotrow_sim.golden.lookups import read_batch
 from hotrow_sim.listbench import ListMemory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
@@ -199,12 +201,12 @@ def test_most_tables_and_samples():
 @pytest.mark.parametrize("bus", CONFIGS)
 @pytest.mark.parametrize("flags", [BatchFlag(0), ID64 | FEATURE_MAJOR], ids=str)
 def test_a_word_a_cycle(bus, flags):
-    """Once words flow, none waits: `LookupReader.Timing` to the cycle."""
+    """Once words flow, none waits: the model's cycles, exactly."""
     config = CONFIGS[bus]
     batch = Batch(config, flags, 20, 26)
-    trace = Trace(config, [batch], latency=40).run()
-    start_to_first_word = 1 + 1 + 40  # command, request, latency
-    assert trace.cycles == start_to_first_word + beats_in(batch) + LookupReader.latency
+    for latency in (1, 40):
+        trace = Trace(config, [batch], latency=latency).run()
+        assert trace.cycles == dense_cycles(config, flags, batch.count, latency)
 
 
 def lengths_of(bags, kind, seed):
@@ -238,6 +240,15 @@ def jagged_batches(config, flags):
 @pytest.mark.parametrize("bus", CONFIGS)
 def test_jagged_batches_equal_golden(bus, flags):
     check(CONFIGS[bus], jagged_batches(CONFIGS[bus], flags), STEADY, STEADY)
+
+
+@pytest.mark.parametrize("kind", ["random", "last-empty", "long", "ones", "single"])
+@pytest.mark.parametrize("bus, flags", [(16, BatchFlag(0)), (64, ID64)])
+def test_a_bag_a_cycle(bus, flags, kind):
+    config = CONFIGS[bus]
+    batch = Batch(config, flags | JAGGED, 9, 5, lengths_of(45, kind, 3))
+    trace = Trace(config, [batch], latency=7).run()
+    assert trace.cycles == jagged_cycles(config, flags, batch.lengths, 7)
 
 
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, RAGGED), (RAGGED, STEADY), (RAGGED, RAGGED)],
@@ -288,6 +299,25 @@ def test_fault_marks_the_ids_of_its_word(flags, word):
     first = word * batch.per_word
     assert trace.verdicts == [(0, 0)]
     assert trace.lookups == list(batch.expected(TINY, [(first, first + batch.per_word, 2)]))
+
+
+def test_a_faulty_word_is_not_called_out_of_range():
+    """Its data mean nothing, even where they look like a row that the table does not have."""
+    dut = RangeCheck(TINY)
+    bench = StreamBench(dut)
+    lanes = [{"present": 1, "id": (1 << 64) - 1, "table": 1, "fault": fault} for fault in range(4)]
+
+    async def drive(ctx):
+        await register_tables(ctx, dut)
+        ctx.set(dut.unchecked.p, {"lanes": lanes, "last": 1})
+        ctx.set(dut.unchecked.valid, 1)
+        await ctx.tick().until(dut.unchecked.ready)
+        ctx.set(dut.unchecked.valid, 0)
+    bench.process("a beat", drive)
+    beats = bench.sink(dut.beats, 1)
+    bench.run(limit=200)
+    assert [(lane.out_of_range, lane.fault) for lane in beats[0].lanes] == [
+        (1, 0), (0, 1), (0, 2), (0, 3)]
 
 
 class FaultOnSecondPass(dict):
