@@ -16,7 +16,7 @@ def train(subparsers):
         description="Train a DLRM with the accelerator in the loop and, beside it in the same run, "
         "plain nn.EmbeddingBag; check every step of the one against the other. Exit code 0 when "
         "the check held, 1 when it did not, 2 for an error of the user.")
-    _add_options(parser)
+    _add_options(parser, TrainOptions(None))
     parser.set_defaults(run=_run)
 
 
@@ -27,16 +27,16 @@ def demo(subparsers):
         description="hotrow train on generated clicks with the table sizes of Criteo Kaggle: 33.8 "
         "million rows, 4.4 GB of memory for the tables and their twin. The first run with "
         "transport sim builds the simulated device.")
-    _add_options(parser, trace="criteo-shape")
+    # Half the batch of `train`: more steps in the same simulated time learn more.
+    _add_options(parser, TrainOptions("criteo-shape", batch_size=512))
     parser.set_defaults(run=_run)
 
 
-def _add_options(parser, trace=None):
-    default = TrainOptions(trace)
+def _add_options(parser, default):
     parser.add_argument(
-        "--trace", default=trace, required=trace is None,
+        "--trace", default=default.trace, required=default.trace is None,
         help="zipf:S[:rows], uniform[:rows], single, criteo-shape[:S], criteo:FILE, or a "
-        "tab-separated file (gzip or not) with a header" + _default(trace))
+        "tab-separated file (gzip or not) with a header" + _default(default.trace))
     parser.add_argument("--ids", type=_names, default=(), help="id columns, separated by commas")
     parser.add_argument("--label", help="label column, of 0 and 1")
     parser.add_argument("--dense", type=_names, default=(),
