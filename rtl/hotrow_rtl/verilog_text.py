@@ -4,9 +4,10 @@ import re
 
 _MODULE = re.compile(r"^module (\\?\S+?)( ?\(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
 _ZERO_WIDTH = re.compile(r"^\s*(?:input|output|inout)\s+\[-1:0\]\s+(\S+?)\s*;", re.MULTILINE)
-# Yosys makes `always @*` run at time 0 by reading a constant; `always_comb` does so by itself.
-_WAKE = re.compile(r"^ *(?:reg \\\$auto\$verilog_backend\S+ += 0;"
-                   r"|if \(\\\$auto\$verilog_backend\S+ \) begin end)\n", re.MULTILINE)
+# What Yosys lets every `always @*` read so that it runs at time 0. The initial value of a
+# declaration is there before the blocks listen, so in Icarus it does not wake them.
+_TRIGGER = re.compile(r"^( *)reg (?:\\\$auto\$verilog_backend\S+) += 0;\n", re.MULTILINE)
+_TRIGGER_USE = re.compile(r"\\\$auto\$verilog_backend\S+ ")
 
 
 def refuse_zero_width(text: str) -> None:
@@ -22,8 +23,14 @@ def refuse_zero_width(text: str) -> None:
 
 
 def wake_at_time_zero(text: str) -> str:
-    """`always_comb` for `always @*`, which Icarus may never run when its inputs are constant."""
-    return _WAKE.sub("", text).replace("always @*", "always_comb")
+    """Let every `always @*` run at time 0, also one whose inputs are constant.
+
+    Their trigger gets its value from an `initial` block, once they listen. (`always_comb` would run
+    by itself, but in Icarus 11 such blocks wake one another for ever where `valid` and `ready`
+    cross a module's ports both ways.)
+    """
+    text = _TRIGGER.sub(r"\1reg wake;\n\1initial wake <= 1;\n", text)
+    return _TRIGGER_USE.sub("wake", text)
 
 
 def share_modules(text: str) -> str:

@@ -1,0 +1,59 @@
+"""The memory model on the AXI4 buses of a design under cocotb.
+
+Inputs are sampled at the falling edge, when everything that follows the rising edge has settled,
+and outputs are driven after the rising edge, as memory_model.hpp asks.
+"""
+
+from cocotb.triggers import FallingEdge, RisingEdge
+
+READ_INPUTS = ("araddr", "arid", "arvalid", "arlen", "arsize", "arburst", "rready")
+READ_OUTPUTS = ("arready", "rvalid", "rid", "rlast", "rresp")
+WRITE_INPUTS = ("awaddr", "awid", "awvalid", "awlen", "awsize", "awburst", "wstrb", "wvalid",
+                "wlast", "bready")
+WRITE_OUTPUTS = ("awready", "wready", "bvalid", "bid", "bresp")
+
+
+async def read_responder(dut, prefix, port):
+    """Serve the read channels `prefix`araddr, ... from a `memory.ReadPort`, for ever."""
+    def drive():
+        _drive(dut, prefix, port, READ_OUTPUTS)
+        data = bytes(port.outputs.rdata[:port.bus_bytes])
+        getattr(dut, f"{prefix}rdata").value = int.from_bytes(data, "little")
+
+    await _serve(dut, prefix, port, READ_INPUTS, drive, lambda: None)
+
+
+async def write_responder(dut, prefix, port):
+    """Serve the write channels `prefix`awaddr, ... from a `memory.WritePort`, for ever."""
+    def sample_data():
+        data = number(getattr(dut, f"{prefix}wdata"))
+        port.inputs.wdata[:port.bus_bytes] = data.to_bytes(port.bus_bytes, "little")
+
+    await _serve(dut, prefix, port, WRITE_INPUTS,
+                 lambda: _drive(dut, prefix, port, WRITE_OUTPUTS), sample_data)
+
+
+def number(signal):
+    """A signal's value; undefined bits, as there are while nothing is valid, count as zero."""
+    value = signal.value
+    return int(value) if value.is_resolvable else int(str(value).translate(
+        str.maketrans("xXzZuUwW-", "000000000")), 2)
+
+
+def _drive(dut, prefix, port, names):
+    for name in names:
+        getattr(dut, f"{prefix}{name}").value = getattr(port.outputs, name)
+
+
+async def _serve(dut, prefix, port, inputs, drive, sample_more):
+    drive()
+    while dut.rst.value != 0:
+        await RisingEdge(dut.clk)
+    while True:
+        await FallingEdge(dut.clk)
+        for name in inputs:
+            setattr(port.inputs, name, number(getattr(dut, f"{prefix}{name}")))
+        sample_more()
+        await RisingEdge(dut.clk)
+        port.tick()
+        drive()

@@ -1,0 +1,56 @@
+"""Runs the cocotb test benches beside this file on the simulators that are installed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SLOW = [pytest.param("verilator", marks=pytest.mark.slow), "icarus"]
+
+
+@pytest.fixture(params=SLOW)
+def simulate(request, tmp_path, monkeypatch):
+    """A function that runs one bench on a Verilog text.
+
+    Skips where the simulator, or cocotb, is not installed.
+    """
+    runner_module = pytest.importorskip("cocotb_tools.runner", reason="cocotb is not installed")
+    pytest.importorskip("cocotbext.axi", reason="cocotbext-axi is not installed")
+    monkeypatch.syspath_prepend(HERE)  # the runner hands sys.path on to the simulation
+    if request.param == "verilator":
+        from hotrow_sim.verilated.toolchain import ToolMissing, find_verilator
+        try:
+            environment = find_verilator().environment()
+        except ToolMissing as missing:
+            pytest.skip(str(missing))
+        if not shutil.which("make") or not shutil.which("perl"):
+            pytest.skip("cocotb builds on Verilator with make and perl; one is not installed")
+        for name in ("VERILATOR_ROOT", "PATH"):
+            if name in environment:
+                monkeypatch.setenv(name, environment[name])
+        build_args = ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast"]
+    elif not shutil.which("iverilog"):
+        pytest.skip("Icarus Verilog (iverilog) is not installed")
+    else:
+        build_args = ["-g2012"]
+
+    def run(verilog, toplevel, bench, **environment):
+        source = tmp_path / f"{toplevel}.v"
+        source.write_text(verilog)
+        runner = runner_module.get_runner(request.param)
+        runner.build(sources=[source], hdl_toplevel=toplevel, build_dir=tmp_path / "build",
+                     build_args=build_args, timescale=("1ns", "1ps"), always=True,
+                     log_file=tmp_path / "build.log")
+        log = tmp_path / "test.log"
+        try:
+            results = runner.test(
+                test_module=bench, hdl_toplevel=toplevel, build_dir=tmp_path / "build",
+                test_dir=tmp_path, results_xml=str(tmp_path / "results.xml"),
+                timescale=("1ns", "1ps"), log_file=log, extra_env=environment)
+            passed, failed = runner_module.get_results(results)
+        except SystemExit:  # the simulation died before it could report
+            passed, failed = 0, 1
+        assert passed and not failed, log.read_text()[-4000:]
+
+    return run

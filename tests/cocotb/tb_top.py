@@ -1,0 +1,76 @@
+"""The whole accelerator under cocotb: ordinary host code against RTL and memory model.
+
+The same rounds of random commands are played on the golden model, and must end alike.
+"""
+
+import os
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.task import bridge
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract import IDENTITY, Opcode, Status
+from hotrow_sim.bare_host import BareHost
+from hotrow_sim.cosim.memory_ports import read_responder, write_responder
+from hotrow_sim.cosim.streams import reset
+from hotrow_sim.cosim.transport import CosimTransport
+from hotrow_sim.fuzz.player import differences, play
+from hotrow_sim.fuzz.rounds import RoundSource
+from hotrow_sim.fuzz.setup import FuzzHost, make_setup
+from hotrow_sim.memory import Behaviour, MemoryModel
+from hotrow_sim.model import open_transport as open_model
+
+CONFIG = preset("tiny")
+ROUNDS = int(os.environ["ROUNDS"])
+MEMORY = Behaviour(latency=10, jitter=8, stall_address=0.2, stall_data=0.2, stall_response=0.2,
+                   out_of_order=True, interleave=True, seed=2)
+
+
+async def start(dut):
+    """Attach memory and register master, reset; return (transport, memory)."""
+    memory = MemoryModel()
+    Clock(dut.clk, 10, unit="ns").start()
+    for responder, prefix, port in (
+            (read_responder, "m_axi_list_", memory.read_port(CONFIG.bus_bytes, MEMORY)),
+            (read_responder, "m_axi_row_", memory.read_port(CONFIG.bus_bytes, MEMORY)),
+            (write_responder, "m_axi_row_", memory.write_port(CONFIG.bus_bytes, MEMORY)),
+            (write_responder, "m_axi_result0_", memory.write_port(CONFIG.bus_bytes, MEMORY))):
+        cocotb.start_soon(responder(dut, prefix, port))
+    master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
+    await reset(dut)
+    return CosimTransport(dut, master, memory, CONFIG), memory
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def commands_go_round(dut):
+    transport, memory = await start(dut)
+
+    def host_code():
+        host = BareHost(transport)
+        assert host.read("IDENTITY") == IDENTITY
+        for queue in ("lookup", "move"):
+            done = host.run(queue, opcode=Opcode.NOP, tag=77)
+            assert (done["tag"], done["status"], done["sequence"]) == (77, Status.OK, 1)
+            assert host.run(queue, opcode=0x7F)["status"] == Status.BAD_OPCODE
+
+    await bridge(host_code)()
+    memory.check()
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def random_commands_equal_the_model(dut):
+    transport, memory = await start(dut)
+
+    def host_code():
+        setup = make_setup(np.random.default_rng(11), CONFIG)
+        hosts = [FuzzHost(opened, setup, 3) for opened in (open_model("tiny"), transport)]
+        source = RoundSource(np.random.default_rng(12), CONFIG, setup, 8)
+        for number in range(ROUNDS):
+            drawn = source.draw()
+            unequal = differences(*(play(host, drawn) for host in hosts))
+            assert not unequal, f"round {number}, model and RTL differ:\n" + "\n".join(unequal)
+
+    await bridge(host_code)()
+    memory.check()

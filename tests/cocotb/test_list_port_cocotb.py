@@ -1,0 +1,10 @@
+from hotrow_rtl.config import preset
+from hotrow_rtl.list_port import ListPort
+from hotrow_sim.cosim.component import component_verilog
+
+CLIENTS = 3
+
+
+def test_list_port(simulate):
+    simulate(component_verilog(ListPort(preset("tiny"), CLIENTS), "list_port"), "list_port",
+             "tb_list_port", CLIENTS=str(CLIENTS))

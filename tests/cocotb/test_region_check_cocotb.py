@@ -1,0 +1,8 @@
+from hotrow_rtl.config import preset
+from hotrow_rtl.region_check import RegionCheck
+from hotrow_sim.cosim.component import component_verilog
+
+
+def test_region_check(simulate):
+    simulate(component_verilog(RegionCheck(preset("tiny")), "region_check"), "region_check",
+             "tb_region_check")

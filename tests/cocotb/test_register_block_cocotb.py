@@ -1,0 +1,8 @@
+from hotrow_rtl.config import preset
+from hotrow_rtl.register_block import RegisterBlock
+from hotrow_sim.cosim.component import component_verilog
+
+
+def test_register_block(simulate):
+    simulate(component_verilog(RegisterBlock(preset("tiny")), "register_block"), "register_block",
+             "tb_register_block")
