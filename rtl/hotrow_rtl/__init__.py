@@ -1,1 +1,1 @@
-"""Hardware of the hotrow accelerator, in Amaranth. Import the modules directly; this package runs nothing."""
+"""Hardware of the hotrow accelerator, in Amaranth. Import its modules directly."""

@@ -1,4 +1,4 @@
-"""The one object from which hardware, golden models, cycle models and costs derive their geometry."""
+"""The one object that gives hardware, golden models, cycle models and costs their geometry."""
 
 from dataclasses import dataclass, fields
 

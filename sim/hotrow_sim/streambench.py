@@ -32,7 +32,7 @@ class StreamBench:
         self._simulator.add_testbench(self._count, background=True)
 
     def source(self, stream, payloads, gaps=STEADY):
-        """Offer `payloads` (anything `ctx.set` takes) in order, idle for `gaps` cycles before each."""
+        """Offer `payloads` (what `ctx.set` takes) in order, idle for `gaps` cycles before each."""
         async def drive(ctx):
             for payload, gap in zip(payloads, cycle(gaps)):
                 for _ in range(gap):
