@@ -44,13 +44,10 @@ class AccessCounters(wiring.Component):
 
     Timing
     ------
-    OBSERVE takes one lookup every cycle, on any trace, and `CountPipeline.latency` cycles after
-    the last. DECAY: sets + `DecaySweep.latency`; of ALL, sets. HARVEST: see `Harvest`. Each
-    command `overhead` cycles more, from the cycle in which it is taken to that in which its
-    outcome is.
+    From taking a command to its outcome, both included. OBSERVE: one cycle per lookup, on any
+    trace, and `CountPipeline.latency` + 1. DECAY: sets + `DecaySweep.latency` + 1; of ALL,
+    sets + 3. HARVEST: see `Harvest`, and 1.
     """
-
-    overhead = 2
 
     def __init__(self, config: Config):
         self.config = config

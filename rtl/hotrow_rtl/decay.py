@@ -21,16 +21,16 @@ class DecaySweep(wiring.Component):
         A pulse begins a sweep with the `shift` of that cycle.
     shift : In(32)
     done : Out(1)
-        A pulse with the write of the last set.
+        A pulse after the write of the last set.
     read_address, read_data, write_enable, write_address, write_data
         Of the memory of counter sets, read latency 1.
 
     Timing
     ------
-    `done` `latency` = 3 cycles after `start` and the sets: address, read, shift.
+    `done` comes sets + `latency` cycles after `start`: address, read, shift, done.
     """
 
-    latency = 3
+    latency = 4
 
     def __init__(self, config: Config):
         self.config = config
@@ -51,7 +51,7 @@ class DecaySweep(wiring.Component):
         c = self.config
         at = Signal(log2(c.counter_sets))
         shift = Signal(range(c.counter_bits + 1))  # shifting by all bits leaves zero
-        valid = Signal(self.latency)  # address, read, shifted
+        valid = Signal(3)  # address, read, shifted
         held = Signal(counter_set(c), reset_less=True)
         with m.If(valid[0]):
             m.d.sync += at.eq(at + 1)
@@ -70,8 +70,8 @@ class DecaySweep(wiring.Component):
             self.read_address.eq(at),
             self.write_enable.eq(valid[2]),
             self.write_address.eq(written),
-            self.done.eq(self.write_enable & (written == c.counter_sets - 1)),
         ]
+        m.d.sync += self.done.eq(self.write_enable & (written == c.counter_sets - 1))
         for before, after in zip(held, self.write_data):
             m.d.comb += [after.tag.eq(before.tag), after.count.eq(before.count >> shift)]
         return m

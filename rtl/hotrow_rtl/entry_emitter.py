@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -31,7 +31,7 @@ class EntryEmitter(wiring.Component):
     ties : In(32)
         How many of the entries equal to the bound are emitted: the first ones.
     sets : In(stream(scanned_set(config)))
-        Sets behind the last entry are taken only up to the next start.
+        Those behind the last entry mean nothing.
     harvested : Out(stream(result(harvest_entry)))
         In the order of sets and, within a set, of age.
     done : Out(1)
@@ -39,11 +39,11 @@ class EntryEmitter(wiring.Component):
 
     Timing
     ------
-    A set takes max(1, entries emitted) cycles, and one more if the quota ends among its ties.
-    Latency 2 cycles from a set to its first entry.
+    A set takes a cycle, and one more per entry emitted. Latency 3 cycles from a set to its first
+    entry.
     """
 
-    latency = 2
+    latency = 3
 
     def __init__(self, config: Config):
         self.config = config
@@ -58,38 +58,47 @@ class EntryEmitter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        c, out, scanned = self.config, self.harvested, self.sets.p
-        entries, ties, active = Signal(32), Signal(32), Signal()
-        emitted = Signal(c.counter_ways)  # ways of the set in front that have left
-        waiting, first = Signal(c.counter_ways), Signal(c.counter_ways)
+        c, out, sets = self.config, self.harvested, self.sets
+        entries, active = Signal(32), Signal()
+        ties = Signal(signed(33))  # left, less one: the sign tells that none is
+        held = Signal(scanned_set(c), reset_less=True)
+        waiting, live, first = (
+            Signal(c.counter_ways, name=name) for name in ("waiting", "live", "first"))
         chosen = Signal(data.StructLayout({
             "mixed": counter_place(c), "count": c.counter_bits, "last": 1}))
-        chosen_valid, room, takes = Signal(), Signal(), Signal()
+        chosen_valid, room, takes, empties = Signal(), Signal(), Signal(), Signal()
         key = Signal(row_key(c))
+
+        # `ready` is a register: the scan holds wide words, which a path from the sink would stall.
+        idle = Signal(init=1)
+        eligible = sets.p.above | Mux(ties < 0, 0, sets.p.equal)
+        m.d.comb += sets.ready.eq(idle)
+        with m.If(idle & sets.valid & active):
+            m.d.sync += [held.eq(sets.p), waiting.eq(eligible), idle.eq(~eligible.any())]
+        with m.If(empties):
+            m.d.sync += idle.eq(1)
+
         m.d.comb += [
-            waiting.eq((scanned.above | Mux(ties != 0, scanned.equal, 0)) & ~emitted),
-            first.eq(waiting & -waiting),
+            live.eq(waiting & ~Mux(ties < 0, held.equal, 0)),
+            first.eq(live & -live),
             room.eq(~chosen_valid | ~out.valid | out.ready),
-            takes.eq(active & self.sets.valid & waiting.any() & room),
-            self.sets.ready.eq(~active | ~waiting.any() | takes & (waiting == first)),
+            takes.eq(active & ~idle & live.any() & room),
+            empties.eq(~idle & (~live.any() | takes & ~(live & (live - 1)).any())),
         ]
         with m.If(room):
             m.d.sync += chosen_valid.eq(takes)
         with m.If(takes):
-            tag, count = pick(scanned.ways, first)
+            tag, count = pick(held.ways, first)
             m.d.sync += [
-                chosen.mixed.set.eq(scanned.set),
+                waiting.eq(live & (live - 1)),
+                chosen.mixed.set.eq(held.set),
                 chosen.mixed.tag.eq(tag),
                 chosen.count.eq(count),
                 chosen.last.eq(entries == 1),
                 entries.eq(entries - 1),
-                ties.eq(ties - (first & scanned.equal).any()),
+                ties.eq(ties - (first & held.equal).any()),
                 active.eq(entries != 1),
             ]
-        with m.If(self.sets.ready):
-            m.d.sync += emitted.eq(0)
-        with m.Elif(takes):
-            m.d.sync += emitted.eq(emitted | first)
 
         m.d.comb += key.as_value().eq(unmix(chosen.mixed.as_value(), 0, c.key_width))
         with m.If(~out.valid | out.ready):
@@ -104,7 +113,7 @@ class EntryEmitter(wiring.Component):
         m.d.comb += self.done.eq(out.valid & out.ready & out.p.last)
 
         with m.If(self.start):
-            m.d.sync += [entries.eq(self.entries), ties.eq(self.ties), emitted.eq(0),
+            m.d.sync += [entries.eq(self.entries), ties.eq(self.ties - 1), idle.eq(1),
                          active.eq(self.entries != 0)]
             with m.If(self.entries == 0):
                 m.d.sync += [out.valid.eq(1), out.p.present.eq(0), out.p.last.eq(1)]

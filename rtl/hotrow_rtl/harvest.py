@@ -38,7 +38,7 @@ class Harvest(wiring.Component):
     entries : Out(32)
         Entries emitted; stays until the next start.
     done : Out(1)
-        A pulse when the last element has been taken.
+        A pulse after the last element has been taken.
     read_enable, read_address, read_data
         Of the memory of counter sets, read latency 1.
 
@@ -46,10 +46,10 @@ class Harvest(wiring.Component):
     ------
     A counting scan takes sets + `scan_overhead` cycles. There is one, and one more per bit of the
     largest count if more than `wanted` entries reach the threshold. The last scan takes
-    max(1, entries emitted) cycles per set, up to the last entry.
+    a cycle per set, up to that of the last entry, and one per entry.
     """
 
-    scan_overhead = SetScan.latency + 3  # add, accumulate, decide
+    scan_overhead = SetScan.latency + 2  # add, accumulate
 
     def __init__(self, config: Config):
         self.config = config
@@ -110,6 +110,7 @@ class Harvest(wiring.Component):
             begin_scan(least)
             m.next = "EMIT"
 
+        m.d.sync += self.done.eq(emitter.done)
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(self.start):
@@ -147,7 +148,6 @@ class Harvest(wiring.Component):
                     scan.sets.ready.eq(emitter.sets.ready),
                 ]
                 with m.If(emitter.done):
-                    m.d.comb += self.done.eq(1)
                     m.next = "IDLE"
         return m
 

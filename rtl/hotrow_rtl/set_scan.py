@@ -65,10 +65,12 @@ class SetScan(wiring.Component):
         asked, read, held = (Signal(log2(c.counter_sets), name=f"{stage}_set")
                              for stage in ("asked", "read", "held"))
         ways = Signal(counter_set(c), reset_less=True)
+        compared = Signal(scanned_set(c), reset_less=True)
         valid = Signal(self.latency)
         last = c.counter_sets - 1
         m.d.comb += [
             out.valid.eq(valid[-1]),
+            out.p.eq(compared),
             self.read_enable.eq(~out.valid | out.ready),
             self.read_address.eq(asked),
         ]
@@ -77,11 +79,11 @@ class SetScan(wiring.Component):
                 valid.eq(Cat(valid[0] & (asked != last), valid)),
                 asked.eq(asked + 1), read.eq(asked), held.eq(read),
                 ways.eq(self.read_data),
-                out.p.set.eq(held),
-                out.p.ways.eq(ways),
-                out.p.above.eq(Cat(way.count > self.bound for way in ways)),
-                out.p.equal.eq(Cat(way.count == self.bound for way in ways)),
-                out.p.last.eq(held == last),
+                compared.set.eq(held),
+                compared.ways.eq(ways),
+                compared.above.eq(Cat(way.count > self.bound for way in ways)),
+                compared.equal.eq(Cat(way.count == self.bound for way in ways)),
+                compared.last.eq(held == last),
             ]
         with m.If(self.begin):
             m.d.sync += [asked.eq(0), valid.eq(1)]

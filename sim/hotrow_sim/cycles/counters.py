@@ -5,7 +5,7 @@ from hotrow_rtl.config import Config
 
 REPORT = 1  # the outcome
 SCAN = 6  # beside the sets: from the beginning of a scan to the decision that its sum allows
-EMIT = 5  # beside the entries: from the beginning of the last scan to its first entry
+EMIT = 6  # beside the entries: from the beginning of the last scan to its first entry, and the end
 
 
 def observe_cycles(config: Config, lookups):
@@ -21,7 +21,7 @@ def observe_cycles(config: Config, lookups):
 
 
 def decay_cycles(config: Config):
-    return 1 + config.counter_sets + 2 + REPORT
+    return 1 + config.counter_sets + 3 + REPORT
 
 
 def clear_cycles(config: Config):
@@ -31,7 +31,7 @@ def clear_cycles(config: Config):
 
 def harvest_cycles(config: Config, counts, wanted, threshold):
     """A scan that counts, one more per bit of the largest count if the wanted entries are fewer
-    than those counted, and one that emits, at most one entry a cycle.
+    than those counted, and one that emits: a cycle per set up to the last needed, and per entry.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def harvest_cycles(config: Config, counts, wanted, threshold):
     eligible = counts >= max(threshold, 1)
     reached = int(np.count_nonzero(eligible))
     if not reached:
-        return config.counter_sets + SCAN + 1 + REPORT
+        return config.counter_sets + SCAN + 2 + REPORT
     bits = 0
     if reached > wanted:
         last = np.sort(counts[eligible])[-wanted]
@@ -50,7 +50,6 @@ def harvest_cycles(config: Config, counts, wanted, threshold):
         eligible = counts > last
         eligible.flat[ties] = True
         bits = int(counts.max()).bit_length()
-    per_set = np.count_nonzero(eligible, axis=1)
-    final = np.flatnonzero(per_set)[-1]
-    emission = int(np.maximum(per_set[:final + 1], 1).sum())
-    return (1 + bits) * (config.counter_sets + SCAN) + (bits > 0) + EMIT + emission + REPORT
+    final = int(np.flatnonzero(eligible.any(axis=1))[-1])
+    emission = final + 1 + np.count_nonzero(eligible)
+    return int((1 + bits) * (config.counter_sets + SCAN) + (bits > 0) + EMIT + emission + REPORT)
