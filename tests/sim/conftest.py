@@ -70,6 +70,15 @@ def open_tiny(transport, **options):
     return open_transport("tiny", **options)
 
 
+@pytest.fixture
+def make_card():
+    """The class `Card`, for tests that open their devices themselves; `last` is the latest one."""
+    def make(transport):
+        make.last = Card(transport)
+        return make.last
+    return make
+
+
 @pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
 def card(request):
     transport = open_tiny(request.param)
