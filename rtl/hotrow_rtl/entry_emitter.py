@@ -113,7 +113,7 @@ class EntryEmitter(wiring.Component):
         m.d.comb += self.done.eq(out.valid & out.ready & out.p.last)
 
         with m.If(self.start):
-            m.d.sync += [entries.eq(self.entries), ties.eq(self.ties - 1), idle.eq(1),
+            m.d.sync += [entries.eq(self.entries), ties.eq(self.ties - 1),
                          active.eq(self.entries != 0)]
             with m.If(self.entries == 0):
                 m.d.sync += [out.valid.eq(1), out.p.present.eq(0), out.p.last.eq(1)]
