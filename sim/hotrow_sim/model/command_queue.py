@@ -6,7 +6,6 @@ from hotrow_rtl.contract import COMMAND_BYTES, Opcode, Status
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 from ..golden.regions import check, unpack_address
 from ..golden.validation import Refusal, validate
-from .costs import cycles
 from .outcome import Outcome
 
 WORD = 0xFFFF_FFFF
@@ -91,7 +90,7 @@ class CommandQueue:
         if outcome is None:
             return False
         self._running, self.waiting, self._abort = None, False, False
-        self.clock += cycles(self.device.config, command, outcome)
+        self.clock += self.device.cost(command, outcome)
         if self.halt_on_error and outcome.status != Status.OK:
             self.halted, self.halt_status = True, outcome.status
         self._complete(command, outcome, start)

@@ -1,30 +1,77 @@
-"""Cycles that a command takes on the hardware, by formula."""
+"""How long a command would take on the hardware: the models of ``hotrow_sim.cycles``, added up.
 
-from hotrow_rtl.contract import BatchFlag, Opcode
+Batches and lists are taken by their counts, not lookup by lookup, so that a model of the card
+costs no more time than its function.
+"""
 
-LATENCY = 200  # cycles from a request to memory to its first word
-OVERHEAD = 40  # cycles to fetch, check and complete a command
+import numpy as np
+from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, Status
+
+from ..cycles import counters, directory
+from ..cycles.lookup_engines import CLOSED, STARTED, list_command_cycles
+from ..cycles.splitter import MISS
+
+LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
+CHECKED = 10  # a command's way through the check, besides its tables and address operands
+OPERAND = 6  # one address operand
+MOVED = 27  # a GATHER, besides the memory and its copies
 
 
-def cycles(config, command, outcome):
-    """Cycles from taking up a command to its completion.
+def command_cycles(config, command, outcome, counts):
+    """Cycles from taking up a command to its outcome.
 
     Parameters
     ----------
     config : Config
     command : dict of str to int
     outcome : Outcome
+    counts : uint32[sets, ways]
+        Of the access counters when the command ended.
     """
-    opcode, count, bus = command["opcode"], command["count"], config.bus_bytes
+    opcode, count, flags = command["opcode"], command["count"], command["flags"]
+    served = outcome.lookups or outcome.entries or outcome.status == Status.OK
+    if not served or opcode in (Opcode.NOP, Opcode.FENCE, Opcode.WAIT, Opcode.SIGNAL):
+        return CHECKED
     if opcode in (Opcode.OBSERVE, Opcode.SPLIT):
-        id_bytes = 8 if command["flags"] & BatchFlag.ID64 else 4
-        return OVERHEAD + 2 * LATENCY + count * id_bytes // bus
-    if opcode in (Opcode.INSTALL, Opcode.REMOVE):
-        return OVERHEAD + 2 * LATENCY + 4 * count
-    if opcode == Opcode.HARVEST:
-        return OVERHEAD + LATENCY + 2 * config.counter_sets
+        return CHECKED + _batch_cycles(config, command, outcome)
     if opcode == Opcode.DECAY:
-        return OVERHEAD + config.counter_sets
+        sweep = counters.clear_cycles if flags & AllFlag.ALL else counters.decay_cycles
+        return CHECKED + sweep(config)
+    if opcode == Opcode.HARVEST:
+        scans = counters.harvest_cycles(config, counts, count, command["threshold"])
+        return CHECKED + OPERAND + scans + LATENCY + CLOSED
+    if opcode == Opcode.REMOVE and flags & AllFlag.ALL:
+        return CHECKED + directory.clear_cycles(config)
     if opcode == Opcode.GATHER:
-        return OVERHEAD + 2 * LATENCY + max(4 * count, outcome.bytes // bus)
-    return OVERHEAD
+        return CHECKED + 2 * OPERAND + _gather_cycles(config, command, outcome)
+    edited = outcome.entries + outcome.refused + outcome.misses
+    return CHECKED + 2 * OPERAND + list_command_cycles(np.arange(count) < edited, LATENCY)
+
+
+def _batch_cycles(config, command, outcome):
+    """One lookup a cycle; a SPLIT numbers a miss in MISS cycles and then scans its samples."""
+    bags = command["samples"] * command["table_count"]
+    work = max(command["count"], bags)
+    start = STARTED + command["table_count"] + 2 * OPERAND + max(config.lanes, LATENCY)
+    if command["flags"] & BatchFlag.JAGGED:
+        start += LATENCY + 2 * bags // config.bus_bytes
+    if command["opcode"] == Opcode.OBSERVE:
+        return start + work
+    work = max(work, MISS * outcome.misses)
+    return start + 4 * OPERAND + work + command["samples"] + LATENCY + CLOSED
+
+
+def _gather_cycles(config, command, outcome):
+    """The steady state of ``cycles.row_mover`` for all copies alike, filled and drained.
+
+    With STATE every row counts as having one.
+    """
+    lists = 2 if command["flags"] & GatherFlag.LISTED else 1
+    idle = MOVED + 3 * LATENCY + lists
+    if not outcome.entries:
+        return idle + command["count"]
+    copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
+    words = -(-outcome.bytes // (copies * config.bus_bytes))
+    writes = max(8, 2 * config.outstanding)
+    each = max(words, (LATENCY + words + 4) / config.outstanding, (words + LATENCY + 6) / writes)
+    return idle + int(copies * each)

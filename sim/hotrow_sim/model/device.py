@@ -5,6 +5,7 @@ from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract import QUEUES, REGISTERS
 
 from .command_queue import CommandQueue
+from .costs import command_cycles
 from .events import Events
 from .lookup_engines import LookupEngines
 from .memory import Memory
@@ -34,8 +35,8 @@ class Device:
         self.memory = Memory(config.address_width, config.bus_bytes)
         self.regions, self.tables = {}, {}
         self.events = Events(config.events)
-        engines = (LookupEngines(config, self.memory, self.tables),
-                   MoveEngine(config, self.memory, self.regions, self.tables))
+        self._lookups = LookupEngines(config, self.memory, self.tables)
+        engines = self._lookups, MoveEngine(config, self.memory, self.regions, self.tables)
         self.queues = {name: CommandQueue(name, self, engine)
                        for name, engine in zip(QUEUES, engines)}
         self.registers = RegisterBlock(self)
@@ -77,6 +78,10 @@ class Device:
         for queue in self.queues.values():
             queue.enabled = False
             queue.restart()
+
+    def cost(self, command, outcome):
+        """Cycles that the hardware would take for a command."""
+        return command_cycles(self.config, command, outcome, self._lookups.counters.count)
 
     def _run(self):
         while any([queue.step() for queue in self.queues.values()]):

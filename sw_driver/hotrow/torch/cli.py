@@ -1,6 +1,7 @@
 """`hotrow train` and `hotrow demo`; PyTorch is loaded only when one of them runs."""
 
 import argparse
+import os
 
 from .options import MODES, OPTIMIZERS, HotBudget, TrainOptions
 
@@ -75,6 +76,9 @@ def _add_options(parser, default):
 
 
 def _run(arguments):
+    # Decided when PyTorch is loaded: its threads sleep at a barrier instead of spinning, which on
+    # cores that they share, with the simulated device or anything else, costs tenfold time.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from . import report
     from .train import train as run
 

@@ -108,7 +108,7 @@ def _rates(result):
     table.add_row("rows in slots", f"{result['hot_rows']:,}")
     table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
     table.add_row("samples wholly hot (popular)", f"{result['popular_fraction']:.1%}")
-    table.add_row("cold rows moved per batch, there and back",
+    table.add_row("rows moved per batch, there and back",
                   f"{result['rows_moved'] / result['batches']:,.0f}")
     table.add_row("bytes over the link per batch",
                   f"{result['link_bytes'] / result['batches']:,.0f}")

@@ -1,0 +1,71 @@
+"""The model's cycles against those of the RTL, on commands large enough that their work counts."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode
+from hotrow_sim.model import open_transport as open_model
+from hotrow_sim.model.costs import LATENCY
+
+TOLERANCE = 0.1
+
+
+def commands(card):
+    """(queue, operands) of each kind of command, in an order in which each has work to do."""
+    rng = np.random.default_rng(3)
+    ids = np.minimum(rng.zipf(1.3, 2000) - 1, 99).astype(np.uint32)
+    batch = {"source": card.put(ids), "count": 2000, "samples": 1000, "table_count": 2}
+    rows = card.put_rows([(0, n) for n in range(100)] + [(1, n) for n in range(150)], 16384)
+    lengths = rng.integers(0, 4, 600).astype(np.uint16)
+    lengths[-1] += 4
+    jagged = batch | {"lengths": card.put(lengths, 24576), "count": int(lengths.sum()),
+                      "samples": 300, "flags": BatchFlag.JAGGED}
+    listed = {"source": rows, "count": 250, "slots": card.address("results")}
+    split = {name: card.address("results", 8192 * place) for place, name in enumerate(
+        ("slots", "misses", "popular", "nonpopular"))}
+    moved = {"source": rows, "count": 200, "stride": 128, "destination": card.address("results"),
+             "state_destination": card.address("results", 28672),
+             "targets": card.put(rng.permutation(200).astype(np.uint32), 28672)}
+    yield "lookup", {"opcode": Opcode.OBSERVE, **batch}
+    yield "lookup", {"opcode": Opcode.OBSERVE, **jagged}
+    yield "lookup", {"opcode": Opcode.HARVEST, "destination": card.address("results"),
+                     "count": 20, "threshold": 1}
+    yield "lookup", {"opcode": Opcode.HARVEST, "destination": card.address("results"),
+                     "count": 256, "threshold": 2}
+    yield "lookup", {"opcode": Opcode.DECAY, "shift": 1}
+    yield "lookup", {"opcode": Opcode.DECAY, "flags": AllFlag.ALL}
+    yield "lookup", {"opcode": Opcode.SPLIT, **batch, **split}
+    yield "lookup", {"opcode": Opcode.INSTALL, **listed}
+    yield "lookup", {"opcode": Opcode.SPLIT, **batch, **split}
+    yield "lookup", {"opcode": Opcode.SPLIT, **jagged, **split}
+    yield "lookup", {"opcode": Opcode.REMOVE, **listed}
+    yield "move", {"opcode": Opcode.GATHER, **moved}
+    yield "move", {"opcode": Opcode.GATHER, **moved, "flags": GatherFlag.LISTED}
+    with_state = card.put_rows([(0, n % 100) for n in range(200)], 16384)
+    yield "move", {"opcode": Opcode.GATHER, **moved, "flags": GatherFlag.STATE,
+                   "source": with_state}
+
+
+@pytest.mark.slow
+def test_cycles_are_close_to_the_hardware(make_card):
+    from hotrow_sim.verilated.transport import open_transport as open_sim
+
+    cards = [make_card(open_model("tiny")), make_card(open_sim("tiny", latency=LATENCY))]
+    far_off = []
+    for (queue, operands), _ in zip(commands(cards[0]), commands(cards[1])):
+        model, rtl = (card.run(queue, **operands) for card in cards)
+        cycles = [done["end"] - done["start"] for done in (model, rtl)]
+        if abs(cycles[0] - cycles[1]) > TOLERANCE * cycles[1]:
+            far_off.append(f"{Opcode(operands['opcode']).name} {operands.get('flags', 0)}: "
+                           f"model {cycles[0]}, RTL {cycles[1]}")
+    assert not far_off, "\n".join(far_off)
+
+
+def test_cycles_grow_with_the_work(make_card):
+    card = make_card(open_model("tiny"))
+    cycles = []
+    for count in (10, 100, 1000):
+        ids = card.put(np.zeros(count, np.uint32))
+        done = card.run("lookup", opcode=Opcode.OBSERVE, source=ids, count=count, samples=count,
+                        table_count=1)
+        cycles.append(done["end"] - done["start"])
+    assert cycles[1] - cycles[0] == 90 and cycles[2] - cycles[1] == 900
