@@ -15,10 +15,10 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/hotrow demo $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
 
 quick: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 regress: lint test
 

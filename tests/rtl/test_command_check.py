@@ -192,6 +192,7 @@ def test_every_refusal_alone(queue):
     assert seen == (shared | lookup if queue == "lookup" else shared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queue, opcode", [
     (queue, opcode) for opcode in (Opcode.SPLIT, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER)
     for queue in QUEUES if COMMANDS[opcode].queue == queue])

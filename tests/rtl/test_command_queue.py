@@ -546,6 +546,7 @@ def test_a_start_waits_until_the_queue_is_idle():
     Host().run(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [*range(1, 100, 7), *range(45, 55), *range(100, 104)])
 def test_soft_reset_in_flight(after):
     """Whenever it comes, the queue forgets its work and, enabled again, does what it is told."""

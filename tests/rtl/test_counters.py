@@ -207,6 +207,7 @@ def everything(config, kind, seed, count):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_equals_golden_at_one_lookup_a_cycle(config):
     """No trace costs a cycle more: the cycles are those of the model, which knows no trace."""
@@ -308,6 +309,7 @@ def test_harvest_of_every_size(threshold):
                    *[Harvest(size, threshold) for size in sizes]]).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [Observe(*trace(TINY, "skewed", 120, 1)), Decay(1),
                                   Decay(all=True), Harvest(200), Harvest(3)],
                          ids=["observe", "decay", "clear", "harvest-all", "harvest-top"])

@@ -65,6 +65,7 @@ def succeeds(*command, **options):
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @ANY_PRESET
 def test_same_bytes_in_another_process(name):
     """Neither the hash seed of Python nor the folder of the process matters."""
@@ -76,6 +77,7 @@ def test_same_bytes_in_another_process(name):
     assert again.strip() == hashlib.sha256(verilog(name).encode()).hexdigest()
 
 
+@pytest.mark.slow
 @ANY_PRESET
 def test_text(name):
     text = verilog(name)
@@ -104,6 +106,7 @@ def test_ports():
         *(f"m_axi_row_{name}" for name in read | write)}
 
 
+@pytest.mark.slow
 @ANY_PRESET
 def test_verilator_reads_it(name, source):
     lint(source(verilog(name)))
@@ -140,6 +143,7 @@ def test_icarus_reads_it(name, source):
     succeeds(tool("iverilog"), "-t", "null", "-g2012", "-s", TOP_MODULE, source(verilog(name)))
 
 
+@pytest.mark.slow
 @ANY_PRESET
 def test_yosys_elaborates_and_checks_it(name, source):
     check(source(verilog(name)))

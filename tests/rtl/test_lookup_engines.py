@@ -372,6 +372,7 @@ def test_restart_in_lists_and_scans():
     script.run(dropped=[(one, when) for one in (harvest, absent) for when in (4, 9, 15, 33)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, latency", [(TINY, 3), (CONFIGS[1], 20), (CONFIGS[2], 3)],
                          ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):

@@ -368,6 +368,7 @@ class TestSilence:
 
 
 class TestRestart:
+    @pytest.mark.slow
     @pytest.mark.parametrize("when", [*range(6, 30), 45, 60])
     def test_in_flight(self, when):
         """After a restart at any moment the next sequences are whole, and only they are written."""

@@ -105,6 +105,7 @@ class Begun:
         assert ((bench.image == self.before) | (bench.image == self.wanted)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_read", [True, False], ids=["read", "write"])
 @pytest.mark.parametrize("accept", [True, False], ids=["no-answer", "no-ready"])
 @pytest.mark.parametrize("silence", [80, 540], ids=["answers-late", "answers-after-restart"])

@@ -188,6 +188,7 @@ def test_one_lookup_a_cycle(hit):
     assert check([batch]) <= CLEARED + 8 * 60 * 1.05 + 60 + 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hit, options", [
     (0.85, {}), (0.6, {}), (0, {"samples": 60}), (0.8, {"flags": BatchFlag.FEATURE_MAJOR}),
     (0.7, {"bags": [0, 1, 2]})], ids=str)
