@@ -1,0 +1,104 @@
+"""Payloads on the way of lookups through the banks, each defined once.
+
+reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` lookups at each step.
+"""
+
+from amaranth import Cat
+from amaranth.lib import data, enum
+
+from .config import RING_BEATS, WINDOW_BEATS, Config, log2
+from .layouts import lookup
+
+
+class Edit(enum.Enum, shape=2):
+    """What a request does to the directory besides asking."""
+
+    NONE = 0
+    INSTALL = 1
+    REMOVE = 2
+
+
+def amount_width(config: Config) -> int:
+    """Bits of the number of lookups that one of them may stand for."""
+    return (config.lanes * (WINDOW_BEATS + 1)).bit_length()
+
+
+def combined_lookup(config: Config) -> data.StructLayout:
+    """A lookup that stands for `amount` lookups of its row if `owner`; otherwise it is absent or
+    refused (`amount` 0), or joins the owner in lane `lane`, `back` beats before its own."""
+    return data.StructLayout({
+        "lookup": lookup(config),
+        "owner": 1,
+        "amount": amount_width(config),
+        "joins": 1,
+        "back": range(WINDOW_BEATS + 1),
+        "lane": log2(config.lanes),
+    })
+
+
+def combined_beat(config: Config) -> data.StructLayout:
+    return data.StructLayout({
+        "lanes": data.ArrayLayout(combined_lookup(config), config.lanes),
+        "last": 1,
+    })
+
+
+def bank_request(config: Config) -> data.StructLayout:
+    """What a bank is asked: count `amount` lookups of a row (0: do not count), and with `ask` or
+    an edit look the row up in the directory, and with `miss` in the miss table if it has no slot."""
+    return data.StructLayout({
+        "rest": config.rest_width,
+        "amount": amount_width(config),
+        "ask": 1,
+        "miss": 1,
+        "edit": Edit,
+        "parts_log2": 3,
+        "part": 6,
+    })
+
+
+def slot_in_bank(config: Config) -> data.StructLayout:
+    """A slot without its bank; see `slot_number`."""
+    return data.StructLayout({
+        "way": log2(config.directory_ways),
+        "set": log2(config.directory_sets // config.banks),
+        "choice": 1,
+    })
+
+
+def miss_place(config: Config) -> int:
+    """Bits of a place of the miss table within a bank."""
+    return log2(config.miss_entries // config.banks)
+
+
+def bank_answer(config: Config) -> data.StructLayout:
+    """What a bank answers to one request.
+
+    `counted`: the row was resident in the counters. `hit`: it had a slot. `placed`: `slot` is the
+    one it has, got or gave up. For a row without a slot that asked for `miss`: `kept` says that
+    `place` of the miss table is its own, `repeated` that it was so before.
+    """
+    return data.StructLayout({
+        "counted": 1,
+        "hit": 1,
+        "placed": 1,
+        "slot": slot_in_bank(config),
+        "kept": 1,
+        "repeated": 1,
+        "place": miss_place(config),
+    })
+
+
+def ring_lane(config: Config, request) -> data.StructLayout:
+    """One lane on its way into the ring: a request to `bank`, if `valid`."""
+    return data.StructLayout({"valid": 1, "bank": log2(config.banks), "request": request})
+
+
+RING_INDEX = range(RING_BEATS)
+
+
+def slot_number(config: Config, bank, place):
+    """The contract's number of a slot: (choice * sets + set) * ways + way, where the bank is the
+    lowest part of the set."""
+    parts = [place.way, bank, place.set]
+    return Cat(*parts, place.choice) if config.directory_choices == 2 else Cat(*parts)
