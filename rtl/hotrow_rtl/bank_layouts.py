@@ -6,7 +6,7 @@ reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` loo
 from amaranth import Cat
 from amaranth.lib import data, enum
 
-from .config import RING_BEATS, WINDOW_BEATS, Config, log2
+from .config import WINDOW_BEATS, Config, log2
 from .layouts import lookup
 
 
@@ -37,15 +37,23 @@ def combined_lookup(config: Config) -> data.StructLayout:
 
 
 def combined_beat(config: Config) -> data.StructLayout:
+    """The lookups of one cycle; `position` is that of lane 0's in the batch, `counts` and `splits`
+    say what the batch is for."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(combined_lookup(config), config.lanes),
+        "position": 32,
+        "counts": 1,
+        "splits": 1,
         "last": 1,
     })
 
 
 def bank_request(config: Config) -> data.StructLayout:
-    """What a bank is asked: count `amount` lookups of a row (0: do not count), and with `ask` or
-    an edit look the row up in the directory, and with `miss` in the miss table if it has no slot."""
+    """What a bank is asked of a row.
+
+    To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot; with
+    `miss` besides, for its place in the miss table if it has no slot.
+    """
     return data.StructLayout({
         "rest": config.rest_width,
         "amount": amount_width(config),
@@ -94,7 +102,21 @@ def ring_lane(config: Config, request) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "bank": log2(config.banks), "request": request})
 
 
-RING_INDEX = range(RING_BEATS)
+def ring_beat(config: Config, carried, request) -> data.StructLayout:
+    """A beat on its way into the ring; `carried` comes out of it as it went in."""
+    return data.StructLayout({
+        "carried": carried,
+        "lanes": data.ArrayLayout(ring_lane(config, request), config.lanes),
+    })
+
+
+def answered_beat(config: Config, carried, answer) -> data.StructLayout:
+    """A beat out of the ring. The answer of a lane without a request is undefined."""
+    return data.StructLayout({
+        "carried": carried,
+        "banks": data.ArrayLayout(log2(config.banks), config.lanes),
+        "answers": data.ArrayLayout(answer, config.lanes),
+    })
 
 
 def slot_number(config: Config, bank, place):

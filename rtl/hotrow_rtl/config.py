@@ -114,9 +114,10 @@ class Config:
         if self.directory_sets < least:
             raise ValueError(f"directory_sets must be at least {least}, one of each partition in "
                              f"each of the {self.banks} banks, not {self.directory_sets}")
-        if self.miss_entries < 2 * self.banks * MISS_WAYS:
-            raise ValueError(f"miss_entries must be at least {2 * self.banks * MISS_WAYS}, two sets "
-                             f"in each of the {self.banks} banks, not {self.miss_entries}")
+        least = 2 * self.banks * MISS_WAYS
+        if self.miss_entries < least:
+            raise ValueError(f"miss_entries must be at least {least}, two sets in each of the "
+                             f"{self.banks} banks, not {self.miss_entries}")
 
     @property
     def banks(self) -> int:
