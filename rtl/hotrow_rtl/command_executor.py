@@ -1,24 +1,33 @@
-"""One command after the other: check it, carry it out or hand it to an engine, report it."""
+"""Take up commands in order: check each, carry it out or hand it to an engine, report it."""
 
-from amaranth import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .command_check import checked_command
 from .config import Config
-from .contract import Opcode, Status
+from .contract import BatchFlag, Opcode, Status
 from .events import EventPort
+from .fifo import RamFifo
 from .layouts import Engine, command, completion, outcome
+
+UNDER_WAY = 4  # most batches under way at a time
+WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
 
 
 class CommandExecutor(wiring.Component):
-    """Run the commands of one queue strictly in order.
+    """Run the commands of one queue as if strictly one after the other.
 
-    NOP, FENCE, WAIT and SIGNAL are carried out here; the others go to the engine.
+    NOP, FENCE, WAIT and SIGNAL are carried out here; the others go to the engine. A batch may be
+    taken up while earlier batches are under way, so that its ids are fetched behind theirs, unless
+    its ids or lengths share a region with what an earlier SPLIT under way writes, or an error
+    halts the queue. Every other command waits until the queue is idle.
 
     Parameters
     ----------
     config : Config
+    batches : tuple of Opcode
+        Commands that may be under way together.
 
     Members
     -------
@@ -45,8 +54,8 @@ class CommandExecutor(wiring.Component):
     or more.
     """
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, batches=()):
+        self.config, self.batches = config, batches
         super().__init__({
             "commands": In(stream.Signature(command)),
             "unchecked": Out(stream.Signature(command)),
@@ -71,7 +80,9 @@ class CommandExecutor(wiring.Component):
         request, reply = self.events.request, self.events.reply
         tag, opcode, aborted = Signal(32), Signal(8), Signal()
         start, end = Signal(64), Signal(64)
-        reached = Signal()
+        reached, issuing, idle = Signal(), Signal(), Signal()
+        m.submodules.jobs = jobs = RamFifo(data.StructLayout({
+            "tag": 32, "opcode": 8, "start": 64}), UNDER_WAY)
         m.d.comb += [
             self.unchecked.p.eq(self.commands.p),
             engine.command.p.eq(checked.p.command),
@@ -80,11 +91,12 @@ class CommandExecutor(wiring.Component):
             request.p.write.eq(opcode == Opcode.SIGNAL),
             # Half-range comparison: a counter may pass a value and wrap.
             reached.eq(~(reply.p - checked.p.command.value)[31]),
-            report.p.tag.eq(tag),
-            report.p.opcode.eq(opcode),
-            report.p.start.eq(start),
+            jobs.i.p.tag.eq(tag),
+            jobs.i.p.opcode.eq(opcode),
+            jobs.i.p.start.eq(start),
             report.p.end.eq(end),
-            self.busy.eq(1),
+            idle.eq(jobs.level == 0),
+            self.busy.eq(issuing | ~idle),
         ]
         with m.If(self.resume):
             m.d.sync += [self.halted.eq(0), self.status.eq(Status.OK)]
@@ -96,15 +108,13 @@ class CommandExecutor(wiring.Component):
         def reported():
             with m.If(self.halt_on_error & (report.p.status != Status.OK)):
                 m.d.sync += [self.halted.eq(1), self.status.eq(report.p.status)]
-            m.next = "IDLE"
 
         with m.FSM():
             with m.State("IDLE"):
-                willing = self.enable & ~self.halted
+                willing = (self.enable & ~self.halted & (idle | self._may_overlap(m, jobs)))
                 m.d.comb += [
                     self.unchecked.valid.eq(self.commands.valid & willing),
                     self.commands.ready.eq(self.unchecked.ready & willing),
-                    self.busy.eq(0),
                 ]
                 m.d.sync += [
                     tag.eq(self.commands.p.tag),
@@ -113,10 +123,12 @@ class CommandExecutor(wiring.Component):
                     aborted.eq(0),
                 ]
                 with m.If(self.unchecked.valid & self.unchecked.ready):
+                    m.d.sync += issuing.eq(1)
                     m.next = "DISPATCH"
             with m.State("DISPATCH"):
                 with m.If(checked.valid & (checked.p.status != Status.OK)):
-                    ended()
+                    with m.If(idle):
+                        ended()
                 with m.Elif(checked.valid):
                     with m.Switch(opcode):
                         with m.Case(Opcode.NOP, Opcode.FENCE):
@@ -127,9 +139,11 @@ class CommandExecutor(wiring.Component):
                             m.d.comb += [
                                 engine.command.valid.eq(1),
                                 checked.ready.eq(engine.command.ready),
+                                jobs.i.valid.eq(engine.command.ready),
                             ]
                             with m.If(engine.command.ready):
-                                m.next = "ENGINE"
+                                m.d.sync += issuing.eq(0)
+                                m.next = "IDLE"
             with m.State("ASK EVENT"):
                 m.d.comb += request.valid.eq(1)
                 self._wait(m, opcode, aborted)
@@ -145,26 +159,73 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT"):
                 m.d.comb += [
                     report.valid.eq(1),
+                    report.p.tag.eq(tag),
+                    report.p.opcode.eq(opcode),
+                    report.p.start.eq(start),
                     report.p.status.eq(Mux(aborted, Status.ABORTED, checked.p.status)),
                     report.p.error_index.eq(checked.p.error_index),
                     report.p.error_address.eq(checked.p.error_address),
                     checked.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):
+                    m.d.sync += issuing.eq(0)
                     reported()
+                    m.next = "IDLE"
+
+        # Only commands of the engine are in `jobs`, and the others are reported while it is empty.
+        with m.FSM(name="engine_fsm"):
             with m.State("ENGINE"):
-                with m.If(engine.outcome.valid):
-                    ended()
+                with m.If(engine.outcome.valid & jobs.o.valid):
+                    m.d.sync += end.eq(self.cycle)
                     m.next = "REPORT ENGINE"
             with m.State("REPORT ENGINE"):
                 m.d.comb += [
                     report.valid.eq(1),
+                    report.p.tag.eq(jobs.o.p.tag),
+                    report.p.opcode.eq(jobs.o.p.opcode),
+                    report.p.start.eq(jobs.o.p.start),
                     *(report.p[name].eq(engine.outcome.p[name]) for name, _ in outcome),
                     engine.outcome.ready.eq(report.ready),
+                    jobs.o.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):
                     reported()
+                    m.next = "ENGINE"
         return m
+
+    def _may_overlap(self, m, jobs):
+        """Whether the next command is a batch that only follows batches it does not depend on."""
+        if not self.batches:
+            return Const(0)
+        given = self.commands.p
+
+        def handle(name):
+            return given[name][-16:]
+
+        next_is_batch = Cat(given.opcode == each for each in self.batches).any()
+        only_batches = Signal()  # under way
+        written = [Signal(data.ArrayLayout(16, len(WRITTEN)), name=f"written{number}")
+                   for number in range(UNDER_WAY)]
+        known = Signal(UNDER_WAY)  # entries of `written` that belong to a SPLIT under way
+        place = Signal(range(UNDER_WAY))
+        conflicts = Cat(
+            known[number] & (
+                (handle("source") == each)
+                | (given.flags & BatchFlag.JAGGED).any() & (handle("lengths") == each))
+            for number, record in enumerate(written) for each in record)
+        with m.If((jobs.level == 0) & ~self.busy):
+            m.d.sync += known.eq(0)
+        with m.If(self.unchecked.valid & self.unchecked.ready):
+            m.d.sync += [only_batches.eq(next_is_batch), place.eq(place + 1)]
+            with m.Switch(place):
+                for number, record in enumerate(written):
+                    with m.Case(number):
+                        m.d.sync += [
+                            known[number].eq(given.opcode == Opcode.SPLIT),
+                            *(each.eq(handle(name)) for each, name in zip(record, WRITTEN)),
+                        ]
+        return (next_is_batch & only_batches & ~self.halt_on_error & (jobs.level < UNDER_WAY - 1)
+                & ~conflicts.any())
 
     def _wait(self, m, opcode, aborted):
         with m.If(opcode == Opcode.WAIT):

@@ -21,9 +21,10 @@ from .table_span import TableSpan
 
 
 class CommandQueue(wiring.Component):
-    """Commands in order, strictly one after the other, and a completion for each.
+    """Commands in order, as if one after the other, and a completion for each.
 
-    The next command is fetched while one runs; a completion is written while the next command runs.
+    The next command is fetched while one runs; a completion is written while the next command runs;
+    batches may be under way together (see `CommandExecutor`).
 
     Parameters
     ----------
@@ -75,7 +76,8 @@ class CommandQueue(wiring.Component):
         cleared = ResetInserter(clear)
         reader, writer = RingReader(self.config), CompletionWriter(self.config)
         check = CommandCheck(self.config, self.queue)
-        executor, doorbell = CommandExecutor(self.config), Doorbell()
+        batches = tuple(opcode for opcode, rule in rules(self.queue).items() if rule.is_batch)
+        executor, doorbell = CommandExecutor(self.config, batches), Doorbell()
         m.submodules.reader = cleared(reader)
         m.submodules.check = cleared(check)
         m.submodules.executor = cleared(executor)
@@ -101,7 +103,7 @@ class CommandQueue(wiring.Component):
         connect(m, writer=writer.deposit, queue=flipped(self.completions))
 
         tables_ready = Const(1)
-        if any(rule.is_batch for rule in rules(self.queue).values()):
+        if batches:
             m.submodules.span = span = TableSpan(self.config)
             connect(m, queue=flipped(self.table_update), span=span.table_update)
             connect(m, check=check.tables, span=span.client)

@@ -73,6 +73,7 @@ class BatchFlag(IntFlag):
     ID64 = 1, "ids are 64 bits wide, else 32"
     FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
     JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
+    COUNT = 8, "a SPLIT counts its lookups as well, in the same pass; an OBSERVE always does"
 
 
 class AllFlag(IntFlag):

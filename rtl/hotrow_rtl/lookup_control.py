@@ -1,46 +1,66 @@
-"""Order of events of a command of the lookup queue."""
+"""Order of events of the commands of the lookup queue."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config
-from .contract import AllFlag, Opcode, Status
+from .config import Config, log2
+from .contract import AllFlag, BatchFlag, Opcode, Status
+from .fifo import RamFifo
 from .layouts import Deposit, Engine, command, outcome
 from .lookup_reader import verdict
 
-
-class Unit(enum.Enum, shape=2):
-    """Who serves a command once its batch, if any, has been found sound."""
-
-    COUNTERS = 0
-    ENTRIES = 1
-    SPLITTER = 2
-
-
 DEPOSITS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
+UNDER_WAY = 4  # commands between their start and their outcome
+
+
+class Unit(enum.Enum, shape=3):
+    """Who tells how a command ended."""
+
+    NONE = 0  # the batch was refused
+    TALLY = 1
+    SPLITTER = 2
+    SCANS = 3
+    ENTRIES = 4
+
+
+def batch_kind() -> data.StructLayout:
+    """What a batch is for."""
+    return data.StructLayout({"counts": 1, "splits": 1})
+
+
+def batch_size(config: Config) -> data.StructLayout:
+    return data.StructLayout({"samples": log2(config.batch_samples) + 1})
 
 
 class LookupControl(wiring.Component):
-    """Take one command at a time: reader, verdict, unit and result sequences, outcome.
+    """Start commands in order, and give their outcomes in order.
 
-    Result sequences are opened with the unit, hence only for a batch that is not refused. The
-    outcome is given when unit and sequences have ended; a fault of a sequence is its status if
+    A batch goes to the reader first. Its result sequences are opened once its lengths were found
+    sound; then the next batch may start, before the outcome of this one. The queue hands over every
+    other command only when all before it have ended, and nothing beside it.
+
+    An outcome is given when unit and sequences have ended; a fault of a sequence is its status if
     nothing else went wrong, the first in the order of the operands if several had one.
+
+    Parameters
+    ----------
+    config : Config
 
     Members
     -------
     engine : In(Engine())
     cleared : In(1)
         No memory is being cleared: a command may start.
-    unit : Out(Unit)
-        Serves the command in progress; `batch` when it has the lookup reader in front.
-    batch : Out(1)
-    reader, counters, entries, splitter : Out(stream(command))
+    edits : Out(1)
+        INSTALL or REMOVE is in progress: lists and slots are those of `entries`.
+    reader, scans, entries : Out(stream(command))
+    splitter : Out(stream(batch_size(config)))
+    kinds : Out(stream(batch_kind()))
+        One per batch that is delivered, in order.
     verdict : In(stream(verdict))
         Of the reader.
-    counted, listed, split : In(stream(outcome))
-        Of the units.
+    tallied, split, scanned, listed : In(stream(outcome))
     requests : Out(request of Deposit).array(4)
         By number in `DEPOSITS`.
     landed : In(outcome of Deposit).array(4)
@@ -51,112 +71,164 @@ class LookupControl(wiring.Component):
     """
 
     def __init__(self, config: Config):
+        self.config = config
         deposit = Deposit(config).members
         commands, outcomes = stream.Signature(command), stream.Signature(outcome)
         super().__init__({
             "engine": In(Engine()),
             "cleared": In(1),
-            "unit": Out(Unit),
-            "batch": Out(1),
+            "edits": Out(1),
             "reader": Out(commands),
-            "counters": Out(commands),
+            "scans": Out(commands),
             "entries": Out(commands),
-            "splitter": Out(commands),
+            "splitter": Out(stream.Signature(batch_size(config))),
+            "kinds": Out(stream.Signature(batch_kind())),
             "verdict": In(stream.Signature(verdict)),
-            "counted": In(outcomes),
-            "listed": In(outcomes),
+            "tallied": In(outcomes),
             "split": In(outcomes),
+            "scanned": In(outcomes),
+            "listed": In(outcomes),
             "requests": Out(deposit["request"].signature).array(len(DEPOSITS)),
             "landed": In(deposit["outcome"].signature.flip()).array(len(DEPOSITS)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        order, report = Signal(command), Signal(outcome)
-        units = {Unit.COUNTERS: (self.counters, self.counted),
-                 Unit.ENTRIES: (self.entries, self.listed),
-                 Unit.SPLITTER: (self.splitter, self.split)}
-        opens = Signal(len(DEPOSITS))  # sequences that the command uses
-        awaited = Signal(len(DEPOSITS))  # of these, not yet ended
-        working = Signal()
-        faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
-        opcode = order.opcode
+        m.submodules.under_way = under_way = RamFifo(data.StructLayout({
+            "unit": Unit,
+            "opened": len(DEPOSITS),
+            "addresses": data.ArrayLayout(self.config.address_width, len(DEPOSITS)),
+            "status": 8,
+            "error_index": 64,
+        }), UNDER_WAY)
+        self._start(m, under_way.i)
+        self._end(m, under_way.o)
+        return m
 
-        m.d.comb += [start.p.eq(order) for start in (self.reader, *(s for s, _ in units.values()))]
+    def _start(self, m, job):
+        order, given = Signal(command), self.engine.command
+        opcode, is_batch = order.opcode, Signal()
+        opens, alone = Signal(len(DEPOSITS)), Signal(Unit)
+        m.d.comb += [
+            self.reader.p.eq(order),
+            self.scans.p.eq(order),
+            self.entries.p.eq(order),
+            self.splitter.p.samples.eq(order.samples),
+            self.kinds.p.splits.eq(opcode == Opcode.SPLIT),
+            self.kinds.p.counts.eq((opcode == Opcode.OBSERVE)
+                                   | (order.flags & BatchFlag.COUNT).any()),
+        ]
         with m.Switch(opcode):
             with m.Case(Opcode.OBSERVE):
-                m.d.comb += self.batch.eq(1)
+                m.d.comb += [is_batch.eq(1), alone.eq(Unit.TALLY)]
             with m.Case(Opcode.SPLIT):
-                m.d.comb += [self.batch.eq(1), self.unit.eq(Unit.SPLITTER), opens.eq(0b1111)]
+                m.d.comb += [is_batch.eq(1), alone.eq(Unit.SPLITTER), opens.eq(0b1111)]
             with m.Case(Opcode.HARVEST):
-                m.d.comb += opens.eq(0b1000)
+                m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b1000)]
             with m.Case(Opcode.INSTALL):
-                m.d.comb += [self.unit.eq(Unit.ENTRIES), opens.eq(0b0001)]
+                m.d.comb += [alone.eq(Unit.ENTRIES), opens.eq(0b0001)]
             with m.Case(Opcode.REMOVE):
-                m.d.comb += self.unit.eq(Unit.ENTRIES)
-                with m.If((order.flags & AllFlag.ALL) == 0):
-                    m.d.comb += opens.eq(0b0001)
+                m.d.comb += [alone.eq(Unit.ENTRIES),
+                             opens.eq((order.flags & AllFlag.ALL) == 0)]
+            with m.Default():
+                m.d.comb += alone.eq(Unit.SCANS)
 
-        addresses = [order.slots, order.popular, order.nonpopular, Signal(64)]
-        m.d.comb += addresses[3].eq(order.misses)
+        addresses = job.p.addresses
+        m.d.comb += [
+            addresses[0].eq(order.slots),
+            addresses[1].eq(order.popular),
+            addresses[2].eq(order.nonpopular),
+            addresses[3].eq(order.misses),
+            *(request.p.address.eq(address)
+              for request, address in zip(self.requests, addresses)),
+        ]
         with m.If(opcode == Opcode.HARVEST):
             m.d.comb += addresses[3].eq(order.destination)
 
-        for start in (self.reader, self.counters, self.entries, self.splitter, *self.requests):
-            with m.If(start.ready):
-                m.d.sync += start.valid.eq(0)
-        for number, (request, landed) in enumerate(zip(self.requests, self.landed)):
-            m.d.comb += [request.p.address.eq(addresses[number]), landed.ready.eq(awaited[number])]
-            with m.If(landed.valid & landed.ready):
-                m.d.sync += [awaited[number].eq(0), faults[number].eq(landed.p.fault)]
+        launched = (self.reader, self.scans, self.entries, self.splitter, self.kinds,
+                    *self.requests)
+        for port in launched:
+            with m.If(port.ready):
+                m.d.sync += port.valid.eq(0)
 
         with m.FSM():
-            with m.State("Idle"):
-                m.d.comb += self.engine.command.ready.eq(self.cleared)
-                m.d.sync += [report.eq(0), faults.eq(0)]
-                with m.If(self.engine.command.valid & self.cleared):
-                    m.d.sync += order.eq(self.engine.command.p)
-                    m.next = "Start"
-            with m.State("Start"):
-                m.d.sync += self.reader.valid.eq(self.batch)
-                with m.If(self.batch):
-                    m.next = "Verdict"
-                with m.Else():
-                    m.next = "Dispatch"
-            with m.State("Verdict"):
-                m.d.comb += self.verdict.ready.eq(1)
-                with m.If(self.verdict.valid):
-                    m.d.sync += [
-                        report.status.eq(self.verdict.p.status),
-                        report.error_index.eq(self.verdict.p.error_index),
-                    ]
-                    m.next = "Report"
+            with m.State("IDLE"):
+                m.d.comb += given.ready.eq(self.cleared)
+                m.d.sync += order.eq(given.p)
+                with m.If(given.valid & given.ready):
+                    m.next = "START"
+            with m.State("START"):
+                m.d.sync += [self.reader.valid.eq(is_batch), self.edits.eq(alone == Unit.ENTRIES)]
+                m.next = "LAUNCH"
+                with m.If(is_batch):
+                    m.next = "VERDICT"
+            with m.State("VERDICT"):
+                m.d.comb += [
+                    self.verdict.ready.eq(job.ready),
+                    job.valid.eq(self.verdict.valid & (self.verdict.p.status != Status.OK)),
+                    job.p.unit.eq(Unit.NONE),
+                    job.p.status.eq(self.verdict.p.status),
+                    job.p.error_index.eq(self.verdict.p.error_index),
+                ]
+                with m.If(self.verdict.valid & self.verdict.ready):
+                    m.next = "IDLE"
                     with m.If(self.verdict.p.status == Status.OK):
-                        m.next = "Dispatch"
-            with m.State("Dispatch"):
-                for unit, (start, _) in units.items():
-                    m.d.sync += start.valid.eq(self.unit == unit)
-                m.d.sync += [request.valid.eq(opens[number])
-                             for number, request in enumerate(self.requests)]
-                m.d.sync += [awaited.eq(opens), working.eq(1)]
-                m.next = "Work"
-            with m.State("Work"):
-                for unit, (_, ended) in units.items():
-                    with m.If(self.unit == unit):
-                        m.d.comb += ended.ready.eq(working)
-                        with m.If(ended.valid & working):
-                            m.d.sync += [report.eq(ended.p), working.eq(0)]
-                with m.If(~working & ~awaited.any()):
+                        m.next = "LAUNCH"
+            with m.State("LAUNCH"):
+                m.d.comb += [
+                    job.valid.eq(1),
+                    job.p.unit.eq(alone),
+                    job.p.opened.eq(opens),
+                ]
+                with m.If(job.ready):
+                    m.d.sync += [
+                        self.scans.valid.eq(alone == Unit.SCANS),
+                        self.entries.valid.eq(alone == Unit.ENTRIES),
+                        self.splitter.valid.eq(alone == Unit.SPLITTER),
+                        self.kinds.valid.eq(is_batch),
+                        *(request.valid.eq(opens[number])
+                          for number, request in enumerate(self.requests)),
+                    ]
+                    m.next = "LAUNCHED"
+            with m.State("LAUNCHED"):
+                with m.If(~Cat(port.valid for port in launched).any()):
+                    m.next = "IDLE"
+
+    def _end(self, m, job):
+        report = Signal(outcome)
+        landed = Signal(len(DEPOSITS))
+        faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
+        for number, port in enumerate(self.landed):
+            m.d.comb += port.ready.eq(job.valid & job.p.opened[number] & ~landed[number])
+            with m.If(port.valid & port.ready):
+                m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
+
+        with m.FSM(name="ending"):
+            with m.State("WORK"):
+                for unit, ended in ((Unit.TALLY, self.tallied), (Unit.SPLITTER, self.split),
+                                    (Unit.SCANS, self.scanned), (Unit.ENTRIES, self.listed)):
+                    with m.If(job.valid & (job.p.unit == unit)):
+                        m.d.comb += ended.ready.eq(1)
+                        m.d.sync += report.eq(ended.p)
+                        with m.If(ended.valid):
+                            m.next = "LAND"
+                with m.If(job.valid & (job.p.unit == Unit.NONE)):
+                    m.d.sync += [report.eq(0), report.status.eq(job.p.status),
+                                 report.error_index.eq(job.p.error_index)]
+                    m.next = "REPORT"
+            with m.State("LAND"):
+                with m.If(landed == job.p.opened):
                     with m.If(report.status == Status.OK):
                         for number, fault in reversed(list(enumerate(faults))):
                             with m.If(fault.any()):
                                 m.d.sync += [
                                     report.status.eq(Status.SLVERR - 1 + fault),
-                                    report.error_address.eq(addresses[number]),
+                                    report.error_address.eq(job.p.addresses[number]),
                                 ]
-                    m.next = "Report"
-            with m.State("Report"):
+                    m.next = "REPORT"
+            with m.State("REPORT"):
                 m.d.comb += [self.engine.outcome.valid.eq(1), self.engine.outcome.p.eq(report)]
                 with m.If(self.engine.outcome.ready):
-                    m.next = "Idle"
-        return m
+                    m.d.comb += job.ready.eq(1)
+                    m.d.sync += [landed.eq(0), faults.eq(0)]
+                    m.next = "WORK"
