@@ -146,7 +146,7 @@ COMPLETION = {field.name: field for field in (
     Field("unique", 52, 4, "entries written to the miss list"),
     Field("popular", 56, 4, "samples whose lookups all hit"),
     Field("entries", 60, 4, "entries written, installed, removed or moved"),
-    Field("refused", 64, 4, "entries that did not fit"),
+    Field("refused", 64, 4, "entries that did not fit; of a SPLIT, misses that may be repeated"),
     Field("bytes", 72, 8, "bytes of rows and state moved"),
     Field("sequence", 124, 4, "completions of this queue so far, this one included"),
 )}
@@ -192,7 +192,7 @@ COMMANDS = {command.opcode: command for command in (
             "Shift every count right; a count of zero frees its entry. ALL frees every entry."),
     Command(Opcode.HARVEST, "lookup", ("destination", "count", "threshold"), None,
             "Write the `count` most accessed rows, over all tables, whose count is at least "
-            "`threshold`. Order: by set, then by age in the set; ties at the last rank are cut in "
+            "`threshold`. Order: by set, then by way; ties at the last rank are cut in "
             "that order. The counters keep their contents."),
     Command(Opcode.INSTALL, "lookup", ("source", "slots", "count"), None,
             "Give each listed row a slot and write its number, or NO_SLOT if both its sets are "
@@ -205,8 +205,8 @@ COMMANDS = {command.opcode: command for command in (
             "Tell hits from misses, and popular samples (all lookups hit; an empty bag does not "
             "miss) from the others. `slots` has a word per lookup: its slot, or MISS_FLAG plus an "
             "index into `misses`, or NO_SLOT for a refused lookup. Misses are listed in order of "
-            "first appearance, unique for the first `miss_entries` rows; rows beyond are listed "
-            "at each appearance."),
+            "first appearance, each row once as far as the miss table keeps them: a row that finds "
+            "its set of the table full is counted as refused and may be listed again."),
     Command(Opcode.GATHER, "move",
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,

@@ -104,7 +104,8 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         self.regions.clear()
         for event in range(self.geometry.events):
             self.write_event(event, 0)
-        self._pool = Pool(self.regions)
+        self._results = Pool(self.regions, writable=True)
+        self._staging = Pool(self.regions, writable=False)
         self._queues = {name: CommandQueue(self, name, ring_entries) for name in QUEUES}
         for queue in self._queues.values():
             queue.start()

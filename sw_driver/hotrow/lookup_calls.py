@@ -11,6 +11,7 @@ from .contract import (
     NO_SLOT,
     ROW_ENTRY,
     AllFlag,
+    BatchFlag,
     Opcode,
 )
 from .errors import BatchError
@@ -83,7 +84,7 @@ class LookupCalls:
         if not 0 <= threshold <= NO_SLOT:
             raise BatchError(f"threshold must be a count of 32 bits, not {threshold}")
         with self._command() as held:
-            found = held.enter_context(self._pool.lease(k * HARVEST_ENTRY.itemsize))
+            found = held.enter_context(self._results.lease(k * HARVEST_ENTRY.itemsize))
 
             def finish(c):
                 self._raise_for(c)
@@ -134,19 +135,23 @@ class LookupCalls:
         return self._list_command(Opcode.REMOVE, rows, lambda c, slots: Removed(
             slots, int(c["entries"]), int(c["misses"]), _cycles(c)))
 
-    def split(self, batch) -> Split:
+    def split(self, batch, observe=False) -> Split:
         """Tell hits from misses, and popular samples, all of whose lookups hit, from the others.
 
         Parameters
         ----------
         batch : Batch or integers [samples, tables]
+        observe : bool
+            Count the lookups in the same pass, which costs no time.
         """
-        return self.split_async(batch).result()
+        return self.split_async(batch, observe).result()
 
-    def split_async(self, batch) -> Future:
+    def split_async(self, batch, observe=False) -> Future:
         with self._command() as held:
             batch, tables, operands = self._stage_batch(batch, held)
-            lease = {name: held.enter_context(self._pool.lease(size)) for name, size in (
+            if observe:
+                operands["flags"] |= BatchFlag.COUNT
+            lease = {name: held.enter_context(self._results.lease(size)) for name, size in (
                 ("slots", 4 * batch.lookups), ("misses", ROW_ENTRY.itemsize * batch.lookups),
                 ("popular", 4 * batch.samples), ("nonpopular", 4 * batch.samples))}
             operands |= {name: part.address for name, part in lease.items()}
@@ -160,7 +165,7 @@ class LookupCalls:
                 slots = lease["slots"].view("<u4", batch.lookups).copy()
                 entries = lease["misses"].view(ROW_ENTRY, unique)
                 misses = RowList(entries["table"].copy(), entries["row"].copy())
-                if unique > self.geometry.miss_entries:
+                if c["refused"]:  # misses that the card could not keep unique
                     misses = _fold_repeats(slots, misses)
                 return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
                              _cycles(c))
@@ -172,14 +177,14 @@ class LookupCalls:
         with self._command() as held:
             if self.check_ids:
                 check_rows(rows, self._tables)
-            slots = held.enter_context(self._pool.lease(4 * len(rows)))
+            slots = held.enter_context(self._results.lease(4 * len(rows)))
 
             def finish(c):
                 self._raise_for(c, rows=rows)
                 return result(c, slots.view("<u4", len(rows)).copy())
 
             return self._submit(opcode, {
-                "source": self._pool.stage_rows(rows, held), "slots": slots.address,
+                "source": self._staging.stage_rows(rows, held), "slots": slots.address,
                 "count": len(rows)}, finish, held)
 
     def _stage_batch(self, batch, held):
@@ -192,11 +197,11 @@ class LookupCalls:
                              f"{self.geometry.batch_samples}, send it in parts")
         if self.check_ids:
             batch.check(tables)
-        operands = {"source": self._pool.stage(batch.ids, held), "flags": batch.flags,
+        operands = {"source": self._staging.stage(batch.ids, held), "flags": batch.flags,
                     "count": batch.lookups, "samples": batch.samples,
                     "first_table": tables[0].number, "table_count": batch.table_count}
         if batch.lengths is not None:
-            operands["lengths"] = self._pool.stage(batch.lengths, held)
+            operands["lengths"] = self._staging.stage(batch.lengths, held)
         return batch, tables, operands
 
     def _fits_directory(self, count, what):

@@ -52,19 +52,19 @@ class MoveCalls:
             for each in tables_of(rows, self._tables):
                 for buffer in each.buffers:
                     held.enter_context(buffer)
-            operands = {"source": self._pool.stage_rows(rows, held), "count": len(rows)}
+            operands = {"source": self._staging.stage_rows(rows, held), "count": len(rows)}
             flags = GatherFlag(0)
             # Padding must not land on what lies beside the rows: such rows take a detour.
             direct = out is not None and not table.padded
             if direct and slots is not None:
-                operands["targets"] = self._pool.stage(slots.astype(np.uint32), held)
+                operands["targets"] = self._staging.stage(slots.astype(np.uint32), held)
                 flags |= GatherFlag.LISTED
             staged = []  # (where the device writes, the array that the host fills from it)
             if direct:
                 operands["destination"] = self._reach(out, "out", held)
                 operands["stride"] = _stride(out, table)
             else:
-                lease = held.enter_context(self._pool.lease(len(rows) * table.row_bytes))
+                lease = held.enter_context(self._results.lease(len(rows) * table.row_bytes))
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
                 padded = lease.rows(table.dtype, len(rows), table.row_bytes)
                 staged.append((padded[:, :table.dim], out))
@@ -73,7 +73,7 @@ class MoveCalls:
                 if direct or slots is None:
                     operands["state_destination"] = self._reach(state_out, "state_out", held)
                 else:
-                    lease = held.enter_context(self._pool.lease(len(rows) * table.state_bytes))
+                    lease = held.enter_context(self._results.lease(len(rows) * table.state_bytes))
                     operands["state_destination"] = lease.address
                     moved = lease.rows(state_out.dtype, len(rows), table.state_bytes)
                     staged.append((moved.reshape(len(rows), *state_out.shape[1:]), state_out))

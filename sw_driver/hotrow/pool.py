@@ -33,10 +33,13 @@ class Pool:
     Parameters
     ----------
     regions : Regions
+    writable : bool
+        Whether the device may write to the slabs. What it reads lies apart from what it writes, so
+        that it can read a batch while it still writes the results of another.
     """
 
-    def __init__(self, regions):
-        self._regions = regions
+    def __init__(self, regions, writable):
+        self._regions, self._writable = regions, writable
         self._slabs = []
         self._carved = 0  # bytes of the last slab that have been handed out
         self._free: dict[int, list[Lease]] = {}
@@ -84,7 +87,7 @@ class Pool:
             total = sum(slab.nbytes for slab in self._slabs)
             memory = empty(max(_SLAB_BYTES, total, size), np.uint8)
             self._slabs.append(
-                self._regions.add(memory, True, f"staging slab {len(self._slabs)}"))
+                self._regions.add(memory, self._writable, f"staging slab {len(self._slabs)}"))
             self._carved = 0
         lease = Lease(self._slabs[-1], self._carved, size)
         self._carved += size
