@@ -1,0 +1,134 @@
+"""Bank feed: one bank's side of the ring, from beats to requests and from answers to beats."""
+
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import ring_lane
+from .config import RING_BEATS, Config, log2
+from .fifo import RamFifo
+from .ram import Ram
+
+IN_FLIGHT = 16  # requests that a bank has not answered
+
+
+class BankFeed(wiring.Component):
+    """Give one bank its lanes of the beats that enter, and keep its answers until they leave.
+
+    Parameters
+    ----------
+    config : Config
+    request, answer : ShapeCastable
+        What the bank takes and returns.
+
+    Members
+    -------
+    number : In
+        The bank's. A constant, but a port: so the feeds of all banks are one module.
+    enter : In(1)
+        The beat `lanes` enters the ring in place `slot`, one that holds no beat.
+    slot : In(range(RING_BEATS))
+    lanes : In(ArrayLayout(ring_lane(config, request), config.lanes))
+    request : Out(stream(request))
+        The lanes for this bank in lane order, beats in order.
+    answer : In(stream(answer, always_ready=True))
+        One per request, in order, at the earliest in the cycle after it was taken.
+    done : Out(RING_BEATS)
+        Bit s: the beat in place s has all its answers from this bank, or asked it for none.
+    read : In(1)
+        Fetch the answers of the beat in place `read_slot`.
+    read_slot : In(range(RING_BEATS))
+    answers : Out(ArrayLayout(answer, config.lanes))
+        One cycle after `read`; those of lanes that did not ask this bank are undefined.
+    restart : In(1)
+        A pulse drops everything; nothing asked before may be answered after it.
+
+    Timing
+    ------
+    A beat's first request leaves `latency` cycles after it entered; one a cycle, without a gap
+    between beats, while fewer than `IN_FLIGHT` are unanswered. `done` the cycle after an answer.
+    """
+
+    latency = RamFifo.latency + 1
+
+    def __init__(self, config: Config, request, answer):
+        self.config, self._request, self._answer = config, request, answer
+        super().__init__({
+            "number": In(log2(config.banks)),
+            "enter": In(1),
+            "slot": In(range(RING_BEATS)),
+            "lanes": In(data.ArrayLayout(ring_lane(config, request), config.lanes)),
+            "request": Out(stream.Signature(request)),
+            "answer": In(stream.Signature(answer, always_ready=True)),
+            "done": Out(RING_BEATS),
+            "read": In(1),
+            "read_slot": In(range(RING_BEATS)),
+            "answers": Out(data.ArrayLayout(answer, config.lanes)),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes = self.config.lanes
+        # A beat takes one row whatever its lanes: no fuller than the ring has places.
+        m.submodules.beats = beats = RamFifo(data.StructLayout({
+            "mask": lanes,
+            "slot": range(RING_BEATS),
+            "requests": data.ArrayLayout(self._request, lanes),
+        }), RING_BEATS)
+        m.submodules.in_flight = in_flight = RamFifo(data.StructLayout({
+            "slot": range(RING_BEATS), "lane": range(lanes), "last": 1}), IN_FLIGHT)
+        m.d.comb += [
+            beats.clear.eq(self.restart),
+            in_flight.clear.eq(self.restart),
+            beats.i.p.mask.eq(Cat(lane.valid & (lane.bank == self.number) for lane in self.lanes)),
+            beats.i.p.slot.eq(self.slot),
+            [Value.cast(row).eq(Value.cast(lane.request))
+             for row, lane in zip(beats.i.p.requests, self.lanes)],
+            beats.i.valid.eq(self.enter & beats.i.p.mask.any()),
+        ]
+
+        beat, gone = beats.o.p, Signal(lanes)  # lanes of the beat that have been asked
+        waiting, behind = Signal(lanes), Signal(lanes)  # `behind`: without the lowest
+        lane, ask = Signal(range(lanes)), Signal()
+        m.d.comb += [
+            waiting.eq(beat.mask & ~gone),
+            behind.eq(waiting & (waiting - 1)),
+            ask.eq(beats.o.valid & in_flight.i.ready & (~self.request.valid | self.request.ready)),
+            beats.o.ready.eq(ask & ~behind.any()),
+            in_flight.i.valid.eq(ask),
+            in_flight.i.p.slot.eq(beat.slot),
+            in_flight.i.p.lane.eq(lane),
+            in_flight.i.p.last.eq(~behind.any()),
+        ]
+        for number in reversed(range(lanes)):
+            with m.If(waiting[number]):
+                m.d.comb += lane.eq(number)
+        with m.If(self.request.ready):
+            m.d.sync += self.request.valid.eq(0)
+        with m.If(ask):
+            m.d.sync += [
+                self.request.valid.eq(1),
+                Value.cast(self.request.p).eq(Value.cast(beat.requests[lane])),
+                gone.eq(Mux(behind.any(), beat.mask & ~behind, 0)),
+            ]
+
+        answered = in_flight.o.p
+        m.d.comb += in_flight.o.ready.eq(self.answer.valid)
+        for number in range(lanes):
+            m.submodules[f"answers{number}"] = rows = Ram(self._answer, RING_BEATS)
+            m.d.comb += [
+                rows.write_enable.eq(self.answer.valid & (answered.lane == number)),
+                rows.write_address.eq(answered.slot),
+                rows.write_data.eq(self.answer.p),
+                rows.read_enable.eq(self.read),
+                rows.read_address.eq(self.read_slot),
+                Value.cast(self.answers[number]).eq(Value.cast(rows.read_data)),
+            ]
+        with m.If(self.enter):
+            m.d.sync += self.done.bit_select(self.slot, 1).eq(~beats.i.p.mask.any())
+        with m.If(self.answer.valid & answered.last):
+            m.d.sync += self.done.bit_select(answered.slot, 1).eq(1)
+        with m.If(self.restart):
+            m.d.sync += [self.request.valid.eq(0), gone.eq(0)]
+        return m

@@ -1,0 +1,141 @@
+"""Ring of banks: beats of requests go out to the banks and come back in order with the answers."""
+
+from amaranth import Array, Cat, Module, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .bank_feed import BankFeed
+from .bank_layouts import answered_beat, ring_beat
+from .config import RING_BEATS, Config, log2
+from .ram import Ram
+
+
+class BankRing(wiring.Component):
+    """Ask the banks on behalf of beats of lanes, and return the beats in order.
+
+    A bank sees its lanes in the order of beats, and within one in the order of lanes. So what it
+    answers does not depend on when the other banks answer.
+
+    Parameters
+    ----------
+    config : Config
+    carried, request, answer : ShapeCastable
+        What stays with a beat, what a lane asks, what it is told.
+
+    Members
+    -------
+    beats : In(stream(ring_beat(config, carried, request)))
+    requests : Out(stream(request)).array(config.banks)
+    answers : In(stream(answer, always_ready=True)).array(config.banks)
+        One for each request of that bank, in its order, at any time from the cycle after it was
+        taken.
+    answered : Out(stream(answered_beat(config, carried, answer)))
+    idle : Out(1)
+        No beat is inside.
+    restart : In(1)
+        A pulse drops everything. Restarts the banks too: they answer nothing asked before.
+
+    Timing
+    ------
+    A request leaves `BankFeed.latency` cycles after its beat came; the beat follows `latency`
+    cycles after the last answer to it, or after it came if it asks for nothing. One beat a cycle
+    while the banks keep up; up to `RING_BEATS` are inside, the few at the exit not counted.
+    """
+
+    latency = 5  # done, complete, read, two steps of selection
+
+    def __init__(self, config: Config, carried, request, answer):
+        self.config = config
+        self._carried, self._request, self._answer = carried, request, answer
+        super().__init__({
+            "beats": In(stream.Signature(ring_beat(config, carried, request))),
+            "requests": Out(stream.Signature(request)).array(config.banks),
+            "answers": In(stream.Signature(answer, always_ready=True)).array(config.banks),
+            "answered": Out(stream.Signature(answered_beat(config, carried, answer))),
+            "idle": Out(1),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        kept = data.StructLayout({
+            "carried": self._carried, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
+        m.submodules.kept = rows = Ram(kept, RING_BEATS)
+
+        entry, oldest = Signal(range(RING_BEATS)), Signal(range(RING_BEATS))
+        inside = Signal(range(RING_BEATS + 1))
+        complete = Signal(RING_BEATS)  # by place: every bank is done with the beat
+        enter, leave, advance = Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.beats.ready.eq(inside != RING_BEATS),
+            enter.eq(self.beats.valid & self.beats.ready),
+            advance.eq(~self.answered.valid | self.answered.ready),
+            leave.eq((inside != 0) & complete.bit_select(oldest, 1) & advance),
+        ]
+        m.d.sync += [
+            entry.eq(entry + enter),
+            oldest.eq(oldest + leave),
+            inside.eq(inside + enter - leave),
+        ]
+
+        feeds = []
+        for number in range(c.banks):
+            m.submodules[f"feed{number}"] = feed = BankFeed(c, self._request, self._answer)
+            feeds.append(feed)
+            m.d.comb += [
+                feed.number.eq(number),
+                feed.enter.eq(enter),
+                feed.slot.eq(entry),
+                feed.lanes.eq(self.beats.p.lanes),
+                feed.read.eq(leave),
+                feed.read_slot.eq(oldest),
+                feed.restart.eq(self.restart),
+            ]
+            connect(m, feed=feed.request, bank=flipped(self.requests[number]))
+            connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
+        m.d.sync += complete.eq(Cat(Cat(feed.done[slot] for feed in feeds).all()
+                                    for slot in range(RING_BEATS)))
+        with m.If(enter):  # what the banks say of this place is still about the beat before
+            m.d.sync += complete.bit_select(entry, 1).eq(0)
+
+        m.d.comb += [
+            rows.write_enable.eq(enter),
+            rows.write_address.eq(entry),
+            Value.cast(rows.write_data.carried).eq(Value.cast(self.beats.p.carried)),
+            [bank.eq(lane.bank) for bank, lane in zip(rows.write_data.banks, self.beats.p.lanes)],
+            rows.read_enable.eq(leave),
+            rows.read_address.eq(oldest),
+        ]
+        read, chosen = Signal(), Signal()  # stages of the exit that hold a beat
+        m.d.comb += self.idle.eq((inside == 0) & ~read & ~chosen & ~self.answered.valid)
+        with m.If(advance):
+            m.d.sync += [read.eq(leave), chosen.eq(read), self.answered.valid.eq(chosen)]
+            self._select(m, rows.read_data, [feed.answers for feed in feeds])
+        with m.If(self.restart):
+            m.d.sync += [
+                entry.eq(0), oldest.eq(0), inside.eq(0),
+                read.eq(0), chosen.eq(0), self.answered.valid.eq(0),
+            ]
+        return m
+
+    def _select(self, m, beat, answers):
+        """From the stage `read` to the output: each lane's answer, by the low bits of its bank's
+        number first."""
+        banks, bits = self.config.banks, log2(self.config.banks)
+        low = (bits + 1) // 2
+        kept, out = Signal.like(beat, name="kept_chosen", reset_less=True), self.answered.p
+        m.d.sync += [
+            kept.eq(beat),
+            Value.cast(out.carried).eq(Value.cast(kept.carried)),
+            Value.cast(out.banks).eq(Value.cast(kept.banks)),
+        ]
+        for lane in range(self.config.lanes):
+            groups = []
+            for first in range(0, banks, 1 << low):
+                group = Signal(len(Value.cast(answers[0][lane])), reset_less=True,
+                               name=f"chosen{lane}_{first}")
+                words = Array(Value.cast(answers[first + n][lane]) for n in range(1 << low))
+                m.d.sync += group.eq(words[beat.banks[lane][:low]])
+                groups.append(group)
+            m.d.sync += Value.cast(out.answers[lane]).eq(Array(groups)[kept.banks[lane][low:]])
