@@ -224,7 +224,7 @@ class CommandExecutor(wiring.Component):
                             known[number].eq(given.opcode == Opcode.SPLIT),
                             *(each.eq(handle(name)) for each, name in zip(record, WRITTEN)),
                         ]
-        return (next_is_batch & only_batches & ~self.halt_on_error & (jobs.level < UNDER_WAY - 1)
+        return (next_is_batch & only_batches & ~self.halt_on_error & (jobs.level < UNDER_WAY)
                 & ~conflicts.any())
 
     def _wait(self, m, opcode, aborted):
