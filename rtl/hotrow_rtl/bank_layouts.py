@@ -7,7 +7,7 @@ from amaranth import Cat
 from amaranth.lib import data, enum
 
 from .config import WINDOW_BEATS, Config, log2
-from .layouts import lookup
+from .layouts import lookup, lookup_beat
 
 
 class Edit(enum.Enum, shape=2):
@@ -16,6 +16,11 @@ class Edit(enum.Enum, shape=2):
     NONE = 0
     INSTALL = 1
     REMOVE = 2
+
+
+def tagged_beat(config: Config) -> data.StructLayout:
+    """A beat of lookups with what its batch is for: to be counted, to be split, or both."""
+    return data.StructLayout({"beat": lookup_beat(config), "counts": 1, "splits": 1})
 
 
 def amount_width(config: Config) -> int:

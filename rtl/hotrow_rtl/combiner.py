@@ -1,0 +1,174 @@
+"""Combiner: of the lookups of one row close together, the first stands for all."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import combined_beat, tagged_beat
+from .config import WINDOW_BEATS, Config
+
+# Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
+# is decided; and its last lookups may come WINDOW_BEATS behind it.
+COMPARED, DECIDED, JOINED, SUMMED = range(4)
+LEAVES = SUMMED + WINDOW_BEATS
+
+
+class Combiner(wiring.Component):
+    """Let lookups of a row join the first of them in their own beat or `WINDOW_BEATS` before.
+
+    A lookup that finds none of its row there is an owner. Those that are absent, out of range or
+    faulty own nothing and join nothing. Lookups of different batches are never combined.
+
+    Beats move on in step, pushed by the one that enters: the distance of two beats of a batch is
+    their distance here. Only behind the end of a batch may there be a gap, so from there on the
+    beats move by themselves.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    beats : In(stream(tagged_beat(config)))
+    combined : Out(stream(combined_beat(config)))
+        `amount` is complete; `back` and `lane` of a lookup that does not join are 0.
+    restart : In(1)
+        A pulse drops every beat inside; the next is the first of its batch.
+
+    Timing
+    ------
+    One beat a cycle, also from batch to batch. A beat leaves `latency` cycles after it came if
+    beats of its batch follow it without a gap up to its end; otherwise it waits to be pushed.
+    """
+
+    latency = LEAVES + 1
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "beats": In(stream.Signature(tagged_beat(config))),
+            "combined": Out(stream.Signature(combined_beat(config))),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        lanes, places = range(c.lanes), range(LEAVES + 1)
+        beats = [Signal(combined_beat(c), name=f"beat{at}", reset_less=True) for at in places]
+        valid = Signal(LEAVES + 1)
+        moves = Signal(LEAVES + 1)  # those at later places whenever those before
+        free = Signal()
+        m.d.comb += [
+            free.eq(~self.combined.valid | self.combined.ready),
+            self.beats.ready.eq(free),
+            self.combined.valid.eq(valid[LEAVES]),
+            self.combined.p.eq(beats[LEAVES]),
+            moves[LEAVES].eq(free),
+            [moves[at].eq(free & (self.beats.valid | Cat(
+                valid[behind] & beats[behind].last for behind in range(at + 1)).any()))
+             for at in range(LEAVES)],
+        ]
+        for at in range(LEAVES):
+            with m.If(moves[at]):
+                m.d.sync += beats[at + 1].eq(beats[at])
+            with m.If(moves[at + 1]):
+                m.d.sync += valid[at + 1].eq(valid[at] & moves[at])
+
+        older = Signal(WINDOW_BEATS)  # bit k - 1: the beat k before COMPARED is of its batch
+        begins = Signal(init=1)
+        tagged, entered = self.beats.p, beats[COMPARED]
+        with m.If(moves[COMPARED]):
+            m.d.sync += valid[COMPARED].eq(self.beats.valid)
+        with m.If(self.beats.valid & free):
+            m.d.sync += [
+                [lane.lookup.eq(lookup) for lane, lookup in zip(entered.lanes, tagged.beat.lanes)],
+                entered.counts.eq(tagged.counts),
+                entered.splits.eq(tagged.splits),
+                entered.last.eq(tagged.beat.last),
+                begins.eq(tagged.beat.last),
+                older.eq(Mux(begins, 0, Cat(1, older))),
+            ]
+
+        # Compare the beat at COMPARED with itself and with those before it.
+        served = Signal(c.lanes)
+        served_decided, position = Signal.like(served), Signal(32)
+        matrix = data.ArrayLayout(c.lanes, c.lanes)  # [lane that joins][lane joined]
+        same = Signal(matrix)  # within the beat at DECIDED
+        match = Signal(data.ArrayLayout(matrix, WINDOW_BEATS))
+        m.d.comb += served.eq(Cat(
+            lane.lookup.present & ~lane.lookup.out_of_range & (lane.lookup.fault == 0)
+            for lane in entered.lanes))
+        # Nothing is served in a gap, nor does it join: the registers behind it may be of any beat.
+        with m.If(moves[DECIDED]):
+            m.d.sync += served_decided.eq(Mux(moves[COMPARED] & valid[COMPARED], served, 0))
+        with m.If(moves[COMPARED]):
+            for lane in lanes:
+                key = entered.lanes[lane].lookup.key.as_value()
+                m.d.sync += same[lane].eq(Cat(
+                    served[earlier] & (key == entered.lanes[earlier].lookup.key.as_value())
+                    for earlier in range(lane)))
+                for back in range(1, WINDOW_BEATS + 1):
+                    m.d.sync += match[back - 1][lane].eq(Cat(
+                        older[back - 1] & (key == ahead.lookup.key.as_value())
+                        for ahead in beats[back].lanes))
+        with m.If(moves[COMPARED] & valid[COMPARED]):
+            present = Cat(lane.lookup.present for lane in entered.lanes)
+            m.d.sync += [
+                beats[DECIDED].position.eq(position),
+                position.eq(Mux(entered.last, 0, position + sum(present))),
+            ]
+
+        # Decide who owns. At most one owner of a row is within reach.
+        joins = Signal.like(match)  # of the beat at JOINED, to those before
+        joins_own = Signal.like(same)
+        same_joined = Signal.like(same)
+        for lane in lanes:
+            reached = Signal(data.ArrayLayout(c.lanes, WINDOW_BEATS), name=f"reached{lane}")
+            m.d.comb += [reached[back - 1].eq(
+                Cat(ahead.owner for ahead in beats[DECIDED + back].lanes)
+                & match[back - 1][lane] & served_decided[lane].replicate(c.lanes))
+                for back in range(1, WINDOW_BEATS + 1)]
+            with m.If(moves[JOINED]):
+                m.d.sync += [joins[back][lane].eq(Mux(moves[DECIDED], reached[back], 0))
+                             for back in range(WINDOW_BEATS)]
+            with m.If(moves[DECIDED]):
+                m.d.sync += [
+                    same_joined[lane].eq(same[lane] & served_decided[lane].replicate(c.lanes)),
+                    beats[JOINED].lanes[lane].owner.eq(
+                        served_decided[lane] & ~reached.as_value().any() & ~same[lane].any()),
+                ]
+            m.d.comb += joins_own[lane].eq(
+                same_joined[lane] & Cat(own.owner for own in beats[JOINED].lanes))
+
+        # Say whom each joins, and count for each owner who joins it.
+        joined = [joins_own, *joins]
+        with m.If(moves[JOINED]):
+            for lane in lanes:
+                found = Cat(joined[back][lane] for back in range(WINDOW_BEATS + 1))
+                out = beats[SUMMED].lanes[lane]
+                m.d.sync += [
+                    out.joins.eq(found.any()),
+                    out.back.eq(_encode(
+                        joined[back][lane].any() for back in range(WINDOW_BEATS + 1))),
+                    out.lane.eq(_encode(Cat(joined[back][lane][ahead]
+                                            for back in range(WINDOW_BEATS + 1)).any()
+                                        for ahead in lanes)),
+                ]
+        for back in range(WINDOW_BEATS + 1):
+            with m.If(moves[JOINED + back]):
+                for lane in lanes:
+                    owner = beats[JOINED + back].lanes[lane]
+                    count = sum(joined[back][other][lane] for other in lanes)
+                    before = owner.amount if back else owner.owner
+                    m.d.sync += beats[SUMMED + back].lanes[lane].amount.eq(before + count)
+        with m.If(self.restart):
+            m.d.sync += [valid.eq(0), begins.eq(1), position.eq(0)]
+        return m
+
+
+def _encode(bits):
+    """Number of the bit that is set, 0 if none is."""
+    bits = list(bits)
+    return Cat(Cat(bit for number, bit in enumerate(bits) if number >> place & 1).any()
+               for place in range((len(bits) - 1).bit_length()))
