@@ -9,6 +9,7 @@ from .config import RING_BEATS, Config, log2
 from .fifo import RamFifo
 from .ram import Ram
 
+BACKLOG = 16  # beats of which a bank has not been asked everything
 IN_FLIGHT = 16  # requests that a bank has not answered
 
 
@@ -27,6 +28,8 @@ class BankFeed(wiring.Component):
         The bank's. A constant, but a port: so the feeds of all banks are one module.
     enter : In(1)
         The beat `lanes` enters the ring in place `slot`, one that holds no beat.
+    room : Out(1)
+        A beat may enter in the next cycle, even if one does in this.
     slot : In(range(RING_BEATS))
     lanes : In(ArrayLayout(ring_lane(config, request), config.lanes))
     request : Out(stream(request))
@@ -58,6 +61,7 @@ class BankFeed(wiring.Component):
             "enter": In(1),
             "slot": In(range(RING_BEATS)),
             "lanes": In(data.ArrayLayout(ring_lane(config, request), config.lanes)),
+            "room": Out(1),
             "request": Out(stream.Signature(request)),
             "answer": In(stream.Signature(answer, always_ready=True)),
             "done": Out(RING_BEATS),
@@ -70,12 +74,11 @@ class BankFeed(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes = self.config.lanes
-        # A beat takes one row whatever its lanes: no fuller than the ring has places.
         m.submodules.beats = beats = RamFifo(data.StructLayout({
             "mask": lanes,
             "slot": range(RING_BEATS),
             "requests": data.ArrayLayout(self._request, lanes),
-        }), RING_BEATS)
+        }), BACKLOG)
         m.submodules.in_flight = in_flight = RamFifo(data.StructLayout({
             "slot": range(RING_BEATS), "lane": range(lanes), "last": 1}), IN_FLIGHT)
         m.d.comb += [
@@ -86,6 +89,7 @@ class BankFeed(wiring.Component):
             [Value.cast(row).eq(Value.cast(lane.request))
              for row, lane in zip(beats.i.p.requests, self.lanes)],
             beats.i.valid.eq(self.enter & beats.i.p.mask.any()),
+            self.room.eq(beats.level <= BACKLOG - 2),
         ]
 
         beat, gone = beats.o.p, Signal(lanes)  # lanes of the beat that have been asked

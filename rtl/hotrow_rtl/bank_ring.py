@@ -39,7 +39,8 @@ class BankRing(wiring.Component):
     ------
     A request leaves `BankFeed.latency` cycles after its beat came; the beat follows `latency`
     cycles after the last answer to it, or after it came if it asks for nothing. One beat a cycle
-    while the banks keep up; up to `RING_BEATS` are inside, the few at the exit not counted.
+    while the banks keep up. Up to `RING_BEATS` are inside, the few at the exit not counted, and up
+    to `BACKLOG` of those have lanes that a bank has not yet been asked.
     """
 
     latency = 5  # done, complete, read, two steps of selection
@@ -66,9 +67,10 @@ class BankRing(wiring.Component):
         entry, oldest = Signal(range(RING_BEATS)), Signal(range(RING_BEATS))
         inside = Signal(range(RING_BEATS + 1))
         complete = Signal(RING_BEATS)  # by place: every bank is done with the beat
+        open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
         enter, leave, advance = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.beats.ready.eq(inside != RING_BEATS),
+            self.beats.ready.eq(open_),
             enter.eq(self.beats.valid & self.beats.ready),
             advance.eq(~self.answered.valid | self.answered.ready),
             leave.eq((inside != 0) & complete.bit_select(oldest, 1) & advance),
@@ -94,6 +96,8 @@ class BankRing(wiring.Component):
             ]
             connect(m, feed=feed.request, bank=flipped(self.requests[number]))
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
+        rooms = Cat(feed.room for feed in feeds)
+        m.d.sync += open_.eq((inside <= RING_BEATS - 2) & rooms.all())
         m.d.sync += complete.eq(Cat(Cat(feed.done[slot] for feed in feeds).all()
                                     for slot in range(RING_BEATS)))
         with m.If(enter):  # what the banks say of this place is still about the beat before

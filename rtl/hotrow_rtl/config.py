@@ -8,7 +8,7 @@ ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
 WINDOW_BEATS = 4  # a lookup joins one of the same row at most so many beats before it
 MISS_WAYS = 2  # of a set of the miss table
-RING_BEATS = 16  # beats between the banks' first and last, a bank's backlog
+RING_BEATS = 32  # beats that the banks work on, from their first to their last
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
 

@@ -1,14 +1,18 @@
 """BankRing against banks of any speed: order, answers, restarts, latency and rate."""
 
 import dataclasses
-from collections import deque
+from collections import Counter, deque
 
 import numpy as np
 import pytest
 from amaranth.lib import data
 from hotrow_rtl.bank_feed import BankFeed
+from hotrow_rtl.bank_layouts import bank_answer, bank_request, combined_beat
 from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS, preset
+from hotrow_sim.cost.bank_ring import bank_ring_bits
+from hotrow_sim.cost.design import memory_bits
+from hotrow_sim.cycles.bank_ring import ring_cycles
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -200,6 +204,17 @@ def test_restart(after):
     check(TINY, kept, taken)
 
 
+def asks_of(beats):
+    return [Counter(lane["bank"] for lane in beat["lanes"] if lane["valid"]) for beat in beats]
+
+
+@pytest.mark.parametrize("valid, banks", [(1, None), (0.4, None), (1, 1), (0.5, 2), (0, None)])
+@pytest.mark.parametrize("wait", [1, 6, 13])
+def test_cycles(valid, banks, wait):
+    beats = beats_of(TINY, 90, valid, seed=wait, banks=banks)
+    assert run(TINY, beats, (0.0, wait, wait), 0) == ring_cycles(asks_of(beats), wait)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [1, 8])
 @pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
@@ -207,4 +222,12 @@ def test_rate(config, wait):
     """Lanes that ask any bank, and banks that serve a request a cycle."""
     beats = beats_of(config, 2000, 1, seed=4)
     cycles = run(config, beats, (0.0, wait, wait), 0)
+    assert cycles == ring_cycles(asks_of(beats), wait)
     assert len(beats) / cycles >= 0.98
+
+
+@pytest.mark.parametrize("config", [TINY, preset("ecp5-85f"), WIDE],
+                         ids=lambda config: config.name)
+def test_memory(config):
+    shapes = combined_beat(config), bank_request(config), bank_answer(config)
+    assert memory_bits(BankRing(config, *shapes)) == bank_ring_bits(config, *shapes)

@@ -1,0 +1,21 @@
+"""Memory of the ring of banks."""
+
+from amaranth.hdl import Shape
+from hotrow_rtl.bank_feed import BACKLOG, IN_FLIGHT
+from hotrow_rtl.config import RING_BEATS, Config, log2
+
+
+def bank_ring_bits(config: Config, carried, request, answer):
+    """What a beat leaves behind, the requests that each bank has yet to be asked, the lanes that
+    have been, and the answers of every bank for every lane.
+
+    Parameters
+    ----------
+    carried, request, answer : ShapeCastable
+        As of `BankRing`.
+    """
+    carried, request, answer = (Shape.cast(shape).width for shape in (carried, request, answer))
+    lanes, slot = config.lanes, log2(RING_BEATS)
+    bank = (BACKLOG * (lanes + slot + lanes * request) + IN_FLIGHT * (slot + log2(lanes) + 1)
+            + RING_BEATS * lanes * answer)
+    return RING_BEATS * (carried + lanes * log2(config.banks)) + config.banks * bank
