@@ -28,6 +28,8 @@ class BankFeed(wiring.Component):
         The bank's. A constant, but a port: so the feeds of all banks are one module.
     enter : In(1)
         The beat `lanes` enters the ring in place `slot`, one that holds no beat.
+    asked : Out(1)
+        That beat has a lane for this bank.
     room : Out(1)
         A beat may enter in the next cycle, even if one does in this.
     slot : In(range(RING_BEATS))
@@ -36,8 +38,10 @@ class BankFeed(wiring.Component):
         The lanes for this bank in lane order, beats in order.
     answer : In(stream(answer, always_ready=True))
         One per request, in order, at the earliest in the cycle after it was taken.
-    done : Out(RING_BEATS)
-        Bit s: the beat in place s has all its answers from this bank, or asked it for none.
+    done : Out(1)
+        The earliest beat inside that asked this bank has all its answers.
+    leave : In(1)
+        That beat leaves the ring.
     read : In(1)
         Fetch the answers of the beat in place `read_slot`.
     read_slot : In(range(RING_BEATS))
@@ -61,10 +65,12 @@ class BankFeed(wiring.Component):
             "enter": In(1),
             "slot": In(range(RING_BEATS)),
             "lanes": In(data.ArrayLayout(ring_lane(config, request), config.lanes)),
+            "asked": Out(1),
             "room": Out(1),
             "request": Out(stream.Signature(request)),
             "answer": In(stream.Signature(answer, always_ready=True)),
-            "done": Out(RING_BEATS),
+            "done": Out(1),
+            "leave": In(1),
             "read": In(1),
             "read_slot": In(range(RING_BEATS)),
             "answers": Out(data.ArrayLayout(answer, config.lanes)),
@@ -88,7 +94,8 @@ class BankFeed(wiring.Component):
             beats.i.p.slot.eq(self.slot),
             [Value.cast(row).eq(Value.cast(lane.request))
              for row, lane in zip(beats.i.p.requests, self.lanes)],
-            beats.i.valid.eq(self.enter & beats.i.p.mask.any()),
+            self.asked.eq(beats.i.p.mask.any()),
+            beats.i.valid.eq(self.enter & self.asked),
             self.room.eq(beats.level <= BACKLOG - 2),
         ]
 
@@ -117,8 +124,9 @@ class BankFeed(wiring.Component):
                 gone.eq(Mux(behind.any(), beat.mask & ~behind, 0)),
             ]
 
-        answered = in_flight.o.p
-        m.d.comb += in_flight.o.ready.eq(self.answer.valid)
+        answered, complete = in_flight.o.p, Signal(range(RING_BEATS + 1))  # beats inside
+        m.d.comb += [in_flight.o.ready.eq(self.answer.valid), self.done.eq(complete != 0)]
+        m.d.sync += complete.eq(complete + (self.answer.valid & answered.last) - self.leave)
         for number in range(lanes):
             m.submodules[f"answers{number}"] = rows = Ram(self._answer, RING_BEATS)
             m.d.comb += [
@@ -129,10 +137,6 @@ class BankFeed(wiring.Component):
                 rows.read_address.eq(self.read_slot),
                 Value.cast(self.answers[number]).eq(Value.cast(rows.read_data)),
             ]
-        with m.If(self.enter):
-            m.d.sync += self.done.bit_select(self.slot, 1).eq(~beats.i.p.mask.any())
-        with m.If(self.answer.valid & answered.last):
-            m.d.sync += self.done.bit_select(answered.slot, 1).eq(1)
         with m.If(self.restart):
-            m.d.sync += [self.request.valid.eq(0), gone.eq(0)]
+            m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0)]
         return m

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .bank_feed import BankFeed
 from .bank_layouts import answered_beat, ring_beat
 from .config import RING_BEATS, Config, log2
+from .fifo import RamFifo
 from .ram import Ram
 
 
@@ -38,12 +39,12 @@ class BankRing(wiring.Component):
     Timing
     ------
     A request leaves `BankFeed.latency` cycles after its beat came; the beat follows `latency`
-    cycles after the last answer to it, or after it came if it asks for nothing. One beat a cycle
-    while the banks keep up. Up to `RING_BEATS` are inside, the few at the exit not counted, and up
-    to `BACKLOG` of those have lanes that a bank has not yet been asked.
+    cycles after the last answer to it, or `latency` + 1 after it came if it asks for nothing. One
+    beat a cycle while the banks keep up. Up to `RING_BEATS` are inside, the few at the exit not
+    counted, and up to `BACKLOG` of those wait for one bank.
     """
 
-    latency = 5  # done, complete, read, two steps of selection
+    latency = 4  # done, read, two steps of selection
 
     def __init__(self, config: Config, carried, request, answer):
         self.config = config
@@ -65,21 +66,18 @@ class BankRing(wiring.Component):
         m.submodules.kept = rows = Ram(kept, RING_BEATS)
 
         entry, oldest = Signal(range(RING_BEATS)), Signal(range(RING_BEATS))
-        inside = Signal(range(RING_BEATS + 1))
-        complete = Signal(RING_BEATS)  # by place: every bank is done with the beat
+        m.submodules.asked = asked = RamFifo(c.banks, RING_BEATS)  # the banks of each beat inside
         open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
         enter, leave, advance = Signal(), Signal(), Signal()
         m.d.comb += [
             self.beats.ready.eq(open_),
             enter.eq(self.beats.valid & self.beats.ready),
             advance.eq(~self.answered.valid | self.answered.ready),
-            leave.eq((inside != 0) & complete.bit_select(oldest, 1) & advance),
+            asked.i.valid.eq(enter),
+            asked.o.ready.eq(leave),
+            asked.clear.eq(self.restart),
         ]
-        m.d.sync += [
-            entry.eq(entry + enter),
-            oldest.eq(oldest + leave),
-            inside.eq(inside + enter - leave),
-        ]
+        m.d.sync += [entry.eq(entry + enter), oldest.eq(oldest + leave)]
 
         feeds = []
         for number in range(c.banks):
@@ -90,18 +88,17 @@ class BankRing(wiring.Component):
                 feed.enter.eq(enter),
                 feed.slot.eq(entry),
                 feed.lanes.eq(self.beats.p.lanes),
+                asked.i.p[number].eq(feed.asked),
+                feed.leave.eq(leave & asked.o.p[number]),
                 feed.read.eq(leave),
                 feed.read_slot.eq(oldest),
                 feed.restart.eq(self.restart),
             ]
             connect(m, feed=feed.request, bank=flipped(self.requests[number]))
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
-        rooms = Cat(feed.room for feed in feeds)
-        m.d.sync += open_.eq((inside <= RING_BEATS - 2) & rooms.all())
-        m.d.sync += complete.eq(Cat(Cat(feed.done[slot] for feed in feeds).all()
-                                    for slot in range(RING_BEATS)))
-        with m.If(enter):  # what the banks say of this place is still about the beat before
-            m.d.sync += complete.bit_select(entry, 1).eq(0)
+        done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
+        m.d.comb += leave.eq(asked.o.valid & (done | ~asked.o.p).all() & advance)
+        m.d.sync += open_.eq((asked.level <= RING_BEATS - 2) & rooms.all())
 
         m.d.comb += [
             rows.write_enable.eq(enter),
@@ -112,13 +109,13 @@ class BankRing(wiring.Component):
             rows.read_address.eq(oldest),
         ]
         read, chosen = Signal(), Signal()  # stages of the exit that hold a beat
-        m.d.comb += self.idle.eq((inside == 0) & ~read & ~chosen & ~self.answered.valid)
+        m.d.comb += self.idle.eq((asked.level == 0) & ~read & ~chosen & ~self.answered.valid)
         with m.If(advance):
             m.d.sync += [read.eq(leave), chosen.eq(read), self.answered.valid.eq(chosen)]
             self._select(m, rows.read_data, [feed.answers for feed in feeds])
         with m.If(self.restart):
             m.d.sync += [
-                entry.eq(0), oldest.eq(0), inside.eq(0),
+                entry.eq(0), oldest.eq(0),
                 read.eq(0), chosen.eq(0), self.answered.valid.eq(0),
             ]
         return m

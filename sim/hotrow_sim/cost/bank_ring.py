@@ -6,8 +6,8 @@ from hotrow_rtl.config import RING_BEATS, Config, log2
 
 
 def bank_ring_bits(config: Config, carried, request, answer):
-    """What a beat leaves behind, the requests that each bank has yet to be asked, the lanes that
-    have been, and the answers of every bank for every lane.
+    """What a beat leaves behind and which banks it asks; of each bank the requests that it has yet
+    to be asked, the lanes that it has been, and its answers for every lane.
 
     Parameters
     ----------
@@ -18,4 +18,5 @@ def bank_ring_bits(config: Config, carried, request, answer):
     lanes, slot = config.lanes, log2(RING_BEATS)
     bank = (BACKLOG * (lanes + slot + lanes * request) + IN_FLIGHT * (slot + log2(lanes) + 1)
             + RING_BEATS * lanes * answer)
-    return RING_BEATS * (carried + lanes * log2(config.banks)) + config.banks * bank
+    beat = carried + lanes * log2(config.banks) + config.banks
+    return RING_BEATS * beat + config.banks * bank

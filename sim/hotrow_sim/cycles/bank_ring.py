@@ -5,7 +5,7 @@ from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS
 
 ASKED = BankFeed.latency - 1  # from the entry of a beat to the choice of its first request
-LEAVES = BankRing.latency - 3  # from its last answer, or its entry, to when its place is free
+LEAVES = BankRing.latency - 3  # from its last answer to when it gives up its place
 
 
 def ring_cycles(beats, wait):
@@ -35,7 +35,7 @@ def ring_cycles(beats, wait):
         while not open_at(cycle):
             cycle += 1
         entered.append(cycle)
-        complete = cycle
+        complete = cycle + 1
         for bank, count in asks.items():
             earlier = chosen.setdefault(bank, [])
             first = max(cycle + ASKED, earlier[-1][1] + 1 if earlier else 0)
