@@ -66,16 +66,16 @@ class BankRing(wiring.Component):
         m.submodules.kept = rows = Ram(kept, RING_BEATS)
 
         entry, oldest = Signal(range(RING_BEATS)), Signal(range(RING_BEATS))
-        m.submodules.asked = asked = RamFifo(c.banks, RING_BEATS)  # the banks of each beat inside
+        m.submodules.order = order = RamFifo(c.banks, RING_BEATS)  # banks that each beat asks
         open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
         enter, leave, advance = Signal(), Signal(), Signal()
         m.d.comb += [
             self.beats.ready.eq(open_),
             enter.eq(self.beats.valid & self.beats.ready),
             advance.eq(~self.answered.valid | self.answered.ready),
-            asked.i.valid.eq(enter),
-            asked.o.ready.eq(leave),
-            asked.clear.eq(self.restart),
+            order.i.valid.eq(enter),
+            order.o.ready.eq(leave),
+            order.clear.eq(self.restart),
         ]
         m.d.sync += [entry.eq(entry + enter), oldest.eq(oldest + leave)]
 
@@ -88,8 +88,8 @@ class BankRing(wiring.Component):
                 feed.enter.eq(enter),
                 feed.slot.eq(entry),
                 feed.lanes.eq(self.beats.p.lanes),
-                asked.i.p[number].eq(feed.asked),
-                feed.leave.eq(leave & asked.o.p[number]),
+                order.i.p[number].eq(feed.asked),
+                feed.leave.eq(leave & order.o.p[number]),
                 feed.read.eq(leave),
                 feed.read_slot.eq(oldest),
                 feed.restart.eq(self.restart),
@@ -97,8 +97,8 @@ class BankRing(wiring.Component):
             connect(m, feed=feed.request, bank=flipped(self.requests[number]))
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
         done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
-        m.d.comb += leave.eq(asked.o.valid & (done | ~asked.o.p).all() & advance)
-        m.d.sync += open_.eq((asked.level <= RING_BEATS - 2) & rooms.all())
+        m.d.comb += leave.eq(order.o.valid & (done | ~order.o.p).all() & advance)
+        m.d.sync += open_.eq((order.level <= RING_BEATS - 2) & rooms.all())
 
         m.d.comb += [
             rows.write_enable.eq(enter),
@@ -109,7 +109,7 @@ class BankRing(wiring.Component):
             rows.read_address.eq(oldest),
         ]
         read, chosen = Signal(), Signal()  # stages of the exit that hold a beat
-        m.d.comb += self.idle.eq((asked.level == 0) & ~read & ~chosen & ~self.answered.valid)
+        m.d.comb += self.idle.eq((order.level == 0) & ~read & ~chosen & ~self.answered.valid)
         with m.If(advance):
             m.d.sync += [read.eq(leave), chosen.eq(read), self.answered.valid.eq(chosen)]
             self._select(m, rows.read_data, [feed.answers for feed in feeds])

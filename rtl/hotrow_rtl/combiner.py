@@ -129,9 +129,8 @@ class Combiner(wiring.Component):
                 Cat(ahead.owner for ahead in beats[DECIDED + back].lanes)
                 & match[back - 1][lane] & served_decided[lane].replicate(c.lanes))
                 for back in range(1, WINDOW_BEATS + 1)]
-            with m.If(moves[JOINED]):
-                m.d.sync += [joins[back][lane].eq(Mux(moves[DECIDED], reached[back], 0))
-                             for back in range(WINDOW_BEATS)]
+            with m.If(moves[JOINED]):  # if into a gap, those of the first beat behind it: none
+                m.d.sync += [joins[back][lane].eq(reached[back]) for back in range(WINDOW_BEATS)]
             with m.If(moves[DECIDED]):
                 m.d.sync += [
                     same_joined[lane].eq(same[lane] & served_decided[lane].replicate(c.lanes)),

@@ -129,6 +129,7 @@ def test_extreme_traffic(valid, banks):
     beats = beats_of(TINY, 80, valid, seed=5, banks=banks)
     run(TINY, beats, FLUENT, 3)
     run(TINY, beats, (0.4, 1, 12), 3, pauses=RAGGED)
+    run(TINY, beats[:30], (0.0, 50, 50), 3)  # more requests than a bank may have in flight
 
 
 def test_full_ring_takes_nothing_and_loses_nothing():
