@@ -1,11 +1,10 @@
 """Bank feed: one bank's side of the ring, from beats to requests and from answers to beats."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import ring_lane
-from .config import RING_BEATS, Config, log2
+from .config import RING_BEATS, Config
 from .fifo import RamFifo
 from .ram import Ram
 
@@ -19,21 +18,19 @@ class BankFeed(wiring.Component):
     Parameters
     ----------
     config : Config
-    request, answer : ShapeCastable
-        What the bank takes and returns.
+    request, answer : int
+        Bits of what the bank takes and returns.
 
     Members
     -------
-    number : In
-        The bank's. A constant, but a port: so the feeds of all banks are one module.
     enter : In(1)
-        The beat `lanes` enters the ring in place `slot`, one that holds no beat.
-    asked : Out(1)
-        That beat has a lane for this bank.
+        A beat enters the ring in place `slot`, one that holds no beat.
+    slot : In(range(RING_BEATS))
+    mask : In(config.lanes)
+        Its lanes that ask this bank. (Given, so that the feeds of all banks are one module.)
+    requests : In(ArrayLayout(request, config.lanes))
     room : Out(1)
         A beat may enter in the next cycle, even if one does in this.
-    slot : In(range(RING_BEATS))
-    lanes : In(ArrayLayout(ring_lane(config, request), config.lanes))
     request : Out(stream(request))
         The lanes for this bank in lane order, beats in order.
     answer : In(stream(answer, always_ready=True))
@@ -58,14 +55,13 @@ class BankFeed(wiring.Component):
 
     latency = RamFifo.latency + 1
 
-    def __init__(self, config: Config, request, answer):
+    def __init__(self, config: Config, request: int, answer: int):
         self.config, self._request, self._answer = config, request, answer
         super().__init__({
-            "number": In(log2(config.banks)),
             "enter": In(1),
             "slot": In(range(RING_BEATS)),
-            "lanes": In(data.ArrayLayout(ring_lane(config, request), config.lanes)),
-            "asked": Out(1),
+            "mask": In(config.lanes),
+            "requests": In(data.ArrayLayout(request, config.lanes)),
             "room": Out(1),
             "request": Out(stream.Signature(request)),
             "answer": In(stream.Signature(answer, always_ready=True)),
@@ -90,12 +86,10 @@ class BankFeed(wiring.Component):
         m.d.comb += [
             beats.clear.eq(self.restart),
             in_flight.clear.eq(self.restart),
-            beats.i.p.mask.eq(Cat(lane.valid & (lane.bank == self.number) for lane in self.lanes)),
+            beats.i.p.mask.eq(self.mask),
             beats.i.p.slot.eq(self.slot),
-            [Value.cast(row).eq(Value.cast(lane.request))
-             for row, lane in zip(beats.i.p.requests, self.lanes)],
-            self.asked.eq(beats.i.p.mask.any()),
-            beats.i.valid.eq(self.enter & self.asked),
+            beats.i.p.requests.eq(self.requests),
+            beats.i.valid.eq(self.enter & self.mask.any()),
             self.room.eq(beats.level <= BACKLOG - 2),
         ]
 
@@ -120,7 +114,7 @@ class BankFeed(wiring.Component):
         with m.If(ask):
             m.d.sync += [
                 self.request.valid.eq(1),
-                Value.cast(self.request.p).eq(Value.cast(beat.requests[lane])),
+                self.request.p.eq(beat.requests[lane]),
                 gone.eq(Mux(behind.any(), beat.mask & ~behind, 0)),
             ]
 
@@ -135,7 +129,7 @@ class BankFeed(wiring.Component):
                 rows.write_data.eq(self.answer.p),
                 rows.read_enable.eq(self.read),
                 rows.read_address.eq(self.read_slot),
-                Value.cast(self.answers[number]).eq(Value.cast(rows.read_data)),
+                self.answers[number].eq(rows.read_data),
             ]
         with m.If(self.restart):
             m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0)]

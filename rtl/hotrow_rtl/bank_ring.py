@@ -1,6 +1,7 @@
 """Ring of banks: beats of requests go out to the banks and come back in order with the answers."""
 
 from amaranth import Array, Cat, Module, Signal, Value
+from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -61,8 +62,11 @@ class BankRing(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
+        # Opaque bits from here: every field of a signal is a name in the Verilog.
+        carried, *widths = (Shape.cast(shape).width
+                            for shape in (self._carried, self._request, self._answer))
         kept = data.StructLayout({
-            "carried": self._carried, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
+            "carried": carried, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
         m.submodules.kept = rows = Ram(kept, RING_BEATS)
 
         entry, oldest = Signal(range(RING_BEATS)), Signal(range(RING_BEATS))
@@ -81,14 +85,15 @@ class BankRing(wiring.Component):
 
         feeds = []
         for number in range(c.banks):
-            m.submodules[f"feed{number}"] = feed = BankFeed(c, self._request, self._answer)
+            m.submodules[f"feed{number}"] = feed = BankFeed(c, *widths)
             feeds.append(feed)
             m.d.comb += [
-                feed.number.eq(number),
                 feed.enter.eq(enter),
                 feed.slot.eq(entry),
-                feed.lanes.eq(self.beats.p.lanes),
-                order.i.p[number].eq(feed.asked),
+                feed.mask.eq(Cat(lane.valid for lane in self.beats.p.lanes)
+                             & Cat(lane.bank == number for lane in self.beats.p.lanes)),
+                feed.requests.eq(Cat(lane.request for lane in self.beats.p.lanes)),
+                order.i.p[number].eq(feed.mask.any()),
                 feed.leave.eq(leave & order.o.p[number]),
                 feed.read.eq(leave),
                 feed.read_slot.eq(oldest),
@@ -103,7 +108,7 @@ class BankRing(wiring.Component):
         m.d.comb += [
             rows.write_enable.eq(enter),
             rows.write_address.eq(entry),
-            Value.cast(rows.write_data.carried).eq(Value.cast(self.beats.p.carried)),
+            rows.write_data.carried.eq(Value.cast(self.beats.p.carried)),
             [bank.eq(lane.bank) for bank, lane in zip(rows.write_data.banks, self.beats.p.lanes)],
             rows.read_enable.eq(leave),
             rows.read_address.eq(oldest),
@@ -128,15 +133,15 @@ class BankRing(wiring.Component):
         kept, out = Signal.like(beat, name="kept_chosen", reset_less=True), self.answered.p
         m.d.sync += [
             kept.eq(beat),
-            Value.cast(out.carried).eq(Value.cast(kept.carried)),
-            Value.cast(out.banks).eq(Value.cast(kept.banks)),
+            Value.cast(out.carried).eq(kept.carried),
+            out.banks.eq(kept.banks),
         ]
         for lane in range(self.config.lanes):
             groups = []
             for first in range(0, banks, 1 << low):
-                group = Signal(len(Value.cast(answers[0][lane])), reset_less=True,
-                               name=f"chosen{lane}_{first}")
-                words = Array(Value.cast(answers[first + n][lane]) for n in range(1 << low))
+                group = Signal.like(answers[first][lane], reset_less=True,
+                                    name=f"chosen{lane}_{first}")
+                words = Array(answers[first + n][lane] for n in range(1 << low))
                 m.d.sync += group.eq(words[beat.banks[lane][:low]])
                 groups.append(group)
             m.d.sync += Value.cast(out.answers[lane]).eq(Array(groups)[kept.banks[lane][low:]])
