@@ -217,8 +217,8 @@ def test_cycles(valid, banks, wait):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wait", [1, 8])
-@pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
+@pytest.mark.parametrize("config, wait", [(TINY, 1), (TINY, 8), (WIDE, 8)],
+                         ids=["tiny-1", "tiny-8", "bus-64-8"])
 def test_rate(config, wait):
     """Lanes that ask any bank, and banks that serve a request a cycle."""
     beats = beats_of(config, 2000, 1, seed=4)
