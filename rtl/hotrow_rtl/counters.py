@@ -1,25 +1,21 @@
-"""Access counters: how often each of the hottest rows was looked up.
+"""Counter scans: DECAY and HARVEST over the sets of all count banks."""
 
-Source: the access logger of Hotline (ISCA 2024), here set-associative with exact counts; the
-replacement is that of frequency-aware caches: the least counted row leaves.
-"""
-
-from amaranth import Module, ResetInserter, Signal
+from amaranth import Array, Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .config import Config
+from .config import Config, log2
 from .contract import AllFlag, Opcode
-from .count_pipeline import CountPipeline
-from .counter_set import counter_set
+from .counter_set import ScanPort
 from .decay import DecaySweep
 from .harvest import Harvest
-from .layouts import command, harvest_entry, ordered_lookup, outcome, result
-from .ram import ClearedRam
+from .layouts import command, harvest_entry, outcome, result
 
 
-class AccessCounters(wiring.Component):
-    """A set-associative table of saturating counts: OBSERVE, DECAY and HARVEST.
+class CounterScans(wiring.Component):
+    """Go through all counters while no lookup is in flight.
+
+    Sets are numbered over all banks, the bank in the lowest bits.
 
     Parameters
     ----------
@@ -28,76 +24,74 @@ class AccessCounters(wiring.Component):
     Members
     -------
     command : In(stream(command))
-        OBSERVE, DECAY or HARVEST that passed the checks of the queue.
-    lookups : In(stream(ordered_lookup(config)))
-        The batch of an OBSERVE, through its `last` element; taken only during one.
+        DECAY or HARVEST that passed the checks of the queue.
     harvested : Out(stream(result(harvest_entry)))
         The entries of a HARVEST, through the `last` element, which is absent when there is none.
     outcome : Out(stream(outcome))
         One per command. That of a HARVEST follows its last entry and does not know whether the
         entries have landed.
+    banks : Out(ScanPort(config)).array(config.banks)
+    clear : Out(1)
+        A pulse: the banks forget every count.
+    cleared : In(1)
+        No bank is forgetting.
     restart : In(1)
-        A pulse drops the command in progress; the counts stay, those of the lookups in flight
-        apart.
-    ready : Out(1)
-        High once the counts are cleared after reset.
+        A pulse drops the command in progress; the counts stay.
 
     Timing
     ------
-    From taking a command to its outcome, both included. OBSERVE: one cycle per lookup, on any
-    trace, and `CountPipeline.latency` + 1. DECAY: sets + `DecaySweep.latency` + 1; of ALL,
-    sets + 3. HARVEST: see `Harvest`, and 1.
+    From taking a command to its outcome, both included. DECAY: sets + `DecaySweep.latency` + 1; of
+    ALL, sets / banks + 3. HARVEST: see `Harvest`, and 1.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "command": In(stream.Signature(command)),
-            "lookups": In(stream.Signature(ordered_lookup(config))),
             "harvested": Out(stream.Signature(result(harvest_entry))),
             "outcome": Out(stream.Signature(outcome)),
+            "banks": Out(ScanPort(config)).array(config.banks),
+            "clear": Out(1),
+            "cleared": In(1),
             "restart": In(1),
-            "ready": Out(1),
         })
 
     def elaborate(self, platform):
         m, control = Module(), Module()
-        m.submodules.sets = sets = ClearedRam(counter_set(self.config), self.config.counter_sets)
         m.submodules.control = ResetInserter(self.restart)(control)
-        with m.If(sets.ready):
-            m.d.sync += self.ready.eq(1)  # a DECAY of ALL is a command like others
-
-        control.submodules.pipeline = pipeline = CountPipeline(self.config)
         control.submodules.decay = decay = DecaySweep(self.config)
         control.submodules.harvest = harvest = Harvest(self.config)
         connect(control, harvest=harvest.harvested, harvested=flipped(self.harvested))
         given, report = self.command.p, self.outcome.p
         control.d.comb += [
-            pipeline.lookup.eq(self.lookups.p),
             decay.shift.eq(given.shift),
             harvest.wanted.eq(given.count),
             harvest.threshold.eq(given.threshold),
         ]
-        for unit in (pipeline, decay, harvest):
-            control.d.comb += unit.read_data.eq(sets.read_data)
 
-        def use(unit, writes):
-            """Give the memory to one unit."""
-            control.d.comb += sets.read_address.eq(unit.read_address)
-            if writes:
-                control.d.comb += [
-                    sets.write_enable.eq(unit.write_enable),
-                    sets.write_address.eq(unit.write_address),
-                    sets.write_data.eq(unit.write_data),
-                ]
-
-        observing = Signal()  # the batch's last lookup is still to come
+        bank_bits = log2(self.config.banks)
+        enable, read_enable, write_enable = Signal(), Signal(), Signal()
+        read_address, write_address = (Signal(log2(self.config.counter_sets), name=name)
+                                       for name in ("read_address", "write_address"))
+        read_bank = Signal(bank_bits)  # that the data comes from
+        with control.If(read_enable):
+            control.d.sync += read_bank.eq(read_address[:bank_bits])
+        words = Array(Cat(bank.read_data) for bank in self.banks)
+        word = Signal(len(Cat(self.banks[0].read_data)))
         control.d.comb += [
-            self.lookups.ready.eq(observing),
-            pipeline.enable.eq(observing & self.lookups.valid),
+            word.eq(words[read_bank]),
+            Cat(decay.read_data).eq(word),
+            Cat(harvest.read_data).eq(word),
         ]
-        with control.If(pipeline.enable & self.lookups.p.last):
-            control.d.sync += observing.eq(0)
+        for number, bank in enumerate(self.banks):
+            control.d.comb += [
+                bank.enable.eq(enable),
+                bank.read_enable.eq(read_enable),
+                bank.read_address.eq(read_address[bank_bits:]),
+                bank.write_enable.eq(write_enable & (write_address[:bank_bits] == number)),
+                bank.write_address.eq(write_address[bank_bits:]),
+                bank.write_data.eq(decay.write_data),
+            ]
 
         def finish(**counts):
             control.d.sync += [self.outcome.valid.eq(1), report.eq(0)]
@@ -106,40 +100,39 @@ class AccessCounters(wiring.Component):
 
         with control.FSM():
             with control.State("IDLE"):
-                control.d.comb += self.command.ready.eq(sets.ready)
+                control.d.comb += self.command.ready.eq(self.cleared)
                 with control.If(self.command.valid & self.command.ready):
-                    with control.Switch(given.opcode):
-                        with control.Case(Opcode.OBSERVE):
-                            control.d.comb += pipeline.begin.eq(1)
-                            control.d.sync += observing.eq(1)
-                            control.next = "OBSERVE"
-                        with control.Case(Opcode.HARVEST):
-                            control.d.comb += harvest.start.eq(1)
-                            control.next = "HARVEST"
-                        with control.Default():
-                            with control.If((given.flags & AllFlag.ALL) != 0):
-                                control.d.comb += sets.clear.eq(1)
-                                control.next = "CLEAR"
-                            with control.Else():
-                                control.d.comb += decay.start.eq(1)
-                                control.next = "DECAY"
-            with control.State("OBSERVE"):
-                use(pipeline, writes=True)
-                with control.If(pipeline.done):
-                    finish(status=pipeline.status, error_index=pipeline.refused_at,
-                           lookups=pipeline.hits + pipeline.misses,
-                           hits=pipeline.hits, misses=pipeline.misses)
+                    with control.If(given.opcode == Opcode.HARVEST):
+                        control.d.comb += harvest.start.eq(1)
+                        control.next = "HARVEST"
+                    with control.Elif((given.flags & AllFlag.ALL) != 0):
+                        control.d.comb += self.clear.eq(1)
+                        control.next = "CLEAR"
+                    with control.Else():
+                        control.d.comb += decay.start.eq(1)
+                        control.next = "DECAY"
             with control.State("HARVEST"):
-                use(harvest, writes=False)
-                control.d.comb += sets.read_enable.eq(harvest.read_enable)
+                control.d.comb += [
+                    enable.eq(1),
+                    read_enable.eq(harvest.read_enable),
+                    read_address.eq(harvest.read_address),
+                ]
                 with control.If(harvest.done):
                     finish(entries=harvest.entries)
             with control.State("DECAY"):
-                use(decay, writes=True)
+                control.d.comb += [
+                    enable.eq(1),
+                    read_enable.eq(1),
+                    read_address.eq(decay.read_address),
+                    write_enable.eq(decay.write_enable),
+                    write_address.eq(decay.write_address),
+                ]
                 with control.If(decay.done):
                     finish()
             with control.State("CLEAR"):
-                with control.If(sets.ready):
+                control.next = "CLEARING"  # `cleared` falls a cycle after the pulse
+            with control.State("CLEARING"):
+                with control.If(self.cleared):
                     finish()
             with control.State("REPORT"):
                 with control.If(self.outcome.ready):

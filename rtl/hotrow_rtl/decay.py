@@ -72,6 +72,7 @@ class DecaySweep(wiring.Component):
             self.write_address.eq(written),
         ]
         m.d.sync += self.done.eq(self.write_enable & (written == c.counter_sets - 1))
-        for before, after in zip(held, self.write_data):
+        m.d.comb += self.write_data.hand.eq(held.hand)
+        for before, after in zip(held.ways, self.write_data.ways):
             m.d.comb += [after.tag.eq(before.tag), after.count.eq(before.count >> shift)]
         return m

@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth import Module, Mux, Signal, signed
+from amaranth import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -33,7 +33,7 @@ class EntryEmitter(wiring.Component):
     sets : In(stream(scanned_set(config)))
         Those behind the last entry mean nothing.
     harvested : Out(stream(result(harvest_entry)))
-        In the order of sets and, within a set, of age.
+        In the order of sets and, within a set, of ways.
     done : Out(1)
         A pulse when the last element has been taken.
 
@@ -91,7 +91,7 @@ class EntryEmitter(wiring.Component):
             tag, count = pick(held.ways, first)
             m.d.sync += [
                 waiting.eq(live & (live - 1)),
-                chosen.mixed.set.eq(held.set),
+                Cat(chosen.mixed.bank, chosen.mixed.set).eq(held.set),
                 chosen.mixed.tag.eq(tag),
                 chosen.count.eq(count),
                 chosen.last.eq(entries == 1),

@@ -20,7 +20,7 @@ class Harvest(wiring.Component):
     A scan counts the entries at or above a bound. The first has the threshold as its bound: if
     no more than `wanted` entries reach it, all of them are emitted. Otherwise each further scan
     settles one bit of the largest bound that `wanted` entries reach, from the highest bit that
-    any count has. The entries that equal that bound are emitted in the order of sets and of age
+    any count has. The entries that equal that bound are emitted in the order of sets and of ways
     until `wanted` is reached.
 
     Parameters

@@ -17,7 +17,7 @@ def scanned_set(config: Config) -> data.StructLayout:
     """A set, and which of its ways count more than the bound, or just as much."""
     return data.StructLayout({
         "set": log2(config.counter_sets),
-        "ways": counter_set(config),
+        "ways": counter_set(config)["ways"].shape,
         "above": config.counter_ways,
         "equal": config.counter_ways,
         "last": 1,
@@ -64,7 +64,7 @@ class SetScan(wiring.Component):
         c, out = self.config, self.sets
         asked, read, held = (Signal(log2(c.counter_sets), name=f"{stage}_set")
                              for stage in ("asked", "read", "held"))
-        ways = Signal(counter_set(c), reset_less=True)
+        ways = Signal(counter_set(c)["ways"].shape, reset_less=True)
         compared = Signal(scanned_set(c), reset_less=True)
         valid = Signal(self.latency)
         last = c.counter_sets - 1
@@ -78,7 +78,7 @@ class SetScan(wiring.Component):
             m.d.sync += [
                 valid.eq(Cat(valid[0] & (asked != last), valid)),
                 asked.eq(asked + 1), read.eq(asked), held.eq(read),
-                ways.eq(self.read_data),
+                ways.eq(self.read_data.ways),
                 compared.set.eq(held),
                 compared.ways.eq(ways),
                 compared.above.eq(Cat(way.count > self.bound for way in ways)),

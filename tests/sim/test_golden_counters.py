@@ -2,21 +2,21 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.config import preset
-from hotrow_rtl.mixing import mix
+from hotrow_rtl.config import WINDOW_BEATS, preset
+from hotrow_rtl.placement import counter_place, place
 from hotrow_sim.golden.counters import Counters, pack_key
 
 TINY = preset("tiny")
 CONFIGS = [
     dataclasses.replace(TINY, name="tiny"),
-    dataclasses.replace(TINY, name="one-bit-sets", counter_sets=2, counter_ways=3, counter_bits=4),
-    dataclasses.replace(TINY, name="two-ways", counter_sets=8, counter_ways=2, counter_bits=5),
-    dataclasses.replace(TINY, name="many-ways", counter_sets=2, counter_ways=16, counter_bits=32),
+    dataclasses.replace(TINY, name="three-ways", counter_sets=16, counter_ways=3, counter_bits=4),
+    dataclasses.replace(TINY, name="two-ways", counter_sets=16, counter_ways=2, counter_bits=5),
+    dataclasses.replace(TINY, name="many-ways", counter_sets=16, counter_ways=16, counter_bits=32),
 ]
 
 
 class ByLists:
-    """The counters as lists of [key, count] in order of arrival, one lookup at a time."""
+    """The counters as lists of [key, count] by way, one lookup at a time."""
 
     def __init__(self, config):
         self.config = config
@@ -25,23 +25,33 @@ class ByLists:
     def clear(self):
         self.sets = [[[None, 0] for _ in range(self.config.counter_ways)]
                      for _ in range(self.config.counter_sets)]
+        self.hands = [0] * self.config.counter_sets
 
-    def observe(self, table, row):
-        return sum(self.count(t << 32 | r) for t, r in zip(table.tolist(), row.tolist()))
+    def observe(self, table, row, beat):
+        """A row's lookups join the first of it up to `WINDOW_BEATS` beats before."""
+        keys = [t << 32 | r for t, r in zip(table.tolist(), row.tolist())]
+        newest, groups = {}, []
+        for key, at in zip(keys, beat.tolist()):
+            if key not in newest or at > groups[newest[key]][1] + WINDOW_BEATS:
+                newest[key] = len(groups)
+                groups.append([key, at, 0])
+            groups[newest[key]][2] += 1
+        return sum(self.count(key, amount) for key, _, amount in groups)
 
-    def count(self, key):
-        ways = self.sets[mix(key, 0, self.config.key_width) % self.config.counter_sets]
+    def count(self, key, amount):
+        """How many of these lookups hit."""
+        bank, rest = place(self.config, key)
+        number = counter_place(self.config, rest)[0] * self.config.banks + bank
+        ways, limit = self.sets[number], 2 ** self.config.counter_bits - 1
         for way in ways:
             if way[0] == key and way[1]:
-                way[1] = min(way[1] + 1, 2 ** self.config.counter_bits - 1)
-                return True
-        victim = 0
-        for number, (_, count) in enumerate(ways):
-            if count < ways[victim][1]:
-                victim = number
-        ways.pop(victim)
-        ways.append([key, 1])
-        return False
+                way[1] = min(way[1] + amount, limit)
+                return amount
+        order = [(self.hands[number] + step) % len(ways) for step in range(len(ways))]
+        victim = min(order, key=lambda way: ways[way][1])
+        ways[victim] = [key, min(amount, limit)]
+        self.hands[number] = (victim + 1) % len(ways)
+        return amount - 1
 
     def decay(self, shift):
         for ways in self.sets:
@@ -67,7 +77,12 @@ def rows_of(config, kind, count, seed):
     rng = np.random.default_rng(seed)
     spread = {"few": 3, "crowded": config.counter_entries, "uniform": 1 << 32}.get(kind)
     row = rng.integers(0, spread, count) if spread else np.minimum(rng.zipf(1.3, count), 1 << 31)
-    return rng.integers(0, 2, count), row
+    return rng.integers(0, 2, count), row, np.arange(count) // config.lanes
+
+
+def one_a_beat(*rows):
+    """Lookups of table 0 so far apart that none joins another."""
+    return np.zeros(len(rows), int), np.array(rows), np.arange(len(rows)) * (WINDOW_BEATS + 1)
 
 
 @pytest.mark.parametrize("kind", ["few", "crowded", "uniform", "skewed"])
@@ -76,8 +91,8 @@ def test_equals_lists(config, kind):
     """Batches of any size, the empty one included, with decay between them."""
     golden, model = Counters(config), ByLists(config)
     for turn, count in enumerate((1, 0, 7, 400, 150, 60)):
-        table, row = rows_of(config, kind, count, seed=turn)
-        assert golden.observe(table, row) == model.observe(table, row), f"hits of batch {turn}"
+        lookups = rows_of(config, kind, count, seed=turn)
+        assert golden.observe(*lookups) == model.observe(*lookups), f"hits of batch {turn}"
         everyone = config.counter_entries
         for wanted in (1, 2, everyone // 3, everyone - 1, everyone, everyone + 1):
             for threshold in (0, 1, 2, 5, 1 << 31):
@@ -92,17 +107,17 @@ def test_counts_saturate(config):
     golden, model = Counters(config), ByLists(config)
     limit = (1 << config.counter_bits) - 1
     for count in (limit - 1, 1, 1, 2 * limit):
-        table, row = np.zeros(count, int), np.full(count, 7)
-        assert golden.observe(table, row) == model.observe(table, row)
+        lookups = np.zeros(count, int), np.full(count, 7), np.arange(count) // 4
+        assert golden.observe(*lookups) == model.observe(*lookups)
         same(golden, model, 1)
     assert golden.harvest(1, 0)[2].tolist() == [limit]
 
 
-def test_ties_are_cut_in_order_of_set_and_age():
+def test_ties_are_cut_in_order_of_set_and_way():
     config = CONFIGS[2]
     golden, model = Counters(config), ByLists(config)
-    table, row = np.zeros(config.counter_entries, int), np.arange(config.counter_entries)
-    golden.observe(table, row), model.observe(table, row)
+    lookups = one_a_beat(*range(config.counter_entries))
+    golden.observe(*lookups), model.observe(*lookups)
     held = len(golden.harvest(config.counter_entries, 0)[0])
     assert held > 3
     for wanted in range(1, held + 1):
@@ -113,8 +128,8 @@ def test_ties_are_cut_in_order_of_set_and_age():
 def test_decay_of_any_shift(shift):
     config = CONFIGS[3]  # counts of 32 bits
     golden, model = Counters(config), ByLists(config)
-    table, row = rows_of(config, "few", 100, seed=1)
-    golden.observe(table, row), model.observe(table, row)
+    lookups = rows_of(config, "few", 100, seed=1)
+    golden.observe(*lookups), model.observe(*lookups)
     golden.count[golden.count == golden.count.max()] = (1 << 32) - 1
     before = golden.count.copy()
     golden.decay(shift)
@@ -124,23 +139,23 @@ def test_decay_of_any_shift(shift):
 
 
 def test_a_decayed_row_is_gone():
-    """A count of zero is an empty way: the row is a miss, and enters as the youngest."""
+    """A count of zero is an empty way: the row is a miss, and enters anew."""
     config = CONFIGS[1]
     golden, model = Counters(config), ByLists(config)
     for counters in (golden, model):
-        counters.observe(np.zeros(3, int), np.array([1, 1, 2]))
+        counters.observe(*one_a_beat(1, 1, 2))
         counters.decay(1)
-    assert golden.observe(np.zeros(2, int), np.array([2, 1])) == 1
-    assert model.observe(np.zeros(2, int), np.array([2, 1])) == 1
+    assert golden.observe(*one_a_beat(2, 1)) == 1
+    assert model.observe(*one_a_beat(2, 1)) == 1
     same(golden, model, 9)
 
 
 def test_clear_forgets_everything():
     golden = Counters(TINY)
-    golden.observe(np.zeros(50, int), np.arange(50))
+    golden.observe(*one_a_beat(*range(50)))
     golden.clear()
     assert not len(golden.harvest(100, 0)[0])
-    assert golden.observe(np.zeros(50, int), np.arange(50)) == 0
+    assert golden.observe(*one_a_beat(*range(50))) == 0
 
 
 def test_keys_pack_table_above_row():

@@ -4,20 +4,29 @@ import numpy as np
 from hotrow_rtl.config import Config
 
 REPORT = 1  # the outcome
+LATENCY = 4  # of a bank: from a request to its answer
+DISTANCE = 5  # of a bank: cycles between two requests of one set
 SCAN = 6  # beside the sets: from the beginning of a scan to the decision that its sum allows
 EMIT = 6  # beside the entries: from the beginning of the last scan to its first entry, and the end
 
 
-def observe_cycles(config: Config, lookups):
-    """One cycle per lookup of any trace, then the pipeline drains.
+def bank_cycles(config: Config, rests):
+    """Of one count bank, from its first request to its last answer, both included.
+
+    A request a cycle; one whose set was asked less than `DISTANCE` cycles before waits.
 
     Parameters
     ----------
-    lookups : int
-        Refused ones included.
+    rests : sequence of int
+        Of the rows asked for, in order.
     """
-    tree = (config.counter_ways - 1).bit_length() // 2
-    return 1 + lookups + tree + 5 + REPORT
+    sets = config.counter_sets // config.banks
+    cycle, last = -1, {}
+    for rest in rests:
+        place = rest & (sets - 1)
+        cycle = max(cycle + 1, last.get(place, -DISTANCE) + DISTANCE)
+        last[place] = cycle
+    return cycle + 1 + LATENCY if rests else 0
 
 
 def decay_cycles(config: Config):
@@ -25,8 +34,8 @@ def decay_cycles(config: Config):
 
 
 def clear_cycles(config: Config):
-    """A DECAY of everything sweeps the sets."""
-    return 2 + config.counter_sets + REPORT
+    """A DECAY of everything sweeps the sets of all banks at a time."""
+    return 2 + config.counter_sets // config.banks + REPORT
 
 
 def harvest_cycles(config: Config, counts, wanted, threshold):

@@ -1,13 +1,16 @@
 """Golden model of the access counters: a set-associative table of saturating counts.
 
-A set keeps its ways in order of arrival. A lookup that is resident adds one to its count; another
-takes the place of the least counted way, the oldest among equals (an empty way counts zero), and
-enters as the youngest with a count of one.
+Lookups are counted in the order of their owners (see ``window``): an owner adds the lookups that it
+stands for to the count of its row. A row that is not resident takes the place of the least counted
+way of its set (an empty way counts zero), the first at or after the set's hand among equals; the
+hand then points to the way behind it.
 """
 
 import numpy as np
 from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config, log2
-from hotrow_rtl.mixing import mix, unmix
+from hotrow_rtl.placement import counter_place, counter_rest, key_of, place
+
+from .window import owners
 
 
 def pack_key(table, row):
@@ -20,7 +23,10 @@ def unpack_key(key):
 
 
 class Counters:
-    """State of the counters: `count` and `tag` of [set, way], way 0 the oldest."""
+    """State of the counters: `count` and `tag` of [set, way], `hand` of [set].
+
+    Sets are numbered over all banks, the bank in the lowest bits.
+    """
 
     def __init__(self, config: Config):
         self.config = config
@@ -31,27 +37,41 @@ class Counters:
         shape = self.config.counter_sets, self.config.counter_ways
         self.count = np.zeros(shape, np.uint32)
         self.tag = np.zeros(shape, np.uint64)
+        self.hand = np.zeros(shape[0], np.int64)
 
-    def observe(self, table, row):
-        """Count lookups in order; return how many were resident when they came."""
-        sets, tags = self._place(pack_key(table, row))
-        if not len(sets):
+    def observe(self, table, row, beat):
+        """Count the lookups of a batch.
+
+        Parameters
+        ----------
+        table, row : integers[n]
+            In order, those that are not refused.
+        beat : int64[n]
+            Number of the beat that carries each.
+
+        Returns
+        -------
+        int
+            Lookups whose row was counted when their owner came, or that joined an owner.
+        """
+        if not len(row):
             return 0
-        # Sets are independent: bring each set's lookups together, in order, and fold runs of one
-        # row (all but the first are hits); then all sets advance in step, one run at a time.
+        key = pack_key(table, row)
+        owner, amount = np.unique(owners(key, beat), return_counts=True)
+        sets, tags = self._place(key[owner])
+        # Sets are independent: bring each one's owners together, in order; then all sets advance in
+        # step, one owner at a time.
         order = np.argsort(sets, kind="stable")
-        sets, tags = sets[order], tags[order]
-        first = np.flatnonzero(np.r_[True, (sets[1:] != sets[:-1]) | (tags[1:] != tags[:-1])])
-        runs = np.diff(np.r_[first, len(sets)])
-        sets, tags = sets[first], tags[first]
+        sets, tags, amount = sets[order], tags[order], amount[order]
         starts = np.flatnonzero(np.r_[True, sets[1:] != sets[:-1]])
         lengths = np.diff(np.r_[starts, len(sets)])
         by_length = np.argsort(-lengths, kind="stable")
         starts, lengths = starts[by_length], lengths[by_length]
-        hits = int(runs.sum() - len(runs))
-        for step in range(int(lengths[0])):
-            here = starts[:np.count_nonzero(lengths > step)] + step
-            hits += self._advance(sets[here], tags[here], runs[here])
+        hits = int(amount.sum() - len(amount))
+        longer = np.searchsorted(-lengths, -np.arange(int(lengths[0])), "left")
+        for step, alive in enumerate(longer):
+            here = starts[:alive] + step
+            hits += self._advance(sets[here], tags[here], amount[here])
         return hits
 
     def decay(self, shift):
@@ -64,7 +84,7 @@ class Counters:
         Returns
         -------
         table, row, count : uint32[n]
-            In order of set and age; ties at the last rank are cut in that order.
+            In order of set and way; ties at the last rank are cut in that order.
         """
         count = self.count.ravel()
         eligible = count >= max(threshold, 1)
@@ -77,28 +97,27 @@ class Counters:
             chosen[ties] = True
         at = np.flatnonzero(chosen)
         sets = (at // self.config.counter_ways).astype(np.uint64)
-        mixed = self.tag.ravel()[at] << np.uint64(log2(self.config.counter_sets)) | sets
-        return *unpack_key(unmix(mixed, 0, self.config.key_width)), count[at]
+        bank_bits = np.uint64(log2(self.config.banks))
+        rest = counter_rest(self.config, sets >> bank_bits, self.tag.ravel()[at])
+        key = key_of(self.config, sets & np.uint64(self.config.banks - 1), rest)
+        return *unpack_key(key), count[at]
 
     def _place(self, key):
-        mixed = mix(key, 0, self.config.key_width)
-        sets = (mixed & np.uint64(self.config.counter_sets - 1)).astype(np.int64)
-        return sets, mixed >> np.uint64(log2(self.config.counter_sets))
+        bank, rest = place(self.config, key)
+        sets, tags = counter_place(self.config, rest)
+        return (sets << np.uint64(log2(self.config.banks)) | bank).astype(np.int64), tags
 
-    def _advance(self, sets, tags, runs):
-        """One run of one row in each of several sets; return how many rows were resident."""
-        count, tag = self.count[sets], self.tag[sets]
+    def _advance(self, sets, tags, amount):
+        """One owner in each of several sets; return how many of their rows were resident."""
+        count, tag, hand = self.count[sets], self.tag[sets], self.hand[sets]
         match = (tag == tags[:, None]) & (count > 0)
         hit = match.any(axis=1)
-        way = np.where(hit, match.argmax(axis=1), count.argmin(axis=1))
-        ways = np.arange(count.shape[1])
-        # A new row: the ways behind the victim move up, the row enters as the youngest.
-        shifted = np.minimum(ways + (ways >= way[:, None]), count.shape[1] - 1)
-        source = np.where(hit[:, None], ways, shifted)
-        count, tag = np.take_along_axis(count, source, 1), np.take_along_axis(tag, source, 1)
-        place = np.where(hit, way, count.shape[1] - 1)
-        at = np.arange(len(sets)), place
-        grown = np.where(hit, count[at], 0).astype(np.uint64) + runs.astype(np.uint64)
-        count[at], tag[at] = np.minimum(grown, self.limit), tags
-        self.count[sets], self.tag[sets] = count, tag
+        ways = count.shape[1]
+        behind = (np.arange(ways) - hand[:, None]) % ways
+        least = (count.astype(np.int64) * ways + behind).argmin(axis=1)
+        way = np.where(hit, match.argmax(axis=1), least)
+        before = np.where(hit, self.count[sets, way], 0).astype(np.int64)
+        self.count[sets, way] = np.minimum(before + amount, self.limit)
+        self.tag[sets, way] = tags
+        self.hand[sets] = np.where(hit, hand, (way + 1) % ways)
         return int(np.count_nonzero(hit))
