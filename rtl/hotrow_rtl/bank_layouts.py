@@ -1,26 +1,15 @@
 """Payloads on the way of lookups through the banks, each defined once.
 
-reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` lookups at each step.
+reader -> combiner -> placer -> ring of banks -> tally: a beat of `lanes` lookups at each step.
 """
 
-from amaranth import Cat
-from amaranth.lib import data, enum
+from amaranth.lib import data
 
 from .config import WINDOW_BEATS, Config, log2
-from .layouts import lookup, lookup_beat
+from .contract import Status
+from .layouts import lookup
 
-
-class Edit(enum.Enum, shape=2):
-    """What a request does to the directory besides asking."""
-
-    NONE = 0
-    INSTALL = 1
-    REMOVE = 2
-
-
-def tagged_beat(config: Config) -> data.StructLayout:
-    """A beat of lookups with what its batch is for: to be counted, to be split, or both."""
-    return data.StructLayout({"beat": lookup_beat(config), "counts": 1, "splits": 1})
+STATUS_WIDTH = max(Status).bit_length()
 
 
 def amount_width(config: Config) -> int:
@@ -42,64 +31,31 @@ def combined_lookup(config: Config) -> data.StructLayout:
 
 
 def combined_beat(config: Config) -> data.StructLayout:
-    """The lookups of one cycle; `position` is that of lane 0's in the batch, `counts` and `splits`
-    say what the batch is for."""
+    """The lookups of one cycle; `position` is that of lane 0's in the batch."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(combined_lookup(config), config.lanes),
         "position": 32,
-        "counts": 1,
-        "splits": 1,
         "last": 1,
     })
 
 
-def bank_request(config: Config) -> data.StructLayout:
-    """What a bank is asked of a row.
-
-    To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot; with
-    `miss` besides, for its place in the miss table if it has no slot.
-    """
+def counted_beat(config: Config) -> data.StructLayout:
+    """What stays with a beat while its owners are counted: each lane's amount, and why it was
+    refused."""
+    lane = data.StructLayout({
+        "present": 1, "status": STATUS_WIDTH, "owner": 1, "amount": amount_width(config)})
     return data.StructLayout({
-        "rest": config.rest_width,
-        "amount": amount_width(config),
-        "ask": 1,
-        "miss": 1,
-        "edit": Edit,
-        "parts_log2": 3,
-        "part": 6,
-    })
+        "lanes": data.ArrayLayout(lane, config.lanes), "position": 32, "last": 1})
 
 
-def slot_in_bank(config: Config) -> data.StructLayout:
-    """A slot without its bank; see `slot_number`."""
-    return data.StructLayout({
-        "way": log2(config.directory_ways),
-        "set": log2(config.directory_sets // config.banks),
-        "choice": 1,
-    })
+def count_request(config: Config) -> data.StructLayout:
+    """Count `amount` (at least 1) lookups of a row of this bank."""
+    return data.StructLayout({"rest": config.rest_width, "amount": amount_width(config)})
 
 
-def miss_place(config: Config) -> int:
-    """Bits of a place of the miss table within a bank."""
-    return log2(config.miss_entries // config.banks)
-
-
-def bank_answer(config: Config) -> data.StructLayout:
-    """What a bank answers to one request.
-
-    `counted`: the row was resident in the counters. `hit`: it had a slot. `placed`: `slot` is the
-    one it has, got or gave up. For a row without a slot that asked for `miss`: `kept` says that
-    `place` of the miss table is its own, `repeated` that it was so before.
-    """
-    return data.StructLayout({
-        "counted": 1,
-        "hit": 1,
-        "placed": 1,
-        "slot": slot_in_bank(config),
-        "kept": 1,
-        "repeated": 1,
-        "place": miss_place(config),
-    })
+def count_answer() -> data.StructLayout:
+    """Whether the row was `counted` before."""
+    return data.StructLayout({"counted": 1})
 
 
 def ring_lane(config: Config, request) -> data.StructLayout:
@@ -122,10 +78,3 @@ def answered_beat(config: Config, carried, answer) -> data.StructLayout:
         "banks": data.ArrayLayout(log2(config.banks), config.lanes),
         "answers": data.ArrayLayout(answer, config.lanes),
     })
-
-
-def slot_number(config: Config, bank, place):
-    """The contract's number of a slot: (choice * sets + set) * ways + way, where the bank is the
-    lowest part of the set."""
-    parts = [place.way, bank, place.set]
-    return Cat(*parts, place.choice) if config.directory_choices == 2 else Cat(*parts)

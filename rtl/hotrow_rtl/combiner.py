@@ -4,8 +4,9 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import combined_beat, tagged_beat
+from .bank_layouts import combined_beat
 from .config import WINDOW_BEATS, Config
+from .layouts import lookup_beat
 
 # Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
 # is decided; and its last lookups may come WINDOW_BEATS behind it.
@@ -29,7 +30,7 @@ class Combiner(wiring.Component):
 
     Members
     -------
-    beats : In(stream(tagged_beat(config)))
+    beats : In(stream(lookup_beat(config)))
     combined : Out(stream(combined_beat(config)))
         `amount` is complete; `back` and `lane` of a lookup that does not join are 0.
     restart : In(1)
@@ -46,7 +47,7 @@ class Combiner(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "beats": In(stream.Signature(tagged_beat(config))),
+            "beats": In(stream.Signature(lookup_beat(config))),
             "combined": Out(stream.Signature(combined_beat(config))),
             "restart": In(1),
         })
@@ -77,16 +78,14 @@ class Combiner(wiring.Component):
 
         older = Signal(WINDOW_BEATS)  # bit k - 1: the beat k before COMPARED is of its batch
         begins = Signal(init=1)
-        tagged, entered = self.beats.p, beats[COMPARED]
+        given, entered = self.beats.p, beats[COMPARED]
         with m.If(moves[COMPARED]):
             m.d.sync += valid[COMPARED].eq(self.beats.valid)
         with m.If(self.beats.valid & free):
             m.d.sync += [
-                [lane.lookup.eq(lookup) for lane, lookup in zip(entered.lanes, tagged.beat.lanes)],
-                entered.counts.eq(tagged.counts),
-                entered.splits.eq(tagged.splits),
-                entered.last.eq(tagged.beat.last),
-                begins.eq(tagged.beat.last),
+                [lane.lookup.eq(lookup) for lane, lookup in zip(entered.lanes, given.lanes)],
+                entered.last.eq(given.last),
+                begins.eq(given.last),
                 older.eq(Mux(begins, 0, Cat(1, older))),
             ]
 

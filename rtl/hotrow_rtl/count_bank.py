@@ -13,21 +13,11 @@ from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import amount_width
+from .bank_layouts import amount_width, count_answer, count_request
 from .config import Config, log2
 from .counter_set import ScanPort, counter_set
 from .placement import counter_place
 from .ram import ClearedRam
-
-
-def count_request(config: Config) -> data.StructLayout:
-    """Count `amount` (at least 1) lookups of a row of this bank."""
-    return data.StructLayout({"rest": config.rest_width, "amount": amount_width(config)})
-
-
-def count_answer() -> data.StructLayout:
-    """Whether the row was `counted` before."""
-    return data.StructLayout({"counted": 1})
 
 
 class CountBank(wiring.Component):

@@ -4,20 +4,14 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import amount_width, answered_beat, bank_answer, combined_beat
+from .bank_layouts import amount_width, answered_beat, count_answer, counted_beat
 from .config import Config
 from .contract import Status
 from .layouts import outcome
 
 
-def refusal(lookup):
-    """Status for which a lookup is refused, or OK."""
-    return Mux(lookup.fault != 0, Status.SLVERR - 1 + lookup.fault,
-               Mux(lookup.out_of_range, Status.ROW_OUT_OF_RANGE, Status.OK))
-
-
 class CountTally(wiring.Component):
-    """Add up the answers to the batches that are only counted.
+    """Add up the answers to the beats of each batch.
 
     An owner that was not counted before is one miss; what else it stands for are hits.
 
@@ -27,9 +21,10 @@ class CountTally(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, combined_beat(config), bank_answer(config))))
+    beats : In(stream(answered_beat(config, counted_beat(config), count_answer())))
     outcome : Out(stream(outcome))
-        One per batch: lookups, hits, misses, and the first refused lookup with its position.
+        One per batch, in order: lookups, hits, misses, and the first refused lookup with its
+        position.
     restart : In(1)
         A pulse forgets the batch in progress.
 
@@ -40,7 +35,7 @@ class CountTally(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = answered_beat(config, combined_beat(config), bank_answer(config))
+        beat = answered_beat(config, counted_beat(config), count_answer())
         super().__init__({
             "beats": In(stream.Signature(beat)),
             "outcome": Out(stream.Signature(outcome)),
@@ -69,10 +64,7 @@ class CountTally(wiring.Component):
         lookups = [Signal(amount_width(c), name=f"amount{n}") for n in range(c.lanes)]
         first, second = (Signal(data.StructLayout({
             "any": 1, "status": 8, "position": 32}), name=name) for name in ("first", "second"))
-        refused = [Signal(8, name=f"refused{n}") for n in range(c.lanes)]
-        present = [lane.lookup.present for lane in beat.lanes]
-        m.d.comb += [status.eq(Mux(lane.lookup.present, refusal(lane.lookup), Status.OK))
-                     for status, lane in zip(refused, beat.lanes)]
+        present = [lane.present for lane in beat.lanes]
         with m.If(advance):
             m.d.sync += [
                 missed.eq(Cat(lane.owner & ~answer.counted
@@ -85,10 +77,11 @@ class CountTally(wiring.Component):
                 second.eq(first),
             ]
             for number in reversed(range(c.lanes)):
-                with m.If(refused[number] != Status.OK):
+                lane = beat.lanes[number]
+                with m.If(lane.present & (lane.status != Status.OK)):
                     m.d.sync += [
                         first.any.eq(1),
-                        first.status.eq(refused[number]),
+                        first.status.eq(lane.status),
                         first.position.eq(beat.position + sum(present[:number])),
                     ]
 

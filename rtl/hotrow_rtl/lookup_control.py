@@ -4,7 +4,8 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config, log2
+from .batch_route import batch_kind
+from .config import Config
 from .contract import AllFlag, BatchFlag, Opcode, Status
 from .fifo import RamFifo
 from .layouts import Deposit, Engine, command, outcome
@@ -24,24 +25,15 @@ class Unit(enum.Enum, shape=3):
     ENTRIES = 4
 
 
-def batch_kind() -> data.StructLayout:
-    """What a batch is for."""
-    return data.StructLayout({"counts": 1, "splits": 1})
-
-
-def batch_size(config: Config) -> data.StructLayout:
-    return data.StructLayout({"samples": log2(config.batch_samples) + 1})
-
-
 class LookupControl(wiring.Component):
     """Start commands in order, and give their outcomes in order.
 
     A batch goes to the reader first. Its result sequences are opened once its lengths were found
-    sound; then the next batch may start, before the outcome of this one. The queue hands over every
-    other command only when all before it have ended, and nothing beside it.
+    sound; then the next batch may start, before the outcome of this one. Every other command is
+    taken when all before it have ended, and runs alone.
 
-    An outcome is given when unit and sequences have ended; a fault of a sequence is its status if
-    nothing else went wrong, the first in the order of the operands if several had one.
+    An outcome is given when unit, counters and sequences have ended; a fault of a sequence is its
+    status if nothing else went wrong, the first in the order of the operands if several had one.
 
     Parameters
     ----------
@@ -54,10 +46,9 @@ class LookupControl(wiring.Component):
         No memory is being cleared: a command may start.
     edits : Out(1)
         INSTALL or REMOVE is in progress: lists and slots are those of `entries`.
-    reader, scans, entries : Out(stream(command))
-    splitter : Out(stream(batch_size(config)))
+    reader, scans, entries, splitter : Out(stream(command))
     kinds : Out(stream(batch_kind()))
-        One per batch that is delivered, in order.
+        One per batch that is delivered, in order, once the splitter has taken the batch.
     verdict : In(stream(verdict))
         Of the reader.
     tallied, split, scanned, listed : In(stream(outcome))
@@ -81,7 +72,7 @@ class LookupControl(wiring.Component):
             "reader": Out(commands),
             "scans": Out(commands),
             "entries": Out(commands),
-            "splitter": Out(stream.Signature(batch_size(config))),
+            "splitter": Out(commands),
             "kinds": Out(stream.Signature(batch_kind())),
             "verdict": In(stream.Signature(verdict)),
             "tallied": In(outcomes),
@@ -96,16 +87,17 @@ class LookupControl(wiring.Component):
         m = Module()
         m.submodules.under_way = under_way = RamFifo(data.StructLayout({
             "unit": Unit,
+            "counts": 1,
             "opened": len(DEPOSITS),
             "addresses": data.ArrayLayout(self.config.address_width, len(DEPOSITS)),
             "status": 8,
             "error_index": 64,
         }), UNDER_WAY)
-        self._start(m, under_way.i)
+        self._start(m, under_way.i, under_way.level == 0)
         self._end(m, under_way.o)
         return m
 
-    def _start(self, m, job):
+    def _start(self, m, job, nothing):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(DEPOSITS)), Signal(Unit)
@@ -113,7 +105,7 @@ class LookupControl(wiring.Component):
             self.reader.p.eq(order),
             self.scans.p.eq(order),
             self.entries.p.eq(order),
-            self.splitter.p.samples.eq(order.samples),
+            self.splitter.p.eq(order),
             self.kinds.p.splits.eq(opcode == Opcode.SPLIT),
             self.kinds.p.counts.eq((opcode == Opcode.OBSERVE)
                                    | (order.flags & BatchFlag.COUNT).any()),
@@ -153,9 +145,12 @@ class LookupControl(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += given.ready.eq(self.cleared)
-                m.d.sync += order.eq(given.p)
+                next_is_batch = Cat(
+                    given.p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any()
+                m.d.comb += given.ready.eq(
+                    self.cleared & (nothing | is_batch & next_is_batch))
                 with m.If(given.valid & given.ready):
+                    m.d.sync += order.eq(given.p)
                     m.next = "START"
             with m.State("START"):
                 m.d.sync += [self.reader.valid.eq(is_batch), self.edits.eq(alone == Unit.ENTRIES)]
@@ -178,6 +173,7 @@ class LookupControl(wiring.Component):
                 m.d.comb += [
                     job.valid.eq(1),
                     job.p.unit.eq(alone),
+                    job.p.counts.eq(is_batch & self.kinds.p.counts),
                     job.p.opened.eq(opens),
                 ]
                 with m.If(job.ready):
@@ -185,13 +181,18 @@ class LookupControl(wiring.Component):
                         self.scans.valid.eq(alone == Unit.SCANS),
                         self.entries.valid.eq(alone == Unit.ENTRIES),
                         self.splitter.valid.eq(alone == Unit.SPLITTER),
-                        self.kinds.valid.eq(is_batch),
                         *(request.valid.eq(opens[number])
                           for number, request in enumerate(self.requests)),
                     ]
                     m.next = "LAUNCHED"
             with m.State("LAUNCHED"):
                 with m.If(~Cat(port.valid for port in launched).any()):
+                    m.next = "IDLE"
+                    with m.If(is_batch):
+                        m.d.sync += self.kinds.valid.eq(1)
+                        m.next = "DELIVER"
+            with m.State("DELIVER"):
+                with m.If(self.kinds.ready):
                     m.next = "IDLE"
 
     def _end(self, m, job):
@@ -203,6 +204,7 @@ class LookupControl(wiring.Component):
             with m.If(port.valid & port.ready):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
 
+        counted = Signal()  # the tally of a batch that splits as well has come
         with m.FSM(name="ending"):
             with m.State("WORK"):
                 for unit, ended in ((Unit.TALLY, self.tallied), (Unit.SPLITTER, self.split),
@@ -212,12 +214,18 @@ class LookupControl(wiring.Component):
                         m.d.sync += report.eq(ended.p)
                         with m.If(ended.valid):
                             m.next = "LAND"
+                with m.If(job.valid & (job.p.unit == Unit.SPLITTER) & job.p.counts & ~counted):
+                    m.d.comb += self.tallied.ready.eq(1)
+                    m.d.sync += counted.eq(self.tallied.valid)
                 with m.If(job.valid & (job.p.unit == Unit.NONE)):
                     m.d.sync += [report.eq(0), report.status.eq(job.p.status),
                                  report.error_index.eq(job.p.error_index)]
                     m.next = "REPORT"
             with m.State("LAND"):
-                with m.If(landed == job.p.opened):
+                with m.If((job.p.unit == Unit.SPLITTER) & job.p.counts & ~counted):
+                    m.d.comb += self.tallied.ready.eq(1)
+                    m.d.sync += counted.eq(self.tallied.valid)
+                with m.Elif(landed == job.p.opened):
                     with m.If(report.status == Status.OK):
                         for number, fault in reversed(list(enumerate(faults))):
                             with m.If(fault.any()):
@@ -230,5 +238,5 @@ class LookupControl(wiring.Component):
                 m.d.comb += [self.engine.outcome.valid.eq(1), self.engine.outcome.p.eq(report)]
                 with m.If(self.engine.outcome.ready):
                     m.d.comb += job.ready.eq(1)
-                    m.d.sync += [landed.eq(0), faults.eq(0)]
+                    m.d.sync += [landed.eq(0), faults.eq(0), counted.eq(0)]
                     m.next = "WORK"

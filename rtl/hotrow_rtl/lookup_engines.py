@@ -1,18 +1,25 @@
 """The engines behind the lookup queue, wired together."""
 
-from amaranth import Module, ResetInserter
+from amaranth import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from .bank_layouts import count_answer, count_request, counted_beat
+from .bank_ring import BankRing
+from .batch_route import BatchRoute
+from .combiner import Combiner
 from .config import Config
 from .contract import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
-from .counters import AccessCounters
+from .count_bank import CountBank
+from .count_tally import CountTally
+from .counters import CounterScans
 from .directory import Directory
 from .directory_list import DirectoryList
 from .layouts import Deposit, Engine, Fetch, harvest_entry, row_entry, table_update
-from .lookup_control import DEPOSITS, LookupControl, Unit
+from .lookup_control import DEPOSITS, LookupControl
 from .lookup_query import LookupQuery
 from .lookup_reader import LookupReader
+from .placer import Placer
 from .serializer import LaneSerializer
 from .splitter import Splitter
 from .streams import Packer
@@ -41,11 +48,16 @@ def route(m, producer, *choices):
 
 
 class LookupEngines(wiring.Component):
-    """OBSERVE, DECAY, HARVEST, INSTALL, REMOVE and SPLIT, one command at a time.
+    """OBSERVE, DECAY, HARVEST, INSTALL, REMOVE and SPLIT.
+
+    Lookups to count flow reader -> combiner -> placer -> count banks -> tally, a bus word of ids a
+    cycle, batches one behind the other; those to split, reader -> serializer -> directory ->
+    splitter, one a cycle.
 
     Members
     -------
     engine : In(Engine())
+        Taken one after the other; batches are under way together.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     source : Out(Fetch(config))
@@ -56,7 +68,7 @@ class LookupEngines(wiring.Component):
     misses : Out(Deposit(config))
         The miss list of a SPLIT, or the entries of a HARVEST.
     restart : In(1)
-        A pulse drops the command in progress; counters, directory and descriptors stay. The
+        A pulse drops the commands in progress; counters, directory and descriptors stay. The
         ports behind `source` to `misses` are restarted with it.
     ready : Out(1)
         Low while memories are being cleared; commands then wait.
@@ -78,8 +90,15 @@ class LookupEngines(wiring.Component):
         m = Module()
         config, restarted = self.config, ResetInserter(self.restart)
         m.submodules.reader = reader = LookupReader(config)
+        m.submodules.route = route_batches = BatchRoute(config)
+        m.submodules.combiner = combiner = Combiner(config)
+        m.submodules.placer = placer = Placer(config)
+        m.submodules.ring = ring = BankRing(
+            config, counted_beat(config), count_request(config), count_answer())
+        banks = [CountBank(config) for _ in range(config.banks)]
+        m.submodules.tally = tally = CountTally(config)
+        m.submodules.scans = scans = CounterScans(config)
         m.submodules.serializer = serializer = LaneSerializer(config)
-        m.submodules.counters = counters = AccessCounters(config)
         m.submodules.query = query = LookupQuery(config)
         m.submodules.directory = directory = Directory(config)
         m.submodules.entries = entries = DirectoryList(config)
@@ -93,14 +112,15 @@ class LookupEngines(wiring.Component):
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = restarted(packer)
 
-        ready = True
-        for unit in (reader, counters, directory, entries, splitter):
+        for unit in (reader, combiner, placer, ring, *banks, tally, scans, serializer, directory,
+                     entries, splitter):
             m.d.comb += unit.restart.eq(self.restart)
-            ready &= unit.ready
+        counts_ready = Cat(bank.ready for bank in banks).all()
+        ready = Cat(unit.ready for unit in (reader, directory, entries, splitter)).all()
         m.d.comb += [
-            serializer.restart.eq(self.restart),
-            self.ready.eq(ready),
-            control.cleared.eq(ready),
+            scans.cleared.eq(counts_ready),
+            self.ready.eq(ready & counts_ready),
+            control.cleared.eq(self.ready),
             entries.cleared.eq(directory.ready),
             directory.clear.eq(entries.clear),
         ]
@@ -108,39 +128,57 @@ class LookupEngines(wiring.Component):
             for field in ("enable", "index", "entry"):
                 m.d.comb += getattr(unit.table_update, field).eq(getattr(self.table_update, field))
 
+        # Commands.
         connect(m, engine=flipped(self.engine), control=control.engine)
-        for start, unit, ended in ((control.counters, counters, control.counted),
+        connect(m, control=control.reader, reader=reader.command)
+        connect(m, reader=reader.verdict, control=control.verdict)
+        connect(m, control=control.kinds, route=route_batches.kinds)
+        connect(m, tally=tally.outcome, control=control.tallied)
+        for start, unit, ended in ((control.scans, scans, control.scanned),
                                    (control.entries, entries, control.listed),
                                    (control.splitter, splitter, control.split)):
             connect(m, control=start, unit=unit.command)
             connect(m, unit=unit.outcome, control=ended)
-        connect(m, control=control.reader, reader=reader.command)
-        connect(m, reader=reader.verdict, control=control.verdict)
+
+        # Lists and batches.
+        edits = control.edits
         connect(m, reader=reader.lengths, lengths=flipped(self.lengths))
-        connect(m, reader=reader.beats, serializer=serializer.beats)
-
-        counts = control.unit == Unit.COUNTERS
-        lists = control.unit == Unit.ENTRIES
-        splits = control.unit == Unit.SPLITTER
         merge(m, self.source.request,
-              (control.batch, reader.ids.request), (lists, entries.source.request))
-        route(m, self.source.words,
-              (control.batch, reader.ids.words), (lists, entries.source.words))
-        route(m, serializer.lookups, (counts, counters.lookups), (splits, query.lookups))
-        merge(m, directory.queries, (splits, query.queries), (lists, entries.queries))
-        route(m, directory.answers, (splits, splitter.answers), (lists, entries.answers))
+              (~edits, reader.ids.request), (edits, entries.source.request))
+        route(m, self.source.words, (~edits, reader.ids.words), (edits, entries.source.words))
+        connect(m, reader=reader.beats, route=route_batches.beats)
 
-        merge(m, packers["slots"].elements, (splits, splitter.slots), (lists, entries.slots))
+        # Counting.
+        connect(m, route=route_batches.counted, combiner=combiner.beats)
+        connect(m, combiner=combiner.combined, placer=placer.combined)
+        connect(m, placer=placer.beats, ring=ring.beats)
+        connect(m, ring=ring.answered, tally=tally.beats)
+        for number, bank in enumerate(banks):
+            m.submodules[f"bank{number}"] = bank
+            connect(m, ring=ring.requests[number], bank=bank.requests)
+            connect(m, bank=bank.answers, ring=ring.answers[number])
+            connect(m, scans=scans.banks[number], bank=bank.scan)
+            m.d.comb += bank.clear.eq(scans.clear)
+
+        # Splitting, and edits of the directory.
+        connect(m, route=route_batches.split, serializer=serializer.beats)
+        connect(m, serializer=serializer.lookups, query=query.lookups)
+        merge(m, directory.queries, (~edits, query.queries), (edits, entries.queries))
+        route(m, directory.answers, (~edits, splitter.answers), (edits, entries.answers))
+
+        # Results.
+        merge(m, packers["slots"].elements, (~edits, splitter.slots), (edits, entries.slots))
         connect(m, splitter=splitter.popular, packer=packers["popular"].elements)
         connect(m, splitter=splitter.nonpopular, packer=packers["nonpopular"].elements)
         connect(m, splitter=splitter.misses, packer=packers["misses"].elements)
-        connect(m, counters=counters.harvested, packer=packers["harvest"].elements)
+        connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         for number, name in enumerate(DEPOSITS):
             deposit = getattr(self, name)
             connect(m, control=control.requests[number], port=flipped(deposit.request))
             connect(m, port=flipped(deposit.outcome), control=control.landed[number])
             if name != "misses":
                 connect(m, packer=packers[name].words, port=flipped(deposit.words))
-        merge(m, self.misses.words,
-              (splits, packers["misses"].words), (counts, packers["harvest"].words))
+        harvested = packers["harvest"].words
+        merge(m, self.misses.words, (~harvested.valid, packers["misses"].words),
+              (harvested.valid, harvested))
         return m

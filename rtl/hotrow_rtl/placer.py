@@ -4,8 +4,9 @@ from amaranth import Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import Edit, bank_request, combined_beat, ring_beat
+from .bank_layouts import combined_beat, count_request, counted_beat, ring_beat
 from .config import Config
+from .contract import Status
 from .placement import place
 
 
@@ -19,9 +20,8 @@ class Placer(wiring.Component):
     Members
     -------
     combined : In(stream(combined_beat(config)))
-    beats : Out(stream(ring_beat(config, combined_beat(config), bank_request(config))))
-        Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
-        in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
+    beats : Out(stream(ring_beat(config, counted_beat(config), count_request(config))))
+        Owners ask to be counted. `bank` is that of the lane's row for every lane.
     restart : In(1)
         A pulse drops the beat inside.
 
@@ -34,10 +34,10 @@ class Placer(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        carried = combined_beat(config)
+        beats = ring_beat(config, counted_beat(config), count_request(config))
         super().__init__({
-            "combined": In(stream.Signature(carried)),
-            "beats": Out(stream.Signature(ring_beat(config, carried, bank_request(config)))),
+            "combined": In(stream.Signature(combined_beat(config))),
+            "beats": Out(stream.Signature(beats)),
             "restart": In(1),
         })
 
@@ -46,21 +46,29 @@ class Placer(wiring.Component):
         beat, out = self.combined.p, self.beats
         m.d.comb += self.combined.ready.eq(~out.valid | out.ready)
         with m.If(self.combined.ready):
-            m.d.sync += [out.valid.eq(self.combined.valid), out.p.carried.eq(beat)]
-            for lane, to in zip(beat.lanes, out.p.lanes):
+            m.d.sync += [
+                out.valid.eq(self.combined.valid),
+                out.p.carried.position.eq(beat.position),
+                out.p.carried.last.eq(beat.last),
+            ]
+            for lane, kept, to in zip(beat.lanes, out.p.carried.lanes, out.p.lanes):
                 bank, rest = place(self.config, lane.lookup.key.as_value())
-                request = to.request
                 m.d.sync += [
-                    to.valid.eq(lane.owner & (beat.counts | beat.splits)),
+                    kept.present.eq(lane.lookup.present),
+                    kept.status.eq(refusal(lane.lookup)),
+                    kept.owner.eq(lane.owner),
+                    kept.amount.eq(lane.amount),
+                    to.valid.eq(lane.owner),
                     to.bank.eq(bank),
-                    request.rest.eq(rest),
-                    request.amount.eq(Mux(beat.counts, lane.amount, 0)),
-                    request.ask.eq(beat.splits),
-                    request.miss.eq(beat.splits),
-                    request.edit.eq(Edit.NONE),
-                    request.parts_log2.eq(lane.lookup.parts_log2),
-                    request.part.eq(lane.lookup.part),
+                    to.request.rest.eq(rest),
+                    to.request.amount.eq(lane.amount),
                 ]
         with m.If(self.restart):
             m.d.sync += out.valid.eq(0)
         return m
+
+
+def refusal(lookup):
+    """Status for which a lookup is refused, or OK."""
+    return Mux(lookup.fault != 0, Status.SLVERR - 1 + lookup.fault,
+               Mux(lookup.out_of_range, Status.ROW_OUT_OF_RANGE, Status.OK))

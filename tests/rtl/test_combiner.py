@@ -10,8 +10,7 @@ from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
-WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                           directory_sets=256, miss_entries=256)
+WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256)
 
 
 def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
@@ -21,14 +20,13 @@ def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
     1 - `served`, for its row or for a fault.
     """
     rng = np.random.default_rng(seed)
-    counts, splits = (int(bit) for bit in rng.integers(2, size=2))
     batch = []
     for number in range(beats):
         last = number == beats - 1
         there = final if last and final is not None else lanes or config.lanes
         refused = rng.random(config.lanes) >= served
         cause = rng.integers(1, 8, config.lanes) * refused
-        batch.append({"counts": counts, "splits": splits, "beat": {"last": int(last), "lanes": [{
+        batch.append({"last": int(last), "lanes": [{
             "present": int(lane < there),
             "key": {"row": int(rng.integers(rows)) * 0x04000081, "table": int(rng.integers(2))},
             "sample": int(rng.integers(1024)),
@@ -36,15 +34,15 @@ def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
             "part": int(rng.integers(8)),
             "out_of_range": int(cause[lane]) & 1,
             "fault": int(cause[lane]) >> 1,
-        } for lane in range(config.lanes)]}})
+        } for lane in range(config.lanes)]})
     return batch
 
 
 def expected(config, batch):
     """What leaves for one batch, as `read` returns it."""
     at, keys = [], []
-    for number, tagged in enumerate(batch):
-        for lane, lookup in enumerate(tagged["beat"]["lanes"]):
+    for number, beat in enumerate(batch):
+        for lane, lookup in enumerate(beat["lanes"]):
             if lookup["present"] and not lookup["out_of_range"] and not lookup["fault"]:
                 at.append((number, lane))
                 keys.append(lookup["key"]["table"] << 32 | lookup["key"]["row"])
@@ -57,9 +55,9 @@ def expected(config, batch):
         verdict[beat, lane] = (1, int(amounts[number]), 0, 0, 0) if owns else (
             0, 0, 1, beat - owner_beat, owner_lane)
     position = 0
-    for number, tagged in enumerate(batch):
-        lanes = tagged["beat"]["lanes"]
-        yield (position, tagged["counts"], tagged["splits"], tagged["beat"]["last"],
+    for number, beat in enumerate(batch):
+        lanes = beat["lanes"]
+        yield (position, beat["last"],
                [verdict.get((number, lane), (0, 0, 0, 0, 0)) for lane in range(config.lanes)],
                [tuple(flat(lookup)) for lookup in lanes])
         position += sum(lookup["present"] for lookup in lanes)
@@ -72,7 +70,7 @@ def flat(lookup):
 
 
 def read(beat):
-    return (beat.position, beat.counts, beat.splits, beat.last,
+    return (beat.position, beat.last,
             [(lane.owner, lane.amount, lane.joins, lane.back, lane.lane) for lane in beat.lanes],
             [(lane.lookup.present, lane.lookup.sample, lane.lookup.parts_log2, lane.lookup.part,
               lane.lookup.out_of_range, lane.lookup.fault, lane.lookup.key.row,
@@ -129,7 +127,7 @@ def test_hot_row_has_one_owner_in_its_window():
     dut = Combiner(TINY)
     bench = StreamBench(dut)
     lookup = {"present": 1, "key": {"row": 77, "table": 3}}
-    bench.source(dut.beats, [{"beat": {"last": int(number == 19), "lanes": [lookup] * TINY.lanes}}
+    bench.source(dut.beats, [{"last": int(number == 19), "lanes": [lookup] * TINY.lanes}
                              for number in range(20)])
     taken = bench.sink(dut.combined, 20)
     bench.run(100)

@@ -7,9 +7,10 @@ import pytest
 from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from hotrow_rtl.bank_layouts import count_answer, count_request
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import Opcode
-from hotrow_rtl.count_bank import CountBank, count_answer, count_request
+from hotrow_rtl.count_bank import CountBank
 from hotrow_rtl.counters import CounterScans
 from hotrow_rtl.layouts import command, harvest_entry, outcome, result
 from hotrow_rtl.placement import counter_rest, key_of, place

@@ -12,7 +12,7 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 TINY = preset("tiny")
 ONE_CHOICE = dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=16,
                                  directory_ways=2, directory_partitions=1)
-WIDE = Config(name="wide", bus_bytes=64, handles=8, tables=2, counter_sets=2, counter_ways=2,
+WIDE = Config(name="wide", bus_bytes=64, handles=8, tables=2, counter_sets=64, counter_ways=2,
               directory_sets=128, directory_ways=16, directory_partitions=64, batch_samples=64,
               miss_entries=16, burst_beats=2, outstanding=1, clock_mhz=1)
 CONFIGS = [TINY, ONE_CHOICE, WIDE]

@@ -18,12 +18,12 @@ from hotrow_rtl.lookup_engines import LookupEngines
 from hotrow_sim.cycles.lookup_engines import list_command_cycles, split_command_cycles
 from hotrow_sim.golden.counters import Counters, pack_key
 from hotrow_sim.golden.directory import Directory
-from hotrow_sim.golden.lookups import read_batch
+from hotrow_sim.golden.lookups import beats_of, read_batch
 from hotrow_sim.golden.splitter import split
 from hotrow_sim.listbench import ListMemory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = dataclasses.replace(preset("tiny"), tables=8, counter_sets=16, miss_entries=16,
+TINY = dataclasses.replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=16,
                            batch_samples=128)
 CONFIGS = [
     TINY,
@@ -74,6 +74,7 @@ class Script:
         if flags & BatchFlag.JAGGED:
             command["lengths"] = self.memory.place(np.asarray(lengths, np.uint16))
         lookups = read_batch(ids, samples, first, tables, flags, lengths)
+        self.beat = beats_of(self.config.lanes, len(ids), flags, lengths)
         status = np.where(ids > LAST_ROW, int(Status.ROW_OUT_OF_RANGE), 0)
         per_word = self.config.bus_bytes // width
         for word, fault in (faults or {}).items():
@@ -89,7 +90,7 @@ class Script:
     def observe(self, *batch, **options):
         command, lookups, status = self.batch(Opcode.OBSERVE, *batch, **options)
         good = status == 0
-        hits = self.counters.observe(lookups.table[good], lookups.row[good])
+        hits = self.counters.observe(lookups.table[good], lookups.row[good], self.beat[good])
         served = np.count_nonzero(good)
         self.expect(command, **self.refusal(status), lookups=served, hits=hits,
                     misses=served - hits)
@@ -97,6 +98,8 @@ class Script:
     def split(self, *batch, **options):
         command, lookups, status = self.batch(Opcode.SPLIT, *batch, **options)
         good = status == 0
+        if command["flags"] & BatchFlag.COUNT:
+            self.counters.observe(lookups.table[good], lookups.row[good], self.beat[good])
         partitions = np.array([self.partition(int(table)) for table in lookups.table])
         found = self.directory.lookup(lookups.table, lookups.row, *partitions.T)
         want = split(lookups, found, ~good, self.config.miss_entries)

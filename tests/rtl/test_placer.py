@@ -4,49 +4,46 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.bank_layouts import Edit, amount_width
+from hotrow_rtl.bank_layouts import amount_width
 from hotrow_rtl.config import preset
+from hotrow_rtl.contract import Status
 from hotrow_rtl.placement import place
 from hotrow_rtl.placer import Placer
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
-CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                                     directory_sets=256, miss_entries=256)]
+CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256)]
 
 
 def beats_of(config, count, seed):
     rng = np.random.default_rng(seed)
-    return [{"position": number, "last": number & 1, "counts": int(rng.integers(2)),
-             "splits": int(rng.integers(2)), "lanes": [{
+    return [{"position": number, "last": number & 1, "lanes": [{
                  "owner": int(rng.integers(2)),
                  "amount": int(rng.integers(1 << amount_width(config))),
-                 "lane": int(rng.integers(config.lanes)),
                  "lookup": {
                      "key": {"row": int(rng.integers(1 << 32)),
                              "table": int(rng.integers(config.tables))},
-                     "parts_log2": int(rng.integers(8)),
-                     "part": int(rng.integers(64)),
-                     "sample": int(rng.integers(config.batch_samples)),
+                     "present": int(rng.integers(2)),
+                     "out_of_range": int(rng.integers(2)),
+                     "fault": int(rng.integers(4)),
                  }} for _ in range(config.lanes)]} for number in range(count)]
 
 
 def check(config, beat, out):
     carried = out.carried
     assert (carried.position, carried.last) == (beat["position"], beat["last"])
-    assert (carried.counts, carried.splits) == (beat["counts"], beat["splits"])
     for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes)):
         where, lookup = f"beat {beat['position']}, lane {number}", lane["lookup"]
         bank, rest = place(config, lookup["key"]["table"] << 32 | lookup["key"]["row"])
         assert got.bank == bank, where
-        assert got.valid == (lane["owner"] and (beat["counts"] or beat["splits"])), where
-        request = got.request
-        assert (request.rest, request.edit) == (rest, Edit.NONE), where
-        assert request.amount == (lane["amount"] if beat["counts"] else 0), where
-        assert request.ask == request.miss == beat["splits"], where
-        assert (request.parts_log2, request.part) == (lookup["parts_log2"], lookup["part"]), where
-        assert carried.lanes[number].lane == lane["lane"], where
-        assert carried.lanes[number].lookup.sample == lookup["sample"], where
+        assert got.valid == (lane["owner"]), where
+        assert (got.request.rest, got.request.amount) == (rest, lane["amount"]), where
+        kept = carried.lanes[number]
+        assert (kept.present, kept.owner, kept.amount) == (
+            lookup["present"], lane["owner"], lane["amount"]), where
+        status = (Status.SLVERR - 1 + lookup["fault"] if lookup["fault"] else
+                  Status.ROW_OUT_OF_RANGE if lookup["out_of_range"] else Status.OK)
+        assert kept.status == status, where
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)

@@ -50,7 +50,7 @@ class CommandSource:
         first, columns = ((0, 3), (4, 4), (1, 2), (5, 1), (8, 1))[rng.integers(5)]
         columns = int(rng.integers(1, columns + 1))
         samples = int(rng.choice([1, 2, 5, 17, 64, 130]))
-        flags = BatchFlag(int(rng.integers(8)))
+        flags = BatchFlag(int(rng.integers(16)))
         lengths = np.ones(samples * columns, np.uint16)
         operands = {}
         if flags & BatchFlag.JAGGED:

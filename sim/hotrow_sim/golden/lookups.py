@@ -55,3 +55,30 @@ def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None):
         sample=sample.astype(np.uint32),
         samples=samples,
     )
+
+
+def beats_of(lanes, count, flags=0, lengths=None):
+    """Number of the beat in which the lookup reader delivers each id.
+
+    A beat holds the ids of one bus word, and of a jagged batch only those of one bag.
+
+    Parameters
+    ----------
+    lanes : int
+        32-bit ids in a bus word.
+    count : int
+        Ids of the batch.
+    flags : BatchFlag
+    lengths : uint16[bags], optional
+        Of a jagged batch.
+
+    Returns
+    -------
+    int64[count]
+    """
+    word = np.arange(count) // (lanes // 2 if flags & BatchFlag.ID64 else lanes)
+    if not flags & BatchFlag.JAGGED:
+        return word
+    bag = np.repeat(np.arange(len(lengths)), lengths)
+    starts = (np.diff(word, prepend=-1) > 0) | (np.diff(bag, prepend=-1) > 0)
+    return np.cumsum(starts) - 1

@@ -5,7 +5,7 @@ from hotrow_rtl.contract import NO_SLOT, AllFlag, BatchFlag, Opcode, Status
 
 from ..golden.counters import Counters
 from ..golden.directory import Directory
-from ..golden.lookups import read_batch
+from ..golden.lookups import beats_of, read_batch
 from ..golden.records import HARVEST_RECORD, ROW_RECORD
 from ..golden.splitter import split
 from .memory import SLVERR
@@ -51,11 +51,14 @@ class LookupEngines:
         return self._serve[command["opcode"]](command, addresses)
 
     def _observe(self, command, addresses):
-        batch, refused, outcome = self._read_batch(command, addresses)
+        batch, refused, beat, outcome = self._read_batch(command, addresses)
         if batch is not None:
-            outcome.hits = self.counters.observe(batch.table[~refused], batch.row[~refused])
+            outcome.hits = self._count(batch, refused, beat)
             outcome.misses = outcome.lookups - outcome.hits
         return outcome
+
+    def _count(self, batch, refused, beat):
+        return self.counters.observe(batch.table[~refused], batch.row[~refused], beat[~refused])
 
     def _decay(self, command, addresses):
         if command["flags"] & AllFlag.ALL:
@@ -97,9 +100,11 @@ class LookupEngines:
         return outcome
 
     def _split(self, command, addresses):
-        batch, refused, outcome = self._read_batch(command, addresses)
+        batch, refused, beat, outcome = self._read_batch(command, addresses)
         if batch is None:
             return outcome
+        if command["flags"] & BatchFlag.COUNT:
+            self._count(batch, refused, beat)
         parts_log2, part = np.array(
             [self._partition(t) for t in range(command["first_table"],
                                                command["first_table"] + command["table_count"])]
@@ -118,7 +123,7 @@ class LookupEngines:
         return outcome
 
     def _read_batch(self, command, addresses):
-        """The lookups, which of them are refused, and the outcome so far.
+        """The lookups, which of them are refused, the beat of each, and the outcome so far.
 
         No lookups where the lengths of the bags cannot be read or do not add up.
         """
@@ -129,10 +134,10 @@ class LookupEngines:
                 addresses["lengths"], np.dtype("<u2"), samples * command["table_count"])
             if faults.any():
                 worst = int(faults[faults > 0][0])
-                return None, None, Outcome(status=Status(Status.SLVERR - 1 + worst))
+                return None, None, None, Outcome(status=Status(Status.SLVERR - 1 + worst))
             total = int(lengths.sum(dtype=np.uint64))
             if total != count:
-                return None, None, Outcome(status=Status.LOOKUPS, error_index=total)
+                return None, None, None, Outcome(status=Status.LOOKUPS, error_index=total)
         ids, faults = self.memory.read_list(
             addresses["source"], np.dtype("<u8" if flags & BatchFlag.ID64 else "<u4"), count)
         batch = read_batch(
@@ -145,7 +150,7 @@ class LookupEngines:
         outcome = lowest(errors)
         refused = errors != Status.OK
         outcome.lookups = int(np.count_nonzero(~refused))
-        return batch, refused, outcome
+        return batch, refused, beats_of(self.config.lanes, count, flags, lengths), outcome
 
     def _read_rows(self, command, addresses):
         """Table and row of each entry of a list, which are valid, and the outcome so far."""
