@@ -7,7 +7,6 @@ from amaranth.lib import data
 
 from .config import WINDOW_BEATS, Config, log2
 from .contract import Status
-from .layouts import lookup
 
 STATUS_WIDTH = max(Status).bit_length()
 
@@ -18,15 +17,14 @@ def amount_width(config: Config) -> int:
 
 
 def combined_lookup(config: Config) -> data.StructLayout:
-    """A lookup that stands for `amount` lookups of its row if `owner`; otherwise it is absent or
-    refused (`amount` 0), or joins the owner in lane `lane`, `back` beats before its own."""
+    """A lookup that stands for `amount` lookups of the row with that `key` if `owner`; otherwise it
+    is absent, refused by its `status`, or joins an owner before it."""
     return data.StructLayout({
-        "lookup": lookup(config),
+        "present": 1,
+        "status": STATUS_WIDTH,
+        "key": config.key_width,
         "owner": 1,
         "amount": amount_width(config),
-        "joins": 1,
-        "back": range(WINDOW_BEATS + 1),
-        "lane": log2(config.lanes),
     })
 
 
@@ -40,8 +38,7 @@ def combined_beat(config: Config) -> data.StructLayout:
 
 
 def counted_beat(config: Config) -> data.StructLayout:
-    """What stays with a beat while its owners are counted: each lane's amount, and why it was
-    refused."""
+    """What stays with a beat while its owners are counted."""
     lane = data.StructLayout({
         "present": 1, "status": STATUS_WIDTH, "owner": 1, "amount": amount_width(config)})
     return data.StructLayout({

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import combined_beat
 from .config import WINDOW_BEATS, Config
+from .contract import Status
 from .layouts import lookup_beat
 
 # Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
@@ -32,7 +33,7 @@ class Combiner(wiring.Component):
     -------
     beats : In(stream(lookup_beat(config)))
     combined : Out(stream(combined_beat(config)))
-        `amount` is complete; `back` and `lane` of a lookup that does not join are 0.
+        Their amounts are complete.
     restart : In(1)
         A pulse drops every beat inside; the next is the first of its batch.
 
@@ -83,7 +84,8 @@ class Combiner(wiring.Component):
             m.d.sync += valid[COMPARED].eq(self.beats.valid)
         with m.If(self.beats.valid & free):
             m.d.sync += [
-                [lane.lookup.eq(lookup) for lane, lookup in zip(entered.lanes, given.lanes)],
+                [(lane.present.eq(lookup.present), lane.status.eq(refusal(lookup)),
+                  lane.key.eq(lookup.key)) for lane, lookup in zip(entered.lanes, given.lanes)],
                 entered.last.eq(given.last),
                 begins.eq(given.last),
                 older.eq(Mux(begins, 0, Cat(1, older))),
@@ -96,23 +98,22 @@ class Combiner(wiring.Component):
         same = Signal(matrix)  # within the beat at DECIDED
         match = Signal(data.ArrayLayout(matrix, WINDOW_BEATS))
         m.d.comb += served.eq(Cat(
-            lane.lookup.present & ~lane.lookup.out_of_range & (lane.lookup.fault == 0)
-            for lane in entered.lanes))
+            lane.present & (lane.status == Status.OK) for lane in entered.lanes))
         # Nothing is served in a gap, nor does it join: the registers behind it may be of any beat.
         with m.If(moves[DECIDED]):
             m.d.sync += served_decided.eq(Mux(moves[COMPARED] & valid[COMPARED], served, 0))
         with m.If(moves[COMPARED]):
             for lane in lanes:
-                key = entered.lanes[lane].lookup.key.as_value()
+                key = entered.lanes[lane].key
                 m.d.sync += same[lane].eq(Cat(
-                    served[earlier] & (key == entered.lanes[earlier].lookup.key.as_value())
+                    served[earlier] & (key == entered.lanes[earlier].key)
                     for earlier in range(lane)))
                 for back in range(1, WINDOW_BEATS + 1):
                     m.d.sync += match[back - 1][lane].eq(Cat(
-                        older[back - 1] & (key == ahead.lookup.key.as_value())
+                        older[back - 1] & (key == ahead.key)
                         for ahead in beats[back].lanes))
         with m.If(moves[COMPARED] & valid[COMPARED]):
-            present = Cat(lane.lookup.present for lane in entered.lanes)
+            present = Cat(lane.present for lane in entered.lanes)
             m.d.sync += [
                 beats[DECIDED].position.eq(position),
                 position.eq(Mux(entered.last, 0, position + sum(present))),
@@ -139,20 +140,8 @@ class Combiner(wiring.Component):
             m.d.comb += joins_own[lane].eq(
                 same_joined[lane] & Cat(own.owner for own in beats[JOINED].lanes))
 
-        # Say whom each joins, and count for each owner who joins it.
+        # Count for each owner who joins it.
         joined = [joins_own, *joins]
-        with m.If(moves[JOINED]):
-            for lane in lanes:
-                found = Cat(joined[back][lane] for back in range(WINDOW_BEATS + 1))
-                out = beats[SUMMED].lanes[lane]
-                m.d.sync += [
-                    out.joins.eq(found.any()),
-                    out.back.eq(_encode(
-                        joined[back][lane].any() for back in range(WINDOW_BEATS + 1))),
-                    out.lane.eq(_encode(Cat(joined[back][lane][ahead]
-                                            for back in range(WINDOW_BEATS + 1)).any()
-                                        for ahead in lanes)),
-                ]
         for back in range(WINDOW_BEATS + 1):
             with m.If(moves[JOINED + back]):
                 for lane in lanes:
@@ -165,8 +154,7 @@ class Combiner(wiring.Component):
         return m
 
 
-def _encode(bits):
-    """Number of the bit that is set, 0 if none is."""
-    bits = list(bits)
-    return Cat(Cat(bit for number, bit in enumerate(bits) if number >> place & 1).any()
-               for place in range((len(bits) - 1).bit_length()))
+def refusal(lookup):
+    """Status for which a lookup is refused, or OK."""
+    return Mux(lookup.fault != 0, Status.SLVERR - 1 + lookup.fault,
+               Mux(lookup.out_of_range, Status.ROW_OUT_OF_RANGE, Status.OK))

@@ -142,7 +142,7 @@ class CountBank(wiring.Component):
         m.d.comb += [
             sets.read_enable.eq(Mux(scan.enable, scan.read_enable, 1)),
             sets.read_address.eq(Mux(scan.enable, scan.read_address, given.set)),
-            scan.read_data.eq(sets.read_data),
+            scan.read_data.eq(Cat(sets.read_data)),
             sets.write_enable.eq(valid["decided"]),
             sets.write_address.eq(at["decided"].set),
             sets.write_data.hand.eq(hand),
@@ -156,7 +156,7 @@ class CountBank(wiring.Component):
             m.d.comb += [
                 sets.write_enable.eq(scan.write_enable),
                 sets.write_address.eq(scan.write_address),
-                sets.write_data.eq(scan.write_data),
+                Cat(sets.write_data).eq(scan.write_data),
             ]
         return m
 

@@ -33,19 +33,20 @@ class ScanPort(Signature):
     enable : Out(1)
         The memory is the scan's; lookups wait.
     read_enable, read_address : Out
-    read_data : In(counter_set(config))
-        Read latency 1.
+    read_data : In
+        A `counter_set`, as bits: read latency 1.
     write_enable, write_address, write_data : Out
     """
 
     def __init__(self, config: Config):
         set_width = log2(config.counter_sets // config.banks)
+        word_width = counter_set(config).size
         super().__init__({
             "enable": Out(1),
             "read_enable": Out(1),
             "read_address": Out(set_width),
-            "read_data": In(counter_set(config)),
+            "read_data": In(word_width),
             "write_enable": Out(1),
             "write_address": Out(set_width),
-            "write_data": Out(counter_set(config)),
+            "write_data": Out(word_width),
         })

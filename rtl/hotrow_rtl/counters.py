@@ -76,8 +76,8 @@ class CounterScans(wiring.Component):
         read_bank = Signal(bank_bits)  # that the data comes from
         with control.If(read_enable):
             control.d.sync += read_bank.eq(read_address[:bank_bits])
-        words = Array(Cat(bank.read_data) for bank in self.banks)
-        word = Signal(len(Cat(self.banks[0].read_data)))
+        words = Array(bank.read_data for bank in self.banks)
+        word = Signal.like(self.banks[0].read_data)
         control.d.comb += [
             word.eq(words[read_bank]),
             Cat(decay.read_data).eq(word),
@@ -90,7 +90,7 @@ class CounterScans(wiring.Component):
                 bank.read_address.eq(read_address[bank_bits:]),
                 bank.write_enable.eq(write_enable & (write_address[:bank_bits] == number)),
                 bank.write_address.eq(write_address[bank_bits:]),
-                bank.write_data.eq(decay.write_data),
+                bank.write_data.eq(Cat(decay.write_data)),
             ]
 
         def finish(**counts):

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from .config import Config, log2
 from .contract import Status
 from .layouts import row_key
-from .mixing import mix
+from .mixing_gates import mixed
 from .ram import ClearedRam
 
 
@@ -138,7 +138,7 @@ class Directory(wiring.Component):
         matches, free, vacancies, places = [], [], [], []
         for choice, ram in enumerate(sets):
             m.d.comb += [ram.clear.eq(self.clear), ram.read_enable.eq(advance & valid[1])]
-            mixed = Signal(c.key_width, name=f"mixed{choice}")
+            hashed = Signal(c.key_width, name=f"hashed{choice}")
             place = [Signal(data.StructLayout({
                 "set": log2(c.directory_sets), "tag": c.directory_tag_width}),
                 name=f"{stage}_place{choice}") for stage in ("placed", "read", "compared")]
@@ -149,9 +149,9 @@ class Directory(wiring.Component):
             m.d.comb += ram.read_address.eq(place[0].set)
             with m.If(advance):
                 m.d.sync += [
-                    mixed.eq(mix(query[0].key.as_value(), choice, c.key_width)),
-                    place[0].set.eq(self._set(m, choice, mixed, query[1])),
-                    place[0].tag.eq(mixed[-c.directory_tag_width:]),
+                    hashed.eq(mixed(query[0].key.as_value(), choice, c.key_width)),
+                    place[0].set.eq(self._set(m, choice, hashed, query[1])),
+                    place[0].tag.eq(hashed[-c.directory_tag_width:]),
                     place[1].eq(place[0]),
                     place[2].eq(place[1]),
                     match.eq(Cat(way.valid & (way.tag == place[1].tag) for way in ram.read_data)),
@@ -215,14 +215,14 @@ class Directory(wiring.Component):
                     m.d.comb += new.eq(old)
         return m
 
-    def _set(self, m, choice, mixed, query):
+    def _set(self, m, choice, hashed, query):
         """Number of the set: the partition above, the hash below, as the table divides them."""
         width = log2(self.config.directory_sets)
         chosen = Signal(width, name=f"set{choice}")
         with m.Switch(query.parts_log2):
             for parts in range(1, log2(self.config.directory_partitions) + 1):
                 with m.Case(parts):
-                    m.d.comb += chosen.eq(Cat(mixed[:width - parts], query.part[:parts]))
+                    m.d.comb += chosen.eq(Cat(hashed[:width - parts], query.part[:parts]))
             with m.Default():
-                m.d.comb += chosen.eq(mixed[:width])
+                m.d.comb += chosen.eq(hashed[:width])
         return chosen

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from .config import Config
 from .counter_set import counter_place
 from .layouts import harvest_entry, result, row_key
-from .mixing import unmix
+from .mixing_gates import unmixed
 from .set_scan import scanned_set
 
 
@@ -100,7 +100,7 @@ class EntryEmitter(wiring.Component):
                 active.eq(entries != 1),
             ]
 
-        m.d.comb += key.as_value().eq(unmix(chosen.mixed.as_value(), 0, c.key_width))
+        m.d.comb += key.as_value().eq(unmixed(chosen.mixed.as_value(), 0, c.key_width))
         with m.If(~out.valid | out.ready):
             m.d.sync += [
                 out.valid.eq(chosen_valid),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .config import Config, log2
 from .layouts import row_key
-from .mixing import mix
+from .mixing_gates import mixed
 from .ram import ClearedRam
 
 STAMP_WIDTH = 8  # batches between two sweeps of the table: 2**STAMP_WIDTH - 1
@@ -95,7 +95,7 @@ class MissList(wiring.Component):
             with m.If(self.rows.valid & self.rows.ready):
                 m.d.sync += [
                     key.eq(self.rows.p),
-                    place.eq(mix(self.rows.p.as_value(), 0, self.config.key_width)),
+                    place.eq(mixed(self.rows.p.as_value(), 0, self.config.key_width)),
                     probing.eq(1),
                 ]
         with m.Else():

@@ -4,7 +4,8 @@ Linear, because consecutive and strided row numbers then fall into sets with no 
 unavoidable imbalance, at a few exclusive-ors per bit and no multiplier. Invertible, because a tag
 then stores only the bits that the set number does not, and a harvest recovers the row.
 
-The functions work alike on Python integers, NumPy ``uint64`` arrays and Amaranth values.
+The functions work alike on Python integers and NumPy ``uint64`` arrays; ``mixing_gates`` has them
+for hardware.
 
 Source: xor-shift steps as in G. Marsaglia, "Xorshift RNGs", J. Stat. Software 8 (2003); the idea of
 a randomiser in front of the banks is Hotline's (ISCA 2024, access logger).

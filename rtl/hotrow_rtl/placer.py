@@ -1,13 +1,12 @@
 """Placer: what each combined lookup asks of which bank."""
 
-from amaranth import Module, Mux
+from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import combined_beat, count_request, counted_beat, ring_beat
 from .config import Config
-from .contract import Status
-from .placement import place
+from .mixing_gates import mixed
 
 
 class Placer(wiring.Component):
@@ -52,23 +51,16 @@ class Placer(wiring.Component):
                 out.p.carried.last.eq(beat.last),
             ]
             for lane, kept, to in zip(beat.lanes, out.p.carried.lanes, out.p.lanes):
-                bank, rest = place(self.config, lane.lookup.key.as_value())
+                place = mixed(lane.key, 0, self.config.key_width)
                 m.d.sync += [
-                    kept.present.eq(lane.lookup.present),
-                    kept.status.eq(refusal(lane.lookup)),
+                    kept.present.eq(lane.present),
+                    kept.status.eq(lane.status),
                     kept.owner.eq(lane.owner),
                     kept.amount.eq(lane.amount),
                     to.valid.eq(lane.owner),
-                    to.bank.eq(bank),
-                    to.request.rest.eq(rest),
+                    Cat(to.bank, to.request.rest).eq(place),
                     to.request.amount.eq(lane.amount),
                 ]
         with m.If(self.restart):
             m.d.sync += out.valid.eq(0)
         return m
-
-
-def refusal(lookup):
-    """Status for which a lookup is refused, or OK."""
-    return Mux(lookup.fault != 0, Status.SLVERR - 1 + lookup.fault,
-               Mux(lookup.out_of_range, Status.ROW_OUT_OF_RANGE, Status.OK))

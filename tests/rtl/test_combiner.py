@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.combiner import Combiner
 from hotrow_rtl.config import WINDOW_BEATS, preset
+from hotrow_rtl.contract import Status
 from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
@@ -50,31 +51,28 @@ def expected(config, batch):
     amounts = np.bincount(joined, minlength=len(at)) if at else []
     verdict = {}
     for number, (beat, lane) in enumerate(at):
-        owner_beat, owner_lane = at[joined[number]]
         owns = joined[number] == number
-        verdict[beat, lane] = (1, int(amounts[number]), 0, 0, 0) if owns else (
-            0, 0, 1, beat - owner_beat, owner_lane)
+        verdict[beat, lane] = (1, int(amounts[number])) if owns else (0, 0)
     position = 0
     for number, beat in enumerate(batch):
         lanes = beat["lanes"]
         yield (position, beat["last"],
-               [verdict.get((number, lane), (0, 0, 0, 0, 0)) for lane in range(config.lanes)],
+               [verdict.get((number, lane), (0, 0)) for lane in range(config.lanes)],
                [tuple(flat(lookup)) for lookup in lanes])
         position += sum(lookup["present"] for lookup in lanes)
 
 
 def flat(lookup):
-    for name in ("present", "sample", "parts_log2", "part", "out_of_range", "fault"):
-        yield lookup[name]
-    yield from (lookup["key"]["row"], lookup["key"]["table"])
+    fault = lookup["fault"]
+    yield lookup["present"]
+    yield (Status.SLVERR - 1 + fault if fault else
+           Status.ROW_OUT_OF_RANGE if lookup["out_of_range"] else Status.OK)
+    yield lookup["key"]["table"] << 32 | lookup["key"]["row"]
 
 
 def read(beat):
-    return (beat.position, beat.last,
-            [(lane.owner, lane.amount, lane.joins, lane.back, lane.lane) for lane in beat.lanes],
-            [(lane.lookup.present, lane.lookup.sample, lane.lookup.parts_log2, lane.lookup.part,
-              lane.lookup.out_of_range, lane.lookup.fault, lane.lookup.key.row,
-              lane.lookup.key.table) for lane in beat.lanes])
+    return (beat.position, beat.last, [(lane.owner, lane.amount) for lane in beat.lanes],
+            [(lane.present, lane.status, lane.key) for lane in beat.lanes])
 
 
 def run(config, batches, gaps=STEADY, pauses=STEADY):
