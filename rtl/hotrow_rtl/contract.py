@@ -146,7 +146,7 @@ COMPLETION = {field.name: field for field in (
     Field("unique", 52, 4, "entries written to the miss list"),
     Field("popular", 56, 4, "samples whose lookups all hit"),
     Field("entries", 60, 4, "entries written, installed, removed or moved"),
-    Field("refused", 64, 4, "entries that did not fit; of a SPLIT, misses that may be repeated"),
+    Field("refused", 64, 4, "entries that did not fit"),
     Field("bytes", 72, 8, "bytes of rows and state moved"),
     Field("sequence", 124, 4, "completions of this queue so far, this one included"),
 )}
@@ -205,8 +205,8 @@ COMMANDS = {command.opcode: command for command in (
             "Tell hits from misses, and popular samples (all lookups hit; an empty bag does not "
             "miss) from the others. `slots` has a word per lookup: its slot, or MISS_FLAG plus an "
             "index into `misses`, or NO_SLOT for a refused lookup. Misses are listed in order of "
-            "first appearance, each row once as far as the miss table keeps them: a row that finds "
-            "its set of the table full is counted as refused and may be listed again."),
+            "first appearance, unique for the first `miss_entries` rows; rows beyond are listed "
+            "at each appearance."),
     Command(Opcode.GATHER, "move",
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,

@@ -165,7 +165,7 @@ class LookupCalls:
                 slots = lease["slots"].view("<u4", batch.lookups).copy()
                 entries = lease["misses"].view(ROW_ENTRY, unique)
                 misses = RowList(entries["table"].copy(), entries["row"].copy())
-                if c["refused"]:  # misses that the card could not keep unique
+                if unique > self.geometry.miss_entries:
                     misses = _fold_repeats(slots, misses)
                 return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
                              _cycles(c))

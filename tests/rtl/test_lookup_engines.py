@@ -249,6 +249,20 @@ def skewed(rng, count):
     return np.minimum(rng.zipf(1.3, count) - 1, LAST_ROW)
 
 
+def test_a_split_may_count_in_the_same_pass():
+    """The harvest after it knows the lookups; its hits are still those of the directory."""
+    rng, script = np.random.default_rng(8), Script(TINY)
+    ids = skewed(rng, 120)
+    script.split(ids, 30, 4, flags=BatchFlag.COUNT)
+    script.harvest(50)
+    script.list(Opcode.INSTALL, random_rows(rng, 20))
+    script.split(ids, 30, 4, flags=BatchFlag.COUNT | BatchFlag.FEATURE_MAJOR)
+    script.split(ids, 30, 4)
+    script.observe(ids[:60], 15, 4)
+    script.harvest(50)
+    script.run()
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, RAGGED)],
                          ids=["steady", "ragged"])

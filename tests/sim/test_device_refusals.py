@@ -55,7 +55,7 @@ def test_opcode_unknown_or_of_the_other_queue(card, queue, opcode):
 
 
 @pytest.mark.parametrize("opcode, flags", [
-    (Opcode.NOP, 1), (Opcode.WAIT, 1), (Opcode.OBSERVE, 8), (Opcode.SPLIT, 0x81),
+    (Opcode.NOP, 1), (Opcode.WAIT, 1), (Opcode.OBSERVE, 16), (Opcode.SPLIT, 0x81),
     (Opcode.DECAY, 2), (Opcode.HARVEST, 1), (Opcode.INSTALL, 1), (Opcode.REMOVE, 2),
 ])
 def test_undefined_flags(card, opcode, flags):

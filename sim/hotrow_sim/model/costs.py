@@ -12,8 +12,9 @@ from ..cycles.lookup_engines import CLOSED, STARTED, list_command_cycles
 from ..cycles.splitter import MISS
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
-CHECKED = 10  # a command's way through the check, besides its tables and address operands
+CHECKED = 14  # a command's way through check and control, besides its tables and operands
 OPERAND = 6  # one address operand
+COUNTED = 41  # from the last beat of a batch through the banks to its tally
 MOVED = 27  # a GATHER, besides the memory and its copies
 
 
@@ -49,15 +50,19 @@ def command_cycles(config, command, outcome, counts):
 
 
 def _batch_cycles(config, command, outcome):
-    """One lookup a cycle; a SPLIT numbers a miss in MISS cycles and then scans its samples."""
+    """A beat a cycle to count; a lookup a cycle to split, where a miss is numbered in MISS cycles
+    and the samples are scanned in the end."""
     bags = command["samples"] * command["table_count"]
-    work = max(command["count"], bags)
     start = STARTED + command["table_count"] + 2 * OPERAND + max(config.lanes, LATENCY)
     if command["flags"] & BatchFlag.JAGGED:
         start += LATENCY + 2 * bags // config.bus_bytes
     if command["opcode"] == Opcode.OBSERVE:
-        return start + work
-    work = max(work, MISS * outcome.misses)
+        per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
+        beats = -(-command["count"] // per_word)
+        if command["flags"] & BatchFlag.JAGGED:  # a beat per bag, and where a bag spans two words
+            beats = max(beats, bags + beats // 2)
+        return start + beats + COUNTED
+    work = max(command["count"], bags, MISS * outcome.misses)
     return start + 4 * OPERAND + work + command["samples"] + LATENCY + CLOSED
 
 
