@@ -99,7 +99,8 @@ def _question(options, known):
             print(f"hotrow explore: {note}", file=sys.stderr)
     if options.calibrate:
         system, options.record = _calibrated(system)
-    return Question(work, system, known, options.hot_budget * MB, card, options.framework), note
+    return Question(work, system, known, options.hot_budget * MB, card, options.framework,
+                    "no card" if note == "none" else note), note
 
 
 def _workload(options):
@@ -122,7 +123,7 @@ def _workload(options):
 def _calibrated(system):
     from .calibrate import calibrate
 
-    print("hotrow explore: measuring this host, about a minute", file=sys.stderr)
+    print("hotrow explore: measuring this host, up to a minute", file=sys.stderr)
     host, record = _passive(calibrate)
     return system.changed(
         title=f"this host, with the GPUs of: {system.title}" if system.gpus else "this host",
@@ -182,7 +183,7 @@ def _validate(options, known):
                              options.format)
         text_with_plot = f"{text}\n![Published ratios and the model]({picture.name})\n"
         report.write(options.output, "validation", text_with_plot, "hotrow: validation")
-    print(json.dumps(result) if options.json else text)
+    print(json.dumps(result) if options.json else text.rstrip())
     return 0 if validate.passed(result) else 1
 
 

@@ -3,8 +3,8 @@
 Generated accesses are ranks of a power law, one table of each kind (rows, lookups) drawn and its
 counts multiplied, for tables are drawn independently. Their hot set is the exact top of the law
 over all tables; of a trace it is what the golden model of the access counters learned on the first
-share of the batches, and it is never scored on those. Hits and misses are told by the golden model
-of the splitter.
+share of the batches, and it is never scored on those; where all rows fit, all are hot. Hits and
+misses are told by the golden model of the splitter.
 """
 
 from collections import Counter
@@ -81,7 +81,10 @@ def _of_trace(trace, batch, hot_rows, window):
     total = trace.batch_count(batch) or 20 * GENERATED_LEARNING
     learning = max(1, min(LEARNING_LIMIT, total // 20))
     first = np.r_[0, np.cumsum(trace.cardinalities)]
-    hot = np.sort(_learned(trace, batch, learning)[:hot_rows]) if hot_rows else np.array([])
+    if hot_rows == trace.rows:
+        hot = np.arange(hot_rows)
+    else:
+        hot = np.sort(_learned(trace, batch, learning)[:hot_rows]) if hot_rows else np.array([])
     at = np.unique(np.linspace(min(learning + window, total - 1), total - 1, SCORED).astype(int))
     sums, popular = np.zeros(5), 0.0
     for last in at:

@@ -48,6 +48,8 @@ class Question:
     hot_bytes : float
         Rows at the trainer, in bytes, for the placements that cache.
     card : Card, PublishedAccelerator or None
+    why_no_card : str
+        Said where there is none.
     framework : str
         One of FRAMEWORKS.
     """
@@ -58,6 +60,7 @@ class Question:
     hot_bytes: float = 512 * 2**20
     card: object = None
     framework: str = "fused"
+    why_no_card: str = "no card"
 
     @property
     def machine(self):
@@ -84,7 +87,7 @@ class Question:
 
     def need_card(self):
         if self.card is None:
-            raise DoesNotFit("no card")
+            raise DoesNotFit(self.why_no_card)
 
     def _need(self, where, octets, has_gb):
         usable = self.constants.usable_memory * has_gb
@@ -129,8 +132,7 @@ def _on_gpus(m, busiest, octets, tables):
              | m.all_reduce())
     if m.system.gpus > 1:
         parts["all-to-all"] = m.exchange(8 * work.step_lookups) + 2 * m.exchange(octets)
-    parts["inputs"] = m.link(8 * work.step_lookups)
-    return StepTime(({"gpu": parts},))
+    return StepTime(({"gpu": parts | m.inputs()},))
 
 
 def hybrid(question):
@@ -171,7 +173,7 @@ def static_cache(question):
     hits = seen.hit_rate
     forward, update = m.host_embedding((1 - hits) * work.step_lookups, unique=seen.misses)
     return StepTime(({"all": m.gpu_dense() | m.all_reduce()
-                      | m.gpu_embedding(hits * work.step_lookups)
+                      | m.gpu_embedding(hits * work.step_lookups) | m.inputs()
                       | {"host embedding": forward, "host update": update,
                          "host operators": m.host_launch(),
                          "link": 2 * m.link(min(work.pooled_bytes, (1 - hits) * work.step_lookups
@@ -183,7 +185,8 @@ def fae(question):
     question.need_cache(question.hot_rows * question.workload.row_bytes)
     cold = hybrid(question)
     popular, m = question.count().popular, question.machine
-    parts = m.gpu_dense() | m.gpu_embedding(m.work.step_lookups) | m.all_reduce() | _agree(m)
+    parts = (m.gpu_dense() | m.gpu_embedding(m.work.step_lookups) | m.all_reduce() | _agree(m)
+             | m.inputs())
     hot = {f"hot {name}": popular * value for name, value in parts.items()}
     return StepTime(({"hot": hot}, {"cold": {
         name: (1 - popular) * value for name, value in cold.parts.items()}}))
@@ -214,7 +217,7 @@ def hotline(question):
     popular = m.gpu_embedding(seen.popular * work.step_lookups)["embedding"]
     rest = m.gpu_embedding((1 - seen.popular) * work.step_lookups)["embedding"]
     return StepTime((
-        {"trainer": first | {"embedding": popular}, "card": mover},
+        {"trainer": m.inputs() | first | {"embedding": popular}, "card": mover},
         {"trainer": second | {"embedding": rest} | m.all_reduce() | _agree(m, seen.hit_rate)}))
 
 
@@ -234,7 +237,8 @@ def scratchpipe(question):
                          f"rows, {slots:,.0f} slots")
     seen = question.count(slots - held, window)
     octets = seen.fills * work.row_bytes
-    train = m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | _agree(m)
+    train = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | _agree(m)
+             | m.inputs())
     return StepTime(({
         "trainer": train,
         "card": {"card": card.lookup_seconds(work.step_lookups)},
@@ -256,7 +260,7 @@ def frequency_cache(question):
     return StepTime(({"all": m.gpu_dense() | m.gpu_embedding(work.step_lookups)
                       | m.all_reduce() | _agree(m)
                       | {"cache": admin, "gather": 2 * m.host_copy(seen.fills),
-                         "link": 2 * m.link(octets), "inputs": m.link(8 * work.step_lookups)}},))
+                         "link": 2 * m.link(octets)} | m.inputs()},))
 
 
 def managed_memory(question):
@@ -267,8 +271,7 @@ def managed_memory(question):
     space = c.usable_memory * question.system.gpu_memory_gb * GB
     resident = min(sum(work.rows), space // work.row_bytes)
     seen = question.count(resident)
-    parts = m.gpu_dense() | m.gpu_embedding(work.step_lookups) | {
-        "inputs": m.link(8 * work.step_lookups)}
+    parts = m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.inputs()
     if seen.misses:
         parts["pages"] = 2 * m.link(seen.misses * max(c.uvm_page_bytes, work.row_bytes))
     return StepTime(({"all": parts},))

@@ -5,6 +5,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from .placements import PLACEMENTS
 from .sweeps import SWEEPS
@@ -67,7 +68,7 @@ def parts_figure(answers, title):
               label="step, after overlap")
     axes.set_yticks(range(len(fitting)), [each.placement for each in fitting])
     axes.invert_yaxis()
-    axes.set_xlabel("time (ms), projected; parts left of the mark are hidden by overlap or not")
+    axes.set_xlabel("time (ms), projected; parts that overlap others are drawn in full")
     axes.set_ylabel("placement")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
@@ -87,13 +88,16 @@ def validation_figure(result):
                   label=label)
         for each in own:
             axes.annotate(each["name"], (each["published"], each["model"]), fontsize=7,
-                          xytext=(4, -8), textcoords="offset points")
+                          xytext=(5, -9) if fitted else (-5, 5), textcoords="offset points",
+                          ha="left" if fitted else "right")
     axes.set(xscale="log", yscale="log", xlabel="published speed-up (times)",
              ylabel="model's speed-up (times), projected", xlim=(low, high), ylim=(low, high))
     ticks = (0.5, 1, 2, 3, 5)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set_yticks(ticks, [str(tick) for tick in ticks])
-    axes.legend(fontsize=8)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.legend(fontsize=8, loc="lower right")
     return figure
 
 

@@ -157,6 +157,10 @@ class Machine:
         ports = (self.system.gpus + 1) // 2
         return self.constants.link_us * US + octets / (self.system.link_gbps * 1e9 * ports)
 
+    def inputs(self):
+        """The batch's 64-bit ids to the GPUs."""
+        return {"inputs": self.link(8 * self.work.step_lookups)}
+
     def exchange(self, octets):
         """All-to-all of that many bytes over all GPUs."""
         gpus = self.system.gpus

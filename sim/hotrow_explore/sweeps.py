@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from .cards import PublishedAccelerator
 from .placements import PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Question
 
 MB = 2**20
@@ -47,17 +48,25 @@ def recommend(question) -> dict:
         fitting = [each for each in answers(question, names) if each.step]
         return min(fitting, key=lambda each: each.seconds, default=None)
 
-    plain, card = best(WITHOUT_CARD), best(WITH_CARD)
+    plain = best(WITHOUT_CARD)
+    unbound = question.card is None
+    if unbound:
+        question = replace(question, card=PublishedAccelerator())
+    card = best(WITH_CARD)
     least = question.constants.worthwhile_gain
     if plain is None and card is None:
         verdict = "does not fit: no placement holds these tables on this system"
     elif card is None:
-        verdict = f"no card: {plain.placement} is best; no placement with a card can be projected"
+        verdict = f"no card: {plain.placement} is best; nothing with a card fits this system"
+    elif unbound and (plain is None or plain.seconds >= least * card.seconds):
+        verdict = (f"undecided: {plain.placement if plain else 'nothing'} is best without a card; "
+                   "one that never is the bound would help, and of none is there a rate")
     elif plain is None:
         verdict = f"card: only {card.placement} holds these tables on this system"
     elif plain.seconds < least * card.seconds:
         verdict = (f"no card: {plain.placement} takes {1e3 * plain.seconds:.2f} ms a step, "
-                   f"{card.placement} with a card {1e3 * card.seconds:.2f} ms "
+                   f"{card.placement} with {'the best card conceivable' if unbound else 'a card'} "
+                   f"{1e3 * card.seconds:.2f} ms "
                    f"(at least {least:g} times faster is asked of a card)")
     else:
         verdict = (f"card: {card.placement} is {plain.seconds / card.seconds:.2f} times faster "
