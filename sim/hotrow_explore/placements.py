@@ -271,7 +271,8 @@ def managed_memory(question):
     space = c.usable_memory * question.system.gpu_memory_gb * GB
     resident = min(sum(work.rows), space // work.row_bytes)
     seen = question.count(resident)
-    parts = m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.inputs()
+    parts = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.inputs() | m.all_reduce()
+             | _agree(m))
     if seen.misses:
         parts["pages"] = 2 * m.link(seen.misses * max(c.uvm_page_bytes, work.row_bytes))
     return StepTime(({"all": parts},))

@@ -82,7 +82,7 @@ def validation_figure(result):
                       color="grey", label="within 30 %")
     axes.plot([low, high], [low, high], color="grey", linewidth=0.8, label="equal")
     axes.axhline(result["best_constant"], color="grey", linestyle=":", label="best constant")
-    for fitted, mark, label in ((True, "s", "fitted"), (False, "o", "held out")):
+    for fitted, mark, label in ((True, "s", "fitted"), (False, "o", "not fitted")):
         own = [each for each in result["published"] if each["fitted"] == fitted]
         axes.plot([each["published"] for each in own], [each["model"] for each in own], mark,
                   label=label)

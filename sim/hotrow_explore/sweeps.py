@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+from . import cards
 from .cards import PublishedAccelerator
+from .constants import read
 from .placements import PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Question
+from .systems import GB
 
 MB = 2**20
 SWEEPS = {  # question: (knob, axis with its unit, values)
@@ -14,6 +17,7 @@ SWEEPS = {  # question: (knob, axis with its unit, values)
     "mlp": ("MLP, width^layers", ((64, 2), (256, 3), (512, 3), (1024, 3), (2048, 4))),
     "pooling": ("lookups per sparse feature", (1, 4, 16, 32)),
     "hot": ("hot rows at the trainer (MB)", (16, 64, 256, 1024, 4096)),
+    "card": ("card", ("ecp5-85f", "alveo-u55c", "never the bound")),
     "link": ("link of host to GPU (GB/s)", (2, 6, 12, 24, 50)),
 }
 
@@ -43,9 +47,15 @@ def answers(question, names=PLACEMENTS) -> list[Answer]:
 
 
 def recommend(question) -> dict:
-    """Whether a card helps: the verdict, and the best placement with and without one."""
+    """Whether a card helps: the verdict, and the best placement with and without one.
+
+    Caches are given the hot budget, or all of the GPU's memory where that is faster: whoever does
+    without a card would not leave memory unused.
+    """
     def best(names):
-        fitting = [each for each in answers(question, names) if each.step]
+        whole = question.constants.usable_memory * question.system.gpu_memory_gb * GB
+        fitting = [each for hot_bytes in (question.hot_bytes, whole)
+                   for each in answers(replace(question, hot_bytes=hot_bytes), names) if each.step]
         return min(fitting, key=lambda each: each.seconds, default=None)
 
     plain = best(WITHOUT_CARD)
@@ -82,10 +92,21 @@ def turned(question, knob, value) -> Question:
         return replace(question, hot_bytes=value * MB)
     if knob == "link":
         return replace(question, system=question.system.changed(link_gbps=value))
+    if knob == "card":
+        return _with_card(question, value)
     work = question.workload
     if work.trace is not None and knob in ("sparse", "hash", "pooling"):
         raise KeyError(knob)
     return replace(question, workload=work.changed(**{knob: value}))
+
+
+def _with_card(question, name):
+    if name not in read("cards"):
+        return replace(question, card=PublishedAccelerator())
+    try:
+        return replace(question, card=cards.find(name))
+    except cards.NoResult as missing:
+        return replace(question, card=None, why_no_card=str(missing))
 
 
 def knobs(question):

@@ -97,8 +97,8 @@ def score(found) -> dict:
     theirs = sum(abs(log(constant / value)) for value in published) / len(found)
     most = max(sum(abs((1 + WITHIN) * low / value - 1) <= WITHIN + 1e-9 for value in published)
                for low in published)  # a best one touches the upper bound of some result
-    held = [each for each in found if not each.fitted]
-    constant_held = best_constant([each.published for each in held])
+    others = [each for each in found if not each.fitted]
+    constant_others = best_constant([each.published for each in others])
     return {
         "within_30_percent": sum(each.close for each in found),
         "rank_correlation": rank_correlation(published, model),
@@ -107,11 +107,11 @@ def score(found) -> dict:
         "best_constant_error": exp(theirs) - 1,
         "most_within_of_a_constant": most,
         "error_over_best_constant": ours / theirs,
-        "held_out": len(held),
-        "held_out_within_30_percent": sum(each.close for each in held),
-        "held_out_error": exp(sum(each.error for each in held) / len(held)) - 1,
-        "held_out_best_constant_error": exp(sum(
-            abs(log(constant_held / each.published)) for each in held) / len(held)) - 1,
+        "not_fitted": len(others),
+        "not_fitted_within_30_percent": sum(each.close for each in others),
+        "not_fitted_error": exp(sum(each.error for each in others) / len(others)) - 1,
+        "not_fitted_best_constant_error": exp(sum(
+            abs(log(constant_others / each.published)) for each in others) / len(others)) - 1,
     }
 
 

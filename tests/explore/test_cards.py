@@ -46,13 +46,13 @@ def test_a_model_that_fits_one_gpu_needs_no_card():
 
 
 def test_a_model_that_fits_no_gpu_gains_from_a_card():
-    verdict = recommend(question("criteo-1tb", "v100", card=cards.PublishedAccelerator()))
+    verdict = recommend(question("scratchpipe", "v100", card=cards.PublishedAccelerator()))
     assert verdict["card"] and "times faster" in verdict["verdict"]
 
 
 def test_without_a_rate_the_answer_is_no_card_or_undecided():
     assert recommend(question("criteo-kaggle", "v100"))["verdict"].startswith("no card")
-    assert recommend(question("criteo-1tb", "v100"))["verdict"].startswith("undecided")
+    assert recommend(question("scratchpipe", "v100"))["verdict"].startswith("undecided")
     reasons = {each.placement: each.reason for each in answers(
         question("criteo-kaggle", "v100", why_no_card="no benchmark result for card x"))}
     assert reasons["hotline"] == "no benchmark result for card x"
@@ -67,6 +67,12 @@ def test_a_slow_card_is_slower():
         def lookup_seconds(self, lookups):
             return lookups * 1e-6
 
-    fast = recommend(question("criteo-1tb", "v100", card=cards.PublishedAccelerator()))
-    slow = recommend(question("criteo-1tb", "v100", card=Slow()))
+    fast = recommend(question("scratchpipe", "v100", card=cards.PublishedAccelerator()))
+    slow = recommend(question("scratchpipe", "v100", card=Slow()))
     assert fast["card"] and not slow["card"]
+
+
+def test_without_a_card_the_whole_gpu_may_cache():
+    """A small hot budget alone does not make a card look good."""
+    small = question("criteo-1tb", "v100", card=cards.PublishedAccelerator(), hot_bytes=2**20)
+    assert recommend(small)["verdict"].startswith("no card")

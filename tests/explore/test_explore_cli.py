@@ -25,11 +25,11 @@ def test_report_of_a_named_workload(tmp_path, capsys):
     for picture in re.findall(r"\]\((.+?\.png)\)", page):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
     html = (tmp_path / "report.html").read_text()
-    assert html.count("<img") == page.count("![") >= 9 and "<table>" in html
+    assert html.count("<img") == page.count("![") == 10 and "<table>" in html
     with open(tmp_path / "sweeps.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["knob"] for row in rows} == {"dense", "sparse", "batch", "hash", "mlp", "pooling",
-                                             "hot", "link"}
+                                             "hot", "card", "link"}
     off = [row for row in rows if row["knob"] == "hash" and row["placement"] == "gpu-tables"
            and not row["seconds"]]
     assert off and all("does not fit" in row["reason"] for row in off)

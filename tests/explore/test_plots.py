@@ -42,5 +42,5 @@ def test_validation_is_labelled(tmp_path):
         {"name": "a", "published": 1.0, "model": 1.1, "fitted": True},
         {"name": "b", "published": 2.0, "model": 1.9, "fitted": False}]}
     figure = plots.validation_figure(result)
-    assert {"fitted", "held out", "best constant"} <= set(labelled(figure.axes[0]))
+    assert {"fitted", "not fitted", "best constant"} <= set(labelled(figure.axes[0]))
     assert plots.save(figure, tmp_path / "page", "svg").name == "page.svg"

@@ -20,7 +20,7 @@ def test_the_model_beats_a_constant(result):
     assert result["error_over_best_constant"] <= 0.5
     assert result["rank_correlation"] >= 0.8
     assert result["within_30_percent"] >= 6
-    assert result["held_out_error"] <= 0.5 * result["held_out_best_constant_error"]
+    assert result["not_fitted_error"] <= 0.5 * result["not_fitted_best_constant_error"]
     assert validate.passed(result)
 
 
@@ -57,7 +57,7 @@ def test_scores_by_hand():
     assert score["error_over_best_constant"] == pytest.approx(
         (log(1.2) + log(2)) / (4 * log(2)))
     assert score["rank_correlation"] == pytest.approx(0.8)
-    assert score["held_out"] == 3 and score["held_out_within_30_percent"] == 2
+    assert score["not_fitted"] == 3 and score["not_fitted_within_30_percent"] == 2
 
 
 def test_a_constant_predictor_fails():
