@@ -38,7 +38,8 @@ def markdown(result, plots):
     lines += ["", "Counted on the accesses, by the golden models: "
               f"{seen['lookups']:,.0f} lookups a batch, {seen['unique']:,.0f} distinct rows, "
               f"hit rate {seen['hit_rate']:.3f} and wholly hot samples {seen['popular']:.3f} with "
-              f"{result['hot_mb']:g} MB of hot rows.", ""]
+              f"{result['hot_mb']:g} MB of hot rows. The table and the plots have that budget; the "
+              "verdict lets every cache use all of the GPU's memory where that is faster.", ""]
     if result.get("calibration"):
         lines += [f"Host rates measured here with PyTorch in {result['calibration']['seconds']:.0f}"
                   " s; the GPU and its link, if any, are the named system's data sheet.", ""]
@@ -51,8 +52,8 @@ def validation_markdown(result):
     """Published results beside the model's."""
     lines = ["# Published results and the model", "", NOTICE, "",
              "Fitted: a constant of the model was adjusted to this result. No value was adjusted "
-             "to the others, but the form of the model and the settings marked as assumed were chosen "
-             "with all of them in view: they are no blind test.", "",
+             "to the others, but the form of the model and the settings marked as assumed were "
+             "chosen with all of them in view: they are no blind test.", "",
              "| published result | published | model | | constants |", "|---|---|---|---|---|"]
     for each in result["published"]:
         close = abs(each["model"] / each["published"] - 1) <= 0.3
