@@ -1,0 +1,230 @@
+"""`hotrow explore`: which placement wins for a model on a machine; published results beside it."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from . import cards, constants, sweeps, systems, validate, workloads
+from .placements import FRAMEWORKS, Question
+
+MB = 2**20
+
+
+def explore(subparsers):
+    """Add `hotrow explore`."""
+    parser = subparsers.add_parser(
+        "explore", help="project which placement of the tables trains a model fastest",
+        description="Project the time of a training step for every placement of the embedding "
+        "tables, sweep one knob at a time, and say whether a card would help. All figures are "
+        "projections of a model; --validate shows it beside published results.")
+    what = parser.add_argument_group("the model")
+    what.add_argument("--workload", help="one of " + ", ".join(workloads.load())
+                      + " (default: criteo-kaggle)")
+    what.add_argument("--trace", help="accesses of your own instead, as for hotrow train")
+    for name in ("ids", "dense"):
+        what.add_argument(f"--{name}", type=_names, default=(),
+                          help=f"{name} columns of the trace, separated by commas")
+    what.add_argument("--label", help="label column of the trace")
+    what.add_argument("--bag", help="column of the trace that groups rows into bags")
+    what.add_argument("--batch-size", type=_positive, help="samples of a step")
+    what.add_argument("--dim", type=_positive, help="elements of an embedding")
+    what.add_argument("--mlp", type=_mlp, help="width^layers of both MLPs, such as 512^3")
+    machine = parser.add_argument_group("the machine")
+    machine.add_argument("--system", default="v100",
+                         help="one of " + ", ".join(systems.load()) + " (default: v100)")
+    machine.add_argument("--gpus", type=_natural, help="GPUs, instead of the system's")
+    machine.add_argument("--card", default="alveo-u55c",
+                         help="one of " + ", ".join(constants.read("cards")) + ", or none "
+                         "(default: alveo-u55c)")
+    machine.add_argument("--hot-budget", type=_positive, default=256, metavar="MB",
+                         help="hot rows at the trainer, in units of 2^20 bytes (default: 256)")
+    machine.add_argument("--framework", choices=FRAMEWORKS, default="fused",
+                         help="how operators are run (default: fused)")
+    machine.add_argument("--calibrate", action="store_true",
+                         help="measure this host with PyTorch and put it in place of the system's")
+    machine.add_argument("--check-resident", action="store_true",
+                         help="with --calibrate: only compare predicted with measured steps of "
+                         "mode resident at three sizes that were not calibrated on")
+    out = parser.add_argument_group("the answer")
+    out.add_argument("--validate", action="store_true",
+                     help="published results beside the model, and nothing else")
+    out.add_argument("-o", "--output", type=Path, help="folder for report, plots, CSV and JSON "
+                     "(default: hotrow-explore; with --validate: none)")
+    out.add_argument("--format", choices=("png", "svg"), default="png", help="of the plots")
+    out.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(options) -> int:
+    known = constants.load()
+    if options.validate:
+        return _validate(options, known)
+    if options.check_resident and not options.calibrate:
+        raise systems.ExploreError("--check-resident needs --calibrate")
+    if options.check_resident:
+        return _check_resident(options)
+    question, note = _question(options, known)
+    result, records = _answer(question)
+    result["card"] = note
+    if options.calibrate:
+        result["calibration"] = options.record
+    folder = options.output or Path("hotrow-explore")
+    _report(folder, options, question, result, records)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        print(f"{result['verdict']}\n(projected; card: {note})\nreport: {folder / 'report.html'}")
+    return 0
+
+
+def _question(options, known):
+    """The question, and what is said of its card."""
+    system = systems.find(options.system)
+    if options.gpus is not None:
+        if options.gpus and not system.gpus:
+            raise systems.ExploreError(f"system {system.name!r} has no GPU whose number --gpus "
+                                       "could change")
+        system = system.changed(gpus=options.gpus, title=f"{system.title}, {options.gpus} GPU(s)")
+    work = _workload(options)
+    card, note = None, "none"
+    if options.card != "none":
+        try:
+            card = cards.find(options.card)
+            note = (f"{card.name}, observe {card.observe:.2f} and split {card.split:.2f} lookups "
+                    "per cycle of the simulated hardware")
+        except cards.NoResult as missing:
+            note = str(missing)
+            print(f"hotrow explore: {note}", file=sys.stderr)
+    if options.calibrate:
+        system, options.record = _calibrated(system)
+    return Question(work, system, known, options.hot_budget * MB, card, options.framework,
+                    "no card" if note == "none" else note), note
+
+
+def _workload(options):
+    changes = {name: value for name, value in (("dim", options.dim), ("mlp", options.mlp),
+                                               ("batch", options.batch_size)) if value}
+    if not options.trace:
+        if options.ids or options.dense or options.label or options.bag:
+            raise systems.ExploreError("--ids, --dense, --label and --bag name columns of a "
+                                       "--trace, and there is none")
+        return workloads.find(options.workload or "criteo-kaggle").changed(**changes)
+    if options.workload:
+        raise systems.ExploreError("give --workload or --trace, not both")
+    from hotrow.traces import open_trace
+
+    trace = open_trace(options.trace, options.ids, options.label, options.dense, options.bag)
+    batch = changes.pop("batch", 1024)
+    return workloads.of_trace(trace, batch=batch).changed(**changes)
+
+
+def _calibrated(system):
+    from .calibrate import calibrate
+
+    print("hotrow explore: measuring this host, up to a minute", file=sys.stderr)
+    host, record = _passive(calibrate)
+    return system.changed(
+        title=f"this host, with the GPUs of: {system.title}" if system.gpus else "this host",
+        cores=host.cores, core_speed=host.core_speed, host_memory_gb=host.host_memory_gb,
+        host_memory_gbps=host.host_memory_gbps, host_tflops=host.host_tflops,
+        rates=host.rates), record
+
+
+def _passive(work, *arguments):
+    # PyTorch's threads sleep at a barrier instead of spinning on cores that others share.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return work(*arguments)
+
+
+def _answer(question):
+    work = question.workload
+    seen = question.count()
+    records = [record for knob in sweeps.knobs(question)
+               for record in sweeps.sweep(question, knob)]
+    result = {
+        **sweeps.recommend(question), "projected": True, "workload": work.name,
+        "tables": work.tables, "rows": sum(work.rows), "table_gb": work.table_bytes / 1e9,
+        "dim": work.dim, "batch": work.batch, "system": question.system.title,
+        "hot_mb": question.hot_bytes / MB, "locality": vars(seen),
+        "placements": [{"placement": each.placement, "seconds": each.seconds,
+                        "parts": each.step.parts if each.step else {}, "reason": each.reason}
+                       for each in sweeps.answers(question)],
+    }
+    return result, records
+
+
+def _report(folder, options, question, result, records):
+    from . import plots, report
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{result['workload'].rpartition('/')[2]} on {result['system']}"
+    pages = [("What a training step consists of, by placement", "parts",
+              plots.parts_figure(sweeps.answers(question), f"A training step of {name}"))]
+    for knob in sweeps.knobs(question):
+        label = sweeps.SWEEPS[knob][0]
+        pages.append((f"Step time over {label}", f"sweep-{knob}", plots.sweep_figure(
+            [record for record in records if record["knob"] == knob], knob, name)))
+    written = [(caption, plots.save(figure, folder / file, options.format))
+               for caption, file, figure in pages]
+    report.write(folder, "report", report.markdown(result, written), f"hotrow: {name}")
+    report.write_records(folder, records, result)
+
+
+def _validate(options, known):
+    from . import plots, report
+
+    result = validate.validation(known)
+    text = report.validation_markdown(result)
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        picture = plots.save(plots.validation_figure(result), options.output / "validation",
+                             options.format)
+        text_with_plot = f"{text}\n![Published ratios and the model]({picture.name})\n"
+        report.write(options.output, "validation", text_with_plot, "hotrow: validation")
+    print(json.dumps(result) if options.json else text.rstrip())
+    return 0 if validate.passed(result) else 1
+
+
+def _check_resident(options):
+    from .calibrate import CHECKED, calibrate
+
+    _, record = _passive(calibrate, CHECKED)
+    worst = max(abs(each["ratio"] - 1) for each in record["checked"])
+    if options.json:
+        print(json.dumps(record))
+    else:
+        print("batch  tables  rows/table  dim  MLP scale  predicted ms  measured ms  ratio")
+        for each in record["checked"]:
+            size = each["size"]
+            print(f"{size['batch']:5}  {size['tables']:6}  {size['rows']:10}  {size['dim']:3}  "
+                  f"{size['scale']:9}  {1e3 * each['predicted']:12.2f}  "
+                  f"{1e3 * each['measured']:11.2f}  {each['ratio']:5.2f}")
+    return 0 if worst <= 0.25 else 1
+
+
+def _names(text):
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, not {text!r}")
+    return names
+
+
+def _natural(text):
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, not {text!r}")
+    return int(text)
+
+
+def _positive(text):
+    if not _natural(text):
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
+    return int(text)
+
+
+def _mlp(text):
+    width, _, depth = text.partition("^")
+    if not (width.isdecimal() and depth.isdecimal() and int(width) and int(depth)):
+        raise argparse.ArgumentTypeError(f"expected width^layers such as 512^3, not {text!r}")
+    return int(width), int(depth)

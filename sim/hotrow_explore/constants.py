@@ -1,0 +1,41 @@
+"""The constants of the step-time model, from the one file that documents them."""
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+
+KINDS = ("sheet", "measured", "assumed", "fitted")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Members: `value`, `unit`, `kind` (one of KINDS), `source`."""
+
+    value: float
+    unit: str
+    kind: str
+    source: str
+
+
+class Constants:
+    """Each constant's value as an attribute; `documented` holds the `Constant` of each name."""
+
+    def __init__(self, documented):
+        self.documented = documented
+        for name, constant in documented.items():
+            setattr(self, name, constant.value)
+
+    def replaced(self, **values):
+        """The same with other values."""
+        return Constants({name: Constant(values.get(name, each.value), each.unit, each.kind,
+                                         each.source)
+                          for name, each in self.documented.items()})
+
+
+def read(name) -> dict:
+    """A data file of this package."""
+    return tomllib.loads((files(__package__) / "data" / f"{name}.toml").read_text())
+
+
+def load() -> Constants:
+    return Constants({name: Constant(**entry) for name, entry in read("constants").items()})

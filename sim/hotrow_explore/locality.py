@@ -1,0 +1,177 @@
+"""How often rows are hit: counted on accesses, drawn from a workload's shape or read of its trace.
+
+Generated accesses are ranks of a power law, one table of each kind (rows, lookups) drawn and its
+counts multiplied, for tables are drawn independently. Their hot set is the exact top of the law
+over all tables; of a trace it is what the golden model of the access counters learned on the first
+share of the batches, and it is never scored on those; where all rows fit, all are hot. Hits and
+misses are told by the golden model of the splitter.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from hotrow.traces.synthetic import ranks
+from hotrow_rtl.config import PRESETS
+from hotrow_rtl.contract import NO_SLOT
+from hotrow_sim.golden.counters import Counters
+from hotrow_sim.golden.lookups import Lookups
+from hotrow_sim.golden.splitter import split
+
+SCORED = 3  # batches that are scored
+GENERATED_LEARNING = 50  # of a generated trace, which never ends
+LEARNING_LIMIT = 200  # batches of a trace that teach, at most
+COUNTER = PRESETS["alveo-u55c"]
+UNLIMITED = 2**30  # misses that the splitter lists once
+
+
+@dataclass(frozen=True)
+class Locality:
+    """Means over the scored batches.
+
+    Members
+    -------
+    lookups, unique : float
+        Lookups of a batch and the distinct rows among them.
+    hit_rate : float
+        Lookups whose row is hot.
+    popular : float
+        Samples all of whose rows are hot.
+    misses : float
+        Distinct rows of a batch that are not hot.
+    fills : float
+        Distinct rows that are neither hot nor used by the batches of the window before.
+    """
+
+    lookups: float
+    unique: float
+    hit_rate: float
+    popular: float
+    misses: float
+    fills: float
+
+
+def count(workload, hot_rows, window=1) -> Locality:
+    """Count with the `hot_rows` most accessed rows hot; `window` batches before are held."""
+    hot_rows = int(max(0, min(hot_rows, sum(workload.rows))))
+    if workload.trace is not None:
+        return _of_trace(workload.trace, workload.batch, hot_rows, window)
+    kinds = Counter(zip(workload.rows, (max(1, round(n)) for n in workload.lookups)))
+    return _of_law(tuple(kinds.items()), workload.batch, workload.slope, hot_rows, window)
+
+
+@lru_cache(maxsize=512)
+def _of_law(kinds, batch, slope, hot_rows, window):
+    hot = hot_ranks([rows for (rows, _), _ in kinds], [n for (_, n), _ in kinds],
+                    [many for _, many in kinds], slope, hot_rows)
+    rng = np.random.default_rng([0, batch, window])
+    sums, popular = np.zeros(5), 1.0
+    for ((rows, lookups), many), top in zip(kinds, hot):
+        sample = np.repeat(np.arange(batch), lookups)
+        drawn = [ranks(rng.random(batch * lookups), rows, slope) for _ in range(window + SCORED)]
+        figures, share = _score(drawn, [sample] * len(drawn), batch, lambda row: row < top, window)
+        sums += many * figures
+        popular *= share**many
+    return _locality(sums, popular)
+
+
+@lru_cache(maxsize=64)
+def _of_trace(trace, batch, hot_rows, window):
+    total = trace.batch_count(batch) or 20 * GENERATED_LEARNING
+    learning = max(1, min(LEARNING_LIMIT, total // 20))
+    first = np.r_[0, np.cumsum(trace.cardinalities)]
+    if hot_rows == trace.rows:
+        hot = np.arange(hot_rows)
+    else:
+        hot = np.sort(_learned(trace, batch, learning)[:hot_rows]) if hot_rows else np.array([])
+    at = np.unique(np.linspace(min(learning + window, total - 1), total - 1, SCORED).astype(int))
+    sums, popular = np.zeros(5), 0.0
+    for last in at:
+        drawn, samples = [], []
+        for number in range(max(0, last - window), last + 1):
+            read = trace.batch(number, batch)
+            drawn.append(_flat(read, first))
+            samples.append(np.repeat(np.arange(len(read)),
+                                     read.bag_lengths.reshape(len(read), -1).sum(axis=1)))
+        figures, share = _score(drawn, samples, len(read), lambda row: _member(row, hot),
+                                len(drawn) - 1)
+        sums, popular = sums + figures, popular + share
+    return _locality(sums / len(at), popular / len(at))
+
+
+@lru_cache(maxsize=8)
+def _learned(trace, batch, learning):
+    """Flat rows in order of the golden counters' counts, most accessed first."""
+    counters, first = Counters(COUNTER), np.r_[0, np.cumsum(trace.cardinalities)]
+    for number in range(learning):
+        read = trace.batch(number, batch)
+        counters.observe(read.lookup_columns, read.ids.ravel())
+    table, row, times = counters.harvest(COUNTER.counter_entries, 1)
+    return (first[table] + row)[np.argsort(-times.astype(np.int64), kind="stable")]
+
+
+def _flat(samples, first):
+    return first[samples.lookup_columns] + samples.ids.ravel().astype(np.int64)
+
+
+def _member(row, members):
+    if not len(members):
+        return np.zeros(len(row), bool)
+    at = np.searchsorted(members, row).clip(max=len(members) - 1)
+    return members[at] == row
+
+
+def _score(drawn, samples, batch, is_hot, window):
+    """Mean (lookups, unique, hits, misses, fills) and popular share of the batches after
+    `window`."""
+    sums, popular = np.zeros(5), 0.0
+    distinct = [np.unique(rows) for rows in drawn]
+    scored = range(window, len(drawn))
+    for number in scored:
+        rows = drawn[number]
+        hot = is_hot(rows)
+        lookups = Lookups(np.zeros(len(rows), np.uint32), rows.astype(np.uint32),
+                          samples[number], batch)
+        found = np.where(hot, 0, NO_SLOT).astype(np.uint32)
+        result = split(lookups, found, np.zeros(len(rows), bool), UNLIMITED)
+        missing = np.sort(result.miss_row.astype(np.int64))
+        held = np.zeros(len(missing), bool)
+        for before in distinct[number - window:number]:
+            held |= _member(missing, before)
+        sums += len(rows), len(distinct[number]), hot.sum(), len(missing), (~held).sum()
+        popular += len(result.popular) / batch
+    return sums / len(scored), popular / len(scored)
+
+
+def _locality(sums, popular):
+    lookups, unique, hits, misses, fills = map(float, sums)
+    return Locality(lookups, unique, hits / lookups, float(popular), misses, fills)
+
+
+def hot_ranks(rows, lookups, many, slope, budget):
+    """How many ranks of each kind of table are among the `budget` most accessed rows of all.
+
+    A rank r of a table with n lookups has the frequency n (r + 1)^-slope / sum of the powers; the
+    threshold of frequency at which the ranks above fill the budget is found by bisection.
+    """
+    rows, many = np.asarray(rows, float), np.asarray(many, float)
+    if budget >= (rows * many).sum():
+        return rows.astype(int)
+    slope = max(slope, 1e-3)
+    weight = np.asarray(lookups) / np.array([_power_sum(size, slope) for size in rows])
+    low, high = -80.0, 20.0  # log of the threshold
+    for _ in range(100):
+        middle = (low + high) / 2
+        above = np.minimum(rows, np.exp(np.minimum((np.log(weight) - middle) / slope, 60)))
+        low, high = (middle, high) if (above * many).sum() > budget else (low, middle)
+    return np.minimum(rows, np.exp(np.minimum((np.log(weight) - high) / slope, 60))).astype(int)
+
+
+def _power_sum(rows, slope):
+    head = np.sum(np.arange(1, min(rows, 1000) + 1) ** -slope)
+    if rows <= 1000:
+        return head
+    if abs(slope - 1) < 1e-6:
+        return head + np.log(rows / 1000)
+    return head + (rows ** (1 - slope) - 1000 ** (1 - slope)) / (1 - slope)

@@ -1,0 +1,287 @@
+"""Where the tables live and what a step then is: one function per placement.
+
+Each takes a `Question` and returns a StepTime, or raises `DoesNotFit` with what was needed.
+"""
+
+from dataclasses import dataclass
+
+from .constants import Constants
+from .locality import count
+from .step_time import Machine, StepTime
+from .systems import GB, ExploreError, System
+from .workloads import Workload
+
+
+class DoesNotFit(ExploreError):
+    """The machine lacks the memory, or the part, that a placement needs."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """How a training framework runs operators.
+
+    Members
+    -------
+    merged : bool
+        All tables in one operator; else some operators per table.
+    lock_free : bool
+        The host updates rows without ordering duplicates (Hogwild).
+    """
+
+    merged: bool
+    lock_free: bool = False
+
+
+FRAMEWORKS = {
+    "fused": Framework(merged=True),  # TorchRec, FBGEMM, HugeCTR, hotrow
+    "pytorch": Framework(merged=False),  # one nn.EmbeddingBag per table
+    "caffe2": Framework(merged=False, lock_free=True),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One workload on one system.
+
+    Parameters
+    ----------
+    hot_bytes : float
+        Rows at the trainer, in bytes, for the placements that cache.
+    card : Card, PublishedAccelerator or None
+    why_no_card : str
+        Said where there is none.
+    framework : str
+        One of FRAMEWORKS.
+    """
+
+    workload: Workload
+    system: System
+    constants: Constants
+    hot_bytes: float = 512 * 2**20
+    card: object = None
+    framework: str = "fused"
+    why_no_card: str = "no card"
+
+    @property
+    def machine(self):
+        return Machine(self.workload, self.system, self.constants,
+                       FRAMEWORKS[self.framework])
+
+    @property
+    def hot_rows(self):
+        return self.hot_bytes // self.workload.row_bytes
+
+    def count(self, hot_rows=None, window=1):
+        return count(self.workload, self.hot_rows if hot_rows is None else hot_rows, window)
+
+    def need_gpu(self):
+        if not self.system.gpus:
+            raise DoesNotFit(f"{self.system.title} has no GPU")
+
+    def need_host(self):
+        """The tables in host memory."""
+        self._need("host memory", self.workload.table_bytes, self.system.host_memory_gb)
+
+    def need_cache(self, slots_bytes):
+        self._need("a GPU's memory for the hot rows", slots_bytes, self.system.gpu_memory_gb)
+
+    def need_card(self):
+        if self.card is None:
+            raise DoesNotFit(self.why_no_card)
+
+    def _need(self, where, octets, has_gb):
+        usable = self.constants.usable_memory * has_gb
+        if octets > usable * GB:
+            raise DoesNotFit(f"does not fit {where}: needs {octets / GB:.1f} GB, "
+                             f"{usable:.1f} usable")
+
+
+def cpu(question):
+    """Tables and dense part on the host."""
+    question.need_host()
+    m, work = question.machine, question.workload
+    unique = question.count(0).unique if m.system.rates else 0.0
+    forward, update = m.host_embedding(work.step_lookups, unique=unique)
+    return StepTime(({"host": m.cpu_dense() | {"embedding": forward, "update": update}},))
+
+
+def gpu_tables(question):
+    """Whole tables spread over the GPUs' memories, pooled rows exchanged."""
+    question.need_gpu()
+    m, work, gpus = question.machine, question.workload, question.system.gpus
+    sizes, load = [0.0] * gpus, [0.0] * gpus
+    for rows, lookups in sorted(zip(work.rows, work.lookups), reverse=True):
+        at = min(range(gpus), key=lambda gpu: (sizes[gpu], load[gpu]))
+        sizes[at] += rows * work.row_bytes
+        load[at] += lookups
+    question._need("one GPU's memory", max(sizes), question.system.gpu_memory_gb)
+    return _on_gpus(m, max(load) / sum(load), work.pooled_bytes, -(-work.tables // gpus))
+
+
+def gpu_rows(question):
+    """Rows of every table spread over the GPUs' memories, partial sums exchanged."""
+    question.need_gpu()
+    m, work, gpus = question.machine, question.workload, question.system.gpus
+    question._need("one GPU's memory", work.table_bytes / gpus, question.system.gpu_memory_gb)
+    return _on_gpus(m, 1 / gpus, work.pooled_bytes * gpus, work.tables)
+
+
+def _on_gpus(m, busiest, octets, tables):
+    work = m.work
+    parts = (m.gpu_dense(tables=tables) | m.gpu_embedding(work.step_lookups, busiest)
+             | m.all_reduce())
+    if m.system.gpus > 1:
+        parts["all-to-all"] = m.exchange(8 * work.step_lookups) + 2 * m.exchange(octets)
+    return StepTime(({"gpu": parts | m.inputs()},))
+
+
+def hybrid(question):
+    """Tables on the host, dense part on the GPUs."""
+    question.need_gpu()
+    question.need_host()
+    m, work = question.machine, question.workload
+    unique = question.count(0).unique if m.system.rates else 0.0
+    forward, update = m.host_embedding(work.step_lookups, unique=unique)
+    return StepTime(({"all": m.gpu_dense(tables=0) | m.all_reduce() | {
+        "embedding": forward, "update": update, "host operators": m.host_launch(),
+        "link": 2 * m.link(work.pooled_bytes)}},))
+
+
+def parameter_servers(question):
+    """Tables on servers behind a network; updates are asynchronous, so everything overlaps."""
+    system, m, work = question.system, question.machine, question.workload
+    if not system.parameter_servers:
+        raise DoesNotFit(f"{system.title} has no parameter servers")
+    question._need("the servers' memory", work.table_bytes,
+                   system.parameter_servers * system.host_memory_gb)
+    forward, update = m.host_embedding(work.step_lookups, system.parameter_servers)
+    dense = m.gpu_dense(tables=0) | m.all_reduce() if system.gpus else m.cpu_dense()
+    if not system.gpus and m.framework.lock_free:
+        del dense["launch"]  # many threads, a batch each: one's operators wait while others work
+    return StepTime(({"trainer": dense, "servers": {"embedding": forward, "update": update},
+                      "wire": {"network": m.network(8 * work.step_lookups
+                                                    + 2 * work.pooled_bytes)}},))
+
+
+def static_cache(question):
+    """Hot rows on the GPU, chosen once; the host looks up and updates the others."""
+    question.need_gpu()
+    question.need_host()
+    question.need_cache(question.hot_rows * question.workload.row_bytes)
+    m, work = question.machine, question.workload
+    seen = question.count()
+    hits = seen.hit_rate
+    forward, update = m.host_embedding((1 - hits) * work.step_lookups, unique=seen.misses)
+    return StepTime(({"all": m.gpu_dense() | m.all_reduce()
+                      | m.gpu_embedding(hits * work.step_lookups) | m.inputs()
+                      | {"host embedding": forward, "host update": update,
+                         "host operators": m.host_launch(),
+                         "link": 2 * m.link(min(work.pooled_bytes, (1 - hits) * work.step_lookups
+                                                * work.row_bytes))}},))
+
+
+def fae(question):
+    """Hot samples train wholly on the GPUs, the others as in the hybrid; sorted beforehand."""
+    question.need_cache(question.hot_rows * question.workload.row_bytes)
+    cold = hybrid(question)
+    popular, m = question.count().popular, question.machine
+    parts = (m.gpu_dense() | m.gpu_embedding(m.work.step_lookups) | m.all_reduce() | _agree(m)
+             | m.inputs())
+    hot = {f"hot {name}": popular * value for name, value in parts.items()}
+    return StepTime(({"hot": hot}, {"cold": {
+        name: (1 - popular) * value for name, value in cold.parts.items()}}))
+
+
+def _agree(m, share=1.0):
+    """Replicas of hot rows exchange their gradients, as every GPU pooled them."""
+    return {"replicas": m.gather_all(share * m.work.pooled_bytes)} if m.system.gpus > 1 else {}
+
+
+def hotline(question):
+    """Popular samples train while the card gathers the rows that the others lack."""
+    question.need_gpu()
+    question.need_host()
+    question.need_card()
+    m, work, card = question.machine, question.workload, question.card
+    hot_rows = min(question.hot_rows, card.slots)
+    question.need_cache(hot_rows * work.row_bytes)
+    seen = question.count(hot_rows)
+    octets = seen.misses * work.row_bytes
+    launches = (1 + question.constants.split_ops) / 2 if 0 < seen.popular < 1 else 1.0
+    first = m.gpu_dense(seen.popular, launches) if seen.popular else {}
+    second = m.gpu_dense(1 - seen.popular, launches) if seen.popular < 1 else {}
+    mover = {"card": card.lookup_seconds(work.step_lookups),
+             "gather": 2 * max(octets / (card.memory_gbps * 1e9),
+                               octets / (question.system.host_memory_gbps * 1e9)),
+             "link": 2 * max(m.link(octets), octets / (card.link_gbps * 1e9))}
+    popular = m.gpu_embedding(seen.popular * work.step_lookups)["embedding"]
+    rest = m.gpu_embedding((1 - seen.popular) * work.step_lookups)["embedding"]
+    return StepTime((
+        {"trainer": m.inputs() | first | {"embedding": popular}, "card": mover},
+        {"trainer": second | {"embedding": rest} | m.all_reduce() | _agree(m, seen.hit_rate)}))
+
+
+def scratchpipe(question):
+    """A cache filled ahead with the rows of coming batches; all stages overlap."""
+    question.need_gpu()
+    question.need_host()
+    question.need_card()
+    m, work, card, c = question.machine, question.workload, question.card, question.constants
+    slots = min(question.hot_rows, card.slots)
+    question.need_cache(slots * work.row_bytes)
+    window = int(c.lookahead_window)
+    first = question.count(0)
+    held = window * first.unique
+    if held > slots:
+        raise DoesNotFit(f"does not fit the slots: {window} batches touch up to {held:,.0f} "
+                         f"rows, {slots:,.0f} slots")
+    seen = question.count(slots - held, window)
+    octets = seen.fills * work.row_bytes
+    train = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | _agree(m)
+             | m.inputs())
+    return StepTime(({
+        "trainer": train,
+        "card": {"card": card.lookup_seconds(work.step_lookups)},
+        "host": {"gather": 2 * m.host_copy(seen.fills)},
+        "link": {"link": max(m.link(octets), 2 * octets / (card.link_gbps * 1e9))}},))
+
+
+def frequency_cache(question):
+    """Rows ranked by frequency in a software cache; misses are carried before the step."""
+    question.need_gpu()
+    question.need_host()
+    question.need_cache(question.hot_rows * question.workload.row_bytes)
+    m, work, c = question.machine, question.workload, question.constants
+    seen = question.count()
+    octets = seen.fills * work.row_bytes
+    # Tensor operators on ids are bound by HBM.
+    admin = c.cache_admin_bytes * work.step_lookups / question.system.gpus / (
+        1e9 * question.system.gpu_memory_gbps)
+    return StepTime(({"all": m.gpu_dense() | m.gpu_embedding(work.step_lookups)
+                      | m.all_reduce() | _agree(m)
+                      | {"cache": admin, "gather": 2 * m.host_copy(seen.fills),
+                         "link": 2 * m.link(octets)} | m.inputs()},))
+
+
+def managed_memory(question):
+    """Tables in unified memory: the GPU keeps what fits, pages of the rest move on demand."""
+    question.need_gpu()
+    question.need_host()
+    m, work, c = question.machine, question.workload, question.constants
+    space = c.usable_memory * question.system.gpu_memory_gb * GB
+    resident = min(sum(work.rows), space // work.row_bytes)
+    seen = question.count(resident)
+    parts = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.inputs() | m.all_reduce()
+             | _agree(m))
+    if seen.misses:
+        parts["pages"] = 2 * m.link(seen.misses * max(c.uvm_page_bytes, work.row_bytes))
+    return StepTime(({"all": parts},))
+
+
+WITHOUT_CARD = {
+    "cpu": cpu, "gpu-tables": gpu_tables, "gpu-rows": gpu_rows, "hybrid": hybrid,
+    "parameter-servers": parameter_servers, "managed-memory": managed_memory,
+    "static-cache": static_cache, "fae": fae, "frequency-cache": frequency_cache,
+}
+WITH_CARD = {"hotline": hotline, "scratchpipe": scratchpipe}
+PLACEMENTS = WITHOUT_CARD | WITH_CARD

@@ -1,0 +1,126 @@
+"""Answers: which placement wins, and how that changes as one knob turns."""
+
+from dataclasses import dataclass, replace
+
+from . import cards
+from .cards import PublishedAccelerator
+from .constants import read
+from .placements import PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Question
+from .systems import GB
+
+MB = 2**20
+SWEEPS = {  # question: (knob, axis with its unit, values)
+    "dense": ("dense features", (64, 256, 1024, 4096)),
+    "sparse": ("sparse features (tables)", (4, 8, 16, 32, 64, 128)),
+    "batch": ("batch (samples)", (256, 512, 1024, 2048, 4096, 8192)),
+    "hash": ("hash size (rows per table)", (10**5, 10**6, 10**7, 4 * 10**7)),
+    "mlp": ("MLP, width^layers", ((64, 2), (256, 3), (512, 3), (1024, 3), (2048, 4))),
+    "pooling": ("lookups per sparse feature", (1, 4, 16, 32)),
+    "hot": ("hot rows at the trainer (MB)", (16, 64, 256, 1024, 4096)),
+    "card": ("card", ("ecp5-85f", "alveo-u55c", "never the bound")),
+    "link": ("link of host to GPU (GB/s)", (2, 6, 12, 24, 50)),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One placement's answer: `step` (StepTime), or `reason` why there is none."""
+
+    placement: str
+    step: object = None
+    reason: str = ""
+
+    @property
+    def seconds(self):
+        return self.step.seconds if self.step else None
+
+
+def answers(question, names=PLACEMENTS) -> list[Answer]:
+    """Every placement's answer to one question."""
+    found = []
+    for name in names:
+        try:
+            found.append(Answer(name, PLACEMENTS[name](question)))
+        except DoesNotFit as reason:
+            found.append(Answer(name, reason=str(reason)))
+    return found
+
+
+def recommend(question) -> dict:
+    """Whether a card helps: the verdict, and the best placement with and without one.
+
+    Caches are given the hot budget, or all of the GPU's memory where that is faster: whoever does
+    without a card would not leave memory unused.
+    """
+    def best(names):
+        whole = question.constants.usable_memory * question.system.gpu_memory_gb * GB
+        fitting = [each for hot_bytes in (question.hot_bytes, whole)
+                   for each in answers(replace(question, hot_bytes=hot_bytes), names) if each.step]
+        return min(fitting, key=lambda each: each.seconds, default=None)
+
+    plain = best(WITHOUT_CARD)
+    unbound = question.card is None
+    if unbound:
+        question = replace(question, card=PublishedAccelerator())
+    card = best(WITH_CARD)
+    least = question.constants.worthwhile_gain
+    if plain is None and card is None:
+        verdict = "does not fit: no placement holds these tables on this system"
+    elif card is None:
+        verdict = f"no card: {plain.placement} is best; nothing with a card fits this system"
+    elif unbound and (plain is None or plain.seconds >= least * card.seconds):
+        verdict = (f"undecided: {plain.placement if plain else 'nothing'} is best without a card; "
+                   "one that never is the bound would help, and of none is there a rate")
+    elif plain is None:
+        verdict = f"card: only {card.placement} holds these tables on this system"
+    elif plain.seconds < least * card.seconds:
+        verdict = (f"no card: {plain.placement} takes {1e3 * plain.seconds:.2f} ms a step, "
+                   f"{card.placement} with {'the best card conceivable' if unbound else 'a card'} "
+                   f"{1e3 * card.seconds:.2f} ms "
+                   f"(at least {least:g} times faster is asked of a card)")
+    else:
+        verdict = (f"card: {card.placement} is {plain.seconds / card.seconds:.2f} times faster "
+                   f"than {plain.placement}, the best without one")
+    return {"verdict": verdict, "card": verdict.startswith("card"),
+            "without_card": plain and plain.placement,
+            "with_card": card and card.placement}
+
+
+def turned(question, knob, value) -> Question:
+    """The question with one knob turned."""
+    if knob == "hot":
+        return replace(question, hot_bytes=value * MB)
+    if knob == "link":
+        return replace(question, system=question.system.changed(link_gbps=value))
+    if knob == "card":
+        return _with_card(question, value)
+    work = question.workload
+    if work.trace is not None and knob in ("sparse", "hash", "pooling"):
+        raise KeyError(knob)
+    return replace(question, workload=work.changed(**{knob: value}))
+
+
+def _with_card(question, name):
+    if name not in read("cards"):
+        return replace(question, card=PublishedAccelerator())
+    try:
+        return replace(question, card=cards.find(name))
+    except cards.NoResult as missing:
+        return replace(question, card=None, why_no_card=str(missing))
+
+
+def knobs(question):
+    """The sweeps that this question allows: a trace fixes its own tables and lookups."""
+    fixed = ("sparse", "hash", "pooling") if question.workload.trace is not None else ()
+    return [knob for knob in SWEEPS if knob not in fixed]
+
+
+def sweep(question, knob) -> list[dict]:
+    """One record per value and placement: seconds or the reason why not, all projected."""
+    records = []
+    for value in SWEEPS[knob][1]:
+        for each in answers(turned(question, knob, value)):
+            shown = f"{value[0]}^{value[1]}" if knob == "mlp" else value
+            records.append({"knob": knob, "value": shown, "placement": each.placement,
+                            "seconds": each.seconds, "reason": each.reason})
+    return records

@@ -1,0 +1,82 @@
+"""`hotrow explore` from end to end: its files, its answers, its errors."""
+
+import csv
+import gzip
+import json
+import re
+
+import numpy as np
+import pytest
+from hotrow import cli
+
+
+def explore(*arguments):
+    return cli.main(["explore", *map(str, arguments)])
+
+
+def test_report_of_a_named_workload(tmp_path, capsys):
+    assert explore("--workload", "criteo-kaggle", "--system", "v100", "--card", "none",
+                   "-o", tmp_path, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["projected"] and result["verdict"].startswith("no card")
+    assert 0 < result["locality"]["popular"] < 1
+    page = (tmp_path / "report.md").read_text()
+    assert "projected" in page and "gpu-tables" in page
+    for picture in re.findall(r"\]\((.+?\.png)\)", page):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    html = (tmp_path / "report.html").read_text()
+    assert html.count("<img") == page.count("![") == 10 and "<table>" in html
+    with open(tmp_path / "sweeps.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["knob"] for row in rows} == {"dense", "sparse", "batch", "hash", "mlp", "pooling",
+                                             "hot", "card", "link"}
+    off = [row for row in rows if row["knob"] == "hash" and row["placement"] == "gpu-tables"
+           and not row["seconds"]]
+    assert off and all("does not fit" in row["reason"] for row in off)
+
+
+def test_a_trace_of_ones_own(tmp_path, capsys):
+    ids = np.random.default_rng(1).integers(50, size=(3000, 2))
+    lines = ["click\tuser\titem", *(f"{u % 2}\t{u}\t{i}" for u, i in ids)]
+    path = tmp_path / "log.tsv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    assert explore("--trace", path, "--ids", "user,item", "--label", "click", "--format", "svg",
+                   "--batch-size", 100, "-o", tmp_path / "out", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["tables"], result["rows"], result["batch"]) == (2, 100, 100)
+    assert result["locality"]["hit_rate"] == 1.0
+    assert (tmp_path / "out" / "sweep-batch.svg").read_text().count("<svg") == 1
+
+
+def test_validate_is_one_json_object(tmp_path, capsys):
+    assert explore("--validate", "--json", "-o", tmp_path) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert {"published", "within_30_percent", "rank_correlation", "error_over_best_constant",
+            "qualitative_reproduced"} <= result.keys()
+    assert {"name", "published", "model", "fitted"} <= result["published"][0].keys()
+    assert (tmp_path / "validation.png").exists() and (tmp_path / "validation.html").exists()
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--system", "abacus"], "unknown system 'abacus'"),
+    (["--workload", "m9"], "unknown workload 'm9'"),
+    (["--card", "u9"], "unknown card 'u9'"),
+    (["--batch-size", "-4"], "expected an integer of at least 0, not '-4'"),
+    (["--dim", "0"], "expected an integer of at least 1"),
+    (["--mlp", "512x3"], "expected width^layers such as 512^3"),
+    (["--ids", "a"], "there is none"),
+    (["--trace", "nowhere.tsv"], "no trace file nowhere.tsv"),
+    (["--trace", "single", "--workload", "m1"], "not both"),
+    (["--system", "cpu-server", "--gpus", "2"], "has no GPU"),
+    (["--check-resident"], "needs --calibrate"),
+])
+def test_errors_are_one_line(arguments, message, capsys):
+    assert explore(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_system_without_enough_memory_is_an_answer(tmp_path, capsys):
+    assert explore("--workload", "criteo-1tb", "--system", "desktop", "-o", tmp_path) == 0
+    assert capsys.readouterr().out.startswith("does not fit")
+    assert "does not fit host memory: needs 45.6 GB" in (tmp_path / "report.md").read_text()
