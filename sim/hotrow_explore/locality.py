@@ -106,7 +106,8 @@ def _learned(trace, batch, learning):
     counters, first = Counters(COUNTER), np.r_[0, np.cumsum(trace.cardinalities)]
     for number in range(learning):
         read = trace.batch(number, batch)
-        counters.observe(read.lookup_columns, read.ids.ravel())
+        beat = np.arange(read.ids.size) // COUNTER.lanes
+        counters.observe(read.lookup_columns, read.ids.ravel(), beat)
     table, row, times = counters.harvest(COUNTER.counter_entries, 1)
     return (first[table] + row)[np.argsort(-times.astype(np.int64), kind="stable")]
 

@@ -63,6 +63,8 @@ def examine() -> list[Finding]:
         Finding("torch", _package("torch"), "training", train, True),
         Finding("polars", _package("polars"), "reading click logs", train, True),
         Finding("rich", _package("rich"), "progress bars", train, True),
+        Finding("matplotlib", _package("matplotlib"), "plots of `hotrow explore`",
+                install_command("explore")),
         Finding("amaranth", _package("amaranth"), "generating and simulating the hardware",
                 simulate, True),
         Finding("verilator", _verilator(), "simulating the hardware", simulate, True),

@@ -38,7 +38,8 @@ class LookupCalls:
 
             def finish(c):
                 self._raise_for(c, batch=batch, tables=tables)
-                return Observation(int(c["lookups"]), int(c["hits"]), int(c["misses"]), _cycles(c))
+                return Observation(int(c["lookups"]), int(c["hits"]), int(c["misses"]), _cycles(c),
+                                   int(c["end"]))
 
             return self._submit(Opcode.OBSERVE, operands, finish, held)
 
@@ -168,7 +169,7 @@ class LookupCalls:
                 if unique > self.geometry.miss_entries:
                     misses = _fold_repeats(slots, misses)
                 return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
-                             _cycles(c))
+                             _cycles(c), int(c["end"]))
 
             return self._submit(Opcode.SPLIT, operands, finish, held)
 

@@ -8,12 +8,16 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Of OBSERVE: lookups counted, of which `hits` were resident in the counters."""
+    """Of OBSERVE: lookups counted, of which `hits` were resident in the counters.
+
+    It took `cycles`, the last of them number `end` of the device's counter.
+    """
 
     lookups: int
     hits: int
     misses: int
     cycles: int
+    end: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +90,8 @@ class Split:
     misses : RowList
         Missed rows, each once, in order of first appearance.
     lookups, hits : int
+    cycles, end : int
+        It took `cycles`, the last of them number `end` of the device's counter.
     """
 
     order: np.ndarray
@@ -95,6 +101,7 @@ class Split:
     lookups: int
     hits: int
     cycles: int
+    end: int
 
     @property
     def popular(self) -> np.ndarray:

@@ -8,14 +8,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"hotrow_rtl": "rtl", "hotrow_sim": "sim", "hotrow_boards": "boards",
-            "hotrow": "sw_driver"}
-OURS = {*PACKAGES, "hotrow_explore"}
+            "hotrow_explore": "sim", "hotrow": "sw_driver"}
+OURS = set(PACKAGES)
 FORBIDDEN = {
     "hotrow_rtl": OURS - {"hotrow_rtl"},
     "hotrow_sim": OURS - {"hotrow_sim", "hotrow_rtl"},
     "hotrow_boards": OURS - {"hotrow_boards", "hotrow_rtl"},
+    "hotrow_explore": {"hotrow_boards"},
 }
-EXTRAS = ("hotrow.torch", "hotrow.traces")  # may import what their extra installs
+EXTRAS = ("hotrow.bench", "hotrow.torch", "hotrow.traces")  # may import what their extra installs
 WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract", "hotrow_rtl.mixing",
                     "hotrow_rtl.contract_map", "hotrow_sim.golden", "hotrow_sim.model")
 
