@@ -5,7 +5,7 @@ reader -> combiner -> placer -> ring of banks -> tally: a beat of `lanes` lookup
 
 from amaranth.lib import data
 
-from .config import WINDOW_BEATS, Config, log2
+from .config import Config, log2
 from .contract import Status
 
 STATUS_WIDTH = max(Status).bit_length()
@@ -13,7 +13,7 @@ STATUS_WIDTH = max(Status).bit_length()
 
 def amount_width(config: Config) -> int:
     """Bits of the number of lookups that one of them may stand for."""
-    return (config.lanes * (WINDOW_BEATS + 1)).bit_length()
+    return (config.lanes * (config.window_beats + 1)).bit_length()
 
 
 def combined_lookup(config: Config) -> data.StructLayout:

@@ -5,18 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import combined_beat
-from .config import WINDOW_BEATS, Config
+from .config import Config
 from .contract import Status
 from .layouts import lookup_beat
 
 # Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
-# is decided; and its last lookups may come WINDOW_BEATS behind it.
+# is decided; and its last lookups may come `config.window_beats` behind it.
 COMPARED, DECIDED, JOINED, SUMMED = range(4)
-LEAVES = SUMMED + WINDOW_BEATS
 
 
 class Combiner(wiring.Component):
-    """Let lookups of a row join the first of them in their own beat or `WINDOW_BEATS` before.
+    """Let lookups of a row join the first of them in their own beat or `window_beats` before it.
 
     A lookup that finds none of its row there is an owner. Those that are absent, out of range or
     faulty own nothing and join nothing. Lookups of different batches are never combined.
@@ -43,10 +42,9 @@ class Combiner(wiring.Component):
     beats of its batch follow it without a gap up to its end; otherwise it waits to be pushed.
     """
 
-    latency = LEAVES + 1
-
     def __init__(self, config: Config):
         self.config = config
+        self.latency = latency(config)
         super().__init__({
             "beats": In(stream.Signature(lookup_beat(config))),
             "combined": Out(stream.Signature(combined_beat(config))),
@@ -56,28 +54,29 @@ class Combiner(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        lanes, places = range(c.lanes), range(LEAVES + 1)
+        leaves, window = self.latency - 1, range(1, c.window_beats + 1)
+        lanes, places = range(c.lanes), range(leaves + 1)
         beats = [Signal(combined_beat(c), name=f"beat{at}", reset_less=True) for at in places]
-        valid = Signal(LEAVES + 1)
-        moves = Signal(LEAVES + 1)  # those at later places whenever those before
+        valid = Signal(leaves + 1)
+        moves = Signal(leaves + 1)  # those at later places whenever those before
         free = Signal()
         m.d.comb += [
             free.eq(~self.combined.valid | self.combined.ready),
             self.beats.ready.eq(free),
-            self.combined.valid.eq(valid[LEAVES]),
-            self.combined.p.eq(beats[LEAVES]),
-            moves[LEAVES].eq(free),
+            self.combined.valid.eq(valid[leaves]),
+            self.combined.p.eq(beats[leaves]),
+            moves[leaves].eq(free),
             [moves[at].eq(free & (self.beats.valid | Cat(
                 valid[behind] & beats[behind].last for behind in range(at + 1)).any()))
-             for at in range(LEAVES)],
+             for at in range(leaves)],
         ]
-        for at in range(LEAVES):
+        for at in range(leaves):
             with m.If(moves[at]):
                 m.d.sync += beats[at + 1].eq(beats[at])
             with m.If(moves[at + 1]):
                 m.d.sync += valid[at + 1].eq(valid[at] & moves[at])
 
-        older = Signal(WINDOW_BEATS)  # bit k - 1: the beat k before COMPARED is of its batch
+        older = Signal(c.window_beats)  # bit k - 1: the beat k before COMPARED is of its batch
         begins = Signal(init=1)
         given, entered = self.beats.p, beats[COMPARED]
         with m.If(moves[COMPARED]):
@@ -96,7 +95,7 @@ class Combiner(wiring.Component):
         served_decided, position = Signal.like(served), Signal(32)
         matrix = data.ArrayLayout(c.lanes, c.lanes)  # [lane that joins][lane joined]
         same = Signal(matrix)  # within the beat at DECIDED
-        match = Signal(data.ArrayLayout(matrix, WINDOW_BEATS))
+        match = Signal(data.ArrayLayout(matrix, c.window_beats))
         m.d.comb += served.eq(Cat(
             lane.present & (lane.status == Status.OK) for lane in entered.lanes))
         # Nothing is served in a gap, nor does it join: the registers behind it may be of any beat.
@@ -108,7 +107,7 @@ class Combiner(wiring.Component):
                 m.d.sync += same[lane].eq(Cat(
                     served[earlier] & (key == entered.lanes[earlier].key)
                     for earlier in range(lane)))
-                for back in range(1, WINDOW_BEATS + 1):
+                for back in window:
                     m.d.sync += match[back - 1][lane].eq(Cat(
                         older[back - 1] & (key == ahead.key)
                         for ahead in beats[back].lanes))
@@ -124,13 +123,13 @@ class Combiner(wiring.Component):
         joins_own = Signal.like(same)
         same_joined = Signal.like(same)
         for lane in lanes:
-            reached = Signal(data.ArrayLayout(c.lanes, WINDOW_BEATS), name=f"reached{lane}")
+            reached = Signal(data.ArrayLayout(c.lanes, c.window_beats), name=f"reached{lane}")
             m.d.comb += [reached[back - 1].eq(
                 Cat(ahead.owner for ahead in beats[DECIDED + back].lanes)
                 & match[back - 1][lane] & served_decided[lane].replicate(c.lanes))
-                for back in range(1, WINDOW_BEATS + 1)]
+                for back in window]
             with m.If(moves[JOINED]):  # if into a gap, those of the first beat behind it: none
-                m.d.sync += [joins[back][lane].eq(reached[back]) for back in range(WINDOW_BEATS)]
+                m.d.sync += [joins[back][lane].eq(reached[back]) for back in range(c.window_beats)]
             with m.If(moves[DECIDED]):
                 m.d.sync += [
                     same_joined[lane].eq(same[lane] & served_decided[lane].replicate(c.lanes)),
@@ -142,7 +141,7 @@ class Combiner(wiring.Component):
 
         # Count for each owner who joins it.
         joined = [joins_own, *joins]
-        for back in range(WINDOW_BEATS + 1):
+        for back in range(c.window_beats + 1):
             with m.If(moves[JOINED + back]):
                 for lane in lanes:
                     owner = beats[JOINED + back].lanes[lane]
@@ -152,6 +151,11 @@ class Combiner(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [valid.eq(0), begins.eq(1), position.eq(0)]
         return m
+
+
+def latency(config):
+    """Cycles from a beat that enters to the same that leaves, in a stream without gaps."""
+    return SUMMED + config.window_beats + 1
 
 
 def refusal(lookup):

@@ -6,7 +6,7 @@ ROW_NUMBER_WIDTH = 32  # up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
-WINDOW_BEATS = 4  # a lookup joins one of the same row at most so many beats before it
+WINDOW_LOOKUPS = 32  # a lookup joins one of the same row at least so many lookups before it
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
@@ -127,6 +127,11 @@ class Config:
     @property
     def table_width(self) -> int:
         return log2(self.tables)
+
+    @property
+    def window_beats(self) -> int:
+        """Beats before its own in which a lookup finds one of the same row to join."""
+        return max(4, WINDOW_LOOKUPS // self.lanes)
 
     @property
     def key_width(self) -> int:

@@ -123,6 +123,7 @@ def test_beats_return_in_order_with_their_answers(config, speed, gaps, pauses):
     run(config, beats_of(config, 100, 0.6, seed=7), speed, 11, gaps, pauses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("valid, banks", [(1, 1), (0.5, 1), (0, None), (0.05, 3), (1, 2)])
 def test_extreme_traffic(valid, banks):
     beats = beats_of(TINY, 80, valid, seed=5, banks=banks)
@@ -163,6 +164,7 @@ def test_latency():
         assert bench.run(100) == latency + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", range(1, 18))
 def test_restart(after):
     """A restart at every phase of the beats before; the beats behind it see banks restarted."""
@@ -208,6 +210,7 @@ def asks_of(beats):
     return [Counter(lane["bank"] for lane in beat["lanes"] if lane["valid"]) for beat in beats]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("valid, banks", [(1, None), (0.4, None), (1, 1), (0.5, 2), (0, None)])
 @pytest.mark.parametrize("wait", [1, 6, 13])
 def test_cycles(valid, banks, wait):

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.combiner import Combiner
-from hotrow_rtl.config import WINDOW_BEATS, preset
+from hotrow_rtl.combiner import Combiner, latency
+from hotrow_rtl.config import preset
 from hotrow_rtl.contract import Status
 from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
@@ -47,7 +47,8 @@ def expected(config, batch):
             if lookup["present"] and not lookup["out_of_range"] and not lookup["fault"]:
                 at.append((number, lane))
                 keys.append(lookup["key"]["table"] << 32 | lookup["key"]["row"])
-    joined = owners(np.array(keys, np.uint64), np.array([beat for beat, _ in at], np.int64))
+    joined = owners(np.array(keys, np.uint64), np.array([beat for beat, _ in at], np.int64),
+                    config.window_beats)
     amounts = np.bincount(joined, minlength=len(at)) if at else []
     verdict = {}
     for number, (beat, lane) in enumerate(at):
@@ -118,21 +119,22 @@ def test_long_batches(seed):
 def test_rate_and_latency(rows):
     """Batches back to back: a beat every cycle; the last beat follows `latency` behind."""
     batches = [batch_of(TINY, beats, rows, seed=beats) for beats in (40, 1, 1, 3, 55)]
-    assert run(TINY, batches) == 100 + Combiner.latency
+    assert run(TINY, batches) == 100 + latency(TINY)
 
 
 def test_hot_row_has_one_owner_in_its_window():
     dut = Combiner(TINY)
     bench = StreamBench(dut)
     lookup = {"present": 1, "key": {"row": 77, "table": 3}}
-    bench.source(dut.beats, [{"last": int(number == 19), "lanes": [lookup] * TINY.lanes}
-                             for number in range(20)])
-    taken = bench.sink(dut.combined, 20)
+    reach = TINY.window_beats + 1
+    beats = 4 * reach
+    bench.source(dut.beats, [{"last": int(number == beats - 1), "lanes": [lookup] * TINY.lanes}
+                             for number in range(beats)])
+    taken = bench.sink(dut.combined, beats)
     bench.run(100)
     owning = {(number, lane): beat.lanes[lane].amount for number, beat in enumerate(taken)
               for lane in range(TINY.lanes) if beat.lanes[lane].owner}
-    reach = WINDOW_BEATS + 1
-    assert owning == {(number, 0): reach * TINY.lanes for number in range(0, 20, reach)}
+    assert owning == {(number, 0): reach * TINY.lanes for number in range(0, beats, reach)}
 
 
 @pytest.mark.parametrize("first", [1, 2, 5, 9])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.config import WINDOW_BEATS, preset
+from hotrow_rtl.config import preset
 from hotrow_rtl.contract import Status
 from hotrow_rtl.count_tally import CountTally
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
@@ -22,7 +22,7 @@ def batch_of(beats, refused, seed):
             status = int(rng.choice([Status.ROW_OUT_OF_RANGE, Status.SLVERR, Status.TIMEOUT])) * (
                 rng.random() < refused)
             owner = bool(present and not status and rng.random() < 0.7)
-            amount, counted = int(rng.integers(1, WINDOW_BEATS + 2)), int(rng.integers(2))
+            amount, counted = int(rng.integers(1, TINY.window_beats + 2)), int(rng.integers(2))
             # What an absent lane carries, and the amount of one that joins, must not matter.
             lanes.append({"present": int(present), "status": status, "owner": int(owner),
                           "amount": amount})

@@ -136,7 +136,7 @@ class Bench:
 
     async def _observe(self, ctx, table, row, beat):
         key = pack_key(table, row)
-        owner, amount = np.unique(owners(key, beat), return_counts=True)
+        owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
         bank, rest = place(self.config, key[owner])
         hits = self.golden.observe(table, row, beat)
         queues = [[(int(r), int(a)) for r, a in zip(rest[bank == b], amount[bank == b])]
@@ -247,12 +247,14 @@ def test_equals_golden_at_length(config):
     Bench(config, steps).run(limit=400_000)
 
 
+@pytest.mark.slow
 def test_equals_golden_with_stalls():
     config = CONFIGS[3]
     steps = [step for kind in KINDS for step in everything(config, kind, 7, 200)]
     Bench(config, steps, gaps=RAGGED, pauses=(0, 2, 0, 0, 1)).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0, 1, 3, 4, 5, 31, 32, 1 << 31])
 def test_decay(shift):
     config = variant(counter_sets=16, counter_ways=4, counter_bits=4)
@@ -261,6 +263,7 @@ def test_decay(shift):
                    ("observe", *lookups), ("harvest", 64)]).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0, 1, 2, 7, 15, 16, 17, (1 << 32) - 1])
 def test_harvest_of_every_size(threshold):
     """Each number of entries, ties cut or not, for thresholds below and above every count."""

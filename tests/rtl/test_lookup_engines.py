@@ -345,6 +345,7 @@ def test_empty_harvest_writes_nothing():
     script.run()
 
 
+@pytest.mark.slow
 def test_directory_of_one_table_overflows():
     script = Script(CONFIGS[1])
     rows = np.stack([np.arange(48), np.full(48, 4)], axis=1)
@@ -357,6 +358,7 @@ def test_directory_of_one_table_overflows():
     script.run()
 
 
+@pytest.mark.slow
 def test_restart_drops_the_command_and_keeps_the_directory():
     rng, script = np.random.default_rng(3), Script(TINY)
     rows = np.stack([np.arange(20), np.zeros(20)], axis=1)
@@ -375,6 +377,7 @@ def test_restart_drops_the_command_and_keeps_the_directory():
                         for cycles in (1, 6, 12, *range(20, 65, 4), 72, 85)])
 
 
+@pytest.mark.slow
 def test_restart_in_lists_and_scans():
     rng, script = np.random.default_rng(4), Script(TINY)
     rows = random_rows(rng, 30)

@@ -2,11 +2,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.config import WINDOW_BEATS, preset
+from hotrow_rtl.config import preset
 from hotrow_rtl.placement import counter_place, place
 from hotrow_sim.golden.counters import Counters, pack_key
 
 TINY = preset("tiny")
+APART = TINY.window_beats + 1  # beats
 CONFIGS = [
     dataclasses.replace(TINY, name="tiny"),
     dataclasses.replace(TINY, name="three-ways", counter_sets=16, counter_ways=3, counter_bits=4),
@@ -28,11 +29,11 @@ class ByLists:
         self.hands = [0] * self.config.counter_sets
 
     def observe(self, table, row, beat):
-        """A row's lookups join the first of it up to `WINDOW_BEATS` beats before."""
+        """A row's lookups join the first of it up to `window_beats` beats before."""
         keys = [t << 32 | r for t, r in zip(table.tolist(), row.tolist())]
         newest, groups = {}, []
         for key, at in zip(keys, beat.tolist()):
-            if key not in newest or at > groups[newest[key]][1] + WINDOW_BEATS:
+            if key not in newest or at > groups[newest[key]][1] + self.config.window_beats:
                 newest[key] = len(groups)
                 groups.append([key, at, 0])
             groups[newest[key]][2] += 1
@@ -82,7 +83,7 @@ def rows_of(config, kind, count, seed):
 
 def one_a_beat(*rows):
     """Lookups of table 0 so far apart that none joins another."""
-    return np.zeros(len(rows), int), np.array(rows), np.arange(len(rows)) * (WINDOW_BEATS + 1)
+    return np.zeros(len(rows), int), np.array(rows), np.arange(len(rows)) * APART
 
 
 @pytest.mark.parametrize("kind", ["few", "crowded", "uniform", "skewed"])

@@ -57,7 +57,7 @@ class Counters:
         if not len(row):
             return 0
         key = pack_key(table, row)
-        owner, amount = np.unique(owners(key, beat), return_counts=True)
+        owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
         sets, tags = self._place(key[owner])
         # Sets are independent: bring each one's owners together, in order; then all sets advance in
         # step, one owner at a time.

@@ -1,13 +1,12 @@
 """Golden model of the combiner: which lookup of a row stands for which others near it."""
 
 import numpy as np
-from hotrow_rtl.config import WINDOW_BEATS
 
 
-def owners(key, beat):
+def owners(key, beat, window):
     """The lookup that each lookup joins: itself, or an earlier one of its row.
 
-    The first lookup of a row is an owner; later ones join it up to `WINDOW_BEATS` beats after its
+    The first lookup of a row is an owner; later ones join it up to `window` beats after its
     own; the next beyond is an owner again.
 
     Parameters
@@ -16,6 +15,9 @@ def owners(key, beat):
         Packed (table, row) of the lookups of one batch that are not refused, in order.
     beat : int64[n]
         Number of the beat that carries each.
+
+    window : int
+        `window_beats` of the configuration.
 
     Returns
     -------
@@ -27,7 +29,7 @@ def owners(key, beat):
     beats = np.asarray(beat, np.int64)[order]
     starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]]) if n else []
     ends = np.r_[starts[1:], n] if n else []
-    span = int(beats.max()) + WINDOW_BEATS + 2 if n else 1
+    span = int(beats.max()) + window + 2 if n else 1
     # One number that orders by row, then by beat, so that all rows are searched at once.
     group = np.repeat(np.arange(len(starts)), np.subtract(ends, starts)) if n else []
     place = np.asarray(group, np.int64) * span + beats if n else np.empty(0, np.int64)
@@ -36,7 +38,7 @@ def owners(key, beat):
     marks = np.zeros(n, np.int64)
     while len(first):
         marks[first] = 1
-        following = np.searchsorted(place, slot * span + beats[first] + WINDOW_BEATS, "right")
+        following = np.searchsorted(place, slot * span + beats[first] + window, "right")
         alive = following < group_end
         first, group_end, slot = following[alive], group_end[alive], slot[alive]
     heads = np.flatnonzero(marks)

@@ -28,8 +28,11 @@ def bench(subparsers):
     parser.add_argument("--ids", type=_names, default=(), help="id columns of a trace file")
     parser.add_argument("--bag", help="column that groups the rows of a trace file into bags")
     parser.add_argument("--tables", type=_positive, default=26, help="of a generated trace")
+    parser.add_argument("--rows", type=_positive, default=2**20, help="of a generated table")
     parser.add_argument("--batch", type=_positive, default=2048, help="samples of a batch")
     parser.add_argument("--lookups", type=_positive, default=DEFAULT_LOOKUPS, help="at least")
+    parser.add_argument("--slots", type=_positive,
+                        help="hot rows that a split finds, at most; default all the card has")
     parser.add_argument("--latency", type=_positive, default=200,
                         help="cycles of the simulated memory")
     parser.add_argument("--seed", type=int, default=0)
@@ -49,7 +52,7 @@ def run(options) -> int:
     from rich.progress import Progress
 
     trace = open_trace(options.trace, ids=options.ids, bag=options.bag, seed=options.seed,
-                       tables=options.tables)
+                       tables=options.tables, table_rows=options.rows)
     settings = {"latency": options.latency} if options.transport == "sim" else {}
     with open_device(options.transport, preset=options.preset, **settings) as device:
         device.check_ids = False  # on the card, which is what is measured
@@ -61,7 +64,8 @@ def run(options) -> int:
             workload = lookups.load(device, trace, options.batch, options.lookups)
             progress.remove_task(loading)
             task = progress.add_task(options.name, total=len(workload.batches))
-            figures = BENCHMARKS[options.name](device, workload, lambda: progress.advance(task))
+            figures = BENCHMARKS[options.name](
+                device, workload, options.slots, lambda: progress.advance(task))
     result = {"benchmark": options.name, "preset": options.preset, "trace": options.trace,
               "transport": options.transport, "latency": options.latency,
               "batch": options.batch, "seed": options.seed, **figures}

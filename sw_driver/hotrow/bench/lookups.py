@@ -79,18 +79,18 @@ def load(device: Device, trace: Trace, batch_size, lookups) -> Workload:
                     sum(map(len, taken)))
 
 
-def observe(device: Device, workload: Workload, advance) -> dict:
-    """Count every batch once; `advance()` is called as each completes."""
+def observe(device: Device, workload: Workload, slots, advance) -> dict:
+    """Count every batch once; `advance()` is called as each completes. `slots` is not used."""
     results = _run(device.observe_async, workload.batches, advance)
     return _figures(device, workload, results, bytes_written=0)
 
 
-def split(device: Device, workload: Workload, advance) -> dict:
+def split(device: Device, workload: Workload, slots, advance) -> dict:
     """Learn the hot rows on the first batches, give them slots, then split every batch."""
     learning = max(1, int(LEARNING_SHARE * len(workload.batches)))
     for batch in workload.batches[:learning]:
         device.observe(batch)
-    hot = device.harvest(device.geometry.slots)
+    hot = device.harvest(slots or device.geometry.slots)
     installed = device.install(hot)
     results = _run(device.split_async, workload.batches, advance)
     misses = sum(len(result.misses) for result in results)

@@ -11,18 +11,18 @@ FORMS = ("zipf:S[:rows], uniform[:rows], single, criteo-shape[:S], criteo:FILE, 
 
 
 def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
-               tables=GENERATED_TABLES) -> Trace:
+               tables=GENERATED_TABLES, table_rows=GENERATED_ROWS) -> Trace:
     """Open a trace.
 
     Parameters
     ----------
     spec : str
-        `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, 2**20 rows each by default),
+        `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, `table_rows` each by default),
         `single` (one id over and over), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
         `criteo:FILE`, or the path of a tab-separated file with a header.
     ids, label, dense, bag, rows
         Columns of a tab-separated file, see `open_tsv`.
-    seed, tables : int
+    seed, tables, table_rows : int
         Of generated traces.
 
     Returns
@@ -42,36 +42,36 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
                          "and --bag out")
     if kind == "criteo":
         return open_criteo(spec.partition(":")[2])
-    return generators[kind](spec, arguments, seed, tables)
+    return generators[kind](spec, arguments, seed, tables, table_rows)
 
 
-def _zipf(spec, arguments, seed, tables):
+def _zipf(spec, arguments, seed, tables, rows):
     if not 1 <= len(arguments) <= 2:
         raise _malformed(spec, "zipf:S[:rows]")
     slope = _number(spec, arguments[0], float)
-    return SyntheticTrace(spec, [_rows(spec, arguments[1:])] * tables, slope, seed=seed)
+    return SyntheticTrace(spec, [_rows(spec, arguments[1:], rows)] * tables, slope, seed=seed)
 
 
-def _uniform(spec, arguments, seed, tables):
+def _uniform(spec, arguments, seed, tables, rows):
     if len(arguments) > 1:
         raise _malformed(spec, "uniform[:rows]")
-    return SyntheticTrace(spec, [_rows(spec, arguments)] * tables, 0.0, seed=seed)
+    return SyntheticTrace(spec, [_rows(spec, arguments, rows)] * tables, 0.0, seed=seed)
 
 
-def _single(spec, arguments, seed, tables):
+def _single(spec, arguments, seed, tables, rows):
     if arguments:
         raise _malformed(spec, "single")
-    return SyntheticTrace(spec, [GENERATED_ROWS] * tables, None, seed=seed)
+    return SyntheticTrace(spec, [rows] * tables, None, seed=seed)
 
 
-def _criteo(spec, arguments, seed, tables):
+def _criteo(spec, arguments, seed, tables, rows):
     if len(arguments) > 1:
         raise _malformed(spec, "criteo-shape[:S]")
     return criteo_shape(_number(spec, arguments[0], float) if arguments else CRITEO_SLOPE, seed)
 
 
-def _rows(spec, arguments):
-    rows = _number(spec, arguments[0], int) if arguments else GENERATED_ROWS
+def _rows(spec, arguments, default):
+    rows = _number(spec, arguments[0], int) if arguments else default
     if not 1 <= rows <= 2**32:
         raise TraceError(f"trace {spec!r}: a table has 1 to 2**32 rows, not {rows}")
     return rows

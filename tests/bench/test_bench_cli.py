@@ -1,0 +1,96 @@
+"""`hotrow bench` as a user meets it: figures that add up, the bars of the hardware, errors."""
+
+import json
+import re
+
+import pytest
+from hotrow.cli import main
+
+SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
+         "--lookups", "2000"]
+MODEL = ["--transport", "model"]
+FIELDS = {"preset", "trace", "lanes", "bus_bytes", "lookups", "cycles", "lookups_per_cycle",
+          "fraction_of_lanes", "fraction_of_bus", "bytes_written", "hits", "batches", "seed"}
+
+
+@pytest.fixture
+def bench(capsys):
+    """Run a benchmark: (exit code, its JSON object or the text, standard error)."""
+    def run(*arguments):
+        code = main(["bench", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments and not code else out, err
+    return run
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Bags of none to four items each, in a log of 200 rows."""
+    path = tmp_path / "log.tsv"
+    rows = (f"{i % 7 == 0:d}\t{i % 5}\t{i % 31}\t{i // 3}" for i in range(200))
+    path.write_text("\n".join(("click\tuser\titem\tvisit", *rows)) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["observe", "split"])
+@pytest.mark.parametrize("trace", ["uniform", "zipf:1.05", "single"])
+def test_figures_add_up(bench, name, trace):
+    code, result, _ = bench(name, "--trace", trace, *SMALL, *MODEL, "--json")
+    assert code == 0 and result.keys() >= FIELDS
+    assert 2000 <= result["lookups"] < 2000 + 3 * 64
+    assert result["lookups"] == 3 * 64 * result["batches"]
+    assert result["lookups_per_cycle"] == pytest.approx(result["lookups"] / result["cycles"])
+    assert result["fraction_of_lanes"] == pytest.approx(
+        result["lookups_per_cycle"] / result["lanes"])
+    if trace == "single" and name == "split":
+        assert result["hits"] == result["lookups"] and result["popular_fraction"] == 1
+
+
+def test_bags_of_a_log(bench, log):
+    code, result, _ = bench("observe", "--trace", log, "--ids", "user,item", "--bag", "visit",
+                            "--preset", "tiny", "--batch", 16, *MODEL, "--json")
+    assert code == 0 and result["batches"] == 5  # 67 visits, the last batch a short one
+    assert result["lookups"] == 2 * 200
+
+
+def test_table_for_people(bench):
+    code, shown, err = bench("observe", *SMALL, *MODEL)
+    assert code == 0 and "lookups_per_cycle" in shown and "by formula" in err
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--trace", "zipf"], r"zipf:S\[:rows\]"),
+    (["--tables", "99", "--preset", "tiny"], "99 tables: this card holds at most"),
+    (["--batch", "100000", "--preset", "tiny"], "batch"),
+    (["--preset", "huge"], "unknown preset"),
+    (["--trace", "missing.tsv", "--ids", "a"], "missing.tsv"),
+    (["--slots", "100000", "--preset", "tiny", "--lookups", "100", "--batch", "8"], "slots"),
+])
+def test_errors_teach(bench, arguments, message):
+    code, out, err = bench("split", *MODEL, *arguments)
+    assert code == 2 and not out and "Traceback" not in err
+    assert re.search(message, err), err
+
+
+@pytest.mark.parametrize("arguments", [["observe", "--batch", "0"], ["sprint"],
+                                       ["observe", "--lookups", "many"]])
+def test_bad_options_end_with_2(bench, arguments):
+    code, out, err = bench(*arguments)
+    assert code == 2 and not out and "hotrow bench" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trace", ["uniform", "zipf:0.8", "zipf:1.05", "zipf:1.4", "single"])
+def test_observe_keeps_the_lanes_busy(bench, trace):
+    code, result, _ = bench("observe", "--trace", trace, "--lookups", 2**19, "--json")
+    assert code == 0 and result["transport"] == "sim"
+    assert result["fraction_of_lanes"] >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["observe", "split"])
+def test_model_counts_what_the_hardware_counts(bench, name):
+    results = [bench(name, *SMALL, "--transport", transport, "--json")[1]
+               for transport in ("sim", "model")]
+    for figure in ("lookups", "batches", "hits", "bytes_written"):
+        assert results[0][figure] == results[1][figure]
