@@ -1,14 +1,30 @@
 """Payloads on the way of lookups through the banks, each defined once.
 
-reader -> combiner -> placer -> ring of banks -> tally: a beat of `lanes` lookups at each step.
+reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` lookups at each step.
 """
 
-from amaranth.lib import data
+from amaranth import Cat
+from amaranth.lib import data, enum
 
-from .config import Config, log2
+from .config import EPOCH_WIDTH, MISS_WAYS, Config, log2
 from .contract import Status
+from .layouts import lookup_beat
 
 STATUS_WIDTH = max(Status).bit_length()
+
+
+class Edit(enum.Enum, shape=2):
+    """What a request does to the directory besides asking."""
+
+    NONE = 0
+    INSTALL = 1
+    REMOVE = 2
+
+
+def tagged_beat(config: Config) -> data.StructLayout:
+    """A beat of lookups with what its batch is for: to be counted, to be split, or both."""
+    return data.StructLayout({
+        "beat": lookup_beat(config), "counts": 1, "splits": 1, "epoch": EPOCH_WIDTH})
 
 
 def amount_width(config: Config) -> int:
@@ -18,31 +34,51 @@ def amount_width(config: Config) -> int:
 
 def combined_lookup(config: Config) -> data.StructLayout:
     """A lookup that stands for `amount` lookups of the row with that `key` if `owner`; otherwise it
-    is absent, refused by its `status`, or joins an owner before it."""
+    is absent, refused by its `status`, or joins the owner in lane `lane`, `back` beats before."""
     return data.StructLayout({
         "present": 1,
         "status": STATUS_WIDTH,
         "key": config.key_width,
+        "sample": log2(config.batch_samples),
+        "parts_log2": 3,
+        "part": 6,
         "owner": 1,
         "amount": amount_width(config),
+        "joins": 1,
+        "back": range(config.window_beats + 1),
+        "lane": log2(config.lanes),
     })
 
 
 def combined_beat(config: Config) -> data.StructLayout:
-    """The lookups of one cycle; `position` is that of lane 0's in the batch."""
+    """The lookups of one cycle; `position` is that of lane 0's in the batch, the rest as in
+    `tagged_beat`."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(combined_lookup(config), config.lanes),
         "position": 32,
+        "counts": 1,
+        "splits": 1,
+        "epoch": EPOCH_WIDTH,
         "last": 1,
     })
 
 
-def counted_beat(config: Config) -> data.StructLayout:
-    """What stays with a beat while its owners are counted."""
-    lane = data.StructLayout({
-        "present": 1, "status": STATUS_WIDTH, "owner": 1, "amount": amount_width(config)})
+def bank_request(config: Config) -> data.StructLayout:
+    """What a bank is asked of a row.
+
+    To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot; with
+    `miss` besides, for its place in the miss table of the batch numbered `epoch` if it has no slot.
+    """
     return data.StructLayout({
-        "lanes": data.ArrayLayout(lane, config.lanes), "position": 32, "last": 1})
+        "rest": config.rest_width,
+        "amount": amount_width(config),
+        "ask": 1,
+        "miss": 1,
+        "epoch": EPOCH_WIDTH,
+        "edit": Edit,
+        "parts_log2": 3,
+        "part": 6,
+    })
 
 
 def count_request(config: Config) -> data.StructLayout:
@@ -53,6 +89,58 @@ def count_request(config: Config) -> data.StructLayout:
 def count_answer() -> data.StructLayout:
     """Whether the row was `counted` before."""
     return data.StructLayout({"counted": 1})
+
+
+def slot_in_bank(config: Config) -> data.StructLayout:
+    """A slot without its bank; see `slot_number`."""
+    return data.StructLayout({
+        "way": log2(config.directory_ways),
+        "set": log2(config.directory_sets // config.banks),
+        "choice": 1,
+    })
+
+
+def directory_answer(config: Config) -> data.StructLayout:
+    """`hit`: the row had a slot. `placed`: `slot` is the one it has, got or gave up."""
+    return data.StructLayout({"hit": 1, "placed": 1, "slot": slot_in_bank(config)})
+
+
+def miss_sets(config: Config) -> int:
+    """Sets of the miss table in one bank."""
+    return config.miss_entries // config.banks // MISS_WAYS
+
+
+def miss_place(config: Config) -> int:
+    """Bits of a place of the miss table within a bank: set * MISS_WAYS + way."""
+    return log2(config.miss_entries // config.banks)
+
+
+def miss_answer(config: Config) -> data.StructLayout:
+    """`kept`: `place` of the miss table is the row's own. `repeated`: it was so before."""
+    return data.StructLayout({"kept": 1, "repeated": 1, "place": miss_place(config)})
+
+
+def bank_answer(config: Config) -> data.StructLayout:
+    """What a bank answers to one request; each part only if it was asked for."""
+    return data.StructLayout({
+        "counted": 1,
+        "found": directory_answer(config),
+        "missed": miss_answer(config),
+    })
+
+
+def slot_number(config: Config, bank, place):
+    """The contract's number of a slot: (choice * sets + set) * ways + way, where the bank is the
+    lowest part of the set."""
+    parts = [place.way, bank, place.set]
+    return Cat(*parts, place.choice) if config.directory_choices == 2 else Cat(*parts)
+
+
+def lane_results(config: Config, shape) -> data.StructLayout:
+    """Up to `lanes` elements of a list written to memory, in order of lanes; those not `present`
+    take no place. `last` ends the list, whether or not an element comes with it."""
+    return data.StructLayout({
+        "values": data.ArrayLayout(shape, config.lanes), "present": config.lanes, "last": 1})
 
 
 def ring_lane(config: Config, request) -> data.StructLayout:

@@ -7,6 +7,8 @@ LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a 
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
 WINDOW_LOOKUPS = 32  # a lookup joins one of the same row at least so many lookups before it
+MISS_WAYS = 2  # of a set of the miss table
+EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
@@ -43,7 +45,7 @@ class Config:
     batch_samples : int
         Most samples in a batch; a batch keeps one bit per sample on the card (power of two).
     miss_entries : int
-        Misses of a SPLIT that are kept unique (power of two).
+        Entries of the table that keeps the misses of a SPLIT unique (power of two).
     burst_beats : int
         Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB).
     outstanding : int
@@ -96,10 +98,10 @@ class Config:
         within("counter_bits", 4, 32)
         within("directory_choices", 1, 2)
         within("directory_partitions", 1, 64, power_of_two=True)
-        within("directory_sets", 2 * self.directory_partitions, 1 << 24, power_of_two=True)
+        within("directory_sets", 16, 1 << 24, power_of_two=True)
         within("directory_ways", 2, 16, power_of_two=True)
         within("batch_samples", 64, 1 << 20, power_of_two=True)
-        within("miss_entries", 16, 1 << 20, power_of_two=True)
+        within("miss_entries", 32, 1 << 20, power_of_two=True)
         within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
         within("outstanding", 1, 256, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
@@ -109,10 +111,19 @@ class Config:
         if self.counter_sets < 2 * self.banks:
             raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
                              f"{self.banks} banks of {self.lanes} lanes, not {self.counter_sets}")
+        least = self.banks * max(2, self.directory_partitions)
+        if self.directory_sets < least:
+            raise ValueError(f"directory_sets must be at least {least}, one of each partition in "
+                             f"each of the {self.banks} banks, not {self.directory_sets}")
+        least = 2 * self.banks * MISS_WAYS
+        if self.miss_entries < least:
+            raise ValueError(f"miss_entries must be at least {least}, two sets in each of the "
+                             f"{self.banks} banks, not {self.miss_entries}")
 
     @property
     def banks(self) -> int:
-        """Banks of counters: twice the lanes, as two hot rows may share one."""
+        """Banks of counters, directory and miss table; twice the lanes, as two hot rows may share
+        one."""
         return 2 * self.lanes
 
     @property
@@ -158,7 +169,7 @@ class Config:
 
     @property
     def directory_tag_width(self) -> int:
-        """Bits of the mixed key that even the smallest partition's set number does not tell."""
+        """Bits of the mixed key that bank and the smallest partition's set do not tell."""
         return self.key_width - log2(self.directory_sets // self.directory_partitions)
 
     def describe(self) -> dict:
@@ -170,12 +181,12 @@ PRESETS = {
     preset.name: preset
     for preset in (
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
-               directory_sets=32, directory_ways=4, batch_samples=1024, miss_entries=64,
+               directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
                clock_mhz=50),
         Config(name="ecp5-85f", bus_bytes=16, handles=64, tables=64, counter_sets=2048,
-               counter_ways=8, directory_sets=1024, directory_ways=8, batch_samples=16384,
-               miss_entries=4096, burst_beats=16, outstanding=16, row_bytes=1024, clock_mhz=100),
+               counter_ways=8, directory_sets=2048, directory_ways=4, batch_samples=16384,
+               miss_entries=8192, burst_beats=16, outstanding=16, row_bytes=1024, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
                miss_entries=65536, burst_beats=16, outstanding=64, clock_mhz=250),
