@@ -63,6 +63,20 @@ def combined_beat(config: Config) -> data.StructLayout:
     })
 
 
+def asked_beat(config: Config) -> data.StructLayout:
+    """What stays with a beat while banks are asked; fields as in `combined_beat`."""
+    lane = data.StructLayout({
+        name: field.shape for name, field in combined_lookup(config)
+        if name not in ("parts_log2", "part")})
+    return data.StructLayout({
+        "lanes": data.ArrayLayout(lane, config.lanes),
+        "position": 32,
+        "counts": 1,
+        "splits": 1,
+        "last": 1,
+    })
+
+
 def bank_request(config: Config) -> data.StructLayout:
     """What a bank is asked of a row.
 

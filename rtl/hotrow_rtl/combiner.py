@@ -4,14 +4,14 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import combined_beat
+from .bank_layouts import combined_beat, tagged_beat
 from .config import Config
 from .contract import Status
-from .layouts import lookup_beat
 
 # Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
 # is decided; and its last lookups may come `config.window_beats` behind it.
 COMPARED, DECIDED, JOINED, SUMMED = range(4)
+CARRIED = ("key", "sample", "parts_log2", "part")  # of a lookup, as it came
 
 
 class Combiner(wiring.Component):
@@ -30,9 +30,9 @@ class Combiner(wiring.Component):
 
     Members
     -------
-    beats : In(stream(lookup_beat(config)))
+    beats : In(stream(tagged_beat(config)))
     combined : Out(stream(combined_beat(config)))
-        Their amounts are complete.
+        `amount` is complete; `back` and `lane` of a lookup that does not join are 0.
     restart : In(1)
         A pulse drops every beat inside; the next is the first of its batch.
 
@@ -46,7 +46,7 @@ class Combiner(wiring.Component):
         self.config = config
         self.latency = latency(config)
         super().__init__({
-            "beats": In(stream.Signature(lookup_beat(config))),
+            "beats": In(stream.Signature(tagged_beat(config))),
             "combined": Out(stream.Signature(combined_beat(config))),
             "restart": In(1),
         })
@@ -78,15 +78,19 @@ class Combiner(wiring.Component):
 
         older = Signal(c.window_beats)  # bit k - 1: the beat k before COMPARED is of its batch
         begins = Signal(init=1)
-        given, entered = self.beats.p, beats[COMPARED]
+        tagged, entered = self.beats.p, beats[COMPARED]
         with m.If(moves[COMPARED]):
             m.d.sync += valid[COMPARED].eq(self.beats.valid)
         with m.If(self.beats.valid & free):
             m.d.sync += [
                 [(lane.present.eq(lookup.present), lane.status.eq(refusal(lookup)),
-                  lane.key.eq(lookup.key)) for lane, lookup in zip(entered.lanes, given.lanes)],
-                entered.last.eq(given.last),
-                begins.eq(given.last),
+                  *(lane[name].eq(lookup[name]) for name in CARRIED))
+                 for lane, lookup in zip(entered.lanes, tagged.beat.lanes)],
+                entered.counts.eq(tagged.counts),
+                entered.splits.eq(tagged.splits),
+                entered.epoch.eq(tagged.epoch),
+                entered.last.eq(tagged.beat.last),
+                begins.eq(tagged.beat.last),
                 older.eq(Mux(begins, 0, Cat(1, older))),
             ]
 
@@ -139,8 +143,18 @@ class Combiner(wiring.Component):
             m.d.comb += joins_own[lane].eq(
                 same_joined[lane] & Cat(own.owner for own in beats[JOINED].lanes))
 
-        # Count for each owner who joins it.
+        # Say whom each joins, and count for each owner who joins it.
         joined = [joins_own, *joins]
+        with m.If(moves[JOINED]):
+            for lane in lanes:
+                out = beats[SUMMED].lanes[lane]
+                by_back = [joined[back][lane] for back in range(c.window_beats + 1)]
+                m.d.sync += [
+                    out.joins.eq(Cat(by_back).any()),
+                    out.back.eq(_encode(each.any() for each in by_back)),
+                    out.lane.eq(_encode(Cat(each[ahead] for each in by_back).any()
+                                        for ahead in lanes)),
+                ]
         for back in range(c.window_beats + 1):
             with m.If(moves[JOINED + back]):
                 for lane in lanes:
@@ -151,6 +165,13 @@ class Combiner(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [valid.eq(0), begins.eq(1), position.eq(0)]
         return m
+
+
+def _encode(bits):
+    """Number of the bit that is set, 0 if none is."""
+    bits = list(bits)
+    return Cat(Cat(bit for number, bit in enumerate(bits) if number >> place & 1).any()
+               for place in range((len(bits) - 1).bit_length()))
 
 
 def latency(config):

@@ -205,8 +205,8 @@ COMMANDS = {command.opcode: command for command in (
             "Tell hits from misses, and popular samples (all lookups hit; an empty bag does not "
             "miss) from the others. `slots` has a word per lookup: its slot, or MISS_FLAG plus an "
             "index into `misses`, or NO_SLOT for a refused lookup. Misses are listed in order of "
-            "first appearance, unique for the first `miss_entries` rows; rows beyond are listed "
-            "at each appearance."),
+            "appearance, each row once while the miss table of `miss_entries` places has one for "
+            "it; other rows may be listed at each appearance."),
     Command(Opcode.GATHER, "move",
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,

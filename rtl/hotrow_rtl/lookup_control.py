@@ -4,25 +4,25 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .batch_route import batch_kind
-from .config import Config
+from .batch_tag import batch_kind
+from .config import EPOCH_WIDTH, Config
 from .contract import AllFlag, BatchFlag, Opcode, Status
 from .fifo import RamFifo
 from .layouts import Deposit, Engine, command, outcome
 from .lookup_reader import verdict
+from .sample_lists import batch_samples
 
 DEPOSITS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
 UNDER_WAY = 4  # commands between their start and their outcome
 
 
-class Unit(enum.Enum, shape=3):
+class Unit(enum.Enum, shape=2):
     """Who tells how a command ended."""
 
     NONE = 0  # the batch was refused
     TALLY = 1
-    SPLITTER = 2
-    SCANS = 3
-    ENTRIES = 4
+    SCANS = 2
+    ENTRIES = 3
 
 
 class LookupControl(wiring.Component):
@@ -32,8 +32,11 @@ class LookupControl(wiring.Component):
     sound; then the next batch may start, before the outcome of this one. Every other command is
     taken when all before it have ended, and runs alone.
 
-    An outcome is given when unit, counters and sequences have ended; a fault of a sequence is its
-    status if nothing else went wrong, the first in the order of the operands if several had one.
+    An outcome is given when unit and sequences have ended; a fault of a sequence is its status if
+    nothing else went wrong, the first in the order of the operands if several had one.
+
+    Batches to be split are numbered for the miss table, and once the numbers are used up it is
+    cleared before the next command starts.
 
     Parameters
     ----------
@@ -46,12 +49,18 @@ class LookupControl(wiring.Component):
         No memory is being cleared: a command may start.
     edits : Out(1)
         INSTALL or REMOVE is in progress: lists and slots are those of `entries`.
-    reader, scans, entries, splitter : Out(stream(command))
+    clear_misses : Out(1)
+        A pulse empties the miss table.
+    reader, scans, entries : Out(stream(command))
     kinds : Out(stream(batch_kind()))
-        One per batch that is delivered, in order, once the splitter has taken the batch.
+        One per batch that is delivered, in order.
+    sizes : Out(stream(batch_samples(config)))
+        One per batch that is split, in order.
     verdict : In(stream(verdict))
         Of the reader.
-    tallied, split, scanned, listed : In(stream(outcome))
+    tallied, scanned, listed : In(stream(outcome))
+    parted : In(stream)
+        How many samples of a batch that was split are `popular`.
     requests : Out(request of Deposit).array(4)
         By number in `DEPOSITS`.
     landed : In(outcome of Deposit).array(4)
@@ -72,13 +81,14 @@ class LookupControl(wiring.Component):
             "reader": Out(commands),
             "scans": Out(commands),
             "entries": Out(commands),
-            "splitter": Out(commands),
+            "clear_misses": Out(1),
             "kinds": Out(stream.Signature(batch_kind())),
+            "sizes": Out(stream.Signature(batch_samples(config))),
             "verdict": In(stream.Signature(verdict)),
             "tallied": In(outcomes),
-            "split": In(outcomes),
             "scanned": In(outcomes),
             "listed": In(outcomes),
+            "parted": In(stream.Signature(data.StructLayout({"popular": 32}))),
             "requests": Out(deposit["request"].signature).array(len(DEPOSITS)),
             "landed": In(deposit["outcome"].signature.flip()).array(len(DEPOSITS)),
         })
@@ -87,7 +97,7 @@ class LookupControl(wiring.Component):
         m = Module()
         m.submodules.under_way = under_way = RamFifo(data.StructLayout({
             "unit": Unit,
-            "counts": 1,
+            "splits": 1,
             "opened": len(DEPOSITS),
             "addresses": data.ArrayLayout(self.config.address_width, len(DEPOSITS)),
             "status": 8,
@@ -101,12 +111,15 @@ class LookupControl(wiring.Component):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(DEPOSITS)), Signal(Unit)
+        splits, epoch, used_up = Signal(), Signal(EPOCH_WIDTH, init=1), Signal()
         m.d.comb += [
             self.reader.p.eq(order),
             self.scans.p.eq(order),
             self.entries.p.eq(order),
-            self.splitter.p.eq(order),
-            self.kinds.p.splits.eq(opcode == Opcode.SPLIT),
+            self.sizes.p.samples.eq(order.samples),
+            splits.eq(opcode == Opcode.SPLIT),
+            self.kinds.p.splits.eq(splits),
+            self.kinds.p.epoch.eq(epoch),
             self.kinds.p.counts.eq((opcode == Opcode.OBSERVE)
                                    | (order.flags & BatchFlag.COUNT).any()),
         ]
@@ -114,7 +127,7 @@ class LookupControl(wiring.Component):
             with m.Case(Opcode.OBSERVE):
                 m.d.comb += [is_batch.eq(1), alone.eq(Unit.TALLY)]
             with m.Case(Opcode.SPLIT):
-                m.d.comb += [is_batch.eq(1), alone.eq(Unit.SPLITTER), opens.eq(0b1111)]
+                m.d.comb += [is_batch.eq(1), alone.eq(Unit.TALLY), opens.eq(0b1111)]
             with m.Case(Opcode.HARVEST):
                 m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b1000)]
             with m.Case(Opcode.INSTALL):
@@ -137,7 +150,7 @@ class LookupControl(wiring.Component):
         with m.If(opcode == Opcode.HARVEST):
             m.d.comb += addresses[3].eq(order.destination)
 
-        launched = (self.reader, self.scans, self.entries, self.splitter, self.kinds,
+        launched = (self.reader, self.scans, self.entries, self.kinds, self.sizes,
                     *self.requests)
         for port in launched:
             with m.If(port.ready):
@@ -147,8 +160,13 @@ class LookupControl(wiring.Component):
             with m.State("IDLE"):
                 next_is_batch = Cat(
                     given.p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any()
-                m.d.comb += given.ready.eq(
-                    self.cleared & (nothing | is_batch & next_is_batch))
+                m.d.comb += [
+                    given.ready.eq(
+                        self.cleared & ~used_up & (nothing | is_batch & next_is_batch)),
+                    self.clear_misses.eq(used_up & nothing),
+                ]
+                with m.If(self.clear_misses):
+                    m.d.sync += [used_up.eq(0), epoch.eq(1)]
                 with m.If(given.valid & given.ready):
                     m.d.sync += order.eq(given.p)
                     m.next = "START"
@@ -173,14 +191,15 @@ class LookupControl(wiring.Component):
                 m.d.comb += [
                     job.valid.eq(1),
                     job.p.unit.eq(alone),
-                    job.p.counts.eq(is_batch & self.kinds.p.counts),
+                    job.p.splits.eq(splits),
                     job.p.opened.eq(opens),
                 ]
                 with m.If(job.ready):
                     m.d.sync += [
                         self.scans.valid.eq(alone == Unit.SCANS),
                         self.entries.valid.eq(alone == Unit.ENTRIES),
-                        self.splitter.valid.eq(alone == Unit.SPLITTER),
+                        self.kinds.valid.eq(is_batch),
+                        self.sizes.valid.eq(splits),
                         *(request.valid.eq(opens[number])
                           for number, request in enumerate(self.requests)),
                     ]
@@ -188,12 +207,8 @@ class LookupControl(wiring.Component):
             with m.State("LAUNCHED"):
                 with m.If(~Cat(port.valid for port in launched).any()):
                     m.next = "IDLE"
-                    with m.If(is_batch):
-                        m.d.sync += self.kinds.valid.eq(1)
-                        m.next = "DELIVER"
-            with m.State("DELIVER"):
-                with m.If(self.kinds.ready):
-                    m.next = "IDLE"
+                    with m.If(splits):
+                        m.d.sync += [epoch.eq(epoch + 1), used_up.eq(epoch.all())]
 
     def _end(self, m, job):
         report = Signal(outcome)
@@ -204,27 +219,26 @@ class LookupControl(wiring.Component):
             with m.If(port.valid & port.ready):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
 
-        counted = Signal()  # the tally of a batch that splits as well has come
+        parted = Signal()
         with m.FSM(name="ending"):
             with m.State("WORK"):
-                for unit, ended in ((Unit.TALLY, self.tallied), (Unit.SPLITTER, self.split),
-                                    (Unit.SCANS, self.scanned), (Unit.ENTRIES, self.listed)):
+                for unit, ended in ((Unit.TALLY, self.tallied), (Unit.SCANS, self.scanned),
+                                    (Unit.ENTRIES, self.listed)):
                     with m.If(job.valid & (job.p.unit == unit)):
                         m.d.comb += ended.ready.eq(1)
                         m.d.sync += report.eq(ended.p)
                         with m.If(ended.valid):
                             m.next = "LAND"
-                with m.If(job.valid & (job.p.unit == Unit.SPLITTER) & job.p.counts & ~counted):
-                    m.d.comb += self.tallied.ready.eq(1)
-                    m.d.sync += counted.eq(self.tallied.valid)
                 with m.If(job.valid & (job.p.unit == Unit.NONE)):
                     m.d.sync += [report.eq(0), report.status.eq(job.p.status),
                                  report.error_index.eq(job.p.error_index)]
                     m.next = "REPORT"
             with m.State("LAND"):
-                with m.If((job.p.unit == Unit.SPLITTER) & job.p.counts & ~counted):
-                    m.d.comb += self.tallied.ready.eq(1)
-                    m.d.sync += counted.eq(self.tallied.valid)
+                with m.If(job.p.splits & ~parted):
+                    m.d.comb += self.parted.ready.eq(1)
+                    m.d.sync += parted.eq(self.parted.valid)
+                    with m.If(self.parted.valid):
+                        m.d.sync += report.popular.eq(self.parted.p.popular)
                 with m.Elif(landed == job.p.opened):
                     with m.If(report.status == Status.OK):
                         for number, fault in reversed(list(enumerate(faults))):
@@ -238,5 +252,5 @@ class LookupControl(wiring.Component):
                 m.d.comb += [self.engine.outcome.valid.eq(1), self.engine.outcome.p.eq(report)]
                 with m.If(self.engine.outcome.ready):
                     m.d.comb += job.ready.eq(1)
-                    m.d.sync += [landed.eq(0), faults.eq(0), counted.eq(0)]
+                    m.d.sync += [landed.eq(0), faults.eq(0), parted.eq(0)]
                     m.next = "WORK"

@@ -4,24 +4,27 @@ from amaranth import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bank_layouts import count_answer, count_request, counted_beat
+from .bank_layouts import asked_beat, bank_answer, bank_request
 from .bank_ring import BankRing
-from .batch_route import BatchRoute
+from .batch_tag import BatchTag, batch_kind
+from .batch_tally import BatchTally
 from .combiner import Combiner
 from .config import Config
 from .contract import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
-from .count_bank import CountBank
-from .count_tally import CountTally
 from .counters import CounterScans
-from .directory import Directory
 from .directory_list import DirectoryList
+from .fifo import RamFifo
+from .lane_packer import LanePacker
 from .layouts import Deposit, Engine, Fetch, harvest_entry, row_entry, table_update
-from .lookup_control import DEPOSITS, LookupControl
-from .lookup_query import LookupQuery
+from .lookup_bank import LookupBank
+from .lookup_control import DEPOSITS, UNDER_WAY, LookupControl
 from .lookup_reader import LookupReader
+from .miss_numbers import MissNumbers, split_beat
+from .number_bank import NUMBER_WIDTH, NumberBank, number_request
 from .placer import Placer
-from .serializer import LaneSerializer
-from .splitter import Splitter
+from .sample_marks import SampleMarks
+from .slot_lanes import SlotLanes
+from .stream_fork import fork
 from .streams import Packer
 
 
@@ -50,9 +53,9 @@ def route(m, producer, *choices):
 class LookupEngines(wiring.Component):
     """OBSERVE, DECAY, HARVEST, INSTALL, REMOVE and SPLIT.
 
-    Lookups to count flow reader -> combiner -> placer -> count banks -> tally, a bus word of ids a
-    cycle, batches one behind the other; those to split, reader -> serializer -> directory ->
-    splitter, one a cycle.
+    Lookups flow, a bus word of ids a cycle and batch behind batch: reader -> tag -> combiner ->
+    placer -> ring of lookup banks -> miss numbers -> ring of number banks -> slot words, sample
+    marks and tally. Rows to install or remove enter the first ring, and leave behind it.
 
     Members
     -------
@@ -88,41 +91,35 @@ class LookupEngines(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, restarted = self.config, ResetInserter(self.restart)
+        config = self.config
         m.submodules.reader = reader = LookupReader(config)
-        m.submodules.route = route_batches = BatchRoute(config)
+        m.submodules.tag = tag = BatchTag(config)
         m.submodules.combiner = combiner = Combiner(config)
         m.submodules.placer = placer = Placer(config)
         m.submodules.ring = ring = BankRing(
-            config, counted_beat(config), count_request(config), count_answer())
-        banks = [CountBank(config) for _ in range(config.banks)]
-        m.submodules.tally = tally = CountTally(config)
+            config, asked_beat(config), bank_request(config), bank_answer(config))
+        banks = [LookupBank(config) for _ in range(config.banks)]
+        m.submodules.numbers = numbers = MissNumbers(config)
+        m.submodules.number_ring = number_ring = BankRing(
+            config, split_beat(config), number_request(config), NUMBER_WIDTH)
+        number_banks = [NumberBank(config) for _ in range(config.banks)]
+        m.submodules.slot_lanes = slot_lanes = SlotLanes(config)
+        m.submodules.marks = marks = SampleMarks(config)
+        m.submodules.tally = tally = BatchTally(config)
         m.submodules.scans = scans = CounterScans(config)
-        m.submodules.serializer = serializer = LaneSerializer(config)
-        m.submodules.query = query = LookupQuery(config)
-        m.submodules.directory = directory = Directory(config)
         m.submodules.entries = entries = DirectoryList(config)
-        m.submodules.splitter = splitter = Splitter(config)
         control = LookupControl(config)
-        packers = {"slots": Packer(config, 32, 4), "popular": Packer(config, 32, 4),
-                   "nonpopular": Packer(config, 32, 4),
-                   "misses": Packer(config, row_entry, ROW_ENTRY_BYTES),
-                   "harvest": Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)}
-        m.submodules.control = restarted(control)
-        for name, packer in packers.items():
-            m.submodules[f"{name}_packer"] = restarted(packer)
+        m.submodules.control = ResetInserter(self.restart)(control)
 
-        for unit in (reader, combiner, placer, ring, *banks, tally, scans, serializer, directory,
-                     entries, splitter):
+        for unit in (reader, combiner, placer, ring, *banks, numbers, number_ring, *number_banks,
+                     slot_lanes, marks, tally, scans, entries):
             m.d.comb += unit.restart.eq(self.restart)
-        counts_ready = Cat(bank.ready for bank in banks).all()
-        ready = Cat(unit.ready for unit in (reader, directory, entries, splitter)).all()
+        banks_ready = Cat(bank.ready for bank in banks).all()
         m.d.comb += [
-            scans.cleared.eq(counts_ready),
-            self.ready.eq(ready & counts_ready),
+            scans.cleared.eq(banks_ready),
+            entries.cleared.eq(banks_ready),
+            self.ready.eq(reader.ready & banks_ready & marks.ready & entries.ready),
             control.cleared.eq(self.ready),
-            entries.cleared.eq(directory.ready),
-            directory.clear.eq(entries.clear),
         ]
         for unit in (reader, entries):
             for field in ("enable", "index", "entry"):
@@ -132,13 +129,16 @@ class LookupEngines(wiring.Component):
         connect(m, engine=flipped(self.engine), control=control.engine)
         connect(m, control=control.reader, reader=reader.command)
         connect(m, reader=reader.verdict, control=control.verdict)
-        connect(m, control=control.kinds, route=route_batches.kinds)
+        connect(m, control=control.sizes, marks=marks.batches)
+        connect(m, marks=marks.counted, control=control.parted)
         connect(m, tally=tally.outcome, control=control.tallied)
         for start, unit, ended in ((control.scans, scans, control.scanned),
-                                   (control.entries, entries, control.listed),
-                                   (control.splitter, splitter, control.split)):
+                                   (control.entries, entries, control.listed)):
             connect(m, control=start, unit=unit.command)
             connect(m, unit=unit.outcome, control=ended)
+        kinds = self._queue(m, "kinds", batch_kind())
+        connect(m, control=control.kinds, queue=kinds.i)
+        connect(m, queue=kinds.o, tag=tag.kinds)
 
         # Lists and batches.
         edits = control.edits
@@ -146,35 +146,49 @@ class LookupEngines(wiring.Component):
         merge(m, self.source.request,
               (~edits, reader.ids.request), (edits, entries.source.request))
         route(m, self.source.words, (~edits, reader.ids.words), (edits, entries.source.words))
-        connect(m, reader=reader.beats, route=route_batches.beats)
-
-        # Counting.
-        connect(m, route=route_batches.counted, combiner=combiner.beats)
+        connect(m, reader=reader.beats, tag=tag.beats)
+        connect(m, tag=tag.tagged, combiner=combiner.beats)
         connect(m, combiner=combiner.combined, placer=placer.combined)
-        connect(m, placer=placer.beats, ring=ring.beats)
-        connect(m, ring=ring.answered, tally=tally.beats)
+
+        # Banks.
+        merge(m, ring.beats, (~edits, placer.beats), (edits, entries.beats))
+        route(m, ring.answered, (~edits, numbers.answered), (edits, entries.answered))
         for number, bank in enumerate(banks):
             m.submodules[f"bank{number}"] = bank
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
             connect(m, scans=scans.banks[number], bank=bank.scan)
-            m.d.comb += bank.clear.eq(scans.clear)
-
-        # Splitting, and edits of the directory.
-        connect(m, route=route_batches.split, serializer=serializer.beats)
-        connect(m, serializer=serializer.lookups, query=query.lookups)
-        merge(m, directory.queries, (~edits, query.queries), (edits, entries.queries))
-        route(m, directory.answers, (~edits, splitter.answers), (edits, entries.answers))
+            m.d.comb += [
+                bank.clear_counts.eq(scans.clear),
+                bank.clear_slots.eq(entries.clear),
+                bank.clear_misses.eq(control.clear_misses),
+            ]
+        connect(m, numbers=numbers.beats, ring=number_ring.beats)
+        for number, bank in enumerate(number_banks):
+            m.submodules[f"number_bank{number}"] = bank
+            connect(m, ring=number_ring.requests[number], bank=bank.requests)
+            connect(m, bank=bank.answers, ring=number_ring.answers[number])
+        fork(m, number_ring.answered, slot_lanes.beats, tally.beats)
+        for unit in (slot_lanes, tally):
+            m.d.comb += unit.beats.p.eq(number_ring.answered.p)
+        connect(m, slot_lanes=slot_lanes.marks, marks=marks.beats)
 
         # Results.
-        merge(m, packers["slots"].elements, (~edits, splitter.slots), (edits, entries.slots))
-        connect(m, splitter=splitter.popular, packer=packers["popular"].elements)
-        connect(m, splitter=splitter.nonpopular, packer=packers["nonpopular"].elements)
-        connect(m, splitter=splitter.misses, packer=packers["misses"].elements)
+        packers = {name: LanePacker(config, 32, 4) for name in ("slots", "popular", "nonpopular")}
+        packers["misses"] = LanePacker(config, row_entry, ROW_ENTRY_BYTES)
+        packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
+        for name, packer in packers.items():
+            m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
+        self._slots(m, edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
+        connect(m, marks=marks.popular, packer=packers["popular"].elements)
+        connect(m, marks=marks.nonpopular, packer=packers["nonpopular"].elements)
+        connect(m, numbers=numbers.listed, packer=packers["misses"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         for number, name in enumerate(DEPOSITS):
             deposit = getattr(self, name)
-            connect(m, control=control.requests[number], port=flipped(deposit.request))
+            requests = self._queue(m, f"{name}_requests", control.requests[number].p.shape())
+            connect(m, control=control.requests[number], queue=requests.i)
+            connect(m, queue=requests.o, port=flipped(deposit.request))
             connect(m, port=flipped(deposit.outcome), control=control.landed[number])
             if name != "misses":
                 connect(m, packer=packers[name].words, port=flipped(deposit.words))
@@ -182,3 +196,22 @@ class LookupEngines(wiring.Component):
         merge(m, self.misses.words, (~harvested.valid, packers["misses"].words),
               (harvested.valid, harvested))
         return m
+
+    def _queue(self, m, name, shape):
+        """Room for what the batches under way wait for, so that a start waits for none of it."""
+        queue = RamFifo(shape, UNDER_WAY)
+        m.submodules[f"{name}_queue"] = queue
+        m.d.comb += queue.clear.eq(self.restart)
+        return queue
+
+    def _slots(self, m, edits, lanes, single, packed):
+        """Slot words come from all lanes of a batch, or one at a time from a list."""
+        merge(m, packed, (~edits, lanes))
+        with m.If(edits):
+            m.d.comb += [
+                packed.valid.eq(single.valid),
+                packed.p.values[0].eq(single.p.value),
+                packed.p.present.eq(single.p.present),
+                packed.p.last.eq(single.p.last),
+                single.ready.eq(packed.ready),
+            ]

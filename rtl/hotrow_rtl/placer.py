@@ -1,10 +1,10 @@
 """Placer: what each combined lookup asks of which bank."""
 
-from amaranth import Cat, Module
+from amaranth import Cat, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import combined_beat, count_request, counted_beat, ring_beat
+from .bank_layouts import Edit, asked_beat, bank_request, combined_beat, ring_beat
 from .config import Config
 from .mixing_gates import mixed
 
@@ -19,8 +19,9 @@ class Placer(wiring.Component):
     Members
     -------
     combined : In(stream(combined_beat(config)))
-    beats : Out(stream(ring_beat(config, counted_beat(config), count_request(config))))
-        Owners ask to be counted. `bank` is that of the lane's row for every lane.
+    beats : Out(stream(ring_beat(config, asked_beat(config), bank_request(config))))
+        Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
+        in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
     restart : In(1)
         A pulse drops the beat inside.
 
@@ -33,7 +34,7 @@ class Placer(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, counted_beat(config), count_request(config))
+        beats = ring_beat(config, asked_beat(config), bank_request(config))
         super().__init__({
             "combined": In(stream.Signature(combined_beat(config))),
             "beats": Out(stream.Signature(beats)),
@@ -43,23 +44,25 @@ class Placer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, out = self.combined.p, self.beats
+        carried = out.p.carried
         m.d.comb += self.combined.ready.eq(~out.valid | out.ready)
         with m.If(self.combined.ready):
-            m.d.sync += [
-                out.valid.eq(self.combined.valid),
-                out.p.carried.position.eq(beat.position),
-                out.p.carried.last.eq(beat.last),
-            ]
-            for lane, kept, to in zip(beat.lanes, out.p.carried.lanes, out.p.lanes):
-                place = mixed(lane.key, 0, self.config.key_width)
+            m.d.sync += out.valid.eq(self.combined.valid)
+            m.d.sync += [carried[name].eq(beat[name])
+                         for name, _ in asked_beat(self.config) if name != "lanes"]
+            for lane, kept, to in zip(beat.lanes, carried.lanes, out.p.lanes):
+                request = to.request
+                m.d.sync += [kept[name].eq(lane[name]) for name, _ in kept.shape()]
                 m.d.sync += [
-                    kept.present.eq(lane.present),
-                    kept.status.eq(lane.status),
-                    kept.owner.eq(lane.owner),
-                    kept.amount.eq(lane.amount),
                     to.valid.eq(lane.owner),
-                    Cat(to.bank, to.request.rest).eq(place),
-                    to.request.amount.eq(lane.amount),
+                    Cat(to.bank, request.rest).eq(mixed(lane.key, 0, self.config.key_width)),
+                    request.amount.eq(Mux(beat.counts, lane.amount, 0)),
+                    request.ask.eq(beat.splits),
+                    request.miss.eq(beat.splits),
+                    request.epoch.eq(beat.epoch),
+                    request.edit.eq(Edit.NONE),
+                    request.parts_log2.eq(lane.parts_log2),
+                    request.part.eq(lane.part),
                 ]
         with m.If(self.restart):
             m.d.sync += out.valid.eq(0)

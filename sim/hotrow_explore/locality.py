@@ -23,7 +23,6 @@ SCORED = 3  # batches that are scored
 GENERATED_LEARNING = 50  # of a generated trace, which never ends
 LEARNING_LIMIT = 200  # batches of a trace that teach, at most
 COUNTER = PRESETS["alveo-u55c"]
-UNLIMITED = 2**30  # misses that the splitter lists once
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,9 @@ def _score(drawn, samples, batch, is_hot, window):
         lookups = Lookups(np.zeros(len(rows), np.uint32), rows.astype(np.uint32),
                           samples[number], batch)
         found = np.where(hot, 0, NO_SLOT).astype(np.uint32)
-        result = split(lookups, found, np.zeros(len(rows), bool), UNLIMITED)
-        missing = np.sort(result.miss_row.astype(np.int64))
+        beats = np.arange(len(rows)) // COUNTER.lanes
+        result = split(COUNTER, lookups, found, np.zeros(len(rows), bool), beats)
+        missing = np.unique(result.miss_row.astype(np.int64))
         held = np.zeros(len(missing), bool)
         for before in distinct[number - window:number]:
             held |= _member(missing, before)

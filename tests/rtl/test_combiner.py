@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 from hotrow_rtl.combiner import Combiner, latency
-from hotrow_rtl.config import preset
+from hotrow_rtl.config import EPOCH_WIDTH, preset
 from hotrow_rtl.contract import Status
 from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
-WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256)
+WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+                           directory_sets=256, miss_entries=1024)
 
 
 def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
@@ -21,13 +22,15 @@ def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
     1 - `served`, for its row or for a fault.
     """
     rng = np.random.default_rng(seed)
+    counts, splits = (int(bit) for bit in rng.integers(2, size=2))
+    epoch = int(rng.integers(1 << EPOCH_WIDTH))
     batch = []
     for number in range(beats):
         last = number == beats - 1
         there = final if last and final is not None else lanes or config.lanes
         refused = rng.random(config.lanes) >= served
         cause = rng.integers(1, 8, config.lanes) * refused
-        batch.append({"last": int(last), "lanes": [{
+        batch.append({"counts": counts, "splits": splits, "epoch": epoch, "beat": {"last": int(last), "lanes": [{
             "present": int(lane < there),
             "key": {"row": int(rng.integers(rows)) * 0x04000081, "table": int(rng.integers(2))},
             "sample": int(rng.integers(1024)),
@@ -35,15 +38,15 @@ def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
             "part": int(rng.integers(8)),
             "out_of_range": int(cause[lane]) & 1,
             "fault": int(cause[lane]) >> 1,
-        } for lane in range(config.lanes)]})
+        } for lane in range(config.lanes)]}})
     return batch
 
 
 def expected(config, batch):
     """What leaves for one batch, as `read` returns it."""
     at, keys = [], []
-    for number, beat in enumerate(batch):
-        for lane, lookup in enumerate(beat["lanes"]):
+    for number, tagged in enumerate(batch):
+        for lane, lookup in enumerate(tagged["beat"]["lanes"]):
             if lookup["present"] and not lookup["out_of_range"] and not lookup["fault"]:
                 at.append((number, lane))
                 keys.append(lookup["key"]["table"] << 32 | lookup["key"]["row"])
@@ -52,28 +55,33 @@ def expected(config, batch):
     amounts = np.bincount(joined, minlength=len(at)) if at else []
     verdict = {}
     for number, (beat, lane) in enumerate(at):
+        owner_beat, owner_lane = at[joined[number]]
         owns = joined[number] == number
-        verdict[beat, lane] = (1, int(amounts[number])) if owns else (0, 0)
+        verdict[beat, lane] = (1, int(amounts[number]), 0, 0, 0) if owns else (
+            0, 0, 1, beat - owner_beat, owner_lane)
     position = 0
-    for number, beat in enumerate(batch):
-        lanes = beat["lanes"]
-        yield (position, beat["last"],
-               [verdict.get((number, lane), (0, 0)) for lane in range(config.lanes)],
+    for number, tagged in enumerate(batch):
+        lanes = tagged["beat"]["lanes"]
+        yield (position, tagged["counts"], tagged["splits"], tagged["epoch"],
+               tagged["beat"]["last"],
+               [verdict.get((number, lane), (0, 0, 0, 0, 0)) for lane in range(config.lanes)],
                [tuple(flat(lookup)) for lookup in lanes])
         position += sum(lookup["present"] for lookup in lanes)
 
 
 def flat(lookup):
     fault = lookup["fault"]
-    yield lookup["present"]
+    yield from (lookup[name] for name in ("present", "sample", "parts_log2", "part"))
     yield (Status.SLVERR - 1 + fault if fault else
            Status.ROW_OUT_OF_RANGE if lookup["out_of_range"] else Status.OK)
     yield lookup["key"]["table"] << 32 | lookup["key"]["row"]
 
 
 def read(beat):
-    return (beat.position, beat.last, [(lane.owner, lane.amount) for lane in beat.lanes],
-            [(lane.present, lane.status, lane.key) for lane in beat.lanes])
+    return (beat.position, beat.counts, beat.splits, beat.epoch, beat.last,
+            [(lane.owner, lane.amount, lane.joins, lane.back, lane.lane) for lane in beat.lanes],
+            [(lane.present, lane.sample, lane.parts_log2, lane.part, lane.status, lane.key)
+             for lane in beat.lanes])
 
 
 def run(config, batches, gaps=STEADY, pauses=STEADY):
@@ -128,7 +136,8 @@ def test_hot_row_has_one_owner_in_its_window():
     lookup = {"present": 1, "key": {"row": 77, "table": 3}}
     reach = TINY.window_beats + 1
     beats = 4 * reach
-    bench.source(dut.beats, [{"last": int(number == beats - 1), "lanes": [lookup] * TINY.lanes}
+    bench.source(dut.beats, [{"beat": {"last": int(number == beats - 1),
+                                       "lanes": [lookup] * TINY.lanes}}
                              for number in range(beats)])
     taken = bench.sink(dut.combined, beats)
     bench.run(100)

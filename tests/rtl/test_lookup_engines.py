@@ -23,13 +23,14 @@ from hotrow_sim.golden.splitter import split
 from hotrow_sim.listbench import ListMemory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = dataclasses.replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=16,
-                           batch_samples=128)
+TINY = dataclasses.replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=32,
+                           directory_sets=64, batch_samples=128)
 CONFIGS = [
     TINY,
-    dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=16,
-                        directory_ways=2, directory_partitions=1, bus_bytes=32),
-    dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8),
+    dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=32,
+                        directory_ways=2, directory_partitions=1, bus_bytes=32, miss_entries=64),
+    dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8,
+                        directory_sets=256, miss_entries=128),
 ]
 TABLES = 5  # registered; the others are not
 LAST_ROW = 99
@@ -102,7 +103,7 @@ class Script:
             self.counters.observe(lookups.table[good], lookups.row[good], self.beat[good])
         partitions = np.array([self.partition(int(table)) for table in lookups.table])
         found = self.directory.lookup(lookups.table, lookups.row, *partitions.T)
-        want = split(lookups, found, ~good, self.config.miss_entries)
+        want = split(self.config, lookups, found, ~good, self.beat)
         misses = np.stack([want.miss_row, want.miss_table], axis=1)
         for operand, array, size in (
                 ("slots", want.slots, 4), ("popular", want.popular, 4),

@@ -4,36 +4,46 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.bank_layouts import STATUS_WIDTH, amount_width
+from amaranth.hdl import Shape
+from amaranth.lib import data
+from hotrow_rtl.bank_layouts import Edit, asked_beat, combined_beat
 from hotrow_rtl.config import preset
 from hotrow_rtl.placement import place
 from hotrow_rtl.placer import Placer
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
-CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256)]
+CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+                                     directory_sets=256, miss_entries=1024)]
 
 
 def beats_of(config, count, seed):
     rng = np.random.default_rng(seed)
-    return [{"position": number, "last": number & 1, "lanes": [{
-        "present": int(rng.integers(2)),
-        "status": int(rng.integers(1 << STATUS_WIDTH)),
-        "key": int(rng.integers(1 << config.key_width)),
-        "owner": int(rng.integers(2)),
-        "amount": int(rng.integers(1 << amount_width(config))),
-    } for _ in range(config.lanes)]} for number in range(count)]
+
+    def any_of(layout):
+        if isinstance(layout, data.ArrayLayout):
+            return [any_of(layout.elem_shape) for _ in range(layout.length)]
+        if isinstance(layout, data.StructLayout):
+            return {name: any_of(field.shape) for name, field in layout}
+        return int(rng.integers(1 << Shape.cast(layout).width))
+
+    return [any_of(combined_beat(config)) for _ in range(count)]
 
 
 def check(config, beat, out):
     carried = out.carried
-    assert (carried.position, carried.last) == (beat["position"], beat["last"])
+    for name, _ in asked_beat(config):
+        assert name == "lanes" or carried[name] == beat[name]
     for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes)):
         where = f"beat {beat['position']}, lane {number}"
         bank, rest = place(config, lane["key"])
         assert (got.valid, got.bank) == (lane["owner"], bank), where
-        assert (got.request.rest, got.request.amount) == (rest, lane["amount"]), where
-        for name in ("present", "status", "owner", "amount"):
+        request, counts, splits = got.request, beat["counts"], beat["splits"]
+        assert (request.rest, request.amount) == (rest, lane["amount"] * counts), where
+        assert (request.ask, request.miss, request.edit) == (splits, splits, Edit.NONE), where
+        assert request.epoch == beat["epoch"], where
+        assert (request.parts_log2, request.part) == (lane["parts_log2"], lane["part"]), where
+        for name, _ in asked_beat(config)["lanes"].shape.elem_shape:
             assert carried.lanes[number][name] == lane[name], where
 
 

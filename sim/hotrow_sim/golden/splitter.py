@@ -6,6 +6,8 @@ import numpy as np
 from hotrow_rtl.contract import MISS_FLAG, NO_SLOT
 
 from .counters import pack_key, unpack_key
+from .misses import MissTable
+from .window import owners
 
 
 @dataclass(frozen=True)
@@ -20,19 +22,21 @@ class Split:
     miss_row: np.ndarray
 
 
-def split(lookups, found, refused, miss_entries):
+def split(config, lookups, found, refused, beat):
     """Partition a batch.
 
     Parameters
     ----------
+    config : Config
     lookups : Lookups
     found : uint32[n]
         The directory's answer per lookup: slot or NO_SLOT.
     refused : bool[n]
         Lookups whose row is out of range: they get NO_SLOT, make their sample non-popular and
         are not listed.
-    miss_entries : int
-        Distinct rows that are listed once; each later row is listed at every appearance.
+    beat : int64[n]
+        Number of the beat that carries each: lookups of a row close together are one miss even
+        where the miss table has no place for the row.
 
     Returns
     -------
@@ -41,16 +45,10 @@ def split(lookups, found, refused, miss_entries):
     slots = np.where(refused, np.uint32(NO_SLOT), found)
     missed = np.flatnonzero((found == NO_SLOT) & ~refused)
     key = pack_key(lookups.table[missed], lookups.row[missed])
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
-    appearance = np.empty(len(first), np.int64)  # rank of each distinct row by first appearance
-    appearance[np.argsort(first)] = np.arange(len(first))
-    appearance = appearance[group]
-    is_first = np.zeros(len(missed), bool)
-    is_first[first] = True
-    listed = is_first | (appearance >= miss_entries)
-    index = np.where(listed, np.cumsum(listed) - 1, appearance)
-    slots[missed] = np.uint32(MISS_FLAG) | index.astype(np.uint32)
-    miss_table, miss_row = unpack_key(key[listed])
+    owner, joined = np.unique(owners(key, beat[missed], config.window_beats), return_inverse=True)
+    index, listed = MissTable(config).number(key[owner])
+    slots[missed] = np.uint32(MISS_FLAG) | index[joined].astype(np.uint32)
+    miss_table, miss_row = unpack_key(key[owner[listed]])
 
     cold = np.zeros(lookups.samples, bool)
     cold[lookups.sample[missed]] = True

@@ -111,7 +111,7 @@ class LookupEngines:
         )[batch.table - command["first_table"]].T
         found = self.directory.lookup(
             batch.table, batch.row & np.uint64(0xFFFF_FFFF), parts_log2, part)
-        result = split(batch, found, refused, self.config.miss_entries)
+        result = split(self.config, batch, found, refused, beat)
         misses = np.zeros(len(result.miss_row), ROW_RECORD)
         misses["table"], misses["row"] = result.miss_table, result.miss_row
         outcome.hits = int(np.count_nonzero((found != NO_SLOT) & ~refused))

@@ -1,0 +1,124 @@
+"""Lookup bank: counters, directory and miss table of the rows of one bank, asked at once."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.hdl import Shape
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import Edit, bank_answer, bank_request, miss_sets
+from .config import Config, log2
+from .count_bank import CountBank
+from .counter_set import ScanPort
+from .directory_bank import DirectoryBank
+from .miss_bank import MissBank
+
+
+class LookupBank(wiring.Component):
+    """Count a row, find its slot, and if it has none its place among the misses.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    requests : In(stream(bank_request(config)))
+    answers : Out(stream(bank_answer(config), always_ready=True))
+        One per request, in order.
+    scan : In(ScanPort(config))
+        Of the counters.
+    clear_counts, clear_slots, clear_misses : In(1)
+        A pulse empties one of the three; only while nothing is inside.
+    restart : In(1)
+        A pulse forgets the requests in flight; what they have not written yet they never do.
+    ready : Out(1)
+        Low while a memory is being cleared; requests then wait.
+
+    Timing
+    ------
+    One request a cycle. Two of the same set of the counters or of the miss table are at least
+    `distance` cycles apart, and the next is `DirectoryBank.edit_cycles` behind an edit. The answer
+    comes `latency` cycles after the request.
+    """
+
+    latency = DirectoryBank.latency + MissBank.latency
+    distance = CountBank.distance
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "requests": In(stream.Signature(bank_request(config))),
+            "answers": Out(stream.Signature(bank_answer(config), always_ready=True)),
+            "scan": In(ScanPort(config)),
+            "clear_counts": In(1),
+            "clear_slots": In(1),
+            "clear_misses": In(1),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, request = self.config, self.requests.p
+        m.submodules.counts = counts = CountBank(c)
+        m.submodules.directory = directory = DirectoryBank(c)
+        m.submodules.misses = misses = MissBank(c)
+        for unit, clear in ((counts, self.clear_counts), (directory, self.clear_slots),
+                            (misses, self.clear_misses)):
+            m.d.comb += [unit.restart.eq(self.restart), unit.clear.eq(clear)]
+
+        # Miss table: a set whose request is on its way there, or not yet written, is left alone.
+        miss_set = request.rest[:log2(miss_sets(c))]
+        recent = [Signal.like(miss_set, name=f"recent{age}", reset_less=True)
+                  for age in range(1, MissBank.distance)]
+        going = Signal(len(recent))
+        taken = Signal()
+        m.d.comb += [
+            self.ready.eq(counts.ready & directory.ready & misses.ready),
+            self.requests.ready.eq(
+                counts.requests.ready & directory.ready & misses.ready & ~directory.busy
+                & ~(request.miss & (Cat(each == miss_set for each in recent) & going).any())),
+            taken.eq(self.requests.valid & self.requests.ready),
+        ]
+        m.d.sync += [
+            Cat(recent).eq(Cat(miss_set, *recent)),
+            going.eq(Cat(taken & request.miss, going)),
+        ]
+
+        # All three know when they answer; counters and directory wait for the miss table.
+        valid = Signal(self.latency)
+        m.d.sync += valid.eq(Cat(taken, valid))
+        asks_misses = self._later(m, request.miss & taken, DirectoryBank.latency, "asks_misses")
+        rest = self._later(m, request.rest, DirectoryBank.latency, "rest")
+        epoch = self._later(m, request.epoch, DirectoryBank.latency, "epoch")
+        found = self._later(m, directory.answer.as_value(), MissBank.latency, "found")
+        m.d.comb += [
+            counts.requests.valid.eq(taken & (request.amount != 0)),
+            counts.requests.p.rest.eq(request.rest),
+            counts.requests.p.amount.eq(request.amount),
+            directory.enter.eq(taken & (request.ask | (request.edit != Edit.NONE))),
+            directory.request.eq(request),
+            misses.enter.eq(asks_misses & ~directory.answer.placed),
+            misses.rest.eq(rest),
+            misses.epoch.eq(epoch),
+            self.answers.valid.eq(valid[-1] & ~self.restart),
+            self.answers.p.counted.eq(self._later(
+                m, counts.answers.p.counted, self.latency - CountBank.latency, "counted")),
+            self.answers.p.found.eq(found),
+            self.answers.p.missed.eq(misses.answer),
+        ]
+        with m.If(self.restart):
+            m.d.sync += [going.eq(0), valid.eq(0)]
+        for field in ("enable", "read_enable", "read_address", "write_enable", "write_address",
+                      "write_data"):
+            m.d.comb += getattr(counts.scan, field).eq(getattr(self.scan, field))
+        m.d.comb += self.scan.read_data.eq(counts.scan.read_data)
+        return m
+
+    def _later(self, m, value, cycles, name):
+        """The value of that many cycles before."""
+        for age in range(cycles):
+            register = Signal(Shape.cast(value.shape()).width, name=f"{name}{age}", reset_less=True)
+            m.d.sync += register.eq(value)
+            value = register
+        return value

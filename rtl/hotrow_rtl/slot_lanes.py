@@ -1,0 +1,117 @@
+"""Slot lanes: the slot word of every lookup of a split batch, and which samples they mark."""
+
+from itertools import pairwise
+
+from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import answered_beat, lane_results
+from .config import Config
+from .contract import MISS_FLAG, NO_SLOT, Status
+from .miss_numbers import split_beat
+from .number_bank import NUMBER_WIDTH
+from .sample_marks import marked_beat
+
+
+class SlotLanes(wiring.Component):
+    """Give each owner its slot or the number of its miss, and each lookup that joins one the same.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    beats : In(stream(answered_beat(config, split_beat(config), NUMBER_WIDTH)))
+        Those of other batches than to be split are dropped.
+    slots : Out(stream(lane_results(config, 32)))
+        The contract's slot words.
+    marks : Out(stream(marked_beat(config)))
+        Samples that have a lookup without a slot, refused ones included.
+    restart : In(1)
+        A pulse drops the beats inside.
+
+    Timing
+    ------
+    Latency `latency` cycles, one beat a cycle.
+    """
+
+    latency = 3  # own words, those joined by beat, the one joined
+
+    def __init__(self, config: Config):
+        self.config = config
+        beats = answered_beat(config, split_beat(config), NUMBER_WIDTH)
+        super().__init__({
+            "beats": In(stream.Signature(beats)),
+            "slots": Out(stream.Signature(lane_results(config, 32))),
+            "marks": Out(stream.Signature(marked_beat(config))),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, beat, slots, marks = self.config, self.beats.p, self.slots, self.marks
+        lanes = range(c.lanes)
+        advance, valid = Signal(), Signal(2)
+        m.d.comb += [
+            advance.eq((~slots.valid | slots.ready) & (~marks.valid | marks.ready)),
+            self.beats.ready.eq(advance),
+        ]
+        with m.If(advance):
+            m.d.sync += [
+                valid.eq(Cat(self.beats.valid & beat.carried.splits, valid)),
+                slots.valid.eq(valid[1]),
+                marks.valid.eq(valid[1]),
+            ]
+
+        # A word without its upper bits: whether it is a miss, and its slot or number.
+        word = data.StructLayout({"missed": 1, "value": NUMBER_WIDTH})
+        kept = data.StructLayout({
+            "present": 1, "refused": 1, "joins": 1, "back": range(c.window_beats + 1),
+            "lane": range(c.lanes), "sample": marked_beat(c)["samples"].shape.elem_shape})
+        whole = data.StructLayout({"lanes": data.ArrayLayout(kept, c.lanes), "last": 1})
+        own, chosen = (Signal(whole, name=name, reset_less=True) for name in ("own", "chosen"))
+        # The words of a beat and of those before it that a lookup may join.
+        words = [Signal(data.ArrayLayout(word, c.lanes), name=f"words{back}", reset_less=True)
+                 for back in range(c.window_beats + 1)]
+        with m.If(advance & self.beats.valid):
+            m.d.sync += [after.eq(before) for before, after in pairwise(words)]
+            m.d.sync += own.last.eq(beat.carried.last)
+            for lane, to, first, answer in zip(
+                    beat.carried.lanes, own.lanes, words[0], beat.answers):
+                m.d.sync += [
+                    *(to[name].eq(lane[name])
+                      for name in ("present", "joins", "back", "lane", "sample")),
+                    to.refused.eq(lane.present & (lane.status != Status.OK)),
+                    first.missed.eq(lane.missed),
+                    first.value.eq(Mux(
+                        lane.missed, Mux(lane.listed, lane.number, answer), lane.slot)),
+                ]
+
+        candidates = [Signal(data.ArrayLayout(word, c.window_beats + 1), name=f"joined{lane}",
+                             reset_less=True) for lane in lanes]
+        with m.If(advance):
+            m.d.sync += chosen.eq(own)
+            for lane in lanes:
+                # Its own word lies in its own lane of its own beat.
+                where = Mux(own.lanes[lane].joins, own.lanes[lane].lane, lane)
+                m.d.sync += [to.eq(Array(each)[where])
+                             for to, each in zip(candidates[lane], words)]
+
+        with m.If(advance):
+            m.d.sync += [slots.p.last.eq(chosen.last), marks.p.last.eq(chosen.last)]
+            for lane in lanes:
+                kept, found = chosen.lanes[lane], Signal(word, name=f"found{lane}")
+                m.d.comb += found.eq(Array(candidates[lane])[kept.back])
+                m.d.sync += [
+                    slots.p.present[lane].eq(kept.present),
+                    slots.p.values[lane].eq(Mux(
+                        kept.refused, NO_SLOT,
+                        Mux(found.missed, MISS_FLAG | found.value, found.value))),
+                    marks.p.samples[lane].eq(kept.sample),
+                    marks.p.marks[lane].eq(kept.present & (kept.refused | found.missed)),
+                ]
+        with m.If(self.restart):
+            m.d.sync += [valid.eq(0), slots.valid.eq(0), marks.valid.eq(0)]
+        return m
