@@ -4,9 +4,18 @@ from amaranth import Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from .bank_layouts import (
+    Edit,
+    answered_beat,
+    bank_answer,
+    bank_request,
+    combined_beat,
+    ring_beat,
+    slot_number,
+)
 from .config import Config
 from .contract import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
-from .directory import Edit, directory_answer, directory_query
+from .edit_lane import EditLane
 from .entry_check import EntryCheck
 from .layouts import Fetch, command, outcome, result, row_entry, table_update
 from .streams import Unpacker
@@ -27,7 +36,7 @@ class ListSequence(wiring.Component):
     tallied : In(1)
         A pulse with the last answer.
     cleared : In(1)
-        The directory is not being cleared.
+        The directory is not being cleared. Low in the cycle after `clear`.
     ended : Out(stream)
         One per command, without payload.
     """
@@ -81,12 +90,17 @@ class ListSequence(wiring.Component):
 class ListTally(wiring.Component):
     """Slot words of the directory's answers to a list, their counts and the first refusal.
 
+    Parameters
+    ----------
+    config : Config
+
     Members
     -------
     begin : In(1)
         A pulse clears the counts.
     edit : In(Edit)
-    answers : In(stream(directory_answer(config)))
+    beats : In(stream(answered_beat(config, combined_beat(config), bank_answer(config))))
+        As from `EditLane`, one entry in lane 0 of each.
     slots : Out(stream(result(32)))
     report : Out(outcome)
         Counts so far.
@@ -99,10 +113,12 @@ class ListTally(wiring.Component):
     """
 
     def __init__(self, config: Config):
+        self.config = config
+        beat = answered_beat(config, combined_beat(config), bank_answer(config))
         super().__init__({
             "begin": In(1),
             "edit": In(Edit),
-            "answers": In(stream.Signature(directory_answer(config))),
+            "beats": In(stream.Signature(beat)),
             "slots": Out(stream.Signature(result(32))),
             "report": Out(outcome),
             "done": Out(1),
@@ -110,29 +126,34 @@ class ListTally(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        answer, query, out = self.answers.p, self.answers.p.query, self.slots
-        report, position, installs = self.report, Signal(32), self.edit == Edit.INSTALL
-        served = query.status == Status.OK
+        beat, out, report = self.beats, self.slots, self.report
+        entry, answer = beat.p.carried.lanes[0], beat.p.answers[0].found
+        position, installs = Signal(32), self.edit == Edit.INSTALL
+        served, hit, placed = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.answers.ready.eq(~out.valid | out.ready),
-            self.done.eq(self.answers.valid & self.answers.ready & query.last),
+            beat.ready.eq(~out.valid | out.ready),
+            self.done.eq(beat.valid & beat.ready & beat.p.carried.last),
+            served.eq(entry.present & (entry.status == Status.OK)),
+            hit.eq(served & answer.hit),
+            placed.eq(served & answer.placed),
         ]
         with m.If(out.ready):
             m.d.sync += out.valid.eq(0)
-        with m.If(self.answers.valid & self.answers.ready):
+        with m.If(beat.valid & beat.ready):
             m.d.sync += [
                 out.valid.eq(1),
-                out.p.value.eq(Mux(answer.placed, answer.slot, NO_SLOT)),
+                out.p.value.eq(Mux(
+                    placed, slot_number(self.config, beat.p.banks[0], answer.slot), NO_SLOT)),
                 out.p.present.eq(1),
-                out.p.last.eq(query.last),
+                out.p.last.eq(beat.p.carried.last),
                 position.eq(position + 1),
-                report.entries.eq(report.entries + answer.placed),
-                report.hits.eq(report.hits + (installs & answer.hit)),
-                report.misses.eq(report.misses + (served & ~installs & ~answer.hit)),
-                report.refused.eq(report.refused + (served & installs & ~answer.placed)),
+                report.entries.eq(report.entries + placed),
+                report.hits.eq(report.hits + (installs & hit)),
+                report.misses.eq(report.misses + (served & ~installs & ~hit)),
+                report.refused.eq(report.refused + (served & installs & ~placed)),
             ]
             with m.If(~served & (report.status == Status.OK)):
-                m.d.sync += [report.status.eq(query.status), report.error_index.eq(position)]
+                m.d.sync += [report.status.eq(entry.status), report.error_index.eq(position)]
         with m.If(self.begin):
             m.d.sync += [position.eq(0), report.eq(0)]
         return m
@@ -141,6 +162,10 @@ class ListTally(wiring.Component):
 class DirectoryList(wiring.Component):
     """Install or remove the rows of a list, or free every slot.
 
+    Parameters
+    ----------
+    config : Config
+
     Members
     -------
     command : In(stream(command))
@@ -148,12 +173,14 @@ class DirectoryList(wiring.Component):
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     source : Out(Fetch(config))
-    queries : Out(stream(directory_query(config)))
-    answers : In(stream(directory_answer(config)))
+    beats : Out(stream(ring_beat(config, combined_beat(config), bank_request(config))))
+        To the ring of banks; see `EditLane`.
+    answered : In(stream(answered_beat(config, combined_beat(config), bank_answer(config))))
+        The same beats, in order.
     clear : Out(1)
         A pulse frees every slot.
     cleared : In(1)
-        The directory's `ready`.
+        The directory's `ready`, of all banks. Low in the cycle after `clear`.
     slots : Out(stream(result(32)))
         The slot of each entry, or NO_SLOT. Nothing of a REMOVE with ALL.
     outcome : Out(stream(outcome))
@@ -165,17 +192,21 @@ class DirectoryList(wiring.Component):
 
     Timing
     ------
-    One entry at every `Directory.edit_cycles`; entries refused, one a cycle.
+    One entry a cycle while the ring takes and returns as many. The first beat comes
+    `Unpacker.latency + EntryCheck.latency + EditLane.latency` cycles after the first word; slot
+    and outcome 1 cycle after the beat that tells them returned.
     """
 
     def __init__(self, config: Config):
         self.config = config
+        beat = ring_beat(config, combined_beat(config), bank_request(config))
+        answered = answered_beat(config, combined_beat(config), bank_answer(config))
         super().__init__({
             "command": In(stream.Signature(command)),
             "table_update": In(table_update(config)),
             "source": Out(Fetch(config)),
-            "queries": Out(stream.Signature(directory_query(config))),
-            "answers": In(stream.Signature(directory_answer(config))),
+            "beats": Out(stream.Signature(beat)),
+            "answered": In(stream.Signature(answered)),
             "clear": Out(1),
             "cleared": In(1),
             "slots": Out(stream.Signature(result(32))),
@@ -193,18 +224,21 @@ class DirectoryList(wiring.Component):
         m.submodules.entries = restarted(entries)
         m.submodules.tally = restarted(tally)
         m.submodules.check = check = EntryCheck(self.config)
+        m.submodules.lane = lane = EditLane(self.config)
         connect(m, command=flipped(self.command), sequence=sequence.command)
         connect(m, sequence=sequence.fetch, source=flipped(self.source.request))
         connect(m, sequence=sequence.count, entries=entries.start)
         connect(m, source=flipped(self.source.words), entries=entries.words)
         connect(m, entries=entries.elements, check=check.entries)
-        connect(m, check=check.queries, queries=flipped(self.queries))
-        connect(m, answers=flipped(self.answers), tally=tally.answers)
+        connect(m, check=check.checked, lane=lane.entries)
+        connect(m, lane=lane.beats, ring=flipped(self.beats))
+        connect(m, ring=flipped(self.answered), tally=tally.beats)
         connect(m, tally=tally.slots, slots=flipped(self.slots))
         connect(m, host=flipped(self.table_update), check=check.table_update)
         m.d.comb += [
-            check.edit.eq(sequence.edit),
             check.restart.eq(self.restart),
+            lane.edit.eq(sequence.edit),
+            lane.restart.eq(self.restart),
             tally.begin.eq(sequence.begin),
             tally.edit.eq(sequence.edit),
             sequence.tallied.eq(tally.done),

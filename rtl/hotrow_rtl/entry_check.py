@@ -1,13 +1,13 @@
 """Listed rows against the table descriptors."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .bank_layouts import STATUS_WIDTH
 from .config import ROW_NUMBER_WIDTH, Config
 from .contract import Status
-from .directory import STATUS_WIDTH, Edit, directory_query
-from .layouts import element, row_entry, table_update
+from .layouts import element, row_entry, row_key, table_update
 from .ram import ClearedRam
 
 # What the check needs of a descriptor.
@@ -15,17 +15,21 @@ _extent = data.StructLayout({
     "valid": 1, "last_row": ROW_NUMBER_WIDTH, "parts_log2": 3, "part": 6})
 
 
+def checked_entry(config: Config) -> data.StructLayout:
+    """A listed row, refused unless its `status` is OK, and its table's directory partition."""
+    return data.StructLayout({
+        "status": STATUS_WIDTH, "key": row_key(config), "parts_log2": 3, "part": 6, "last": 1})
+
+
 class EntryCheck(wiring.Component):
-    """Make each listed row a query of the directory; an unknown one carries the reason.
+    """Add to each listed row what its table's descriptor says of it, and the reason to refuse it.
 
     A fault of the entry's word comes first, then the table, then the row.
 
     Members
     -------
     entries : In(stream(element(row_entry)))
-    edit : In(Edit)
-        What the queries of valid entries ask for.
-    queries : Out(stream(directory_query(config)))
+    checked : Out(stream(checked_entry(config)))
         One per entry, in order.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
@@ -45,8 +49,7 @@ class EntryCheck(wiring.Component):
         self.config = config
         super().__init__({
             "entries": In(stream.Signature(element(row_entry))),
-            "edit": In(Edit),
-            "queries": Out(stream.Signature(directory_query(config))),
+            "checked": Out(stream.Signature(checked_entry(config))),
             "table_update": In(table_update(config)),
             "restart": In(1),
             "ready": Out(1),
@@ -54,7 +57,7 @@ class EntryCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        c, out, update = self.config, self.queries, self.table_update
+        c, out, update = self.config, self.checked, self.table_update
         m.submodules.extents = extents = ClearedRam(_extent, c.tables)
         entry, table = Signal(element(row_entry)), extents.read_data
         valid, advance, exists, status = Signal(), Signal(), Signal(), Signal(STATUS_WIDTH)
@@ -80,13 +83,11 @@ class EntryCheck(wiring.Component):
                 valid.eq(self.entries.valid),
                 entry.eq(self.entries.p),
                 out.valid.eq(valid),
-                out.p.present.eq(1),
                 out.p.status.eq(status),
                 out.p.key.row.eq(entry.value.row),
                 out.p.key.table.eq(entry.value.table),
                 out.p.parts_log2.eq(table.parts_log2),
                 out.p.part.eq(table.part),
-                out.p.edit.eq(Mux(status == Status.OK, self.edit, Edit.NONE)),
                 out.p.last.eq(entry.last),
             ]
         with m.If(self.restart):

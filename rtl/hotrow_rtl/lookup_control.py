@@ -111,7 +111,8 @@ class LookupControl(wiring.Component):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(DEPOSITS)), Signal(Unit)
-        splits, epoch, used_up = Signal(), Signal(EPOCH_WIDTH, init=1), Signal()
+        splits, epoch = Signal(), Signal(EPOCH_WIDTH, init=1)
+        used_up = Signal(init=1)  # nothing is known of what the table held before a reset
         m.d.comb += [
             self.reader.p.eq(order),
             self.scans.p.eq(order),

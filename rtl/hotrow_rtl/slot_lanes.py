@@ -58,6 +58,9 @@ class SlotLanes(wiring.Component):
             advance.eq((~slots.valid | slots.ready) & (~marks.valid | marks.ready)),
             self.beats.ready.eq(advance),
         ]
+        for out in (slots, marks):
+            with m.If(out.ready):
+                m.d.sync += out.valid.eq(0)
         with m.If(advance):
             m.d.sync += [
                 valid.eq(Cat(self.beats.valid & beat.carried.splits, valid)),

@@ -1,15 +1,23 @@
+"""Lists of edits beside the golden directory: through a ring played here, and the real one."""
+
 import dataclasses
+from collections import deque
+from copy import deepcopy
+from itertools import cycle
 
 import numpy as np
 import pytest
-from amaranth import Module
+from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.config import preset
+from hotrow_rtl.bank_layouts import Edit, bank_answer, bank_request, combined_beat
+from hotrow_rtl.bank_ring import BankRing
+from hotrow_rtl.config import ROW_NUMBER_WIDTH, log2, preset
 from hotrow_rtl.contract import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
-from hotrow_rtl.directory import Directory
+from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.layouts import FAULT_DECERR, Fetch, command, outcome, result, table_update
+from hotrow_rtl.placement import key_of, place
 from hotrow_sim.cycles.directory import clear_cycles, list_cycles
 from hotrow_sim.golden import directory as golden
 from hotrow_sim.listbench import ListMemory
@@ -17,23 +25,105 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 LATENCY = 3  # of the list memory
-CONFIGS = [
-    TINY,
-    dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=16,
-                        directory_ways=2, directory_partitions=1, bus_bytes=32),
-    dataclasses.replace(TINY, name="wide-bus", bus_bytes=64),
-]
+DELAY = 9  # of the ring played here: from a beat to its answer
+WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+                           directory_sets=256, miss_entries=1024)
+ONE_CHOICE = dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=32,
+                                 directory_ways=2, directory_partitions=1, bus_bytes=32)
+CONFIGS = [TINY, ONE_CHOICE, WIDE]
 
 
 def tables_of(config):
     """{table: (last_row, parts_log2, part)}; the upper half of the table numbers is free."""
-    largest = config.directory_partitions.bit_length() - 1
-    return {table: (table * 10 + 5, largest - table % (largest + 1), 0)
+    largest = log2(config.directory_partitions)
+    return {table: (table * 10 + 5, parts := largest - table % (largest + 1), table % (1 << parts))
             for table in range(config.tables // 2)}
 
 
+class Ring:
+    """The ring of banks around a list unit, played: a golden directory answers each beat `DELAY`
+    cycles later, with gaps between answers and pauses before it takes a beat.
+
+    Members
+    -------
+    taken, answered : list of int
+        Cycles in which beats came and left.
+    """
+
+    def __init__(self, bench, dut, config, gaps=STEADY, pauses=STEADY):
+        self.bench, self.dut, self.config = bench, dut, config
+        self.directory = golden.Directory(config)
+        self.gaps, self.pauses = cycle(gaps), cycle(pauses)
+        self.taken, self.answered = [], []
+        bench.background(self.serve)
+
+    async def serve(self, ctx):
+        dut, flying, sweep, held = self.dut, deque(), 0, None
+        gap, pause = next(self.gaps), next(self.pauses)
+        while True:
+            offers = bool(flying) and flying[0][0] <= self.bench.cycles and not gap
+            ctx.set(dut.cleared, not sweep)
+            ctx.set(dut.beats.ready, not pause)
+            ctx.set(dut.answered.valid, offers)
+            if offers:
+                ctx.set(dut.answered.p, flying[0][1])
+            now = self.bench.cycles
+            _, _, valid, beat, ready, restart, clear = await ctx.tick().sample(
+                dut.beats.valid, dut.beats.p, dut.answered.ready, dut.restart, dut.clear)
+            gap, sweep = max(0, gap - bool(flying)), max(0, sweep - 1)
+            if restart:
+                flying.clear()
+                held = None
+                continue
+            assert held is None or (valid and beat.as_bits() == held), "a beat changed"
+            held = beat.as_bits() if valid and pause else None
+            if clear:
+                assert not flying
+                self.directory.clear()
+                sweep = self.config.directory_sets // self.config.banks
+            if offers and ready:
+                flying.popleft()
+                self.answered.append(now)
+                gap = next(self.gaps)
+            if valid and not pause:
+                self.taken.append(now)
+                flying.append((now + DELAY, self.answer(beat)))
+                pause = next(self.pauses)
+            elif valid:
+                pause -= 1
+
+    def answer(self, beat):
+        """Edit the golden directory; what is not an answer must not matter."""
+        c, lane, kept = self.config, beat.lanes[0], beat.carried.lanes[0]
+        assert kept.present and not any(other.present for other in beat.carried.lanes[1:])
+        assert not any(other.valid for other in beat.lanes[1:])
+        assert not beat.carried.counts and not beat.carried.splits
+        assert lane.valid == (kept.status == Status.OK)
+        found = {"hit": 1, "placed": 1, "slot": {"way": 1, "set": 1}}
+        if lane.valid:
+            request, key = lane.request, key_of(c, lane.bank, lane.request.rest)
+            assert key == kept.key
+            assert not request.ask and not request.miss and not request.amount
+            row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF, (request.parts_log2, request.part)
+            if request.edit == Edit.INSTALL:
+                slot, hit = self.directory.install(*row)
+            else:
+                assert request.edit == Edit.REMOVE
+                slot = self.directory.remove(*row)
+                hit = slot != NO_SLOT
+            found["hit"], found["placed"] = hit, slot != NO_SLOT
+            if slot != NO_SLOT:
+                set_, way = divmod(slot, c.directory_ways)
+                choice, set_ = divmod(set_, c.directory_sets)
+                assert set_ % c.banks == lane.bank
+                found["slot"] = {"way": way, "set": set_ // c.banks, "choice": choice}
+        others = [{"found": {"hit": 1, "placed": 1}, "counted": 1}] * (c.lanes - 1)
+        return {"carried": beat.carried, "banks": [lane.bank] + [1] * (c.lanes - 1),
+                "answers": [{"found": found, "counted": 1}, *others]}
+
+
 class ListedDirectory(wiring.Component):
-    """The list unit with its directory."""
+    """The list unit with the real ring and its banks of the directory."""
 
     def __init__(self, config):
         self.config = config
@@ -48,17 +138,30 @@ class ListedDirectory(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.entries = entries = DirectoryList(self.config)
-        m.submodules.directory = directory = Directory(self.config)
+        c = self.config
+        m.submodules.entries = entries = DirectoryList(c)
+        m.submodules.ring = ring = BankRing(c, combined_beat(c), bank_request(c), bank_answer(c))
         for name in ("command", "table_update", "source", "slots", "outcome"):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
-        connect(m, entries=entries.queries, directory=directory.queries)
-        connect(m, directory=directory.answers, entries=entries.answers)
+        connect(m, entries=entries.beats, ring=ring.beats)
+        connect(m, ring=ring.answered, entries=entries.answered)
+        banks = [ResetInserter(self.restart)(DirectoryBank(c)) for _ in range(c.banks)]
+        for number, (bank, ask, answer) in enumerate(zip(banks, ring.requests, ring.answers)):
+            m.submodules[f"bank{number}"] = bank
+            flying = Signal(DirectoryBank.latency, name=f"flying{number}")
+            m.d.sync += flying.eq(Cat(bank.enter, flying))
+            m.d.comb += [
+                ask.ready.eq(bank.ready & ~bank.busy),
+                bank.enter.eq(ask.valid & ask.ready),
+                bank.request.eq(ask.p),
+                bank.clear.eq(entries.clear),
+                answer.valid.eq(flying[-1]),
+                answer.p.found.eq(bank.answer),
+            ]
         m.d.comb += [
-            directory.clear.eq(entries.clear),
-            entries.cleared.eq(directory.ready),
+            entries.cleared.eq(Cat(bank.ready for bank in banks).all()),
             entries.restart.eq(self.restart),
-            directory.restart.eq(self.restart),
+            ring.restart.eq(self.restart),
         ]
         return m
 
@@ -73,9 +176,8 @@ class List:
     faults: dict = dataclasses.field(default_factory=dict)  # {word: fault}
 
 
-def model(config, tables, lists):
+def model(config, tables, lists, directory):
     """What each list must answer: (slots, counts and refusal)."""
-    directory = golden.Directory(config)
     per_word = config.bus_bytes // ROW_ENTRY_BYTES
     for one in lists:
         counts = dict.fromkeys(("status", "error_index", "entries", "hits", "misses", "refused"), 0)
@@ -105,51 +207,87 @@ def model(config, tables, lists):
         yield slots, counts
 
 
-def run(config, lists, gaps=STEADY, pauses=STEADY):
-    """Serve the lists; check slots and outcomes against the model; return their cycles."""
-    dut, tables, begun = ListedDirectory(config), tables_of(config), []
-    bench = StreamBench(dut)
-    memory = ListMemory(bench, config, gaps=gaps, latency=LATENCY)
-    commands = []
-    for one in lists:
-        address = memory.place(one.entries.astype(np.uint32))
-        memory.read_faults.update(
-            {address + word * config.bus_bytes: fault for word, fault in one.faults.items()})
-        commands.append({"opcode": one.opcode, "flags": one.flags, "source": address,
-                         "count": len(one.entries)})
-    memory.serve(dut.source)
-    wanted = list(model(config, tables, lists))
+class Lists:
+    """Serve lists with a unit; check slots and outcomes against the model.
 
-    async def drive(ctx):
-        for _ in range(config.tables):
+    Members
+    -------
+    begun : int
+        Cycle of the first command, once run.
+    """
+
+    def __init__(self, config, dut, gaps=STEADY, pauses=STEADY):
+        self.config, self.dut, self.pauses = config, dut, pauses
+        self.tables = tables_of(config)
+        self.bench = StreamBench(dut)
+        self.memory = ListMemory(self.bench, config, gaps=gaps, latency=LATENCY)
+        self.memory.serve(dut.source)
+
+    def command(self, one):
+        address = self.memory.place(one.entries.astype(np.uint32))
+        self.memory.read_faults.update(
+            {address + word * self.config.bus_bytes: fault for word, fault in one.faults.items()})
+        return {"opcode": one.opcode, "flags": one.flags, "source": address,
+                "count": len(one.entries)}
+
+    async def register(self, ctx):
+        for _ in range(self.config.tables):
             await ctx.tick()  # the descriptors are cleared after reset
-        for table, (last_row, parts_log2, part) in tables.items():
-            ctx.set(dut.table_update.enable, 1)
-            ctx.set(dut.table_update.index, table)
-            ctx.set(dut.table_update.entry, {
+        update = self.dut.table_update
+        for table, (last_row, parts_log2, part) in self.tables.items():
+            ctx.set(update.enable, 1)
+            ctx.set(update.index, table)
+            ctx.set(update.entry, {
                 "valid": 1, "last_row": last_row, "parts_log2": parts_log2, "part": part})
             await ctx.tick()
-        ctx.set(dut.table_update.enable, 0)
-        begun.append(bench.cycles)
-        for one in commands:
-            ctx.set(dut.command.p, one)
-            ctx.set(dut.command.valid, 1)
-            await ctx.tick().until(dut.command.ready)
-            ctx.set(dut.command.valid, 0)
-    bench.process("commands", drive)
-    slots = bench.sink(dut.slots, sum(len(want) for want, _ in wanted), pauses, name="slots",
-                       read=lambda p: (p.value, p.present, p.last))
-    outcomes = bench.sink(dut.outcome, len(lists), pauses, name="outcomes")
-    cycles = bench.run(200 + 20 * sum(len(one.entries) for one in lists) + 100 * len(lists))
-    end = 0
-    for number, (one, (want, counts), got) in enumerate(zip(lists, wanted, outcomes)):
-        here = slots[end:end + len(want)]
-        end += len(want)
-        assert [value for value, *_ in here] == want, f"list {number}, {one.opcode!r}"
-        assert [last for *_, last in here] == [0] * (len(want) - 1) + [1] * bool(want)
-        assert {name: getattr(got, name) for name in counts} == counts, f"list {number}"
-        assert got.error_address == got.lookups == got.bytes == 0
-    return cycles - begun[0]
+        ctx.set(update.enable, 0)
+
+    async def give(self, ctx, order):
+        ctx.set(self.dut.command.p, order)
+        ctx.set(self.dut.command.valid, 1)
+        await ctx.tick().until(self.dut.command.ready)
+        ctx.set(self.dut.command.valid, 0)
+
+    def check(self, lists, wanted, slots, outcomes):
+        end = 0
+        for number, (one, (want, counts), got) in enumerate(zip(lists, wanted, outcomes)):
+            here = slots[end:end + len(want)]
+            end += len(want)
+            assert [value for value, *_ in here] == want, f"list {number}, {one.opcode!r}"
+            assert [last for *_, last in here] == [0] * (len(want) - 1) + [1] * bool(want)
+            assert {name: getattr(got, name) for name in counts} == counts, f"list {number}"
+            assert got.error_address == got.lookups == got.bytes == 0
+
+    def sinks(self, wanted):
+        slots = self.bench.sink(self.dut.slots, sum(len(want) for want, _ in wanted), self.pauses,
+                                name="slots", read=lambda p: (p.value, p.present, p.last))
+        return slots, self.bench.sink(self.dut.outcome, len(wanted), self.pauses, name="outcomes")
+
+    def run(self, lists):
+        """The cycles of the lists."""
+        orders = [self.command(one) for one in lists]
+        wanted = list(model(self.config, self.tables, lists, golden.Directory(self.config)))
+
+        async def drive(ctx):
+            await self.register(ctx)
+            self.begun = self.bench.cycles
+            for order in orders:
+                await self.give(ctx, order)
+        self.bench.process("commands", drive)
+        sinks = self.sinks(wanted)
+        cycles = self.bench.run(
+            400 + 20 * sum(len(one.entries) for one in lists) + 100 * len(lists))
+        self.check(lists, wanted, *sinks)
+        return cycles - self.begun
+
+
+def run(config, lists, gaps=STEADY, pauses=STEADY):
+    """Through the played ring, as ragged as memory and sinks; the ring afterwards."""
+    dut = DirectoryList(config)
+    bench = Lists(config, dut, gaps, pauses)
+    ring = Ring(bench.bench, dut, config, gaps, pauses)
+    bench.run(lists)
+    return ring
 
 
 def rows(config, count, seed, wrong=0.0):
@@ -179,10 +317,28 @@ def test_lists_equal_golden(config, gaps, pauses):
     ], gaps, pauses)
 
 
+@pytest.mark.parametrize("config", [
+    TINY, *(pytest.param(config, marks=pytest.mark.slow) for config in (ONE_CHOICE, WIDE))],
+    ids=lambda config: config.name)
+@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, (0, 2, 0, 0, 30))],
+                         ids=["steady", "both"])
+def test_lists_through_the_real_ring(config, gaps, pauses):
+    first = rows(config, 60, seed=5, wrong=0.1)
+    Lists(config, ListedDirectory(config), gaps, pauses).run([
+        List(Opcode.INSTALL, first),
+        List(Opcode.REMOVE, first[::3]),
+        List(Opcode.INSTALL, np.repeat(first[:9], 3, axis=0)),
+        List(Opcode.REMOVE, first[:0], flags=AllFlag.ALL),
+        List(Opcode.REMOVE, first[:5]),
+        List(Opcode.INSTALL, first[:20]),
+    ])
+
+
 def test_overflow_is_refused_and_removal_makes_room():
-    config = CONFIGS[1]
+    config = ONE_CHOICE
     many = np.stack([np.arange(100), np.full(100, 15)], axis=1)
-    wanted = list(model(config, tables_of(config), [List(Opcode.INSTALL, many)]))
+    wanted = list(model(config, tables_of(config), [List(Opcode.INSTALL, many)],
+                        golden.Directory(config)))
     assert wanted[0][1]["refused"] > 20
     run(config, [List(Opcode.INSTALL, many), List(Opcode.REMOVE, many[::2]),
                  List(Opcode.INSTALL, many[::-1])])
@@ -205,15 +361,88 @@ def test_one_entry():
                List(Opcode.INSTALL, np.array([[1, 1 << 31]]))])
 
 
-@pytest.mark.parametrize("wrong", [0, 0.1, 0.5, 2])
-def test_cycles_agree_with_the_model(wrong):
-    few = rows(TINY, 100, seed=4, wrong=wrong)
-    valid = (few[:, 0] <= 1 << 19) & (few[:, 1] < TINY.tables // 2)
-    assert (np.count_nonzero(valid) == 0) == (wrong == 2)
-    cycles = run(TINY, [List(Opcode.INSTALL, few)])
-    assert cycles == pytest.approx(list_cycles(valid, first_word=LATENCY + 1), rel=0.05)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("wrong", [0, 0.3])
+def test_one_entry_a_cycle(config, wrong):
+    """Into the ring and out of it, whatever is refused."""
+    ring = run(config, [List(Opcode.INSTALL, rows(config, 100, seed=4, wrong=wrong))])
+    assert np.ptp(ring.taken) == np.ptp(ring.answered) == 99
+
+
+@pytest.mark.parametrize("after", [*range(1, 30, 4), 60])
+def test_restart_forgets_the_list(after):
+    """The next list starts from whatever the ring had done; its counts are its own."""
+    config, begun, seed = TINY, [], 6
+    dut = DirectoryList(config)
+    bench = Lists(config, dut, pauses=(0, 0, 2))
+    ring = Ring(bench.bench, dut, config, pauses=(0, 1))
+    dropped = List(Opcode.INSTALL, rows(config, 40, seed, wrong=0.2))
+    kept = [List(Opcode.REMOVE, dropped.entries[:30]), List(Opcode.INSTALL, dropped.entries)]
+    orders = [bench.command(one) for one in (dropped, *kept)]
+    got = {"slots": [], "outcomes": []}
+
+    async def drive(ctx):
+        await bench.register(ctx)
+        await bench.give(ctx, orders[0])
+        for _ in range(after):
+            await ctx.tick()
+        ctx.set(dut.restart, 1)
+        bench.memory.restart()
+        await ctx.tick()
+        ctx.set(dut.restart, 0)
+        begun.append(deepcopy(ring.directory))
+        for order in orders[1:]:
+            await bench.give(ctx, order)
+
+    async def drain(ctx):
+        ctx.set(dut.slots.ready, 1)
+        ctx.set(dut.outcome.ready, 1)
+        await ctx.tick().until(dut.restart)
+        while len(got["outcomes"]) < len(kept):
+            _, _, valid, slot, ended, report = await ctx.tick().sample(
+                dut.slots.valid, dut.slots.p, dut.outcome.valid, dut.outcome.p)
+            if valid:
+                got["slots"].append((slot.value, slot.present, slot.last))
+            if ended:
+                got["outcomes"].append(report)
+    bench.bench.process("commands", drive)
+    bench.bench.process("sinks", drain)
+    bench.bench.run(1000)
+    wanted = list(model(config, bench.tables, kept, begun[0]))
+    assert len(got["slots"]) == sum(len(want) for want, _ in wanted)
+    bench.check(kept, wanted, got["slots"], got["outcomes"])
+
+
+def cycles_and_model(config, entries):
+    valid = (entries[:, 0] <= 1 << 19) & (entries[:, 1] < config.tables // 2)
+    keys = entries[:, 1].astype(np.uint64) << np.uint64(ROW_NUMBER_WIDTH) | entries[:, 0].astype(
+        np.uint64)
+    banks = place(config, keys)[0].tolist()
+    cycles = Lists(config, ListedDirectory(config)).run([List(Opcode.INSTALL, entries)])
+    return cycles, list_cycles(valid, LATENCY + 1, banks), list_cycles(valid, LATENCY + 1)
+
+
+@pytest.mark.parametrize("config", [
+    TINY, *(pytest.param(config, marks=pytest.mark.slow) for config in (ONE_CHOICE, WIDE))],
+    ids=lambda config: config.name)
+@pytest.mark.parametrize("wrong", [0, 0.5, 2])
+def test_cycles_agree_with_the_model(config, wrong):
+    entries = rows(config, 100, seed=4, wrong=wrong)
+    cycles, banked, _ = cycles_and_model(config, entries)
+    assert cycles == banked
+
+
+def test_rows_of_one_bank_wait_for_each_other():
+    count, tables = 70, tables_of(TINY)
+    same = [(row, table) for table in tables for row in range(tables[table][0] + 1)
+            if place(TINY, table << ROW_NUMBER_WIDTH | row)[0] == 3]
+    entries = np.array([same[number % len(same)] for number in range(count)])
+    cycles, banked, apart = cycles_and_model(TINY, entries)
+    assert cycles == banked
+    assert banked - apart == (DirectoryBank.edit_cycles - 1) * (count - 1)
 
 
 def test_clear_takes_a_sweep():
-    cycles = run(TINY, [List(Opcode.REMOVE, np.zeros((0, 2)), flags=AllFlag.ALL)])
-    assert cycles == pytest.approx(clear_cycles(TINY), abs=3)
+    everything = List(Opcode.REMOVE, np.zeros((0, 2)), flags=AllFlag.ALL)
+    cycles = Lists(TINY, ListedDirectory(TINY)).run([everything] * 3)
+    assert cycles == 3 * clear_cycles(TINY)

@@ -2,12 +2,12 @@ import dataclasses
 
 import pytest
 from hotrow_rtl.config import PRESETS, preset
-from hotrow_rtl.directory import Directory
+from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.miss_list import MissList
 from hotrow_rtl.splitter import Splitter
 from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.directory import directory_bits, directory_list_bits
+from hotrow_sim.cost.directory import directory_bank_bits, directory_bits, directory_list_bits
 from hotrow_sim.cost.splitter import miss_list_bits, splitter_bits
 
 CONFIGS = [*PRESETS.values(), dataclasses.replace(
@@ -16,7 +16,7 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 @pytest.mark.parametrize("unit, bits", [
-    (Directory, directory_bits),
+    (DirectoryBank, directory_bank_bits),
     (DirectoryList, directory_list_bits),
     (MissList, miss_list_bits),
     (Splitter, splitter_bits),

@@ -3,17 +3,23 @@ import random
 
 import numpy as np
 import pytest
-from hotrow_rtl.config import preset
+from amaranth.hdl import Const
+from amaranth.lib import data
+from hotrow_rtl.bank_layouts import slot_in_bank, slot_number
+from hotrow_rtl.config import log2, preset
 from hotrow_rtl.contract import NO_SLOT
 from hotrow_rtl.mixing import mix
+from hotrow_rtl.placement import directory_hash, key_of, place
 from hotrow_sim.golden.directory import Directory
 
 TINY = preset("tiny")
 CONFIGS = [
     TINY,
     dataclasses.replace(TINY, name="one-choice", directory_choices=1),
-    dataclasses.replace(TINY, name="small", directory_sets=4, directory_partitions=2,
+    dataclasses.replace(TINY, name="small", directory_sets=16, directory_partitions=2,
                         directory_ways=2),
+    dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_sets=256,
+                        miss_entries=1024),
 ]
 
 
@@ -27,9 +33,10 @@ class BruteForce:
     def slots_of(self, choice, key, partition):
         """The slots of the set in which that choice would keep the row, lowest first."""
         c, (parts_log2, part) = self.config, partition
-        sets = c.directory_sets >> parts_log2
-        at = part * sets + mix(key[0] << 32 | key[1], choice, c.key_width) % sets
-        first = (choice * c.directory_sets + at) * c.directory_ways
+        rest, bank = divmod(mix(key[0] << 32 | key[1], 0, c.key_width), c.banks)
+        sets = (c.directory_sets // c.banks) >> parts_log2  # of a part, in each bank
+        at = part * sets + (mix(rest, 1, c.rest_width) if choice else rest) % sets
+        first = (choice * c.directory_sets + at * c.banks + bank) * c.directory_ways
         return range(first, first + c.directory_ways)
 
     def find(self, key, partition):
@@ -106,17 +113,44 @@ def test_slots_stay_in_their_partition():
             assert slot // TINY.directory_ways % TINY.directory_sets // share == 3
 
 
-def test_rows_of_one_set_are_told_apart():
-    # All rows that the smallest partition puts into one set: only their tags differ.
-    config = CONFIGS[2]
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_slot_is_that_of_the_hardware(config):
+    """`bank_layouts.slot_number` of the parts of a slot is the number that the model gives."""
+    directory, brute = Directory(config), BruteForce(config)
+    layout, seen = slot_in_bank(config), set()
+    for row in range(3 * config.slots):
+        slot, _ = directory.install(1, row, (0, 0))
+        if slot == NO_SLOT:
+            continue
+        bank, rest = place(config, 1 << 32 | row)
+        for choice in range(config.directory_choices):
+            at = directory_hash(config, choice, rest) % (config.directory_sets // config.banks)
+            for way in range(config.directory_ways):
+                parts = Const(layout.const({"way": way, "set": at, "choice": choice}).as_bits(),
+                              layout.size)
+                number = Const.cast(slot_number(config, Const(bank, log2(config.banks)),
+                                                data.View(layout, parts)))
+                if number.value == slot:
+                    seen.add(slot)
+        assert slot in seen and slot in brute.slots_of(
+            slot // (config.slots // config.directory_choices), (1, row), (0, 0))
+    assert len(seen) > 0.9 * config.slots
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_rows_of_one_set_are_told_apart(config):
+    """All rows that the smallest partition puts into one set of one bank: only tags differ."""
     directory = Directory(config)
-    sets = config.directory_sets // config.directory_partitions
-    same = [row for row in range(4000) if mix(row, 0, config.key_width) % sets == 0]
+    parts = log2(config.directory_partitions)
+    sets = config.directory_sets // config.banks >> parts
     slots = {}
-    for row in same[:40]:
-        slot, present = directory.install(0, row, (1, 1))
-        assert not present, f"row {row} was taken for one of {list(slots.values())}"
+    for number in range(200):
+        rest = (number * 977 * sets + sets - 1) & ((1 << config.rest_width) - 1)
+        key = key_of(config, 3, rest)
+        slot, present = directory.install(key >> 32, key & 0xFFFFFFFF, (parts, 0))
+        assert not present, f"row {key:#x} was taken for one of {list(slots.values())}"
         if slot != NO_SLOT:
             assert slot not in slots
-            slots[slot] = row
+            slots[slot] = key
     assert len(slots) >= config.directory_ways
+    assert {slot // config.directory_ways % config.banks for slot in slots} == {3}

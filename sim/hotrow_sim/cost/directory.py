@@ -5,9 +5,15 @@ from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config
 PARTITION_WIDTH = 9  # log2 of the parts, and the part
 
 
+def directory_bank_bits(config: Config):
+    """A valid bit and a tag per slot of one bank: `slots` / `banks` * (1 +
+    `directory_tag_width`)."""
+    return config.slots // config.banks * (1 + config.directory_tag_width)
+
+
 def directory_bits(config: Config):
-    """A valid bit and a tag per slot: `slots` * (1 + `directory_tag_width`)."""
-    return config.slots * (1 + config.directory_tag_width)
+    """All banks."""
+    return config.banks * directory_bank_bits(config)
 
 
 def directory_list_bits(config: Config):

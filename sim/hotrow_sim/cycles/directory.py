@@ -1,18 +1,22 @@
 """Cycles of the directory's lists."""
 
 import numpy as np
-from hotrow_rtl.config import Config
+from hotrow_rtl.bank_feed import BankFeed
+from hotrow_rtl.bank_ring import BankRing
+from hotrow_rtl.config import RING_BEATS, Config
 
-EDIT = 6  # an edit has the pipeline of five stages to itself
-DRAIN = EDIT - 1  # what an edit waits for the query before it, if that edits nothing
-OVERHEAD = 5  # command to request, entry to query, last answer to outcome
+LATENCY = 5  # of a bank: from a request to its answer
+EDIT = 5  # of a bank: cycles between two edits
+OVERHEAD = 7  # command to request, word to beat, last answered beat to outcome
+LEAVES = 1  # from its last answer to when a beat gives up its place in the ring
 
 
-def list_cycles(valid, first_word):
-    """An INSTALL or REMOVE, from its command to its last slot: OVERHEAD + `first_word` + queries.
+def list_cycles(valid, first_word, banks=None):
+    """An INSTALL or REMOVE, from its command to its last slot.
 
-    The queries take EDIT cycles for each valid entry, one for each other, and DRAIN for each run
-    of others.
+    OVERHEAD + `first_word` + the ring's: an entry a cycle, while fewer than `RING_BEATS` are
+    inside; each waits for `EDIT` cycles per earlier one at its bank, and leaves behind those before
+    it. So EDIT per entry if one bank has them all.
 
     Parameters
     ----------
@@ -20,12 +24,25 @@ def list_cycles(valid, first_word):
         Entries of known tables within their rows.
     first_word : int
         Cycles from the request to the first entry.
+    banks : int[n], optional
+        Of the entries' rows. Default: no two at one bank, which random rows are close to.
     """
-    valid = np.asarray(valid, bool)
-    edits, runs = np.count_nonzero(valid), np.count_nonzero(~valid & np.r_[True, valid[:-1]])
-    return OVERHEAD + first_word + EDIT * edits + len(valid) - edits + DRAIN * runs
+    if banks is None:
+        banks = range(len(valid))
+    entered, left, edited = -1, [], {}
+    for number, (serves, bank) in enumerate(zip(np.asarray(valid, bool).tolist(), banks)):
+        entered += 1
+        if number >= RING_BEATS - 1:
+            entered = max(entered, left[1 - RING_BEATS] + 2)
+        complete = entered + 1
+        if serves:
+            asked = max(entered + BankFeed.latency, edited.get(bank, -EDIT) + EDIT)
+            edited[bank] = asked
+            complete = asked + LATENCY
+        left.append(max(complete + LEAVES, left[-1] + 1 if left else 0))
+    return OVERHEAD + first_word + (left[-1] + BankRing.latency - LEAVES if left else 0)
 
 
 def clear_cycles(config: Config):
-    """A REMOVE of everything sweeps the sets."""
-    return 2 + config.directory_sets
+    """A REMOVE of everything sweeps the sets of all banks at a time."""
+    return 2 + config.directory_sets // config.banks

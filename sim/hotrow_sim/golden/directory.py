@@ -3,13 +3,15 @@
 import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.contract import NO_SLOT
-from hotrow_rtl.mixing import mix
+from hotrow_rtl.placement import directory_hash, place
 
 from .counters import pack_key
 
 
 class Directory:
     """State of the directory: `tag` and `valid` of [choice, set, way].
+
+    Sets are numbered over all banks, the bank in the lowest bits.
 
     `partition` in the calls is (log2 of the number of parts, which part), as a table registers it.
     """
@@ -63,11 +65,13 @@ class Directory:
 
     def _place(self, choice, table, row, parts_log2, part):
         c = self.config
-        mixed = mix(pack_key(table, row), choice, c.key_width)
-        width = (log2(c.directory_sets) - np.asarray(parts_log2)).astype(np.uint64)
-        low = mixed & ((np.uint64(1) << width) - np.uint64(1))
-        sets = (np.asarray(part, np.uint64) << width | low).astype(np.int64)
-        return sets, mixed >> np.uint64(c.key_width - c.directory_tag_width)
+        bank, rest = place(c, pack_key(table, row))
+        hashed = directory_hash(c, choice, rest)
+        width = (log2(c.directory_sets // c.banks) - np.asarray(parts_log2)).astype(np.uint64)
+        low = hashed & ((np.uint64(1) << width) - np.uint64(1))
+        sets = np.asarray(part, np.uint64) << width | low
+        return ((sets << np.uint64(log2(c.banks)) | bank).astype(np.int64),
+                hashed >> np.uint64(c.rest_width - c.directory_tag_width))
 
     def _place_one(self, choice, table, row, partition):
         sets, tags = self._place(choice, [table], [row], [partition[0]], [partition[1]])

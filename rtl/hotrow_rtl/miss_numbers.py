@@ -1,0 +1,166 @@
+"""Miss numbers: which lookups of a split batch are in its list of missed rows, and where."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import (
+    answered_beat,
+    asked_beat,
+    bank_answer,
+    lane_results,
+    ring_beat,
+    slot_number,
+)
+from .config import Config, log2
+from .layouts import row_entry, row_key
+from .number_bank import NUMBER_WIDTH, number_request
+
+
+def asked_lookup(config: Config) -> data.StructLayout:
+    """A lane of `asked_beat`."""
+    return asked_beat(config)["lanes"].shape.elem_shape
+
+
+def split_lookup(config: Config) -> data.StructLayout:
+    """A lookup with the answer to it.
+
+    `missed`: an owner without a slot in a batch that `splits`; another's is `slot`. `listed`: its
+    row is element `number` of the list of missed rows from here on; of a missed row that is not
+    `listed`, the place of the miss table has the number.
+    """
+    return data.StructLayout(dict(asked_lookup(config).members) | {
+        "counted": 1,
+        "missed": 1,
+        "listed": 1,
+        "number": NUMBER_WIDTH,
+        "slot": log2(config.slots),
+    })
+
+
+def split_beat(config: Config) -> data.StructLayout:
+    """The lookups of one cycle; the rest as in `asked_beat`."""
+    return data.StructLayout({
+        "lanes": data.ArrayLayout(split_lookup(config), config.lanes),
+        "position": 32,
+        "counts": 1,
+        "splits": 1,
+        "last": 1,
+    })
+
+
+class MissNumbers(wiring.Component):
+    """Number the missed rows of each batch in order of lookups.
+
+    An owner that the miss table does not know from before gets the next number; if the table
+    keeps it, the number is stored at its place. Later owners of that row ask for it there.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
+    beats : Out(stream(ring_beat(config, split_beat(config), number_request(config))))
+        One per beat. A request goes to the bank that answered: a missed owner that is kept writes
+        its number if `listed`, or reads it.
+    listed : Out(stream(lane_results(config, row_entry)))
+        One per beat of a batch that splits: the rows of its listed lookups. It may be taken before
+        its beat or after it, but before the next one.
+    restart : In(1)
+        A pulse drops the beats inside and forgets the batch in progress.
+
+    Timing
+    ------
+    Latency `latency` cycles, one beat a cycle.
+    """
+
+    latency = 2  # count within the beat, add
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "answered": In(stream.Signature(answered_beat(
+                config, asked_beat(config), bank_answer(config)))),
+            "beats": Out(stream.Signature(ring_beat(
+                config, split_beat(config), number_request(config)))),
+            "listed": Out(stream.Signature(lane_results(config, row_entry))),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, out, listed = self.config, self.beats.p, self.listed.p
+        came, answers = self.answered.p.carried, self.answered.p.answers
+        advance, valid = Signal(), Signal()
+        m.d.comb += [
+            advance.eq((~self.beats.valid | self.beats.ready)
+                       & (~self.listed.valid | self.listed.ready)),
+            self.answered.ready.eq(advance),
+        ]
+
+        # First step: who is missed, and how many rows of the beat are listed before each.
+        missed = [came.splits & lane.owner & ~answer.found.placed
+                  for lane, answer in zip(came.lanes, answers)]
+        adds = Signal(c.lanes)
+        m.d.comb += adds.eq(Cat(miss & ~answer.missed.repeated
+                                for miss, answer in zip(missed, answers)))
+        total = Signal(range(c.lanes + 1), reset_less=True)
+        whole = Cat(came.position, came.counts, came.splits, came.last)
+        held = Signal(len(whole), name="held", reset_less=True)
+        with m.If(advance):
+            m.d.sync += [
+                valid.eq(self.answered.valid),
+                held.eq(whole),
+                total.eq(sum(adds)),
+            ]
+        splits, last = held[-2], held[-1]
+
+        # Second step: their numbers.
+        count = Signal(NUMBER_WIDTH)  # rows of the batch listed so far
+        for sink in (self.beats, self.listed):
+            with m.If(sink.ready):
+                m.d.sync += sink.valid.eq(0)
+        with m.If(advance):
+            m.d.sync += [
+                self.beats.valid.eq(valid),
+                self.listed.valid.eq(valid & splits),
+                Cat(out.carried.position, out.carried.counts, out.carried.splits,
+                    out.carried.last).eq(held),
+            ]
+            with m.If(valid):
+                m.d.sync += count.eq(Mux(last, 0, count + total))
+        m.d.comb += listed.last.eq(out.carried.last)
+
+        for number, (lane, answer, to) in enumerate(zip(came.lanes, answers, out.carried.lanes)):
+            bank, place = self.answered.p.banks[number], answer.missed.place
+            kept = Cat(lane.as_value(), answer.counted, missed[number], adds[number],
+                       slot_number(c, bank, answer.found.slot))
+            asked = Cat(missed[number] & answer.missed.kept, bank, adds[number], place)
+            held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
+                                     for name, bits in (("held", kept), ("asked", asked)))
+            before = Signal(range(max(2, number + 1)), name=f"before{number}", reset_less=True)
+            request = out.lanes[number]
+            with m.If(advance):
+                m.d.sync += [
+                    held_lane.eq(kept),
+                    held_asked.eq(asked),
+                    before.eq(sum(adds[:number])),
+                    Cat(*(to[name] for name, _ in asked_lookup(c)), to.counted, to.missed,
+                        to.listed, to.slot).eq(held_lane),
+                    to.number.eq(count + before),
+                    Cat(request.valid, request.bank, request.request.write,
+                        request.request.place).eq(held_asked),
+                ]
+            key = row_key(c)(to.key)
+            m.d.comb += [
+                request.request.number.eq(to.number),
+                listed.values[number].row.eq(key.row),
+                listed.values[number].table.eq(key.table),
+                listed.present[number].eq(to.listed),
+            ]
+        with m.If(self.restart):
+            m.d.sync += [
+                valid.eq(0), count.eq(0), self.beats.valid.eq(0), self.listed.valid.eq(0)]
+        return m

@@ -1,0 +1,76 @@
+"""Number bank: the numbers of the rows in one bank of the miss table."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import miss_place
+from .config import Config
+from .contract import MISS_FLAG
+from .ram import Ram
+
+# Any index that a slot word can hold: a row that the table keeps may come behind any number of
+# rows that it has no place for.
+NUMBER_WIDTH = MISS_FLAG.bit_length() - 1
+
+
+def number_request(config: Config) -> data.StructLayout:
+    """The number of a place of the miss table: is `number` from here on, if `write`, or what is
+    it?"""
+    return data.StructLayout({
+        "write": 1, "place": miss_place(config), "number": NUMBER_WIDTH})
+
+
+class NumberBank(wiring.Component):
+    """One number per place.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    requests : In(stream(number_request(config)))
+    answers : Out(stream(NUMBER_WIDTH, always_ready=True))
+        One per request, in order: the place's number behind the request. Undefined of a place that
+        was never written.
+    restart : In(1)
+        A pulse forgets the requests in flight, one that comes in the same cycle included.
+
+    Timing
+    ------
+    One request a cycle, of the same place or not; the answer `latency` cycles after it.
+    """
+
+    latency = 2  # read and hold
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "requests": In(stream.Signature(number_request(config))),
+            "answers": Out(stream.Signature(NUMBER_WIDTH, always_ready=True)),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        request = self.requests.p
+        m.submodules.rows = rows = Ram(NUMBER_WIDTH, 1 << miss_place(self.config))
+        read, written = Signal(), Signal(reset_less=True)
+        number = Signal(NUMBER_WIDTH, reset_less=True)
+        # A write lands with its request, so the next one reads it.
+        m.d.comb += [
+            self.requests.ready.eq(1),
+            rows.write_enable.eq(self.requests.valid & request.write),
+            rows.write_address.eq(request.place),
+            rows.write_data.eq(request.number),
+            rows.read_address.eq(request.place),
+        ]
+        m.d.sync += [
+            read.eq(self.requests.valid & ~self.restart),
+            written.eq(request.write),
+            number.eq(request.number),
+            self.answers.valid.eq(read & ~self.restart),
+            self.answers.p.eq(Mux(written, number, rows.read_data)),
+        ]
+        return m
