@@ -1,29 +1,38 @@
 """Cycles of whole commands, from the engines' taking one to its outcome."""
 
 from hotrow_rtl.config import Config
+from hotrow_rtl.contract import ROW_ENTRY_BYTES
 
 from .directory import list_cycles
-from .splitter import split_cycles
 
-STARTED = 14  # a batch's way to the first answer of the directory, besides waiting for its ids
-CLOSED = 4  # from the end of the splitter's lists to the outcome, besides the way to memory
-LIST_CLOSED = 7  # the same from the last slot of a list
+STARTED = 14  # a batch's way to its first beat, besides waiting for its ids
+COUNTED = 60  # from the last beat of a batch through both rings to its tally
+PARTED = 16  # the same to the end of its lists, besides a cycle for every `lanes` samples
+CLOSED = 4  # from the end of the lists to the outcome, besides the way to memory
+LIST_CLOSED = 24  # the same from the last slot of a list
 
 
-def split_command_cycles(keys, missed, samples, config: Config, latency):
-    """A dense SPLIT: STARTED + max(`lanes`, `latency`) + `split_cycles` + `latency` + CLOSED.
+def batch_command_cycles(config: Config, beats, samples, listed, splits, latency):
+    """OBSERVE or SPLIT: STARTED + max(`lanes`, `latency`) + work + COUNTED, and for a SPLIT
+    PARTED + `samples` / `lanes` + `latency` + CLOSED besides.
 
-    The reader prepares its lanes, one a cycle, while the first ids are on their way.
+    The work is a beat a cycle, or a word of listed misses a cycle if those are more. The reader
+    prepares its lanes, one a cycle, while the first ids are on their way.
 
     Parameters
     ----------
-    keys, missed, samples
-        As for `split_cycles`.
+    beats, samples, listed : int
+        Of the batch; `listed` misses.
+    splits : bool
     latency : int
         Cycles from a request to the first word, and from the last word to its answer.
     """
-    batch = split_cycles(keys, missed, samples, config)
-    return STARTED + max(config.lanes, latency) + batch + latency + CLOSED
+    started = STARTED + max(config.lanes, latency)
+    if not splits:
+        return started + beats + COUNTED
+    words = -(-listed * ROW_ENTRY_BYTES // config.bus_bytes)
+    lists = PARTED - (-samples // config.lanes)
+    return started + max(beats, words) + COUNTED + lists + latency + CLOSED
 
 
 def list_command_cycles(valid, latency):

@@ -8,13 +8,11 @@ import numpy as np
 from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, Status
 
 from ..cycles import counters, directory
-from ..cycles.lookup_engines import CLOSED, STARTED, list_command_cycles
-from ..cycles.splitter import MISS
+from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
 OPERAND = 6  # one address operand
-COUNTED = 41  # from the last beat of a batch through the banks to its tally
 MOVED = 27  # a GATHER, besides the memory and its copies
 
 
@@ -50,20 +48,17 @@ def command_cycles(config, command, outcome, counts):
 
 
 def _batch_cycles(config, command, outcome):
-    """A beat a cycle to count; a lookup a cycle to split, where a miss is numbered in MISS cycles
-    and the samples are scanned in the end."""
-    bags = command["samples"] * command["table_count"]
-    start = STARTED + command["table_count"] + 2 * OPERAND + max(config.lanes, LATENCY)
+    start = command["table_count"] + 2 * OPERAND
     if command["flags"] & BatchFlag.JAGGED:
+        bags = command["samples"] * command["table_count"]
         start += LATENCY + 2 * bags // config.bus_bytes
-    if command["opcode"] == Opcode.OBSERVE:
-        per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
-        beats = -(-command["count"] // per_word)
-        if command["flags"] & BatchFlag.JAGGED:  # a beat per bag, and where a bag spans two words
-            beats = max(beats, bags + beats // 2)
-        return start + beats + COUNTED
-    work = max(command["count"], bags, MISS * outcome.misses)
-    return start + 4 * OPERAND + work + command["samples"] + LATENCY + CLOSED
+    splits = command["opcode"] == Opcode.SPLIT
+    if splits:
+        start += 4 * OPERAND
+    per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
+    beats = -(-command["count"] // per_word)
+    return start + batch_command_cycles(
+        config, beats, command["samples"], outcome.unique, splits, LATENCY)
 
 
 def _gather_cycles(config, command, outcome):

@@ -1,0 +1,230 @@
+"""Lane packer: lists that grow by up to `lanes` elements a cycle, as the bus words of memory."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Shape
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import lane_results
+from .config import Config, log2
+from .layouts import Deposit
+from .streams import check_element
+
+
+class LanePacker(wiring.Component):
+    """Pack the elements of a list into consecutive words for a result port.
+
+    Elements go to places of a ring as long as a beat, which is one word or several; the word that
+    leaves is joined by the elements that come in the same cycle.
+
+    Parameters
+    ----------
+    config : Config
+    shape : ShapeCastable
+        Of an element's value; bytes of the element above it are written as zero.
+    element_bytes : int
+        From one element to the next, a power of two from 4 up to `config.bus_bytes`.
+
+    Members
+    -------
+    elements : In(stream(lane_results(config, shape)))
+    words : Out(stream)
+        As for `Deposit`: strobes only for the bytes of elements present, `last` on the word that
+        ends the list. Words end at every full one and with the list: a beat that ends the list
+        behind a full word makes a word without strobes if it brings no element, and so does a
+        list without elements.
+
+    Timing
+    ------
+    Latency 4 cycles from the beat that completes a word. Words leave one a cycle; a beat waits
+    only for words to leave. With elements of 4 bytes that is a beat a cycle whatever it holds.
+    """
+
+    latency = 4  # count, place, exchange, merge
+
+    def __init__(self, config: Config, shape, element_bytes):
+        check_element(config, shape, element_bytes)
+        if element_bytes * config.lanes < config.bus_bytes:
+            raise ValueError(f"a beat of {config.lanes} elements must fill a bus word: expected "
+                             f"element_bytes of at least 4, not {element_bytes}")
+        self.lanes, self.element_bytes = config.lanes, element_bytes
+        self.elements_per_word = config.bus_bytes // element_bytes
+        self.width = Shape.cast(shape).width
+        super().__init__({
+            "elements": In(stream.Signature(lane_results(config, shape))),
+            "words": Out(Deposit(config).members["words"].signature),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes, per_word, out = self.lanes, self.elements_per_word, self.words
+        ring = lanes // per_word  # words in the ring
+        given = self.elements.p
+
+        # Count the elements before each; absent ones are zero from here on.
+        counted, counted_free = Signal(), Signal()
+        values = self._payload("counted")
+        present, last = Signal(lanes, reset_less=True), Signal(reset_less=True)
+        before, total = prefix_counts(given.present)
+        ranks = [Signal(range(lanes), name=f"rank{lane}", reset_less=True)
+                 for lane in range(lanes)]
+        count = Signal(range(lanes + 1), reset_less=True)
+        m.d.comb += self.elements.ready.eq(counted_free)
+        with m.If(counted_free):
+            m.d.sync += [
+                counted.eq(self.elements.valid),
+                [value.eq(Mux(here, Value.cast(item).as_unsigned(), 0))
+                 for value, item, here in zip(values, given.values, given.present)],
+                present.eq(given.present),
+                last.eq(given.last),
+                [rank.eq(number) for rank, number in zip(ranks, before)],
+                count.eq(total),
+            ]
+
+        # Place them: behind those of the beats before, in the words that they open and close.
+        placed, placed_free = Signal(), Signal()
+        placed_values = self._payload("placed")
+        placed_present = Signal(lanes, reset_less=True)
+        places = [Signal(range(lanes), name=f"place{lane}", reset_less=True)
+                  for lane in range(lanes)]
+        base = Signal(range(lanes))  # place of the next element
+        reach, ended, rest = Signal(range(2 * lanes)), Signal(range(ring + 2)), Signal()
+        cuts = data.StructLayout({
+            "closes": range(ring + 2),  # words that the beat completes or ends
+            "spans": range(ring + 2),  # and those that it leaves begun
+            "final": ring,  # one bit, of the last word that it closes
+            "last": 1,
+        })
+        cut = Signal(cuts, reset_less=True)
+        m.d.comb += [
+            reach.eq(base + count),
+            rest.eq(reach[:log2(per_word)].any()),
+            ended.eq(reach[log2(per_word):] + (last & (rest | (count == 0)))),
+            counted_free.eq(~counted | placed_free),
+        ]
+        with m.If(placed_free):
+            m.d.sync += [
+                placed.eq(counted),
+                [after.eq(value) for after, value in zip(placed_values, values)],
+                placed_present.eq(present),
+                [place.eq(base + rank) for place, rank in zip(places, ranks)],
+                cut.closes.eq(ended - base[log2(per_word):]),
+                cut.spans.eq(ended - base[log2(per_word):] + (rest & ~last)),
+                cut.final.eq(Cat((ended - 1)[:log2(ring)] == word for word in range(ring))),
+                cut.last.eq(last),
+            ]
+            with m.If(counted):
+                m.d.sync += base.eq(Mux(last, ended << log2(per_word), reach))
+
+        # Bring each to its place.
+        exchanged, exchanged_free = Signal(), Signal()
+        coming, brought = Signal(lanes, reset_less=True), self._payload("brought")
+        now = Signal(cuts, reset_less=True)
+        arrives, value = self._exchange(m, placed_present, places, placed_values)
+        m.d.comb += placed_free.eq(~placed | exchanged_free)
+        with m.If(exchanged_free):
+            m.d.sync += [
+                exchanged.eq(placed),
+                coming.eq(Cat(arrives)),
+                [after.eq(before) for after, before in zip(brought, value)],
+                now.eq(cut),
+            ]
+
+        # Merge them into the ring; the word in turn leaves if it is, or now gets, closed.
+        held, filled = self._payload("held"), Signal(lanes)  # what is not filled is zero
+        closed, turn = Signal(range(ring + 1)), Signal(ring, init=1)  # words that wait, the first
+        finals = Signal(ring)
+        free, fits, take, emit, waiting, ends = (Signal(name=name) for name in (
+            "free", "fits", "take", "emit", "waiting", "ends"))
+        m.d.comb += [
+            free.eq(~out.valid | out.ready),
+            waiting.eq(closed != 0),
+            fits.eq(~waiting | (now.spans + closed <= ring + 1)),
+            take.eq(exchanged & free & fits),
+            exchanged_free.eq(~exchanged | free & fits),
+            emit.eq(free & (waiting | take & (now.closes != 0))),
+            ends.eq(~waiting & now.last & (now.closes == 1)),  # with the word that leaves
+        ]
+        shown, strobes = [], []  # by word: what leaves if it is the word's turn
+        for word in range(ring):
+            leaves = Signal(name=f"leaves{word}")
+            m.d.comb += leaves.eq(emit & turn[word])
+            m.d.sync += finals[word].eq(
+                finals[word] & ~leaves | take & now.last & now.final[word] & ~(leaves & ends))
+            parts, has = [], []
+            for place in range(word * per_word, (word + 1) * per_word):
+                joins, comes = Signal(name=f"joins{place}"), Signal(name=f"comes{place}")
+                stays = Signal(name=f"stays{place}")
+                m.d.comb += [
+                    joins.eq(~waiting & ~filled[place]),
+                    comes.eq(take & coming[place] & ~(leaves & joins)),
+                    stays.eq(filled[place] & ~leaves),
+                ]
+                m.d.sync += [
+                    filled[place].eq(comes | stays),
+                    held[place].eq(Mux(comes, brought[place], Mux(stays, held[place], 0))),
+                ]
+                padding = Const(0, 8 * self.element_bytes - self.width)
+                parts += [Mux(joins, brought[place], held[place])[:self.width], padding]
+                has.append((filled[place] | joins & coming[place]).replicate(self.element_bytes))
+            shown.append(Cat(parts))
+            strobes.append(Cat(has))
+        with m.If(free):
+            m.d.sync += out.valid.eq(emit)
+        with m.If(emit):
+            m.d.sync += [
+                out.p.data.eq(choose(shown, turn)),
+                out.p.strobe.eq(choose(strobes, turn)),
+                out.p.last.eq(ends | (finals & turn).any()),
+                turn.eq(Cat(turn[-1], turn[:-1])),
+            ]
+        m.d.sync += closed.eq(closed + Mux(take, now.closes, 0) - emit)
+        return m
+
+    def _payload(self, name):
+        return [Signal(self.width, name=f"{name}{lane}", reset_less=True)
+                for lane in range(self.lanes)]
+
+    def _exchange(self, m, present, places, values):
+        """Bring each element present to its place: (whether one comes, its value) by place.
+
+        Step by step two lanes swap or not, such that their number takes on another bit of the
+        place. Two elements never want the same lane: places follow one another as lanes do, and
+        elements of lanes that so far could meet lie less than 2**step apart.
+        """
+        here = [Cat(present[lane], place, value)
+                for lane, (place, value) in enumerate(zip(places, values))]
+        for step in range(log2(self.lanes)):
+            after = [Signal(len(here[0]) - 1, name=f"step{step}_{lane}")
+                     for lane in range(self.lanes)]
+            for low in range(self.lanes):
+                high = low | 1 << step
+                if low == high:
+                    continue
+                swap = Signal(name=f"swap{step}_{low}")
+                m.d.comb += [
+                    swap.eq(Mux(here[low][0], here[low][1], ~here[high][1])),
+                    *(after[lane].eq(Mux(swap, Cat(there[0], there[2:]), Cat(same[0], same[2:])))
+                      for lane, same, there in ((low, here[low], here[high]),
+                                                (high, here[high], here[low]))),
+                ]
+            here = after
+        return [bits[0] for bits in here], [bits[1:] for bits in here]
+
+
+def prefix_counts(bits):
+    """Of each bit the number of ones before it; and the number of all ones."""
+    bits = list(bits)
+    if len(bits) == 1:
+        return [Const(0, 1)], bits[0]
+    half = len(bits) // 2
+    (low, ones), (high, more) = prefix_counts(bits[:half]), prefix_counts(bits[half:])
+    return low + [ones + number for number in high], ones + more
+
+
+def choose(items, one):
+    """The item whose bit is set."""
+    return reduce(or_, (Mux(here, item, 0) for here, item in zip(one, items)))

@@ -1,0 +1,188 @@
+"""Sample lists: read the marks of a batch and part its samples by them."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bank_layouts import lane_results
+from .config import Config, log2
+from .fifo import RamFifo
+from .lane_packer import prefix_counts
+
+UNDER_WAY = 4  # batches whose number of samples is known before their marks are complete
+
+
+def batch_samples(config: Config) -> data.StructLayout:
+    """The number of samples of a batch, at least 1."""
+    return data.StructLayout({"samples": log2(config.batch_samples) + 1})
+
+
+def counted_samples() -> data.StructLayout:
+    """The number of popular samples of a batch."""
+    return data.StructLayout({"popular": 32})
+
+
+class SampleLists(wiring.Component):
+    """List the unmarked and the marked samples of each batch, `lanes` of them a cycle.
+
+    The marks of `lanes` consecutive samples are one word; those of a batch fill words from 0 on of
+    one of two memories that batches use in turn.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    batches : In(stream(batch_samples(config)))
+        One per batch, in order.
+    complete : In(1)
+        A pulse: the marks of one batch more can be read from the next cycle but one on.
+    read, read_half, read_word : Out
+        Read that word.
+    read_data : In(lanes)
+        The word, from the cycle after until the next read.
+    clear, clear_half, clear_word : Out
+        Write zero to a word that has been read.
+    over : Out(1)
+        A pulse while the last word of a batch is being cleared.
+    popular, nonpopular : Out(stream(lane_results(config, 32)))
+        Numbers of unmarked and of marked samples, ascending; `last` with the final samples of the
+        batch, in both. A beat without samples is left out unless it is the last.
+    counted : Out(stream(counted_samples()))
+        The number of `popular` samples, once per batch, after its last list elements.
+    restart : In(1)
+        A pulse forgets all of this.
+
+    Timing
+    ------
+    A batch takes ceil(samples / lanes) cycles, and batches follow each other without a gap. A list
+    element comes 3 cycles after the read.
+    """
+
+    latency = 3  # read, part, offer
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.word_width = log2(config.batch_samples) - log2(config.lanes)
+        super().__init__({
+            "batches": In(stream.Signature(batch_samples(config))),
+            "complete": In(1),
+            "read": Out(1),
+            "read_half": Out(1),
+            "read_word": Out(self.word_width),
+            "read_data": In(config.lanes),
+            "clear": Out(1),
+            "clear_half": Out(1),
+            "clear_word": Out(self.word_width),
+            "over": Out(1),
+            "popular": Out(stream.Signature(lane_results(config, 32))),
+            "nonpopular": Out(stream.Signature(lane_results(config, 32))),
+            "counted": Out(stream.Signature(counted_samples())),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        m.submodules.sizes = sizes = RamFifo(batch_samples(c), UNDER_WAY)
+        m.d.comb += sizes.clear.eq(self.restart)
+        wiring.connect(m, wiring.flipped(self.batches), sizes.i)
+
+        # Walk over the words of a batch.
+        walking, begin, final = Signal(), Signal(), Signal()
+        completed = Signal(2)  # batches, at most 2
+        half = Signal(init=1)  # that of the batch in progress; the first is in half 0
+        word, last_word = Signal(self.word_width), Signal(self.word_width)
+        rest = Signal(c.lanes)  # samples there are in the last word
+        found, found_last, moves = Signal(), Signal(), Signal()
+        greatest = Signal(log2(c.batch_samples))  # number of a sample
+        m.d.comb += [
+            final.eq(word == last_word),
+            self.read.eq(walking & (~found | moves)),
+            self.read_half.eq(half),
+            self.read_word.eq(word),
+            begin.eq((completed != 0) & sizes.o.valid & (~walking | self.read & final)),
+            sizes.o.ready.eq(begin),
+            greatest.eq(sizes.o.p.samples - 1),
+        ]
+        m.d.sync += completed.eq(completed + self.complete - begin)
+        with m.If(self.read):
+            m.d.sync += [word.eq(word + 1), walking.eq(~final)]
+        with m.If(begin):
+            m.d.sync += [
+                walking.eq(1),
+                half.eq(~half),
+                word.eq(0),
+                last_word.eq(greatest[log2(c.lanes):]),
+                rest.eq(Cat(lane <= greatest[:log2(c.lanes)] for lane in range(c.lanes))),
+            ]
+
+        # The word that was read is cleared when it goes on.
+        there, at = Signal(c.lanes), Signal(self.word_width)
+        with m.If(self.read):
+            m.d.sync += [
+                self.clear_half.eq(half),
+                at.eq(word),
+                found_last.eq(final),
+                there.eq(Mux(final, rest, ~Const(0, c.lanes))),
+            ]
+        with m.If(self.read | moves):
+            m.d.sync += found.eq(self.read)
+        parted, offers = Signal(), Signal()
+        cold, warm = (Signal(c.lanes, name=name, reset_less=True) for name in ("cold", "warm"))
+        parted_at, parted_last = Signal.like(at), Signal()
+        m.d.comb += [
+            moves.eq(found & (~parted | offers)),
+            self.clear.eq(moves),
+            self.clear_word.eq(at),
+            self.over.eq(moves & found_last),
+        ]
+        with m.If(moves):
+            m.d.sync += [
+                cold.eq(self.read_data & there),
+                warm.eq(~self.read_data & there),
+                parted_at.eq(at),
+                parted_last.eq(found_last),
+            ]
+        with m.If(moves | offers):
+            m.d.sync += parted.eq(moves)
+
+        # Offer it to both lists, and count.
+        counts, counts_last, counting = Signal(range(c.lanes + 1)), Signal(), Signal()
+        total, more, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
+        lists = (self.popular, warm), (self.nonpopular, cold)
+        m.d.comb += [
+            offers.eq(parted & (~counting | adds)
+                      & Cat(~out.valid | out.ready for out, _ in lists).all()),
+            more.eq(total + counts),
+            adds.eq(counting & ~(counts_last & self.counted.valid & ~self.counted.ready)),
+        ]
+        for out, present in lists:
+            with m.If(out.ready):
+                m.d.sync += out.valid.eq(0)
+            with m.If(offers):
+                m.d.sync += [
+                    out.valid.eq(present.any() | parted_last),
+                    [value.eq(Cat(Const(lane, log2(c.lanes)), parted_at))
+                     for lane, value in enumerate(out.p.values)],
+                    out.p.present.eq(present),
+                    out.p.last.eq(parted_last),
+                ]
+        with m.If(offers):
+            m.d.sync += [counts.eq(prefix_counts(warm)[1]), counts_last.eq(parted_last)]
+        with m.If(offers | adds):
+            m.d.sync += counting.eq(offers)
+        with m.If(self.counted.ready):
+            m.d.sync += self.counted.valid.eq(0)
+        with m.If(adds):
+            m.d.sync += total.eq(Mux(counts_last, 0, more))
+            with m.If(counts_last):
+                m.d.sync += [self.counted.valid.eq(1), self.counted.p.popular.eq(more)]
+        with m.If(self.restart):
+            m.d.sync += [
+                [flag.eq(0) for flag in (walking, found, parted, counting, completed, total,
+                                         *(out.valid for out, _ in lists), self.counted.valid)],
+                half.eq(1),
+            ]
+        return m
