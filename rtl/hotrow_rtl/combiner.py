@@ -108,13 +108,12 @@ class Combiner(wiring.Component):
         with m.If(moves[COMPARED]):
             for lane in lanes:
                 key = entered.lanes[lane].key
-                m.d.sync += same[lane].eq(Cat(
-                    served[earlier] & (key == entered.lanes[earlier].key)
-                    for earlier in range(lane)))
+                equal = Cat(key == entered.lanes[earlier].key for earlier in range(lane))
+                m.d.sync += same[lane].eq(equal & served[:lane])
                 for back in window:
-                    m.d.sync += match[back - 1][lane].eq(Cat(
-                        older[back - 1] & (key == ahead.key)
-                        for ahead in beats[back].lanes))
+                    equal = Cat(key == other.key for other in beats[back].lanes)
+                    m.d.sync += match[back - 1][lane].eq(
+                        equal & older[back - 1].replicate(c.lanes))
         with m.If(moves[COMPARED] & valid[COMPARED]):
             present = Cat(lane.present for lane in entered.lanes)
             m.d.sync += [

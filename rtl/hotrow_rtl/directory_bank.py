@@ -106,7 +106,7 @@ class DirectoryBank(wiring.Component):
             hashed = Signal(c.rest_width, name=f"hashed{choice}", reset_less=True)
             with m.If(self.enter):
                 m.d.sync += hashed.eq(request.rest if choice == 0 else
-                                      mixed(request.rest, choice, c.rest_width))
+                                      mixed(m, "mixed_rest", request.rest, choice, c.rest_width))
             set_ = self._set(m, choice, hashed, parts_log2, part)
             tag = hashed[c.rest_width - c.directory_tag_width:]
             held = Signal(layout.size, name=f"held{choice}", reset_less=True)

@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .bank_layouts import (
     Edit,
     answered_beat,
+    asked_beat,
     bank_answer,
     bank_request,
-    combined_beat,
     ring_beat,
     slot_number,
 )
@@ -99,7 +99,7 @@ class ListTally(wiring.Component):
     begin : In(1)
         A pulse clears the counts.
     edit : In(Edit)
-    beats : In(stream(answered_beat(config, combined_beat(config), bank_answer(config))))
+    beats : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
         As from `EditLane`, one entry in lane 0 of each.
     slots : Out(stream(result(32)))
     report : Out(outcome)
@@ -114,7 +114,7 @@ class ListTally(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = answered_beat(config, combined_beat(config), bank_answer(config))
+        beat = answered_beat(config, asked_beat(config), bank_answer(config))
         super().__init__({
             "begin": In(1),
             "edit": In(Edit),
@@ -173,9 +173,9 @@ class DirectoryList(wiring.Component):
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     source : Out(Fetch(config))
-    beats : Out(stream(ring_beat(config, combined_beat(config), bank_request(config))))
+    beats : Out(stream(ring_beat(config, asked_beat(config), bank_request(config))))
         To the ring of banks; see `EditLane`.
-    answered : In(stream(answered_beat(config, combined_beat(config), bank_answer(config))))
+    answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
         The same beats, in order.
     clear : Out(1)
         A pulse frees every slot.
@@ -199,8 +199,8 @@ class DirectoryList(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = ring_beat(config, combined_beat(config), bank_request(config))
-        answered = answered_beat(config, combined_beat(config), bank_answer(config))
+        beat = ring_beat(config, asked_beat(config), bank_request(config))
+        answered = answered_beat(config, asked_beat(config), bank_answer(config))
         super().__init__({
             "command": In(stream.Signature(command)),
             "table_update": In(table_update(config)),

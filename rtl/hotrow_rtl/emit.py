@@ -6,14 +6,13 @@ from amaranth.hdl import Value
 from .config import Config
 from .ram import RAM_VERILOG
 from .top import Top
-from .verilog_text import refuse_zero_width, share_modules, wake_at_time_zero
+from .verilog_text import drop_unread, refuse_zero_width, share_modules, wake_at_time_zero
 
 TOP_MODULE = "hotrow"
 _PREFIXES = {
     "registers": "s_axil",
     "list_bus": "m_axi_list",
-    "result_bus_0": "m_axi_result0",
-    "result_bus_1": "m_axi_result1",
+    **{f"result_bus_{number}": f"m_axi_result{number}" for number in range(4)},
     "row_read_bus": "m_axi_row",
     "row_write_bus": "m_axi_row",
 }
@@ -38,7 +37,7 @@ def emit(config: Config) -> str:
     """Verilog of the accelerator, its top module named `hotrow`.
 
     Ports: clk, rst (synchronous, active high), interrupt, and with the flat names of AXI members
-    s_axil_*, m_axi_list_*, m_axi_result0_* (m_axi_result1_*), m_axi_row_*.
+    s_axil_*, m_axi_list_*, m_axi_result0_* (to m_axi_result3_*), m_axi_row_*.
 
     Raises
     ------
@@ -51,4 +50,4 @@ def emit(config: Config) -> str:
     refuse_zero_width(text)
     _, _, modules = text.partition("\n")  # without the remark which Yosys wrote it
     return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"
-            f"{share_modules(wake_at_time_zero(modules))}\n{RAM_VERILOG}")
+            f"{share_modules(drop_unread(wake_at_time_zero(modules)))}\n{RAM_VERILOG}")

@@ -1,25 +1,23 @@
-"""The hash of `mixing` as gates: each bit the exclusive-or of the key's bits that it depends on.
+"""The hash of `mixing` as gates."""
 
-Step by step the chains would be the same function with several times the text and the logic.
-"""
+from amaranth import Cat, Signal
 
-from amaranth import Cat
-
-from .mixing import mix, unmix
+from .mixing import CHAINS, unmix
 
 
-def mixed(key, choice, width):
-    """`mix` of an Amaranth value."""
-    return _linear(lambda number: mix(number, choice, width), key, width)
+def mixed(m, name, key, choice, width):
+    """`mix` of an Amaranth value, step by step in signals called `name` and a number."""
+    for number, shift in enumerate(CHAINS[choice]):
+        step = Signal(width, name=f"{name}{number}")
+        shifted = (key << shift)[:width] if shift > 0 else key >> -shift
+        m.d.comb += step.eq(key ^ shifted)
+        key = step
+    return key
 
 
 def unmixed(key, choice, width):
-    """`unmix` of an Amaranth value."""
-    return _linear(lambda number: unmix(number, choice, width), key, width)
-
-
-def _linear(function, key, width):
-    """A function that is linear over GF(2) is the sum of what it makes of each bit."""
-    columns = [function(1 << bit) for bit in range(width)]
+    """`unmix` of an Amaranth value: each bit the exclusive-or of those of the key's that it depends
+    on, for a function that is linear over GF(2) is the sum of what it makes of each bit."""
+    columns = [unmix(1 << bit, choice, width) for bit in range(width)]
     return Cat(Cat(key[bit] for bit, column in enumerate(columns) if column >> row & 1).xor()
                for row in range(width))

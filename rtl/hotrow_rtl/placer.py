@@ -50,12 +50,14 @@ class Placer(wiring.Component):
             m.d.sync += out.valid.eq(self.combined.valid)
             m.d.sync += [carried[name].eq(beat[name])
                          for name, _ in asked_beat(self.config) if name != "lanes"]
-            for lane, kept, to in zip(beat.lanes, carried.lanes, out.p.lanes):
+            for number, (lane, kept, to) in enumerate(
+                    zip(beat.lanes, carried.lanes, out.p.lanes)):
                 request = to.request
                 m.d.sync += [kept[name].eq(lane[name]) for name, _ in kept.shape()]
                 m.d.sync += [
                     to.valid.eq(lane.owner),
-                    Cat(to.bank, request.rest).eq(mixed(lane.key, 0, self.config.key_width)),
+                    Cat(to.bank, request.rest).eq(
+                        mixed(m, f"mixed{number}_", lane.key, 0, self.config.key_width)),
                     request.amount.eq(Mux(beat.counts, lane.amount, 0)),
                     request.ask.eq(beat.splits),
                     request.miss.eq(beat.splits),

@@ -1,8 +1,14 @@
 """What Amaranth's Verilog needs before simulators and synthesisers get it."""
 
 import re
+from collections import Counter
 
 _MODULE = re.compile(r"^module (\\?\S+?)( ?\(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
+_WHOLE_MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"\\\S+|[A-Za-z_$][\w$]*")
+_WIRE = re.compile(
+    r"^(?: *\(\* init = [^\n]*\*\)\n)? *wire (?:signed )?(?:\[\d+:\d+\] )?(\S+) ?;\n", re.MULTILINE)
+_ASSIGNMENT = re.compile(r"^ *assign (\\\S+|[\w$]+) +=[^\n]*;\n", re.MULTILINE)
 _ZERO_WIDTH = re.compile(r"^\s*(?:input|output|inout)\s+\[-1:0\]\s+(\S+?)\s*;", re.MULTILINE)
 # What Yosys lets every `always @*` read so that it runs at time 0. The initial value of a
 # declaration is there before the blocks listen, so in Icarus it does not wake them.
@@ -31,6 +37,24 @@ def wake_at_time_zero(text: str) -> str:
     """
     text = _TRIGGER.sub(r"\1reg wake;\n\1initial wake <= 1;\n", text)
     return _TRIGGER_USE.sub("wake", text)
+
+
+def drop_unread(text: str) -> str:
+    """Leave out wires that nothing reads: Amaranth names every field of every structure."""
+    return _WHOLE_MODULE.sub(lambda found: _without_unread(found[0]), text)
+
+
+def _without_unread(module: str) -> str:
+    while True:
+        uses = Counter(_NAME.findall(module))
+        assigned = set(_ASSIGNMENT.findall(module))
+        # Its declaration and what it is assigned, or the first alone.
+        unread = {name for name in _WIRE.findall(module)
+                  if uses[name] == 1 + (name in assigned)}
+        if not unread:
+            return module
+        for statement in (_WIRE, _ASSIGNMENT):
+            module = statement.sub(lambda found: "" if found[1] in unread else found[0], module)
 
 
 def share_modules(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.bank_layouts import Edit, bank_answer, bank_request, combined_beat
+from hotrow_rtl.bank_layouts import Edit, asked_beat, bank_answer, bank_request
 from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import ROW_NUMBER_WIDTH, log2, preset
 from hotrow_rtl.contract import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
@@ -140,7 +140,7 @@ class ListedDirectory(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.entries = entries = DirectoryList(c)
-        m.submodules.ring = ring = BankRing(c, combined_beat(c), bank_request(c), bank_answer(c))
+        m.submodules.ring = ring = BankRing(c, asked_beat(c), bank_request(c), bank_answer(c))
         for name in ("command", "table_update", "source", "slots", "outcome"):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
         connect(m, entries=entries.beats, ring=ring.beats)
