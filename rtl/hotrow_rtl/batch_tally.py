@@ -26,8 +26,8 @@ class BatchTally(wiring.Component):
     -------
     beats : In(stream(answered_beat(config, split_beat(config), NUMBER_WIDTH)))
     outcome : Out(stream(outcome))
-        One per batch, in order: lookups, hits, misses, unique, and the first refused lookup with
-        its position.
+        One per batch, in order: lookups, hits, misses, unique (listed misses), refused (those of
+        them that the miss table has no place for), and the first refused lookup with its position.
     restart : In(1)
         A pulse forgets the batch in progress.
 
@@ -64,9 +64,12 @@ class BatchTally(wiring.Component):
         served, missed = ([Signal(width, name=f"{name}{lane}", reset_less=True)
                            for lane in range(c.lanes)] for name in ("served", "missed"))
         listed = Signal(c.lanes, reset_less=True)
-        all_served, all_missed, all_listed = (
+        unkept = Signal(c.lanes, reset_less=True)
+        all_served, all_missed = (
             Signal(range(c.lanes * (c.window_beats + 1) + 1), name=f"all_{name}", reset_less=True)
-            for name in ("served", "missed", "listed"))
+            for name in ("served", "missed"))
+        all_listed, all_unkept = (Signal(range(c.lanes + 1), name=f"all_{name}", reset_less=True)
+                                  for name in ("listed", "unkept"))
         first, second = (Signal(data.StructLayout({
             "any": 1, "status": STATUS_WIDTH, "position": 32}), name=name)
             for name in ("first", "second"))
@@ -75,9 +78,11 @@ class BatchTally(wiring.Component):
             m.d.sync += [
                 first.eq(0),
                 listed.eq(Cat(lane.listed for lane in beat.lanes)),
+                unkept.eq(Cat(lane.listed & ~lane.kept for lane in beat.lanes)),
                 all_served.eq(sum(served)),
                 all_missed.eq(sum(missed)),
                 all_listed.eq(sum(listed)),
+                all_unkept.eq(sum(unkept)),
                 second.eq(first),
             ]
             for number, lane in enumerate(beat.lanes):
@@ -97,13 +102,14 @@ class BatchTally(wiring.Component):
 
         total = Signal(data.StructLayout({
             "status": STATUS_WIDTH, "error_index": 32,
-            "lookups": 32, "misses": 32, "unique": 32}))
+            "lookups": 32, "misses": 32, "unique": 32, "refused": 32}))
         after = Signal.like(total)
         m.d.comb += [
             after.eq(total),
             after.lookups.eq(total.lookups + all_served),
             after.misses.eq(total.misses + all_missed),
             after.unique.eq(total.unique + all_listed),
+            after.refused.eq(total.refused + all_unkept),
         ]
         with m.If(second.any & (total.status == Status.OK)):
             m.d.comb += [after.status.eq(second.status), after.error_index.eq(second.position)]

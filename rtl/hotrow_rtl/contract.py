@@ -146,7 +146,8 @@ COMPLETION = {field.name: field for field in (
     Field("unique", 52, 4, "entries written to the miss list"),
     Field("popular", 56, 4, "samples whose lookups all hit"),
     Field("entries", 60, 4, "entries written, installed, removed or moved"),
-    Field("refused", 64, 4, "entries that did not fit"),
+    Field("refused", 64, 4, "entries that did not fit; of a SPLIT, misses whose row may be listed "
+          "again"),
     Field("bytes", 72, 8, "bytes of rows and state moved"),
     Field("sequence", 124, 4, "completions of this queue so far, this one included"),
 )}

@@ -27,12 +27,13 @@ def split_lookup(config: Config) -> data.StructLayout:
 
     `missed`: an owner without a slot in a batch that `splits`; another's is `slot`. `listed`: its
     row is element `number` of the list of missed rows from here on; of a missed row that is not
-    `listed`, the place of the miss table has the number.
+    `listed`, the place of the miss table has the number. `kept`: the table has a place for it.
     """
     return data.StructLayout(dict(asked_lookup(config).members) | {
         "counted": 1,
         "missed": 1,
         "listed": 1,
+        "kept": 1,
         "number": NUMBER_WIDTH,
         "slot": log2(config.slots),
     })
@@ -136,7 +137,7 @@ class MissNumbers(wiring.Component):
         for number, (lane, answer, to) in enumerate(zip(came.lanes, answers, out.carried.lanes)):
             bank, place = self.answered.p.banks[number], answer.missed.place
             kept = Cat(lane.as_value(), answer.counted, missed[number], adds[number],
-                       slot_number(c, bank, answer.found.slot))
+                       answer.missed.kept, slot_number(c, bank, answer.found.slot))
             asked = Cat(missed[number] & answer.missed.kept, bank, adds[number], place)
             held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
                                      for name, bits in (("held", kept), ("asked", asked)))
@@ -148,7 +149,7 @@ class MissNumbers(wiring.Component):
                     held_asked.eq(asked),
                     before.eq(sum(adds[:number])),
                     Cat(*(to[name] for name, _ in asked_lookup(c)), to.counted, to.missed,
-                        to.listed, to.slot).eq(held_lane),
+                        to.listed, to.kept, to.slot).eq(held_lane),
                     to.number.eq(count + before),
                     Cat(request.valid, request.bank, request.request.write,
                         request.request.place).eq(held_asked),

@@ -166,7 +166,7 @@ class LookupCalls:
                 slots = lease["slots"].view("<u4", batch.lookups).copy()
                 entries = lease["misses"].view(ROW_ENTRY, unique)
                 misses = RowList(entries["table"].copy(), entries["row"].copy())
-                if unique > self.geometry.miss_entries:
+                if c["refused"]:
                     misses = _fold_repeats(slots, misses)
                 return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
                              _cycles(c), int(c["end"]))

@@ -111,7 +111,7 @@ class Batch:
         owns = owner == np.arange(len(owner))
         missed = np.flatnonzero(owns & ~hit[row] & bool(splits))
         table = MissTable(config)
-        index, listed = table.number(keys[missed])
+        index, listed, _ = table.number(keys[missed])
         found = dict(zip(missed.tolist(), zip(*(part.tolist() for part in (
             *table.find(keys[missed]), index, listed)))))
         lookups = {(int(beat[n]), int(lane[n])): n for n in range(len(beat))}

@@ -23,7 +23,7 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 TINY = preset("tiny")
 CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                                      directory_sets=256, miss_entries=1024)]
-COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique")
+COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique", "refused")
 
 
 class Ends(wiring.Component):
@@ -73,7 +73,7 @@ class Batch:
         amount = np.bincount(owner[owner >= 0], minlength=n)
         answer = rng.integers(0, config.slots, n)  # slot, or number of a miss
         missed = (rng.random(n) < 0.4) & bool(splits)
-        listed, counted = rng.random(n) < 0.5, rng.random(n) < 0.5
+        listed, counted, kept = (rng.random(n) < 0.5 for _ in range(3))
         self.sample = rng.integers(0, config.batch_samples, n)
         word = np.where(missed, answer | MISS_FLAG, answer)
         joins = (owner >= 0) & (owner != np.arange(n))
@@ -87,7 +87,8 @@ class Batch:
             "status": int(status[first[0]]) if len(first) else 0,
             "error_index": int(np.count_nonzero(self.present[:first[0]])) if len(first) else 0,
             "lookups": len(served), "misses": misses, "hits": len(served) - misses,
-            "unique": int(np.count_nonzero(owns & missed & listed))}
+            "unique": int(np.count_nonzero(owns & missed & listed)),
+            "refused": int(np.count_nonzero(owns & missed & listed & ~kept))}
         position = np.r_[0, np.cumsum(self.present)]
         self.beats = []
         for number in range(beats):
@@ -99,7 +100,7 @@ class Batch:
                     "owner": int(owns[i]), "joins": int(joins[i]), "back": number - back,
                     "lane": lane, "sample": int(self.sample[i]), "amount": int(amount[i]),
                     "counted": int(counted[i]), "missed": int(owns[i] & missed[i]),
-                    "listed": int(owns[i] & missed[i] & listed[i]),
+                    "listed": int(owns[i] & missed[i] & listed[i]), "kept": int(kept[i]),
                     "number": int(answer[i]) if listed[i] else 0, "slot": int(answer[i])})
                 answers.append(int(answer[i]) if not listed[i] else 0)
             self.beats.append({"carried": {

@@ -47,7 +47,8 @@ def keys_of(config, rows, count, seed):
 
 def check(config, keys):
     table = MissTable(config)
-    index, listed = table.number(keys)
+    index, listed, kept = table.number(keys)
+    assert (kept == table.find(keys)[0]).all()
     kept, repeated, at = table.find(keys)
     want = list(by_lists(config, keys))
     got = zip(index.tolist(), listed.tolist(), kept.tolist(), repeated.tolist(),
@@ -76,7 +77,7 @@ def test_one_set_keeps_its_first_rows():
     rest = np.arange(MISS_WAYS + 2, dtype=np.uint64) * np.uint64(miss_sets(TINY)) + np.uint64(3)
     keys = key_of(TINY, np.uint64(5), rest)
     turns = [0, 1, 2, 0, 3, 2, 1, 3, 0]
-    index, listed = MissTable(TINY).number(keys[turns])
+    index, listed, _ = MissTable(TINY).number(keys[turns])
     assert listed.tolist() == [True, True, True, False, True, True, False, True, False]
     assert index.tolist() == [0, 1, 2, 0, 3, 4, 1, 5, 0]
     check(TINY, keys[turns])

@@ -1,31 +1,50 @@
+import dataclasses
+
 import numpy as np
 import pytest
+from hotrow_rtl.bank_layouts import miss_sets
+from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.contract import MISS_FLAG, NO_SLOT, BatchFlag
+from hotrow_rtl.placement import place
 from hotrow_sim.golden.lookups import read_batch
 from hotrow_sim.golden.splitter import split
 
+TINY = preset("tiny")
+CRAMPED = dataclasses.replace(TINY, name="cramped", miss_entries=32)
 
-def brute_force(lookups, found, refused, miss_entries):
-    """(slots, popular, nonpopular, misses) by walking the lookups one by one."""
-    slots, misses, known, cold = [], [], {}, set()
-    for table, row, sample, slot, bad in zip(
-            lookups.table, lookups.row, lookups.sample, found, refused):
+
+def brute_force(config, lookups, found, refused, beat):
+    """(slots, popular, nonpopular, misses, unkept) by walking the lookups one by one."""
+    slots, misses, known, cold, unkept = [], [], {}, set(), 0
+    newest, filled = {}, {}  # by row: (beat, word) of its owner; by set of the miss table: rows
+    for table, row, sample, slot, bad, at in zip(
+            lookups.table, lookups.row, lookups.sample, found, refused, beat):
         key = int(table), int(row)
         if bad:
             slots.append(NO_SLOT)
         elif slot != NO_SLOT:
             slots.append(slot)
             continue
-        elif key in known:
-            slots.append(MISS_FLAG | known[key])
+        elif key in newest and at - newest[key][0] <= config.window_beats:
+            slots.append(newest[key][1])
         else:
-            slots.append(MISS_FLAG | len(misses))
-            if len(known) < miss_entries:
-                known[key] = len(misses)
-            misses.append(key)
+            if key in known:
+                slots.append(MISS_FLAG | known[key])
+            else:
+                bank, rest = place(config, key[0] << 32 | key[1])
+                held = filled.setdefault((bank, rest % miss_sets(config)), [])
+                slots.append(MISS_FLAG | len(misses))
+                if len(held) < MISS_WAYS:
+                    held.append(key)
+                    known[key] = len(misses)
+                else:
+                    unkept += 1
+                misses.append(key)
+            newest[key] = at, slots[-1]
         cold.add(int(sample))
     samples = range(lookups.samples)
-    return (slots, [s for s in samples if s not in cold], [s for s in samples if s in cold], misses)
+    return (slots, [s for s in samples if s not in cold], [s for s in samples if s in cold],
+            misses, unkept)
 
 
 def batch(seed, flags=0, lengths=(0, 1, 1, 4), samples=37, tables=3, rows=25):
@@ -37,11 +56,13 @@ def batch(seed, flags=0, lengths=(0, 1, 1, 4), samples=37, tables=3, rows=25):
                            flags, bags if jagged else None)
 
 
-def check(lookups, found, refused, miss_entries):
-    got = split(lookups, found.copy(), refused, miss_entries)
-    want = brute_force(lookups, found, refused, miss_entries)
+def check(lookups, found, refused, config=TINY):
+    beat = np.arange(len(found)) // config.lanes
+    got = split(config, lookups, found.copy(), refused, beat)
+    want = brute_force(config, lookups, found, refused, beat)
     listed = list(zip(got.miss_table.tolist(), got.miss_row.tolist()))
-    assert (got.slots.tolist(), got.popular.tolist(), got.nonpopular.tolist(), listed) == want
+    assert (got.slots.tolist(), got.popular.tolist(), got.nonpopular.tolist(), listed,
+            got.unkept) == want
     assert {part.dtype for part in (got.slots, got.popular, got.nonpopular, got.miss_table,
                                     got.miss_row)} == {np.dtype(np.uint32)}
     return want
@@ -49,14 +70,14 @@ def check(lookups, found, refused, miss_entries):
 
 @pytest.mark.parametrize("flags", [BatchFlag(0), BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED,
                                    BatchFlag.JAGGED | BatchFlag.FEATURE_MAJOR], ids=str)
-@pytest.mark.parametrize("miss_entries", [4, 16, 1024])
+@pytest.mark.parametrize("config", [TINY, CRAMPED], ids=lambda config: config.name)
 @pytest.mark.parametrize("seed", range(4))
-def test_split_equals_brute_force(flags, miss_entries, seed):
+def test_split_equals_brute_force(flags, config, seed):
     rng, lookups = batch(seed, flags)
     resident = rng.integers(0, 100, (5, 25)).astype(np.uint32)
     resident[rng.random((5, 25)) < 0.3] = NO_SLOT
     found = resident[lookups.table, lookups.row.astype(int)]
-    check(lookups, found, rng.random(len(found)) < 0.05, miss_entries)
+    check(lookups, found, rng.random(len(found)) < 0.05, config)
 
 
 @pytest.mark.parametrize("found, refused, popular", [
@@ -65,35 +86,39 @@ def test_split_equals_brute_force(flags, miss_entries, seed):
 def test_uniform_batches(found, refused, popular):
     _, lookups = batch(seed=9)
     count = len(lookups.row)
-    _, hot, _, _ = check(lookups, np.full(count, found, np.uint32), np.full(count, refused), 16)
+    _, hot, *_ = check(lookups, np.full(count, found, np.uint32), np.full(count, refused))
     assert len(hot) == popular
 
 
-def test_rows_beyond_the_entries_are_listed_at_each_appearance():
-    lookups = read_batch(np.array([1, 2, 3, 3, 1, 2, 3], np.uint32), 7, 0, 1)
-    missed = np.full(7, NO_SLOT, np.uint32)
-    got = split(lookups, missed, np.zeros(7, bool), 2)
-    assert (got.slots ^ MISS_FLAG).tolist() == [0, 1, 2, 3, 0, 1, 4]
-    assert got.miss_row.tolist() == [1, 2, 3, 3, 3]
+def test_rows_without_a_place_are_listed_at_each_appearance():
+    """Six rows of one set of two ways, far apart and then close together."""
+    rows = [row for row in range(1 << 16) if place(TINY, row)[0] == 3
+            and place(TINY, row)[1] % miss_sets(TINY) == 1][:6]
+    apart = TINY.lanes * (TINY.window_beats + 3)
+    ids = np.array(rows + [0] * (apart - 6) + rows[::-1] + rows, np.uint32)
+    lookups = read_batch(ids, len(ids), 0, 1)
+    *_, misses, unkept = check(lookups, np.full(len(ids), NO_SLOT, np.uint32),
+                               np.zeros(len(ids), bool))
+    assert [row for _, row in misses] == [*rows, 0, *rows[:1:-1]] and unkept == 8
 
 
 def test_same_row_of_two_tables_is_two_misses():
     lookups = read_batch(np.array([5, 5, 5, 5], np.uint32), 2, 0, 2)
-    _, _, _, misses = check(lookups, np.full(4, NO_SLOT, np.uint32), np.zeros(4, bool), 16)
+    _, _, _, misses, _ = check(lookups, np.full(4, NO_SLOT, np.uint32), np.zeros(4, bool))
     assert misses == [(0, 5), (1, 5)]
 
 
 def test_sample_without_lookups_is_popular():
     lengths = np.array([1, 0, 1], np.uint16)
     lookups = read_batch(np.array([3, 4], np.uint32), 3, 0, 1, BatchFlag.JAGGED, lengths)
-    _, popular, _, _ = check(lookups, np.full(2, NO_SLOT, np.uint32), np.zeros(2, bool), 16)
+    _, popular, *_ = check(lookups, np.full(2, NO_SLOT, np.uint32), np.zeros(2, bool))
     assert popular == [1]
 
 
 def test_order_of_random_positions_is_kept():
     rng, lookups = batch(seed=4, samples=200, tables=1)
     found = np.where(rng.random(200) < 0.5, np.uint32(1), np.uint32(NO_SLOT))
-    got = split(lookups, found, np.zeros(200, bool), 1024)
+    got = split(TINY, lookups, found, np.zeros(200, bool), np.arange(200) // TINY.lanes)
     for part in (got.popular, got.nonpopular):
         assert 50 < len(part) < 150
         assert (np.diff(part.astype(int)) > 0).all()

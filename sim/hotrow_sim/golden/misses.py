@@ -54,11 +54,13 @@ class MissTable:
             Of each owner's row in the list.
         listed : bool[n]
             The owner adds its row to the list: `keys[listed]` is the list.
+        kept : bool[n]
+            The table has a place for the row.
         """
         kept, earlier, _, first = self._find(np.asarray(keys, np.uint64))
         listed = ~(kept & earlier)
         number = np.cumsum(listed) - 1
-        return np.where(listed, number, number[first]), listed
+        return np.where(listed, number, number[first]), listed, kept
 
     def _find(self, keys):
         """`kept`, whether the row came before, its place, and where it came first."""

@@ -13,13 +13,15 @@ from .window import owners
 @dataclass(frozen=True)
 class Split:
     """Members: `slots` uint32 per lookup; `popular`, `nonpopular` uint32 positions of samples;
-    `miss_table`, `miss_row` uint32 per listed miss."""
+    `miss_table`, `miss_row` uint32 per listed miss; `unkept` of them have no place in the table
+    of misses, so that their rows may be listed again."""
 
     slots: np.ndarray
     popular: np.ndarray
     nonpopular: np.ndarray
     miss_table: np.ndarray
     miss_row: np.ndarray
+    unkept: int
 
 
 def split(config, lookups, found, refused, beat):
@@ -46,7 +48,7 @@ def split(config, lookups, found, refused, beat):
     missed = np.flatnonzero((found == NO_SLOT) & ~refused)
     key = pack_key(lookups.table[missed], lookups.row[missed])
     owner, joined = np.unique(owners(key, beat[missed], config.window_beats), return_inverse=True)
-    index, listed = MissTable(config).number(key[owner])
+    index, listed, kept = MissTable(config).number(key[owner])
     slots[missed] = np.uint32(MISS_FLAG) | index[joined].astype(np.uint32)
     miss_table, miss_row = unpack_key(key[owner[listed]])
 
@@ -59,4 +61,5 @@ def split(config, lookups, found, refused, beat):
         nonpopular=np.flatnonzero(cold).astype(np.uint32),
         miss_table=miss_table,
         miss_row=miss_row,
+        unkept=int(np.count_nonzero(listed & ~kept)),
     )

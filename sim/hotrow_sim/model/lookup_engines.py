@@ -117,6 +117,7 @@ class LookupEngines:
         outcome.hits = int(np.count_nonzero((found != NO_SLOT) & ~refused))
         outcome.misses = outcome.lookups - outcome.hits
         outcome.unique, outcome.popular = len(misses), len(result.popular)
+        outcome.refused = result.unkept
         for operand, values in (("slots", result.slots), ("popular", result.popular),
                                 ("nonpopular", result.nonpopular), ("misses", misses)):
             self._write(outcome, addresses[operand], values)
