@@ -1,27 +1,27 @@
 """In which order the ids of a batch lie in memory, as the units of the lookup reader see it."""
 
 from amaranth import Module, Mux
-from amaranth.lib import data
+from amaranth.lib import data, stream
 
 from .config import Config, log2
-from .layouts import lookup
+from .layouts import Fetch, lookup
+
+LENGTH_WIDTH = 16
 
 
-def batch_order(config: Config) -> data.StructLayout:
-    """What a walk over a batch needs to know.
+def fetched_words(config: Config) -> stream.Signature:
+    """The words of `Fetch`, as a stream."""
+    return Fetch(config).members["words"].signature.flip()
 
-    Ids of 32 bits, or 64 when `wide`, fill bus words, the final one with `final_ids` of them.
-    They lie in bags, one for each of `period` inner numbers, repeated for each outer number.
-    Inner is the sample and outer the column of the batch when `feature_major`, else the reverse;
-    column c belongs to table `first_table` + c.
-    """
-    return data.StructLayout({
-        "wide": 1,
-        "final_ids": log2(config.lanes) + 1,
-        "feature_major": 1,
-        "first_table": config.table_width,
-        "period": number_width(config),
-    })
+
+def chunk_bags(config: Config) -> int:
+    """Bags of a chunk: their lengths fill a bus word."""
+    return config.bus_width // LENGTH_WIDTH
+
+
+def bags_width(config: Config) -> int:
+    """Bits of a number of bags, the largest included."""
+    return log2(config.batch_samples) + config.table_width + 1
 
 
 def number_width(config: Config) -> int:
@@ -29,9 +29,45 @@ def number_width(config: Config) -> int:
     return max(config.table_width, log2(config.batch_samples)) + 1
 
 
+def batch_order(config: Config) -> data.StructLayout:
+    """What a walk over a batch needs to know.
+
+    Ids of 32 bits, or 64 when `wide`, fill `words` bus words, the final one with `final_ids` of
+    them. They lie in bags of one id, or when `jagged` of lengths that are `kept` or else fetched.
+    The bags make `chunks` of `chunk_bags(config)`, in the final one up to number `last_bag`.
+
+    There is a bag for each of `period` inner numbers, repeated for each outer number. Inner is
+    the sample and outer the column of the batch when `feature_major`, else the reverse; column c
+    belongs to table `first_table` + c.
+    """
+    return data.StructLayout({
+        "wide": 1,
+        "words": 32,
+        "final_ids": log2(config.lanes) + 1,
+        "jagged": 1,
+        "kept": 1,
+        "chunks": bags_width(config),
+        "last_bag": log2(chunk_bags(config)),
+        "feature_major": 1,
+        "first_table": config.table_width,
+        "period": number_width(config),
+    })
+
+
 def place(config: Config) -> data.StructLayout:
     """Inner and outer number of a bag."""
     return data.StructLayout({"inner": number_width(config), "outer": number_width(config)})
+
+
+def bag_name(config: Config) -> data.StructLayout:
+    """What the ids of a bag have in common."""
+    return data.StructLayout({
+        "table": config.table_width, "sample": log2(config.batch_samples)})
+
+
+def names_width(config: Config) -> int:
+    """Bits of the names of a chunk's bags, the first one lowest."""
+    return chunk_bags(config) * bag_name(config).size
 
 
 def unchecked_lookup(config: Config) -> data.StructLayout:
@@ -46,40 +82,11 @@ def unchecked_lookup(config: Config) -> data.StructLayout:
 
 
 def unchecked_beat(config: Config) -> data.StructLayout:
-    """The ids of one cycle in the lanes of their bus word; `last` on the one with the final id."""
+    """The ids of one bus word in its lanes; `last` on the one with the final id."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(unchecked_lookup(config), config.lanes),
         "last": 1,
     })
-
-
-def ids_in_word(config: Config, order, last):
-    """How many ids a word holds; at the end of the batch, fewer may."""
-    return Mux(last, order.final_ids, Mux(order.wide, config.lanes // 2, config.lanes))
-
-
-def name_lane(m: Module, config: Config, lane, word, number, order, here):
-    """Assign everything but `present` of one lane.
-
-    Parameters
-    ----------
-    lane : View(unchecked_lookup(config))
-    word : View
-        Payload of Fetch.words.
-    number : int
-        Of the lane.
-    order : View(batch_order(config))
-    here : View(place(config))
-        Place of the lane's id.
-    """
-    half = number % (config.lanes // 2)  # lanes of the upper half carry no 64-bit id
-    m.d.comb += [
-        lane.id.eq(Mux(order.wide, word.data.word_select(half, 64),
-                       word.data.word_select(number, 32))),
-        lane.table.eq(order.first_table + Mux(order.feature_major, here.outer, here.inner)),
-        lane.sample.eq(Mux(order.feature_major, here.inner, here.outer)),
-        lane.fault.eq(word.fault),
-    ]
 
 
 def step_by_one(m: Module, here, period):

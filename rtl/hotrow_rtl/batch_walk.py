@@ -2,22 +2,24 @@
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .batch_order import batch_order, number_width, unchecked_beat
+from .bag_walk import BagWalk
+from .batch_order import bags_width, batch_order, chunk_bags, unchecked_beat
 from .config import Config, log2
 from .contract import BatchFlag, Status
-from .dense_walker import DenseWalker
-from .jagged_walker import JaggedWalker
 from .layouts import Fetch, command
+from .length_store import LengthStore
 from .length_sum import LENGTH_BYTES, LengthSum
-from .streams import Unpacker
 
 verdict = data.StructLayout({"status": 8, "error_index": 64})
 
 
 class BatchWalk(wiring.Component):
-    """Lead each batch through the dense or the jagged walker.
+    """Lead each batch from its requests to its lookups, the next one's requests ahead.
+
+    The sum of a jagged batch's lengths must be known before its ids are requested. They are kept
+    from then on; if they are more than `config.stored_lengths` they are fetched again.
 
     Parameters
     ----------
@@ -31,8 +33,8 @@ class BatchWalk(wiring.Component):
 
     Timing
     ------
-    Requests leave a cycle after the command. The lengths of a jagged batch are read twice: their
-    sum must be known before any id is delivered.
+    Requests leave 1 cycle after the command, for lengths 2 cycles. A command is taken once the
+    batch before it has begun, in `WordWalk`, which is when the one before that has ended there.
     """
 
     def __init__(self, config: Config):
@@ -48,25 +50,22 @@ class BatchWalk(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, given = self.config, self.command.p
-        m.submodules.dense = dense = DenseWalker(c)
-        m.submodules.jagged = jagged = JaggedWalker(c)
         m.submodules.length_sum = length_sum = LengthSum(c)
-        m.submodules.unpacker = unpacker = Unpacker(c, 16, LENGTH_BYTES)
-        connect(m, jagged=jagged.lengths, unpacker=unpacker.elements)
+        m.submodules.store = store = LengthStore(c)
+        m.submodules.walk = walk = BagWalk(c)
+        connect(m, store=store.o, walk=walk.kept)
+        connect(m, port=flipped(self.ids.words), walk=walk.ids)
+        connect(m, walk=walk.lookups, lookups=flipped(self.lookups))
 
-        order, is_jagged = Signal(batch_order(c)), Signal()
-        source, lengths = Signal(c.address_width), Signal(c.address_width)
-        count = Signal(32)
-        columns, samples, bags = Signal(number_width(c)), Signal(number_width(c)), Signal(32)
+        order, bags = Signal(batch_order(c)), Signal(bags_width(c))
+        source, lengths, count = Signal(c.address_width), Signal(c.address_width), Signal(32)
+        columns, samples = Signal(c.table_width + 1), Signal(log2(c.batch_samples) + 1)
         m.d.comb += [
             self.ids.request.p.address.eq(source),
             self.ids.request.p.bytes.eq(count << Mux(order.wide, 3, 2)),
             self.lengths.request.p.address.eq(lengths),
             self.lengths.request.p.bytes.eq(bags * LENGTH_BYTES),
-            dense.start.p.eq(order),
-            jagged.start.p.eq(order),
             length_sum.start.p.count.eq(bags),
-            unpacker.start.p.count.eq(bags),
         ]
 
         pending = {}  # streams that take one payload per launch, and whether they still have to
@@ -74,79 +73,99 @@ class BatchWalk(wiring.Component):
         def launch(*ports):
             m.d.sync += [pending[port].eq(1) for port in ports]
 
+        orders = ("chunks", "places", "words")
         for name, port in {
             "ids": self.ids.request, "lengths": self.lengths.request, "verdict": self.verdict,
-            "dense": dense.start, "jagged": jagged.start, "sum": length_sum.start,
-            "unpacker": unpacker.start,
+            "sum": length_sum.start, **{name: getattr(walk, name) for name in orders},
         }.items():
             pending[name] = Signal(name=f"{name}_pending")
             m.d.comb += port.valid.eq(pending[name])
+            if name in orders:
+                m.d.comb += port.p.eq(order)
             with m.If(port.ready):
                 m.d.sync += pending[name].eq(0)
 
-        total, summing = length_sum.total, Signal()
-        with m.FSM() as fsm:
-            m.d.comb += summing.eq(fsm.ongoing("SUM"))
+        total = length_sum.total
+        found, matches, accepted = Signal.like(total.p), Signal(), Signal()
+        m.d.comb += accepted.eq(matches & (found.fault == 0))
+        with m.FSM():
             with m.State("IDLE"):
-                walkers_idle = dense.start.ready & jagged.start.ready & unpacker.start.ready
-                m.d.comb += self.command.ready.eq(
-                    walkers_idle & ~Cat(pending.values()).any())
+                m.d.comb += self.command.ready.eq(~Cat(pending.values()).any())
                 with m.If(self.command.valid & self.command.ready):
                     m.d.sync += [
                         count.eq(given.count),
+                        bags.eq(given.count),
                         order.wide.eq(has(given.flags, BatchFlag.ID64)),
                         order.final_ids.eq(final_ids(c, given)),
+                        order.jagged.eq(has(given.flags, BatchFlag.JAGGED)),
                         order.feature_major.eq(has(given.flags, BatchFlag.FEATURE_MAJOR)),
                         order.first_table.eq(given.first_table),
                         order.period.eq(Mux(has(given.flags, BatchFlag.FEATURE_MAJOR),
                                             given.samples, given.table_count)),
-                        is_jagged.eq(has(given.flags, BatchFlag.JAGGED)),
                         source.eq(given.source),
                         lengths.eq(given.lengths),
                         columns.eq(given.table_count),
                         samples.eq(given.samples),
                         self.verdict.p.eq(0),
                     ]
+                    m.next = "COUNT"
                     with m.If(has(given.flags, BatchFlag.JAGGED)):
-                        m.next = "COUNT"
+                        m.next = "MULTIPLY"
                     with m.Else():
-                        launch("ids", "dense", "verdict")
-            with m.State("COUNT"):
+                        launch("ids", "verdict")
+            with m.State("MULTIPLY"):
                 m.d.sync += bags.eq(samples * columns)
                 launch("lengths", "sum")
+                m.next = "COUNT"
+            with m.State("COUNT"):
+                above = log2(c.lanes)
+                m.d.sync += [
+                    order.chunks.eq((bags + (chunk_bags(c) - 1)) >> log2(chunk_bags(c))),
+                    order.last_bag.eq(bags - 1),
+                    order.words.eq(Mux(order.wide, (count + (c.lanes // 2 - 1)) >> (above - 1),
+                                       (count + (c.lanes - 1)) >> above)),
+                    order.kept.eq(order.jagged & (bags <= c.stored_lengths)),
+                ]
                 m.next = "SUM"
+                with m.If(~order.jagged):
+                    launch(*orders)
+                    m.next = "IDLE"
             with m.State("SUM"):
                 m.d.comb += total.ready.eq(1)
+                m.d.sync += [found.eq(total.p), matches.eq(total.p.sum == count)]
                 with m.If(total.valid):
-                    launch("verdict")
-                    with m.If(total.p.fault != 0):
-                        m.d.sync += self.verdict.p.status.eq(Status.SLVERR - 1 + total.p.fault)
-                    with m.Elif(total.p.sum != count):
-                        m.d.sync += [
-                            self.verdict.p.status.eq(Status.LOOKUPS),
-                            self.verdict.p.error_index.eq(total.p.sum),
-                        ]
-                    with m.Else():
-                        launch("lengths", "unpacker", "ids", "jagged")
-                    m.next = "IDLE"
+                    m.next = "JUDGE"
+            with m.State("JUDGE"):
+                launch("verdict")
+                m.d.comb += [store.keep.eq(order.kept & accepted), store.drop.eq(~accepted)]
+                with m.If(accepted):
+                    launch("ids", *orders)
+                    with m.If(~order.kept):
+                        launch("lengths")
+                with m.Elif(found.fault != 0):
+                    m.d.sync += self.verdict.p.status.eq(Status.SLVERR - 1 + found.fault)
+                with m.Else():
+                    m.d.sync += [
+                        self.verdict.p.status.eq(Status.LOOKUPS),
+                        self.verdict.p.error_index.eq(found.sum),
+                    ]
+                m.next = "IDLE"
 
-        def route(words, chosen, client):
-            m.d.comb += client.p.eq(words.p)
-            with m.If(chosen):
-                m.d.comb += [client.valid.eq(words.valid), words.ready.eq(client.ready)]
-
-        route(self.ids.words, ~is_jagged, dense.words)
-        route(self.ids.words, is_jagged, jagged.words)
-        route(self.lengths.words, summing, length_sum.words)
-        route(self.lengths.words, ~summing, unpacker.words)
-
-        for walker, chosen in ((dense, ~is_jagged), (jagged, is_jagged)):
-            with m.If(chosen):
-                m.d.comb += [
-                    self.lookups.p.eq(walker.lookups.p),
-                    self.lookups.valid.eq(walker.lookups.valid),
-                    walker.lookups.ready.eq(self.lookups.ready),
-                ]
+        # A list of lengths goes to the walk, or to the sum, and then to the store if it fits.
+        words, summed = self.lengths.words, length_sum.words
+        m.d.comb += [
+            walk.fetched.p.eq(words.p),
+            summed.p.eq(words.p),
+            store.i.p.data.eq(words.p.data),
+        ]
+        with m.If(walk.fetches):
+            m.d.comb += [walk.fetched.valid.eq(words.valid), words.ready.eq(walk.fetched.ready)]
+        with m.Else():
+            m.d.comb += [
+                summed.valid.eq(words.valid & (store.i.ready | ~order.kept)),
+                store.i.valid.eq(words.valid & summed.ready & order.kept),
+                words.ready.eq(summed.ready & (store.i.ready | ~order.kept)),
+            ]
         return m
 
 

@@ -53,7 +53,8 @@ class Config:
     row_bytes : int
         Longest row that the row mover carries, 64 to 4096 bytes (power of two).
     result_ports : int
-        AXI4 write ports for results: 1 or 2.
+        AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
+        one of hits alone.
     events : int
         Event counters shared by the two command queues (power of two).
     clock_mhz : int
@@ -77,7 +78,7 @@ class Config:
     burst_beats: int
     outstanding: int
     row_bytes: int = LARGEST_ROW
-    result_ports: int = 2
+    result_ports: int = 4
     events: int = 32
     clock_mhz: int
 
@@ -105,9 +106,12 @@ class Config:
         within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
         within("outstanding", 1, 256, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
-        within("result_ports", 1, 2)
         within("events", 2, 256, power_of_two=True)
         within("clock_mhz", 1, 2000)
+        if self.result_ports not in (1, 2, 4):
+            raise ValueError(f"result_ports must be 1 for all results, 2 to write slots over one "
+                             f"of their own, or 4 to write missed rows over two of their own as "
+                             f"well, not {self.result_ports!r}")
         if self.counter_sets < 2 * self.banks:
             raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
                              f"{self.banks} banks of {self.lanes} lanes, not {self.counter_sets}")
@@ -143,6 +147,11 @@ class Config:
     def window_beats(self) -> int:
         """Beats before its own in which a lookup finds one of the same row to join."""
         return max(4, WINDOW_LOOKUPS // self.lanes)
+
+    @property
+    def stored_lengths(self) -> int:
+        """Bags of a jagged batch whose lengths are kept from their sum on; of more, read twice."""
+        return max(self.batch_samples // 2, 4 * self.lanes)
 
     @property
     def key_width(self) -> int:

@@ -4,10 +4,10 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .batch_order import LENGTH_WIDTH, fetched_words
 from .config import Config, log2
-from .layouts import Fetch
 
-LENGTH_BYTES = 2
+LENGTH_BYTES = LENGTH_WIDTH // 8
 SUM_WIDTH = 48  # 2**32 lengths of 16 bits
 
 
@@ -36,13 +36,13 @@ class LengthSum(wiring.Component):
         self.config = config
         super().__init__({
             "start": In(stream.Signature(data.StructLayout({"count": 32}))),
-            "words": In(Fetch(config).members["words"].signature),
+            "words": In(fetched_words(config)),
             "total": Out(stream.Signature(data.StructLayout({"sum": SUM_WIDTH, "fault": 2}))),
         })
 
     def elaborate(self, platform):
         m = Module()
-        width = 8 * LENGTH_BYTES
+        width = LENGTH_WIDTH
         per_word = self.config.bus_bytes // LENGTH_BYTES
         levels = log2(per_word) + 1
         remaining = Signal(32)

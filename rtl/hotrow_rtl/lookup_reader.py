@@ -39,10 +39,16 @@ class LookupReader(wiring.Component):
 
     Timing
     ------
-    Dense: a beat, of one whole bus word, every cycle in which `ids` delivers a word and `beats`
-    is taken. The first beat 3 cycles after its word; a word is first taken, at the earliest,
-    ids-per-word + 2 cycles after the command. Jagged: `LengthSum`'s pass over the lengths, then
-    `JaggedWalker`'s cycles. The next command is taken once the last word has been.
+    A beat is one whole bus word; one leaves in every cycle in which `ids` delivers a word and
+    `beats` is taken, 3 cycles after its word, except where more than a bus word of lengths, of
+    short or empty bags, goes into one of ids: then a word of lengths a cycle. A jagged batch's
+    ids are requested when the sum of its lengths is known, `LengthSum`'s pass after the command.
+
+    One batch is prefetched: a command is taken, its lists are requested and its verdict is given
+    while the batch before it is delivered. Batches of more words than the memory's latency follow
+    each other without a gap if the list port buffers as many words as the latency has cycles.
+    Lengths of more than `config.stored_lengths` bags are read twice; the sum of the batch behind
+    then waits for the end of the second reading.
     """
 
     latency = RangeCheck.latency

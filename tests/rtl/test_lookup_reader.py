@@ -3,260 +3,120 @@ import dataclasses
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import BatchFlag, Opcode, Status
+from hotrow_rtl.contract import BatchFlag, Status
 from hotrow_rtl.lookup_reader import LookupReader
 from hotrow_rtl.range_check import RangeCheck
-from hotrow_sim.cycles.lookup_reader import dense_cycles, jagged_cycles
 from hotrow_sim.golden.lookups import read_batch
-from hotrow_sim.listbench import ListMemory
+from hotrow_sim.listbus import ListBus
+from hotrow_sim.lookupbench import (
+    KINDS,
+    Batch,
+    Trace,
+    beats_in,
+    lengths_of,
+    lookups_of,
+    register_tables,
+)
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
-CONFIGS = {bus: dataclasses.replace(TINY, name=f"bus-{bus}", bus_bytes=bus, burst_beats=4)
-           for bus in (16, 32, 64)}
+CONFIGS = {bus: dataclasses.replace(
+    TINY, name=f"bus-{bus}", bus_bytes=bus, counter_sets=256, directory_sets=256,
+    miss_entries=1024, batch_samples=64) for bus in (16, 32, 64)}  # keep 32 or 64 lengths
 MANY_TABLES = dataclasses.replace(TINY, name="many-tables", tables=1024, batch_samples=64)
 ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
+STALLS = pytest.mark.parametrize(
+    "gaps, pauses", [(STEADY, RAGGED), (RAGGED, STEADY), (RAGGED, RAGGED)],
+    ids=["back-pressure", "gaps", "both"])
 LAYOUTS = [BatchFlag(0), ID64, FEATURE_MAJOR, ID64 | FEATURE_MAJOR]
+QUICK = [*((16, flags) for flags in LAYOUTS), (64, LAYOUTS[-1])]
+EVERY_LAYOUT = pytest.mark.parametrize("bus, flags", [
+    pytest.param(bus, flags, marks=() if (bus, flags) in QUICK else pytest.mark.slow)
+    for bus in CONFIGS for flags in LAYOUTS])
 
 
-def tables_of(config):
-    """Descriptors that differ in every field the reader uses; the first has rows to the limit."""
-    rng = np.random.default_rng(config.tables)
-    last_rows = rng.integers(10, 1000, config.tables)
-    last_rows[0] = (1 << 32) - 1
-    return [{"valid": 1, "last_row": int(last_row), "parts_log2": number % 4, "part": number % 8}
-            for number, last_row in enumerate(last_rows)]
-
-
-async def register_tables(ctx, dut):
-    await ctx.tick().until(dut.ready)
-    for number, table in enumerate(tables_of(dut.config)):
-        ctx.set(dut.table_update.enable, 1)
-        ctx.set(dut.table_update.index, number)
-        ctx.set(dut.table_update.entry, table)
-        await ctx.tick()
-    ctx.set(dut.table_update.enable, 0)
-
-
-class Batch:
-    """One batch with its buffers, and what the reader must say about it."""
-
-    def __init__(self, config, flags, samples, columns, lengths=None, first_table=1, seed=0):
-        rng = np.random.default_rng(seed)
-        bags = samples * columns
-        self.flags, self.samples, self.columns = flags, samples, columns
-        self.first_table = min(first_table, config.tables - columns)
-        self.lengths = None if lengths is None else np.asarray(lengths, np.uint16)
-        self.count = bags if lengths is None else int(self.lengths.astype(int).sum())
-        self.id_bytes = 8 if flags & ID64 else 4
-        self.per_word = config.bus_bytes // self.id_bytes
-        # Ids around the last row of their table, some far above, some equal but for high bits.
-        tables = tables_of(config)
-        bare = np.zeros(self.count, np.uint64)
-        self.lookups = read_batch(bare, samples, self.first_table, columns, flags, self.lengths)
-        last_row = np.array([tables[t]["last_row"] for t in self.lookups.table], np.uint64)
-        ids = np.clip(last_row.astype(np.int64) + rng.integers(-9, 3, self.count), 0, None)
-        ids = ids.astype(np.uint64)
-        if flags & ID64:
-            ids += (rng.random(self.count) < 0.1).astype(np.uint64) << np.uint64(32 + seed % 32)
-        else:
-            ids = np.where(rng.random(self.count) < 0.05, 0xFFFF_FFFF, ids) & 0xFFFF_FFFF
-        self.ids = ids.astype(np.uint64 if flags & ID64 else np.uint32)
-        self.lookups = dataclasses.replace(self.lookups, row=self.ids.astype(np.uint64))
-        self.refused = self.lookups.row > last_row
-
-    def command(self):
-        return {"opcode": Opcode.OBSERVE, "flags": int(self.flags), "source": self.source,
-                "lengths": self.length_source, "count": self.count, "samples": self.samples,
-                "first_table": self.first_table, "table_count": self.columns}
-
-    def expected(self, config, faults=()):
-        """(lane, table, row, sample, parts_log2, part, out_of_range, fault) per id.
-
-        `faults` holds (first id, end, fault); the row of a faulty id is not compared.
-        """
-        tables, fault = tables_of(config), np.zeros(self.count, int)
-        for first, end, value in faults:
-            fault[first:end] = value
-        for at in range(self.count):
-            table = tables[self.lookups.table[at]]
-            yield (at % self.per_word, int(self.lookups.table[at]),
-                   None if fault[at] else int(self.lookups.row[at]) & 0xFFFF_FFFF,
-                   int(self.lookups.sample[at]), table["parts_log2"], table["part"],
-                   0 if fault[at] else int(self.refused[at]), int(fault[at]))
-
-
-def lookups_of(beats):
-    """The present lanes of beats, and the numbers of the beats that are `last`."""
-    lookups, lasts = [], []
-    for number, beat in enumerate(beats):
-        for lane, lookup in enumerate(beat.lanes):
-            if lookup.present:
-                lookups.append((lane, lookup.key.table, None if lookup.fault else lookup.key.row,
-                                lookup.sample, lookup.parts_log2, lookup.part,
-                                lookup.out_of_range, lookup.fault))
-        if beat.last:
-            lasts.append(number)
-    return lookups, lasts
-
-
-def beats_in(batch):
-    """Beats that the walk of a batch has: words, cut where a bag ends."""
+def fetches_of(config, batch):
+    """The lists that the reader asks for: lengths that do not fit the store, twice."""
     if batch.lengths is None:
-        return -(-batch.count // batch.per_word)
-    ends = np.cumsum(batch.lengths.astype(int))
-    starts = ends - batch.lengths
-    full = batch.lengths > 0
-    return int(((ends[full] - 1) // batch.per_word - starts[full] // batch.per_word + 1).sum())
+        return [(batch.source, batch.ids.nbytes)]
+    times = 1 + (len(batch.lengths) > config.stored_lengths)
+    return times * [(batch.length_source, batch.lengths.nbytes)] + [
+        (batch.source, batch.ids.nbytes)]
 
 
-class Trace:
-    """What the reader did with some batches.
-
-    Faults are given by batch: {number: {word: fault}}. `cycles` run from the first command on.
-    """
-
-    def __init__(self, config, batches, gaps=STEADY, pauses=STEADY, id_faults=None,
-                 length_faults=None, beats=None, latency=3):
-        dut = LookupReader(config)
-        bench = StreamBench(dut)
-        memory = ListMemory(bench, config, gaps, latency=latency)
-        commands = []
-        for number, batch in enumerate(batches):
-            jagged = batch.lengths is not None
-            batch.source = memory.place(batch.ids)
-            batch.length_source = memory.place(batch.lengths) if jagged else 0
-            commands.append(batch.command())
-            for start, faults in ((batch.source, id_faults), (batch.length_source, length_faults)):
-                for word, fault in (faults or {}).get(number, {}).items():
-                    memory.read_faults[start + config.bus_bytes * word] = fault
-        memory.serve(dut.ids)
-        memory.serve(dut.lengths)
-        self.memory = memory
-
-        async def drive(ctx):
-            await register_tables(ctx, dut)
-            self.start = bench.cycles
-            for command in commands:
-                ctx.set(dut.command.payload, command)
-                ctx.set(dut.command.valid, 1)
-                await ctx.tick().until(dut.command.ready)
-            ctx.set(dut.command.valid, 0)
-        bench.process("commands", drive)
-        count = sum(map(beats_in, batches)) if beats is None else beats
-        self.beats = bench.sink(dut.beats, count, pauses)
-        self.verdicts = bench.sink(dut.verdict, len(batches), name="verdicts",
-                                   read=lambda p: (p.status, p.error_index))
-        self.bench = bench
-
-    def run(self):
-        self.bench.run(limit=100_000)
-        self.cycles = self.bench.cycles - self.start
-        self.lookups, self.lasts = lookups_of(self.beats)
-        return self
-
-
-def check(config, batches, gaps, pauses):
-    trace = Trace(config, batches, gaps, pauses).run()
+def check(config, batches, gaps=STEADY, pauses=STEADY, **kwargs):
+    trace = Trace(config, batches, gaps, pauses, **kwargs).run()
+    lasts = np.cumsum([beats_in(batch) for batch in batches]) - 1
     assert trace.verdicts == [(0, 0)] * len(batches)
     assert trace.lookups == [lookup for batch in batches for lookup in batch.expected(config)]
-    assert trace.lasts == list(np.cumsum([beats_in(batch) for batch in batches]) - 1)
-    fetches = []
-    for batch in batches:
-        if batch.lengths is not None:
-            fetches += 2 * [(batch.length_source, batch.lengths.nbytes)]
-        fetches.append((batch.source, batch.ids.nbytes))
-    assert sorted(trace.memory.fetches) == sorted(fetches)
-    return trace.lookups
+    assert trace.lasts == list(lasts)
+    assert sorted(trace.memory.fetches) == sorted(
+        fetch for batch in batches for fetch in fetches_of(config, batch))
+    if kwargs.get("verdict_pauses", STEADY) is STEADY:
+        firsts = [trace.beat_cycles[last] for last in [0, *(lasts[:-1] + 1)]]
+        assert all(verdict < first for verdict, first in zip(trace.verdict_cycles, firsts))
+    return trace
 
 
 def dense_batches(config, flags):
-    """Columns 1, 3, 26 and 31; samples from 1 on, so that words end anywhere in a sample."""
+    """Columns 1, 2, 3, 26 and 31; samples from 1 on, so that words end anywhere in a sample."""
     shapes = [(1, 1), (7, 1), (1, 3), (5, 3), (13, 3), (2, 26), (5, 26), (3, 31), (40, 2)]
     return [Batch(config, flags, samples, columns, first_table=seed % 3, seed=seed)
             for seed, (samples, columns) in enumerate(shapes)]
 
 
-@pytest.mark.parametrize("flags", LAYOUTS, ids=str)
-@pytest.mark.parametrize("bus", CONFIGS)
+@EVERY_LAYOUT
 def test_dense_batches_equal_golden(bus, flags):
-    lookups = check(CONFIGS[bus], dense_batches(CONFIGS[bus], flags), STEADY, STEADY)
+    lookups = check(CONFIGS[bus], dense_batches(CONFIGS[bus], flags)).lookups
     refused = np.mean([lookup[6] for lookup in lookups])
     assert 0.05 < refused < 0.6, "both verdicts of the range check must occur"
 
 
-@pytest.mark.parametrize("flags", [BatchFlag(0), ID64 | FEATURE_MAJOR], ids=str)
-@pytest.mark.parametrize("gaps, pauses", [(STEADY, RAGGED), (RAGGED, STEADY), (RAGGED, RAGGED)],
-                         ids=["back-pressure", "gaps", "both"])
-def test_dense_batches_with_stalls(flags, gaps, pauses):
-    check(TINY, dense_batches(TINY, flags), gaps, pauses)
+@STALLS
+def test_dense_batches_with_stalls(gaps, pauses):
+    check(TINY, dense_batches(TINY, ID64 | FEATURE_MAJOR), gaps, pauses)
 
 
+@pytest.mark.slow
 def test_most_tables_and_samples():
     check(MANY_TABLES, [Batch(MANY_TABLES, flags, samples, columns, first_table=24)
                         for samples, columns in ((1, 1000), (64, 16))
-                        for flags in (BatchFlag(0), FEATURE_MAJOR)], STEADY, STEADY)
-
-
-@pytest.mark.parametrize("bus", CONFIGS)
-@pytest.mark.parametrize("flags", [BatchFlag(0), ID64 | FEATURE_MAJOR], ids=str)
-def test_a_word_a_cycle(bus, flags):
-    """Once words flow, none waits: the model's cycles, exactly."""
-    config = CONFIGS[bus]
-    batch = Batch(config, flags, 20, 26)
-    for latency in (1, 40):
-        trace = Trace(config, [batch], latency=latency).run()
-        assert trace.cycles == dense_cycles(config, flags, batch.count, latency)
-
-
-def lengths_of(bags, kind, seed):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(0, 9, bags) * (rng.random(bags) < 0.7)
-    if kind == "first-empty":
-        lengths[:min(3, bags - 1)] = 0
-        lengths[-1] = 2
-    if kind == "last-empty":
-        lengths[0], lengths[-min(3, bags - 1):] = 5, 0
-    if kind == "long":
-        lengths[rng.integers(bags)] = 70
-    if kind == "ones":
-        lengths[:] = 1
-    if kind == "single":
-        lengths[:] = 0
-        lengths[bags // 2] = 1
-    lengths[bags // 2] += not lengths.any()
-    return lengths
+                        for flags in (BatchFlag(0), FEATURE_MAJOR)])
 
 
 def jagged_batches(config, flags):
-    kinds = ("random", "first-empty", "last-empty", "long", "ones", "single")
-    shapes = [(1, 1), (4, 3), (9, 3), (1, 26), (2, 31), (20, 1)]
+    shapes = [(1, 1), (4, 3), (9, 3), (1, 26), (2, 31), (20, 1), (40, 2)]
     return [Batch(config, flags | JAGGED, samples, columns,
-                  lengths_of(samples * columns, kinds[(seed + turn) % len(kinds)], seed), seed=seed)
+                  lengths_of(samples * columns, KINDS[(seed + turn) % len(KINDS)], seed), seed=seed)
             for turn in (0, 3) for seed, (samples, columns) in enumerate(shapes)]
 
 
-@pytest.mark.parametrize("flags", LAYOUTS, ids=str)
-@pytest.mark.parametrize("bus", CONFIGS)
+@EVERY_LAYOUT
 def test_jagged_batches_equal_golden(bus, flags):
-    check(CONFIGS[bus], jagged_batches(CONFIGS[bus], flags), STEADY, STEADY)
+    """With lengths that fit the store and lengths that do not."""
+    check(CONFIGS[bus], jagged_batches(CONFIGS[bus], flags))
 
 
-@pytest.mark.parametrize("kind", ["random", "last-empty", "long", "ones", "single"])
-@pytest.mark.parametrize("bus, flags", [(16, BatchFlag(0)), (64, ID64)])
-def test_a_bag_a_cycle(bus, flags, kind):
-    config = CONFIGS[bus]
-    batch = Batch(config, flags | JAGGED, 9, 5, lengths_of(45, kind, 3))
-    trace = Trace(config, [batch], latency=7).run()
-    assert trace.cycles == jagged_cycles(config, flags, batch.lengths, 7)
+@STALLS
+@pytest.mark.parametrize("flags", [FEATURE_MAJOR, pytest.param(ID64, marks=pytest.mark.slow)],
+                         ids=str)
+def test_jagged_batches_with_stalls(flags, gaps, pauses):
+    config = CONFIGS[16]
+    dense_between = dense_batches(config, BatchFlag(0))
+    batches = jagged_batches(config, flags)
+    check(config, [batch for pair in zip(batches, dense_between) for batch in pair],
+          gaps, pauses, verdict_pauses=pauses)
 
 
-@pytest.mark.parametrize("gaps, pauses", [(STEADY, RAGGED), (RAGGED, STEADY), (RAGGED, RAGGED)],
-                         ids=["back-pressure", "gaps", "both"])
-def test_jagged_batches_with_stalls(gaps, pauses):
-    dense_between = dense_batches(TINY, BatchFlag(0))
-    batches = jagged_batches(TINY, FEATURE_MAJOR)
-    check(TINY, [batch for pair in zip(batches, dense_between) for batch in pair], gaps, pauses)
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [JAGGED, JAGGED | FEATURE_MAJOR, BatchFlag(0), FEATURE_MAJOR],
+                         ids=str)
+def test_as_many_samples_as_fit(flags):
+    bags = TINY.batch_samples * 3
+    batches = [Batch(TINY, flags, TINY.batch_samples, 3,
+                     lengths_of(bags, "random", seed) if flags & JAGGED else None, seed=seed)
+               for seed in range(2)]
+    check(TINY, batches)
 
 
 @pytest.mark.parametrize("difference", [1, -1, 70000])
@@ -270,6 +130,28 @@ def test_sum_of_lengths_is_checked_first(difference):
     assert trace.verdicts == [(Status.LOOKUPS, actual), (0, 0), (0, 0)]
     assert trace.lookups == [lookup for batch in after for lookup in batch.expected(TINY)]
     assert wrong.source not in dict(trace.memory.fetches)
+
+
+def test_a_refused_batch_leaves_nothing_in_the_store():
+    """Its lengths come between those of batches that wait for their ids."""
+    batches = [Batch(TINY, JAGGED, 10, 6, lengths_of(60, kind, seed), seed=seed)
+               for seed, kind in enumerate(("long", "ones", "twenty", "random", "short"))]
+    batches[1].count += 1
+    batches[3].count -= 1
+    good = batches[::2]
+    trace = Trace(TINY, batches, beats=sum(map(beats_in, good)), latency=20).run()
+    assert [status for status, _ in trace.verdicts] == [0, Status.LOOKUPS, 0, Status.LOOKUPS, 0]
+    assert trace.lookups == [lookup for batch in good for lookup in batch.expected(TINY)]
+
+
+def test_refused_batches_leave_room_in_the_store():
+    config = CONFIGS[16]
+    batches = [Batch(config, JAGGED, 16, 2, lengths_of(32, "short", seed)) for seed in range(4)]
+    for batch in batches[:-1]:
+        assert len(batch.lengths) == config.stored_lengths
+        batch.count += 1
+    trace = Trace(config, batches, beats=beats_in(batches[-1])).run(limit=2000)
+    assert trace.lookups == list(batches[-1].expected(config))
 
 
 def test_the_largest_sum():
@@ -320,82 +202,118 @@ def test_a_faulty_word_is_not_called_out_of_range():
         (1, 0), (0, 1), (0, 2), (0, 3)]
 
 
-class FaultOnSecondPass(dict):
-    """A word that reads well once and faults from then on."""
+class SecondPass(dict):
+    """Read faults; and what happens when a word is read for the second time."""
 
-    def __init__(self, address, fault):
+    def __init__(self, memory, address, fault=0, word=None):
         super().__init__()
-        self.address, self.fault, self.passes = address, fault, 0
+        self.memory, self.address, self.fault, self.word = memory, address, fault, word
+        self.passes = 0
 
     def get(self, address, default=0):
         self.passes += address == self.address
-        return self.fault if address == self.address and self.passes > 1 else default
+        if address != self.address or self.passes < 2:
+            return default
+        if self.word is not None:
+            self.memory.bytes[address:address + len(self.word)] = self.word
+        return self.fault
+
+
+def second_pass(**change):
+    """A batch whose lengths do not fit the store, and its lookups; another follows.
+
+    What changes is the second word of the lengths, when it is read again.
+    """
+    config = CONFIGS[16]
+    batch = Batch(config, JAGGED, 16, 4, np.full(64, 3))
+    after = Batch(config, JAGGED, 16, 3, lengths_of(48, "random", 7))
+    trace = Trace(config, [batch, after])
+    trace.memory.read_faults = SecondPass(
+        trace.memory, batch.length_source + config.bus_bytes, **change)
+    trace.run()
+    beats = beats_in(batch)
+    assert trace.verdicts == [(0, 0), (0, 0)]
+    assert trace.lasts == [beats - 1, beats + beats_in(after) - 1]
+    assert trace.lookups[batch.count:] == list(after.expected(config))
+    return config, batch, trace.lookups[:batch.count]
 
 
 def test_fault_in_the_second_pass_refuses_the_rest():
     """Exactly `count` lookups leave whatever happens; from the unknown length on, all faulty."""
-    batch, after = Batch(TINY, JAGGED, 8, 4, np.full(32, 3)), Batch(TINY, BatchFlag(0), 3, 3)
-    known = 3 * 2 * TINY.lanes  # ids of one word of lengths
-    head = Batch(TINY, JAGGED, 8, 1, np.full(8, 3))
-    beats = beats_in(head) + (batch.count - known) // TINY.lanes
-    trace = Trace(TINY, [batch, after], beats=beats + beats_in(after))
-    trace.memory.read_faults = FaultOnSecondPass(batch.length_source + TINY.bus_bytes, 1)
-    lookups = trace.run().lookups
-    assert trace.verdicts == [(0, 0), (0, 0)]
-    assert trace.lasts == [beats - 1, beats + beats_in(after) - 1]
-    assert lookups[:known] == list(batch.expected(TINY))[:known]
-    assert [lookup[7] for lookup in lookups[known:batch.count]] == [1] * (batch.count - known)
-    assert lookups[batch.count:] == list(after.expected(TINY))
+    config, batch, lookups = second_pass(fault=1)
+    known = 3 * 8  # ids of one word of lengths
+    assert lookups[:known] == list(batch.expected(config))[:known]
+    assert [lookup[7] for lookup in lookups[known:]] == [1] * (batch.count - known)
+
+
+@pytest.mark.parametrize("first, length", [(0, 0), (2, 2), (5, 4), (7, 6), (100, 100)])
+def test_other_lengths_in_the_second_pass(first, length):
+    """The last bag takes what they leave, or those are empty that find nothing left."""
+    changed = np.array([first, *7 * [length]], np.uint16)
+    _, batch, lookups = second_pass(word=changed.tobytes())
+    lengths = batch.lengths.astype(int)
+    lengths[8:16] = changed
+    ends = np.minimum(np.cumsum(lengths), batch.count)
+    ends[-1] = batch.count
+    named = read_batch(batch.ids, batch.samples, batch.first_table, batch.columns, batch.flags,
+                       np.diff(ends, prepend=0))
+    assert [lookup[1] for lookup in lookups] == named.table.tolist()
+    assert [lookup[3] for lookup in lookups] == named.sample.tolist()
+    assert [lookup[7] for lookup in lookups] == [0] * batch.count
 
 
 @pytest.mark.parametrize("flags", [BatchFlag(0), JAGGED], ids=str)
-@pytest.mark.parametrize("after", range(2, 40, 9))
-def test_restart_forgets_the_batch_and_keeps_the_tables(flags, after):
-    dut = LookupReader(TINY)
+@pytest.mark.parametrize("after", [*range(3, 90, 17), *(
+    pytest.param(after, marks=pytest.mark.slow) for after in range(4, 200, 7))])
+def test_restart_forgets_batches_and_keeps_the_tables(flags, after):
+    """In the midst of one batch, with the next one requested; what comes then is right."""
+    config = CONFIGS[16]
+    dut = LookupReader(config)
     bench = StreamBench(dut)
-    batch = Batch(TINY, flags, 8, 4, lengths_of(32, "random", 5) if flags & JAGGED else None)
-    fresh = Batch(TINY, BatchFlag(0), 3, 3, seed=9)
+    memory = ListBus(bench, config, latency=8)
+
+    def batches_of(shapes, flags):
+        for seed, (bags, kind) in enumerate(shapes):
+            lengths = lengths_of(bags * 2, kind, seed) if flags & JAGGED else None
+            batch = Batch(config, flags, bags, 2, lengths, seed=seed)
+            batch.place(memory)
+            yield batch
+    cut = [*batches_of([(20, "long"), (10, "random"), (12, "ones")], flags)]
+    fresh = [*batches_of([(9, "random"), (30, "short")], JAGGED ^ flags),
+             *batches_of([(7, "random"), (30, "ones")], flags)]
+    memory.share([dut.ids, dut.lengths])
     beats = []
 
     async def drive(ctx):
-        async def serve(port, content, cycles):
-            """Words of `content`, whatever was requested; give up after so many cycles."""
-            words = [content[i:i + 16] for i in range(0, len(content), 16)]
-            ctx.set(port.request.ready, 1)
-            for _ in range(cycles):
-                ctx.set(port.words.valid, bool(words))
-                if words:
-                    ctx.set(port.words.p, {"data": int.from_bytes(words[0], "little"),
-                                           "last": int(len(words) == 1)})
-                _, _, taken, valid, beat = await ctx.tick().sample(
-                    port.words.ready, dut.beats.valid, dut.beats.p)
-                if taken and words:
-                    words.pop(0)
-                if valid:
-                    beats.append(beat)
-            ctx.set(port.words.valid, 0)
-            ctx.set(port.request.ready, 0)
-
         await register_tables(ctx, dut)
         ctx.set(dut.beats.ready, 1)
         ctx.set(dut.verdict.ready, 1)
-        for attempt, cycles in ((batch, after), (fresh, 40)):
+        for batches, cycles in ((cut, after), (fresh, None)):
+            waiting = [batch.command() for batch in batches]
             beats.clear()
-            attempt.source = attempt.length_source = 0
-            ctx.set(dut.command.payload, attempt.command())
-            ctx.set(dut.command.valid, 1)
-            await ctx.tick().until(dut.command.ready)
+            while cycles is None or cycles:
+                ctx.set(dut.command.valid, bool(waiting))
+                ctx.set(dut.command.payload, waiting[0] if waiting else {})
+                _, _, taken, valid, beat = await ctx.tick().sample(
+                    dut.command.ready, dut.beats.valid, dut.beats.p)
+                if taken and waiting:
+                    waiting.pop(0)
+                if valid:
+                    beats.append(beat)
+                if cycles is None:
+                    if sum(beat.last for beat in beats) == len(fresh):
+                        return
+                else:
+                    cycles -= 1
             ctx.set(dut.command.valid, 0)
-            content = attempt.lengths if attempt.lengths is not None else attempt.ids
-            port = dut.lengths if attempt.lengths is not None else dut.ids
-            await serve(port, content.tobytes(), cycles)
-            if attempt is batch:
-                ctx.set(dut.restart, 1)
-                await ctx.tick()
-                ctx.set(dut.restart, 0)
-                assert ctx.get(dut.ready), "the tables' copies were cleared"
-                for stream in (dut.beats, dut.verdict, dut.ids.request, dut.lengths.request):
-                    assert not ctx.get(stream.valid), "something survived the restart"
+            ctx.set(dut.restart, 1)
+            memory.restart()
+            await ctx.tick()
+            ctx.set(dut.restart, 0)
+            assert ctx.get(dut.ready), "the tables' copies were cleared"
+            for stream in (dut.beats, dut.verdict, dut.ids.request, dut.lengths.request):
+                assert not ctx.get(stream.valid), "something survived the restart"
     bench.process("restart", drive)
-    bench.run(limit=400)
-    assert lookups_of(beats)[0] == list(fresh.expected(TINY))
+    bench.run(limit=2000)
+    assert lookups_of(beats)[0] == [
+        lookup for batch in fresh for lookup in batch.expected(config)]

@@ -58,9 +58,7 @@ def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None):
 
 
 def beats_of(lanes, count, flags=0, lengths=None):
-    """Number of the beat in which the lookup reader delivers each id.
-
-    A beat holds the ids of one bus word, and of a jagged batch only those of one bag.
+    """Number of the beat in which the lookup reader delivers each id: that of its bus word.
 
     Parameters
     ----------
@@ -70,15 +68,10 @@ def beats_of(lanes, count, flags=0, lengths=None):
         Ids of the batch.
     flags : BatchFlag
     lengths : uint16[bags], optional
-        Of a jagged batch.
+        Of a jagged batch; they make no difference.
 
     Returns
     -------
     int64[count]
     """
-    word = np.arange(count) // (lanes // 2 if flags & BatchFlag.ID64 else lanes)
-    if not flags & BatchFlag.JAGGED:
-        return word
-    bag = np.repeat(np.arange(len(lengths)), lengths)
-    starts = (np.diff(word, prepend=-1) > 0) | (np.diff(bag, prepend=-1) > 0)
-    return np.cumsum(starts) - 1
+    return np.arange(count) // (lanes // 2 if flags & BatchFlag.ID64 else lanes)

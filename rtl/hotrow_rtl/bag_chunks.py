@@ -1,0 +1,99 @@
+"""Bag chunks: the lengths of a batch's bags, a bus word of them at a time."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .batch_order import LENGTH_WIDTH, batch_order, chunk_bags, fetched_words
+from .config import Config, log2
+from .length_store import kept_words
+
+
+def bag_chunk(config: Config) -> data.StructLayout:
+    """The lengths of consecutive bags, the first one lowest; with a `fault` they are undefined.
+
+    The `final` chunk of a batch ends with bag number `last_bag`; `wide` ids are of 64 bits.
+    """
+    return data.StructLayout({
+        "lengths": config.bus_width,
+        "fault": 2,
+        "final": 1,
+        "last_bag": log2(chunk_bags(config)),
+        "wide": 1,
+    })
+
+
+class BagChunks(wiring.Component):
+    """Take each bus word of lengths as a chunk, or say one id a bag for a dense batch.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    start : In(stream(batch_order(config)))
+        Taken when the previous batch is over.
+    kept : In(stream)
+        As from `LengthStore`: the words of the batches whose lengths are kept.
+    fetched : In(stream)
+        As from `Fetch`: the words of the other jagged batches.
+    fetches : Out(1)
+        The next word fetched is for this unit.
+    chunks : Out(stream(bag_chunk(config)))
+
+    Timing
+    ------
+    Latency 1 cycle from a word, or 2 from `start`, to a chunk; one chunk a cycle. One idle
+    cycle between batches, which a chunk of several words of ids makes up for.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "start": In(stream.Signature(batch_order(config))),
+            "kept": In(kept_words(config)),
+            "fetched": In(fetched_words(config)),
+            "fetches": Out(1),
+            "chunks": Out(stream.Signature(bag_chunk(config))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, out, given = self.config, self.chunks, self.start.p
+        busy, jagged, kept = (Signal(name=name) for name in ("busy", "jagged", "kept"))
+        wide, last_bag = Signal.like(given.wide), Signal.like(given.last_bag)
+        left, final = Signal.like(given.chunks), Signal()  # chunks, and whether one is left
+        lengths, moves = Signal(c.bus_width), Signal()
+        m.d.comb += [
+            self.fetches.eq(busy & jagged & ~kept),
+            lengths.eq(Mux(kept, self.kept.p.data, self.fetched.p.data)),
+            moves.eq(busy & (~out.valid | out.ready)
+                     & (~jagged | Mux(kept, self.kept.valid, self.fetched.valid))),
+            self.kept.ready.eq(moves & jagged & kept),
+            self.fetched.ready.eq(moves & jagged & ~kept),
+            self.start.ready.eq(~busy),
+        ]
+        with m.If(~jagged):
+            m.d.comb += lengths.eq(Cat(Const(1, LENGTH_WIDTH) for _ in range(chunk_bags(c))))
+        with m.If(out.ready):
+            m.d.sync += out.valid.eq(0)
+        with m.If(moves):
+            m.d.sync += [
+                out.valid.eq(1),
+                out.p.lengths.eq(lengths),
+                out.p.fault.eq(Mux(jagged & ~kept, self.fetched.p.fault, 0)),
+                out.p.final.eq(final),
+                out.p.last_bag.eq(last_bag),
+                out.p.wide.eq(wide),
+                left.eq(left - 1),
+                final.eq(left == 2),
+                busy.eq(~final),
+            ]
+        with m.If(self.start.valid & self.start.ready):
+            m.d.sync += [
+                busy.eq(1), jagged.eq(given.jagged), kept.eq(given.kept),
+                wide.eq(given.wide), last_bag.eq(given.last_bag),
+                left.eq(given.chunks), final.eq(given.chunks == 1),
+            ]
+        return m

@@ -1,0 +1,139 @@
+"""Bag ends: where in the bus words of ids each bag of a chunk ends."""
+
+from itertools import pairwise
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bag_chunks import bag_chunk
+from .batch_order import LENGTH_WIDTH, chunk_bags
+from .config import Config, log2
+
+
+def end_width(config: Config) -> int:
+    """Bits of an end, in ids from the start of the word in which its chunk begins."""
+    return LENGTH_WIDTH + log2(chunk_bags(config))
+
+
+def words_width(config: Config) -> int:
+    """Bits of an end in words of 64-bit ids."""
+    return end_width(config) - log2(config.lanes // 2)
+
+
+def bag_end(config: Config) -> data.StructLayout:
+    """The first id behind a bag: `words` after the word in which its chunk begins.
+
+    `later` and `next` tell whether that is not 0, and 1; bit n of `past`, whether its lane comes
+    behind lane n. An `open` bag takes all that is left of the batch, and the others do not matter.
+    """
+    return data.StructLayout({
+        "words": words_width(config),
+        "later": 1,
+        "next": 1,
+        "past": config.lanes - 1,
+        "open": 1,
+    })
+
+
+def chunk_ends(config: Config) -> data.StructLayout:
+    """A chunk with the `bag_end` of each of its bags, the first lowest."""
+    return data.StructLayout({
+        "ends": chunk_bags(config) * bag_end(config).size,
+        "fault": 2,
+        "final": 1,
+    })
+
+
+class BagEnds(wiring.Component):
+    """Add up lengths.
+
+    The last bag of a batch is open, and so is one whose length could not be read, with all
+    behind it.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    chunks : In(stream(bag_chunk(config)))
+    ends : Out(stream(chunk_ends(config)))
+
+    Timing
+    ------
+    Latency 2 + log2(chunk_bags) cycles, one chunk a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "chunks": In(stream.Signature(bag_chunk(config))),
+            "ends": Out(stream.Signature(chunk_ends(config))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, given, out = self.config, self.chunks.p, self.ends
+        bags, levels = range(chunk_bags(c)), log2(chunk_bags(c))
+        lane_width = log2(c.lanes)
+        aside = data.StructLayout({"open": len(bags), "fault": 2, "final": 1, "wide": 1})
+        asides = [Signal(aside, name=f"aside{level}") for level in range(levels + 2)]
+        valid, advance = Signal(levels + 2), Signal()
+        m.d.comb += [
+            out.valid.eq(valid[-1]),
+            advance.eq(~out.valid | out.ready),
+            self.chunks.ready.eq(advance),
+            asides[0].open.eq(Cat(
+                given.fault.any() | given.final & (given.last_bag <= bag) for bag in bags)),
+            asides[0].fault.eq(given.fault),
+            asides[0].final.eq(given.final),
+            asides[0].wide.eq(given.wide),
+        ]
+        with m.If(advance):
+            m.d.sync += valid.eq(Cat(self.chunks.valid, valid[:-1]))
+            m.d.sync += [after.eq(before) for before, after in pairwise(asides)]
+
+        # Running sums: a level adds to each bag what as many bags before it as those added yet sum.
+        sums = [given.lengths.word_select(bag, LENGTH_WIDTH) for bag in bags]
+        for level in range(levels):
+            reach = 1 << level
+            following = [Signal(LENGTH_WIDTH + level + 1, name=f"sum{level}_{bag}",
+                                reset_less=True) for bag in bags]
+            with m.If(advance):
+                m.d.sync += [register.eq(sums[bag] + (sums[bag - reach] if bag >= reach else 0))
+                             for bag, register in enumerate(following)]
+            sums = following
+
+        ending = asides[levels]
+        offset = Signal(lane_width)  # ids of the first word that lie before the chunk
+        ends = [Signal(end_width(c), name=f"end{bag}") for bag in bags]
+        beyond = Signal(lane_width)
+        m.d.comb += beyond.eq(offset + sums[-1][:lane_width])
+        with m.If(advance):
+            m.d.sync += [register.eq(offset + total) for register, total in zip(ends, sums)]
+            with m.If(valid[levels - 1]):
+                m.d.sync += offset.eq(
+                    Mux(ending.final, 0, Mux(ending.wide, beyond[:-1], beyond)))
+
+        placed = asides[-1]
+        with m.If(advance):
+            m.d.sync += [out.p.fault.eq(placed.fault), out.p.final.eq(placed.final)]
+        laid = [Signal(bag_end(c), name=f"laid{bag}") for bag in bags]
+        for bag, end, is_open in zip(laid, ends, placed.open):
+            words = Signal(words_width(c), name=f"words_of_{end.name}")
+            at = Signal(lane_width, name=f"lane_of_{end.name}")
+            m.d.comb += [
+                words.eq(Mux(placed.wide, end[lane_width - 1:], end[lane_width:])),
+                at.eq(Mux(placed.wide, end[:lane_width - 1], end[:lane_width])),
+            ]
+            with m.If(advance):
+                m.d.sync += [
+                    bag.words.eq(words),
+                    bag.later.eq(words.any()),
+                    bag.next.eq(words == 1),
+                    bag.past.eq(Cat(at > lane for lane in range(c.lanes - 1))),
+                    bag.open.eq(is_open),
+                ]
+        m.d.comb += out.p.ends.eq(Cat(bag.as_value() for bag in laid))
+        return m

@@ -1,0 +1,113 @@
+"""Lane fill: the bag of every lane of a word of ids."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .batch_order import bag_name, chunk_bags, fetched_words, unchecked_beat
+from .config import Config
+from .word_walk import piece
+
+
+class LaneFill(wiring.Component):
+    """Put together what the pieces say about a word, and give it to the word's ids.
+
+    A lane's bag is the first that ends after it, unless a piece before told another.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    pieces : In(stream(piece(config)))
+    words : In(stream)
+        As from `Fetch`: ids, a word for each piece that leaves.
+    lookups : Out(stream(unchecked_beat(config)))
+
+    Timing
+    ------
+    Latency 1 cycle from a piece, combinational from `words`, to `lookups`; a piece a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "pieces": In(stream.Signature(piece(config))),
+            "words": In(fetched_words(config)),
+            "lookups": Out(stream.Signature(unchecked_beat(config))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, given, out = self.config, self.pieces.p, self.lookups
+        lanes, bags = range(c.lanes), range(chunk_bags(c))
+        held, leaves, last, wide = (
+            Signal(name=name) for name in ("held", "leaves", "last", "wide"))
+        ids = Signal.like(given.ids)
+        told = Signal.like(given.names[:bag_name(c).size + len(given.fault)])  # its lanes' shape
+        here, behind, kept = (
+            [Signal.like(told, name=f"{name}{lane}", reset_less=True) for lane in lanes]
+            for name in ("here", "behind", "kept"))
+        is_here, is_behind, is_kept = (
+            Signal(c.lanes, name=name) for name in ("is_here", "is_behind", "is_kept"))
+
+        def select(ends):
+            """Of each lane, what its bag says, and whether it has one in this chunk."""
+            size, chosen = bag_name(c).size, []
+            after = [ends.word_select(bag, c.lanes) for bag in bags]
+            for lane in lanes:
+                first = [after[bag][lane] & (~after[bag - 1][lane] if bag else 1) for bag in bags]
+                chosen.append(reduce(or_, (
+                    Mux(is_first, given.names.word_select(bag, size), 0)
+                    for bag, is_first in enumerate(first))))
+            return chosen, after[-1]
+
+        moves, free = Signal(), Signal()
+        m.d.comb += [
+            moves.eq(held & (~leaves | self.words.valid & out.ready)),
+            free.eq(~held | moves),
+            self.pieces.ready.eq(free),
+        ]
+        with m.If(free):
+            m.d.sync += [held.eq(self.pieces.valid), leaves.eq(given.leaves),
+                         last.eq(given.last), wide.eq(given.wide), ids.eq(given.ids)]
+            for registers, covered, ends in ((here, is_here, given.here),
+                                             (behind, is_behind, given.behind)):
+                chosen, after = select(ends)
+                m.d.sync += [register.eq(Cat(name, given.fault))
+                             for register, name in zip(registers, chosen)]
+                m.d.sync += covered.eq(after)
+
+        merged = [Signal.like(told, name=f"merged{lane}") for lane in lanes]
+        m.d.comb += [whole.eq(Mux(is_kept[lane], kept[lane], here[lane]))
+                     for lane, whole in enumerate(merged)]
+        with m.If(moves & leaves):
+            m.d.sync += [is_kept.eq(Mux(last, 0, is_behind))]
+            m.d.sync += [before.eq(after) for before, after in zip(kept, behind)]
+        with m.Elif(moves):
+            m.d.sync += is_kept.eq(is_kept | is_here)
+            m.d.sync += [before.eq(after) for before, after in zip(kept, merged)]
+
+        word = self.words.p
+        m.d.comb += [
+            out.valid.eq(held & leaves & self.words.valid),
+            self.words.ready.eq(held & leaves & out.ready),
+            out.p.last.eq(last),
+        ]
+        for number, (lane, whole) in enumerate(zip(out.p.lanes, merged)):
+            half = number % (c.lanes // 2)  # lanes of the upper half carry no 64-bit id
+            name = data.View(bag_name(c), whole[:bag_name(c).size])
+            fault = whole[bag_name(c).size:]
+            m.d.comb += [
+                lane.present.eq(number < ids),
+                lane.id.eq(Mux(wide, word.data.word_select(half, 64),
+                               word.data.word_select(number, 32))),
+                lane.table.eq(name.table),
+                lane.sample.eq(name.sample),
+                lane.fault.eq(Mux(fault.any(), fault, word.fault)),
+            ]
+        return m

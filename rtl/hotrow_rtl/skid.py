@@ -1,0 +1,46 @@
+"""Skid: registers that end a chain of `ready` signals."""
+
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Skid(wiring.Component):
+    """Pass a stream on through a register, with a second one for what comes when it is stopped.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the payload.
+
+    Members
+    -------
+    i : In(stream(width))
+        Its `ready` is a register.
+    o : Out(stream(width))
+
+    Timing
+    ------
+    Latency 1 cycle, one payload a cycle.
+    """
+
+    latency = 1
+
+    def __init__(self, width):
+        super().__init__({"i": In(stream.Signature(width)), "o": Out(stream.Signature(width))})
+
+    def elaborate(self, platform):
+        m = Module()
+        spare, full = Signal.like(self.o.p, reset_less=True), Signal()
+        m.d.comb += self.i.ready.eq(~full)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [
+                self.o.valid.eq(full | self.i.valid),
+                self.o.p.eq(self.i.p),
+                full.eq(0),
+            ]
+            with m.If(full):
+                m.d.sync += self.o.p.eq(spare)
+        with m.Elif(self.i.valid & ~full):
+            m.d.sync += [spare.eq(self.i.p), full.eq(1)]
+        return m
