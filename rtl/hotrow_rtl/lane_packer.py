@@ -10,8 +10,12 @@ from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import lane_results
 from .config import Config, log2
-from .layouts import Deposit
 from .streams import check_element
+
+
+def packed_word(word_bytes: int) -> data.StructLayout:
+    """A word of a list with its byte strobes, `last` on the one that ends it: as in `Deposit`."""
+    return data.StructLayout({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
 
 
 class LanePacker(wiring.Component):
@@ -26,12 +30,15 @@ class LanePacker(wiring.Component):
     shape : ShapeCastable
         Of an element's value; bytes of the element above it are written as zero.
     element_bytes : int
-        From one element to the next, a power of two from 4 up to `config.bus_bytes`.
+        From one element to the next, a power of two up to `config.bus_bytes`.
+    word_bytes : int, optional
+        Of a word that leaves, a power of two up to the bytes of a beat of elements; default
+        `config.bus_bytes`, as a result port takes them.
 
     Members
     -------
     elements : In(stream(lane_results(config, shape)))
-    words : Out(stream)
+    words : Out(stream(packed_word(word_bytes)))
         As for `Deposit`: strobes only for the bytes of elements present, `last` on the word that
         ends the list. Words end at every full one and with the list: a beat that ends the list
         behind a full word makes a word without strobes if it brings no element, and so does a
@@ -40,22 +47,25 @@ class LanePacker(wiring.Component):
     Timing
     ------
     Latency 4 cycles from the beat that completes a word. Words leave one a cycle; a beat waits
-    only for words to leave. With elements of 4 bytes that is a beat a cycle whatever it holds.
+    only for words to leave. With words of `lanes` elements that is a beat a cycle whatever it
+    holds.
     """
 
     latency = 4  # count, place, exchange, merge
 
-    def __init__(self, config: Config, shape, element_bytes):
+    def __init__(self, config: Config, shape, element_bytes, word_bytes=None):
         check_element(config, shape, element_bytes)
-        if element_bytes * config.lanes < config.bus_bytes:
-            raise ValueError(f"a beat of {config.lanes} elements must fill a bus word: expected "
-                             f"element_bytes of at least 4, not {element_bytes}")
+        word_bytes, beat_bytes = word_bytes or config.bus_bytes, element_bytes * config.lanes
+        if word_bytes > beat_bytes or word_bytes < element_bytes or word_bytes & (word_bytes - 1):
+            raise ValueError(f"a beat of {config.lanes} elements of {element_bytes} bytes must "
+                             f"fill a word: expected word_bytes to be a power of two from "
+                             f"{element_bytes} to {beat_bytes}, not {word_bytes}")
         self.lanes, self.element_bytes = config.lanes, element_bytes
-        self.elements_per_word = config.bus_bytes // element_bytes
+        self.elements_per_word = word_bytes // element_bytes
         self.width = Shape.cast(shape).width
         super().__init__({
             "elements": In(stream.Signature(lane_results(config, shape))),
-            "words": Out(Deposit(config).members["words"].signature),
+            "words": Out(stream.Signature(packed_word(word_bytes))),
         })
 
     def elaborate(self, platform):

@@ -12,7 +12,8 @@ from .layouts import Deposit, Engine, command, outcome
 from .lookup_reader import verdict
 from .sample_lists import batch_samples
 
-DEPOSITS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
+LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
+DEPOSITS = (*LISTS[:-1], "even_misses", "odd_misses")  # who writes them: the last list has two
 UNDER_WAY = 4  # commands between their start and their outcome
 
 
@@ -62,8 +63,9 @@ class LookupControl(wiring.Component):
     parted : In(stream)
         How many samples of a batch that was split are `popular`.
     requests : Out(request of Deposit).array(4)
+        By number in `LISTS`; that of the misses is for both who write them.
+    landed : In(outcome of Deposit).array(5)
         By number in `DEPOSITS`.
-    landed : In(outcome of Deposit).array(4)
 
     Timing
     ------
@@ -89,7 +91,7 @@ class LookupControl(wiring.Component):
             "scanned": In(outcomes),
             "listed": In(outcomes),
             "parted": In(stream.Signature(data.StructLayout({"popular": 32}))),
-            "requests": Out(deposit["request"].signature).array(len(DEPOSITS)),
+            "requests": Out(deposit["request"].signature).array(len(LISTS)),
             "landed": In(deposit["outcome"].signature.flip()).array(len(DEPOSITS)),
         })
 
@@ -98,8 +100,8 @@ class LookupControl(wiring.Component):
         m.submodules.under_way = under_way = RamFifo(data.StructLayout({
             "unit": Unit,
             "splits": 1,
-            "opened": len(DEPOSITS),
-            "addresses": data.ArrayLayout(self.config.address_width, len(DEPOSITS)),
+            "opened": len(LISTS),
+            "addresses": data.ArrayLayout(self.config.address_width, len(LISTS)),
             "status": 8,
             "error_index": 64,
         }), UNDER_WAY)
@@ -110,7 +112,7 @@ class LookupControl(wiring.Component):
     def _start(self, m, job, nothing):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
-        opens, alone = Signal(len(DEPOSITS)), Signal(Unit)
+        opens, alone = Signal(len(LISTS)), Signal(Unit)
         splits, epoch = Signal(), Signal(EPOCH_WIDTH, init=1)
         used_up = Signal(init=1)  # nothing is known of what the table held before a reset
         m.d.comb += [
@@ -130,7 +132,7 @@ class LookupControl(wiring.Component):
             with m.Case(Opcode.SPLIT):
                 m.d.comb += [is_batch.eq(1), alone.eq(Unit.TALLY), opens.eq(0b1111)]
             with m.Case(Opcode.HARVEST):
-                m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b1000)]
+                m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b0010)]
             with m.Case(Opcode.INSTALL):
                 m.d.comb += [alone.eq(Unit.ENTRIES), opens.eq(0b0001)]
             with m.Case(Opcode.REMOVE):
@@ -149,7 +151,7 @@ class LookupControl(wiring.Component):
               for request, address in zip(self.requests, addresses)),
         ]
         with m.If(opcode == Opcode.HARVEST):
-            m.d.comb += addresses[3].eq(order.destination)
+            m.d.comb += addresses[1].eq(order.destination)
 
         launched = (self.reader, self.scans, self.entries, self.kinds, self.sizes,
                     *self.requests)
@@ -213,10 +215,12 @@ class LookupControl(wiring.Component):
 
     def _end(self, m, job):
         report = Signal(outcome)
+        opened = Cat(job.p.opened, job.p.opened[-1])  # by number in `DEPOSITS`, as the next two
+        addresses = [*job.p.addresses, job.p.addresses[-1]]
         landed = Signal(len(DEPOSITS))
         faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
         for number, port in enumerate(self.landed):
-            m.d.comb += port.ready.eq(job.valid & job.p.opened[number] & ~landed[number])
+            m.d.comb += port.ready.eq(job.valid & opened[number] & ~landed[number])
             with m.If(port.valid & port.ready):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
 
@@ -240,13 +244,13 @@ class LookupControl(wiring.Component):
                     m.d.sync += parted.eq(self.parted.valid)
                     with m.If(self.parted.valid):
                         m.d.sync += report.popular.eq(self.parted.p.popular)
-                with m.Elif(landed == job.p.opened):
+                with m.Elif(landed == opened):
                     with m.If(report.status == Status.OK):
                         for number, fault in reversed(list(enumerate(faults))):
                             with m.If(fault.any()):
                                 m.d.sync += [
                                     report.status.eq(Status.SLVERR - 1 + fault),
-                                    report.error_address.eq(job.p.addresses[number]),
+                                    report.error_address.eq(addresses[number]),
                                 ]
                     m.next = "REPORT"
             with m.State("REPORT"):

@@ -17,7 +17,7 @@ from .fifo import RamFifo
 from .lane_packer import LanePacker
 from .layouts import Deposit, Engine, Fetch, harvest_entry, row_entry, table_update
 from .lookup_bank import LookupBank
-from .lookup_control import DEPOSITS, UNDER_WAY, LookupControl
+from .lookup_control import DEPOSITS, LISTS, UNDER_WAY, LookupControl
 from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
 from .number_bank import NUMBER_WIDTH, NumberBank, number_request
@@ -26,6 +26,7 @@ from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
 from .stream_fork import fork
 from .streams import Packer
+from .word_stripe import WordStripe
 
 
 def merge(m, consumer, *choices):
@@ -68,11 +69,12 @@ class LookupEngines(wiring.Component):
     lengths : Out(Fetch(config))
         Of the bags of a jagged batch.
     slots, popular, nonpopular : Out(Deposit(config))
-    misses : Out(Deposit(config))
-        The miss list of a SPLIT, or the entries of a HARVEST.
+        The entries of a HARVEST go to `popular`.
+    even_misses, odd_misses : Out(Deposit(config))
+        The miss list of a SPLIT, by turns of a block: clients that a `ResultPort` stripes.
     restart : In(1)
         A pulse drops the commands in progress; counters, directory and descriptors stay. The
-        ports behind `source` to `misses` are restarted with it.
+        ports behind `source` to `odd_misses` are restarted with it.
     ready : Out(1)
         Low while memories are being cleared; commands then wait.
     """
@@ -175,7 +177,7 @@ class LookupEngines(wiring.Component):
 
         # Results.
         packers = {name: LanePacker(config, 32, 4) for name in ("slots", "popular", "nonpopular")}
-        packers["misses"] = LanePacker(config, row_entry, ROW_ENTRY_BYTES)
+        packers["misses"] = LanePacker(config, row_entry, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
         packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
@@ -184,17 +186,25 @@ class LookupEngines(wiring.Component):
         connect(m, marks=marks.nonpopular, packer=packers["nonpopular"].elements)
         connect(m, numbers=numbers.listed, packer=packers["misses"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
+        requests, words = {}, {name: packer.words for name, packer in packers.items()}
+        for number, name in enumerate(LISTS):
+            queue = self._queue(m, f"{name}_requests", control.requests[number].p.shape())
+            connect(m, control=control.requests[number], queue=queue.i)
+            requests[name] = queue.o
+        stripe = WordStripe(config)
+        m.submodules.stripe = ResetInserter(self.restart)(stripe)
+        connect(m, queue=requests["misses"], stripe=stripe.start)
+        connect(m, packer=words["misses"], stripe=stripe.words)
+        for number, name in enumerate(("even_misses", "odd_misses")):
+            requests[name], words[name] = stripe.requests[number], stripe.sides[number]
         for number, name in enumerate(DEPOSITS):
             deposit = getattr(self, name)
-            requests = self._queue(m, f"{name}_requests", control.requests[number].p.shape())
-            connect(m, control=control.requests[number], queue=requests.i)
-            connect(m, queue=requests.o, port=flipped(deposit.request))
+            connect(m, queue=requests[name], port=flipped(deposit.request))
             connect(m, port=flipped(deposit.outcome), control=control.landed[number])
-            if name != "misses":
-                connect(m, packer=packers[name].words, port=flipped(deposit.words))
-        harvested = packers["harvest"].words
-        merge(m, self.misses.words, (~harvested.valid, packers["misses"].words),
-              (harvested.valid, harvested))
+            if name != "popular":
+                connect(m, packer=words[name], port=flipped(deposit.words))
+        harvests = words["harvest"].valid
+        merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
 
     def _queue(self, m, name, shape):

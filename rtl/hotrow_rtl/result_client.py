@@ -1,6 +1,6 @@
 """What a result port keeps for one of its clients."""
 
-from amaranth import Array, Module, Mux, Signal
+from amaranth import Array, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -31,6 +31,10 @@ class ResultClient(wiring.Component):
     config : Config
     depth : int
         Words of buffer.
+    striped : bool
+        Of the blocks of `burst_beats` words into which addresses divide memory, a sequence fills
+        every second one, from the one in which it starts: behind the last word of a block follows
+        the first word of the next but one. Blocks between belong to another client.
 
     Members
     -------
@@ -53,8 +57,8 @@ class ResultClient(wiring.Component):
     Word to beat 2 cycles; one word a cycle.
     """
 
-    def __init__(self, config: Config, depth):
-        self.config, self.depth = config, depth
+    def __init__(self, config: Config, depth, *, striped=False):
+        self.config, self.depth, self.striped = config, depth, striped
         super().__init__({
             "client": In(Deposit(config)),
             "bursts": Out(stream.Signature(burst(config))),
@@ -85,6 +89,7 @@ class ResultClient(wiring.Component):
         gathered = Signal.like(closing.beats)  # words of the burst that is being filled
         keep, close, accept = Signal(), Signal(), Signal()
         boundary = next_word[:log2(config.burst_beats)].all()
+        skip = boundary if self.striped else Const(0, 1)  # the block that follows
         m.d.comb += [
             request.ready.eq(~self.draining & ~open_ & ~taken_up[writing]),
             words.ready.eq(~self.draining & open_
@@ -112,7 +117,7 @@ class ResultClient(wiring.Component):
             ]
         with m.If(accept):
             m.d.sync += [
-                next_word.eq(next_word + keep),
+                next_word.eq(next_word + (1 | skip << log2(config.burst_beats))),
                 gathered.eq(Mux(close, 0, closing.beats)),
             ]
             with m.If(words.p.last):

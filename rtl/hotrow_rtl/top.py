@@ -15,15 +15,25 @@ from .result_port import ResultPort
 from .row_mover import RowMover
 
 LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "targets")
-RESULT_CLIENTS = ("slots", "popular", "nonpopular", "misses", "lookup completions",
-                  "move completions")
+RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
+                  "lookup completions", "move completions")
+STRIPED_CLIENTS = ("even misses", "odd misses")
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
-    """Which clients write over which port: slots are as many bytes as all other results."""
-    if config.result_ports == 1:
-        return [RESULT_CLIENTS]
-    return [RESULT_CLIENTS[:1], RESULT_CLIENTS[1:]]
+    """Which clients write over which port.
+
+    Every lookup has a slot of 4 bytes, every missed row an entry of 8 in one of two halves; all
+    other results are few.
+    """
+    alone = config.result_ports - 1  # clients with a port of their own
+    return [*((name,) for name in RESULT_CLIENTS[:alone]), RESULT_CLIENTS[alone:]]
+
+
+def result_port(config: Config, names) -> ResultPort:
+    """The port over which those clients write."""
+    return ResultPort(config, len(names), striped=[
+        number for number, name in enumerate(names) if name in STRIPED_CLIENTS])
 
 
 def _ids(config: Config, count: int) -> dict:
@@ -89,7 +99,7 @@ class Top(wiring.Component):
         m.submodules.engines = engines = LookupEngines(config)
         m.submodules.mover = mover = RowMover(config)
         m.submodules.list_port = list_port = ListPort(config, len(LIST_CLIENTS))
-        results = [ResultPort(config, len(names)) for names in result_ports(config)]
+        results = [result_port(config, names) for names in result_ports(config)]
 
         # Host.
         connect(m, host=flipped(self.registers), registers=registers.bus)
@@ -114,8 +124,9 @@ class Top(wiring.Component):
             "rows": mover.rows, "targets": mover.targets,
         }
         writers = {
-            "slots": engines.slots, "popular": engines.popular,
-            "nonpopular": engines.nonpopular, "misses": engines.misses,
+            "slots": engines.slots,
+            "even misses": engines.even_misses, "odd misses": engines.odd_misses,
+            "popular": engines.popular, "nonpopular": engines.nonpopular,
             "lookup completions": lookup_queue.completions,
             "move completions": move_queue.completions,
         }

@@ -34,7 +34,7 @@ class ListMemory:
         Fault in the outcome of the sequence that starts at that byte address.
     fetches, deposits : list
         (address, bytes) of each request to read, address of each sequence written.
-    open : set
+    open : list
         Addresses of the sequences that have begun and not ended.
     """
 
@@ -43,7 +43,7 @@ class ListMemory:
         self._gaps, self._pauses, self._restarts = cycle(gaps), cycle(pauses), 0
         self.bytes = bytearray()
         self.read_faults, self.write_faults = {}, {}
-        self.fetches, self.deposits, self.open = [], [], set()
+        self.fetches, self.deposits, self.open = [], [], []
 
     def place(self, array):
         """Lay an array into the memory and return its byte address."""
@@ -72,16 +72,16 @@ class ListMemory:
         """Answer the requests of a `Fetch`, in the background."""
         self._repeat(self._fetch, fetch, (fetch.request.ready, fetch.words.valid))
 
-    def accept(self, deposit):
-        """Take the sequences of a `Deposit`, in the background."""
+    def accept(self, deposit, *, striped=False):
+        """Take the sequences of a `Deposit`, in the background; `striped` as in a `ResultPort`."""
         self._repeat(self._deposit, deposit,
-                     (deposit.request.ready, deposit.words.ready, deposit.outcome.valid))
+                     (deposit.request.ready, deposit.words.ready, deposit.outcome.valid), striped)
 
-    def _repeat(self, once, interface, driven):
+    def _repeat(self, once, interface, driven, *options):
         async def run(ctx):
             while True:
                 try:
-                    await once(ctx, interface)
+                    await once(ctx, interface, *options)
                 except _Restarted:
                     for flag in driven:
                         ctx.set(flag, 0)
@@ -125,14 +125,15 @@ class ListMemory:
             await self._until(ctx, fetch.words.ready)
             ctx.set(fetch.words.valid, 0)
 
-    async def _deposit(self, ctx, deposit):
+    async def _deposit(self, ctx, deposit, striped):
         ctx.set(deposit.request.ready, 1)
         request, = await self._until(ctx, deposit.request.valid, deposit.request.p)
         ctx.set(deposit.request.ready, 0)
         start = at = request.address
+        block = self.config.burst_beats * self.config.bus_bytes
         assert start % LIST_ALIGNMENT == 0, f"deposit at {start:#x}"
         self.deposits.append(start)
-        self.open.add(start)
+        self.open.append(start)
         last = 0
         while not last:
             await self._ticks(ctx, next(self._pauses))
@@ -143,6 +144,8 @@ class ListMemory:
                 if word.strobe >> lane & 1:
                     self.bytes[at + lane] = word.data >> 8 * lane & 0xFF
             at, last = at + self.config.bus_bytes, word.last
+            if striped and at % block == 0:
+                at += block
         await self._ticks(ctx, self.latency)
         ctx.set(deposit.outcome.p, {"fault": self.write_faults.get(start, 0)})
         ctx.set(deposit.outcome.valid, 1)

@@ -27,11 +27,11 @@ BIG = [pytest.param(name, marks=pytest.mark.slow) for name in PRESETS if name !=
 ANY_PRESET = pytest.mark.parametrize("name", ["tiny", *BIG])
 VARIANTS = [
     replace(TINY, name="smallest", bus_bytes=16, address_width=32, handles=8, tables=2,
-            counter_sets=16, counter_ways=2, counter_bits=4, directory_choices=1, directory_sets=2,
-            directory_ways=2, directory_partitions=1, batch_samples=64, miss_entries=16,
+            counter_sets=16, counter_ways=2, counter_bits=4, directory_choices=1, directory_sets=16,
+            directory_ways=2, directory_partitions=1, batch_samples=64, miss_entries=32,
             burst_beats=2, outstanding=1, row_bytes=64, events=2),
-    replace(TINY, name="wide", bus_bytes=64, result_ports=2, tables=1024, handles=1024, events=256,
-            counter_ways=3, counter_bits=32, row_bytes=4096),
+    replace(TINY, name="wide", bus_bytes=64, result_ports=4, tables=1024, handles=1024, events=256,
+            counter_ways=3, counter_bits=32, row_bytes=4096, directory_sets=256),
 ]
 
 

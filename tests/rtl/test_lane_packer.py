@@ -17,7 +17,8 @@ TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
 CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
-SIZES = pytest.mark.parametrize("element_bytes", [4, 8])
+SIZES = pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 1), (8, 2)],
+                                ids=["4", "8", "8-double"])  # bytes, and bus words that leave
 
 
 def beat(config, values, last=0):
@@ -39,9 +40,9 @@ def random_list(config, rng, beats, width, fill):
     return made
 
 
-def packed(config, element_bytes, beats):
+def packed(config, element_bytes, bus_words, beats):
     """(data, strobe, last) of every word of whole lists."""
-    per_word = config.bus_bytes // element_bytes
+    per_word = bus_words * config.bus_bytes // element_bytes
     words, held = [], []
 
     def leave(elements, last):
@@ -60,11 +61,12 @@ def packed(config, element_bytes, beats):
     return words
 
 
-def run(config, element_bytes, beats, gaps=STEADY, pauses=STEADY, shape=None):
+def run(config, element_bytes, beats, gaps=STEADY, pauses=STEADY, shape=None, words=1):
     """Cycles after checking every word."""
-    dut = LanePacker(config, shape or min(8 * element_bytes, 44), element_bytes)
+    dut = LanePacker(config, shape or min(8 * element_bytes, 44), element_bytes,
+                     words * config.bus_bytes)
     bench = StreamBench(dut)
-    want = packed(config, element_bytes, beats)
+    want = packed(config, element_bytes, words, beats)
     bench.source(dut.elements, beats, gaps)
     taken = bench.sink(dut.words, len(want), pauses,
                        read=lambda word: (word.data, word.strobe, word.last))
@@ -95,15 +97,15 @@ def lists(config, element_bytes, seed, count, longest):
 @SIZES
 @pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["", "gaps"])
 @pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["", "pauses"])
-def test_writes_every_element(config, element_bytes, gaps, pauses):
+def test_writes_every_element(config, element_bytes, words, gaps, pauses):
     for seed, count, longest in ((1, 30, 4), (2, 6, 20)):
         run(config, element_bytes, lists(config, element_bytes, seed, count, longest),
-            gaps, pauses)
+            gaps, pauses, words=words)
 
 
-@pytest.mark.parametrize("element_bytes", [4, 8, 16])
+@pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 1), (16, 1), (8, 2), (16, 2)])
 @pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["", "pauses"])
-def test_every_fill_behind_every_other(element_bytes, pauses):
+def test_every_fill_behind_every_other(element_bytes, words, pauses):
     """All pairs of patterns, in one list and as ends of lists."""
     patterns = range(1 << TINY.lanes)
     beats = []
@@ -112,33 +114,37 @@ def test_every_fill_behind_every_other(element_bytes, pauses):
             for pattern, last in ((first, second % 3 == 0), (second, second % 3 != 2)):
                 beats.append(beat(TINY, [100 + lane if pattern >> lane & 1 else None
                                          for lane in range(TINY.lanes)], last))
-    run(TINY, element_bytes, beats + [beat(TINY, [], 1)], pauses=pauses, shape=8)
+    run(TINY, element_bytes, beats + [beat(TINY, [], 1)], pauses=pauses, shape=8, words=words)
 
 
 @pytest.mark.slow
 @CONFIGS
 @SIZES
 @pytest.mark.parametrize("seed", range(10, 14))
-def test_at_length(config, element_bytes, seed):
+def test_at_length(config, element_bytes, words, seed):
     rng = np.random.default_rng(seed)
     gaps, pauses = ([int(gap) for gap in rng.choice([0, 0, 0, 0, 1, 5], 97)] for _ in range(2))
-    run(config, element_bytes, lists(config, element_bytes, seed, 150, 12), gaps, pauses)
+    run(config, element_bytes, lists(config, element_bytes, seed, 150, 12), gaps, pauses,
+        words=words)
 
 
 @CONFIGS
+@pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 2)])
 @pytest.mark.parametrize("fill", [None, 0.0, 0.6, 1.0])
-def test_a_beat_every_cycle(config, fill):
-    """Elements of 4 bytes: whatever beats hold and however short the lists are."""
+def test_a_beat_every_cycle(config, element_bytes, words, fill):
+    """Where a beat fills a word: whatever beats hold and however short the lists are."""
     rng = np.random.default_rng(3)
     beats = [given for size in (1, 1, 2, 1, 3, 2, 2, 40, 1, 9)
              for given in random_list(config, rng, size, 32, fill)]
     late = len(beats) + LanePacker.latency
-    assert run(config, 4, beats) in (late, late + 1)  # the final beat may make two words
+    used = run(config, element_bytes, beats, words=words)
+    assert used in (late, late + 1)  # the final beat may make two words
 
 
 @CONFIGS
 def test_words_leave_one_a_cycle(config):
-    """Elements of 8 bytes: full beats every second cycle, others as fast as words allow."""
+    """Elements of 8 bytes in words of the bus: full beats every second cycle, others as fast as
+    words allow."""
     half = config.lanes // 2
     for filled, cycles in ((config.lanes, 2 * 50), (half, 50), (half - 1, 50), (1, 50),
                            (half + 1, 50 * (half + 1) / half)):
@@ -167,8 +173,8 @@ def test_gaps_close_up_behind_a_word_that_waits():
 class Restartable(wiring.Component):
     """A packer as its owner wraps it."""
 
-    def __init__(self, config, element_bytes):
-        self.packer = LanePacker(config, 32, element_bytes)
+    def __init__(self, config, element_bytes, words):
+        self.packer = LanePacker(config, 32, element_bytes, words * config.bus_bytes)
         super().__init__({**self.packer.signature.members, "restart": wiring.In(1)})
 
     def elaborate(self, platform):
@@ -182,14 +188,14 @@ class Restartable(wiring.Component):
 @SIZES
 @pytest.mark.parametrize("taking", [0, 1])
 @pytest.mark.parametrize("after", range(1, 9))
-def test_restart(element_bytes, taking, after):
+def test_restart(element_bytes, words, taking, after):
     """Whatever was inside, the next list is written from its first element."""
-    dut = Restartable(TINY, element_bytes)
+    dut = Restartable(TINY, element_bytes, words)
     bench = StreamBench(dut)
     rng = np.random.default_rng(after)
     dropped = random_list(TINY, rng, 9, 32, None)
     kept = random_list(TINY, rng, 5, 32, 0.5) + random_list(TINY, rng, 3, 32, 1.0)
-    want, taken, restarted = packed(TINY, element_bytes, kept), [], []
+    want, taken, restarted = packed(TINY, element_bytes, words, kept), [], []
 
     async def drive(ctx):
         ctx.set(dut.words.ready, taking)
@@ -237,17 +243,20 @@ def test_shapes(shape, value, bits):
 
 @CONFIGS
 @SIZES
-def test_holds_no_memory(config, element_bytes):
-    assert memory_bits(LanePacker(config, 32, element_bytes)) == 0
+def test_holds_no_memory(config, element_bytes, words):
+    assert memory_bits(LanePacker(config, 32, element_bytes, words * config.bus_bytes)) == 0
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-@pytest.mark.parametrize("shape, element_bytes, message", [
-    (16, 2, "expected element_bytes of at least 4, not 2"),
-    (33, 4, "a value of 33 bits does not fit an element of 4 bytes"),
-    (32, 12, "element_bytes must be a power of two"),
+@pytest.mark.parametrize("shape, element_bytes, word_bytes, message", [
+    (16, 2, None, "4 elements of 2 bytes must fill a word: .* a power of two from 2 to 8, not 16"),
+    (32, 4, 32, "a power of two from 4 to 16, not 32"),
+    (32, 8, 24, "a power of two from 8 to 32, not 24"),
+    (32, 8, 4, "a power of two from 8 to 32, not 4"),
+    (33, 4, None, "a value of 33 bits does not fit an element of 4 bytes"),
+    (32, 12, None, "element_bytes must be a power of two"),
 ])
-def test_elements_that_do_not_fit_are_refused(shape, element_bytes, message):
+def test_elements_that_do_not_fit_are_refused(shape, element_bytes, word_bytes, message):
     with pytest.raises(ValueError, match=message):
-        LanePacker(TINY, shape, element_bytes)
+        LanePacker(TINY, shape, element_bytes, word_bytes)
     collect()  # the refused component goes while its warning is filtered

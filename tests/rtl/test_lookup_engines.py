@@ -13,10 +13,10 @@ from hotrow_rtl.contract import (
     Status,
 )
 from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from hotrow_rtl.lookup_control import DEPOSITS
+from hotrow_rtl.lookup_control import DEPOSITS, LISTS
 from hotrow_rtl.lookup_engines import LookupEngines
-from hotrow_sim.cycles.lookup_engines import list_command_cycles, split_command_cycles
-from hotrow_sim.golden.counters import Counters, pack_key
+from hotrow_sim.cycles.lookup_engines import batch_command_cycles, list_command_cycles
+from hotrow_sim.golden.counters import Counters
 from hotrow_sim.golden.directory import Directory
 from hotrow_sim.golden.lookups import beats_of, read_batch
 from hotrow_sim.golden.splitter import split
@@ -45,6 +45,7 @@ class Script:
         self.dut = LookupEngines(config)
         self.bench = StreamBench(self.dut)
         self.memory = ListMemory(self.bench, config, gaps=gaps, pauses=pauses)
+        self.block = config.burst_beats * config.bus_bytes  # bytes
         self.counters, self.directory = Counters(config), Directory(config)
         self.commands, self.wanted, self.results, self.deposits = [], [], [], []
 
@@ -59,9 +60,16 @@ class Script:
 
     def result(self, command, operand, array, element_bytes):
         """Make room for a result that must equal `array`; its address goes into the command."""
-        address = command[operand] = self.memory.room(max(1, len(array)) * element_bytes)
+        address = command[operand] = self.memory.room(
+            max(1, len(array)) * element_bytes + self.block)
         self.results.append((len(self.commands), operand, address, np.asarray(array, np.uint32)))
         self.deposits.append(address)
+        if operand == "misses":
+            self.deposits.append(self.second_block(address))
+
+    def second_block(self, address):
+        """Where the other deposit of the misses starts."""
+        return (address // self.block + 1) * self.block
 
     def batch(self, opcode, ids, samples, tables, flags=0, lengths=None, faults=None, first=0):
         """Lay out a batch: (command, lookups, status of each)."""
@@ -119,7 +127,7 @@ class Script:
         command, _, _ = self.batch(opcode, np.zeros(sum(lengths)), samples, tables,
                                    flags=BatchFlag.JAGGED, lengths=lengths)
         command["count"] = count
-        command |= {operand: self.memory.room(64) for operand in DEPOSITS}
+        command |= {operand: self.memory.room(64) for operand in LISTS}
         if fault:
             self.memory.read_faults[command["lengths"]] = fault
             self.expect(command, status=Status.SLVERR - 1 + fault)
@@ -166,10 +174,10 @@ class Script:
         self.directory.clear()
         self.expect({"opcode": Opcode.REMOVE, "flags": AllFlag.ALL})
 
-    def fail_write(self, operand, fault):
-        """Let a result of the latest command end with a fault."""
+    def fail_write(self, operand, fault, second=False):
+        """Let a result of the latest command end with a fault, or the `second` deposit of it."""
         address = self.commands[-1][operand]
-        self.memory.write_faults[address] = fault
+        self.memory.write_faults[self.second_block(address) if second else address] = fault
         return address
 
     async def register_tables(self, ctx):
@@ -188,7 +196,7 @@ class Script:
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
         for name in DEPOSITS:
-            self.memory.accept(getattr(self.dut, name))
+            self.memory.accept(getattr(self.dut, name), striped=name not in LISTS)
 
     async def submit(self, ctx, command):
         port = self.dut.engine.command
@@ -326,6 +334,12 @@ def test_faults_of_result_writes_are_told_unless_something_else_is():
     script.fail_write("misses", FAULT_SLVERR)
     script.wanted[-1] |= {"status": Status.TIMEOUT,
                           "error_address": script.fail_write("nonpopular", FAULT_TIMEOUT)}
+    script.split([1, 2, 3, 4], 2, 2)
+    script.wanted[-1] |= {"status": Status.SLVERR,
+                          "error_address": script.fail_write("misses", FAULT_SLVERR)}
+    script.split(np.arange(24), 12, 2)
+    script.wanted[-1] |= {"status": Status.DECERR, "error_address": script.fail_write(
+        "misses", FAULT_DECERR, second=True)}
     script.split([1, LAST_ROW + 1], 1, 2)
     script.fail_write("popular", FAULT_SLVERR)
     script.observe([1, 1, 7, 8], 2, 2)
@@ -371,7 +385,7 @@ def test_restart_drops_the_command_and_keeps_the_directory():
     unfinished = []
     for ids in (np.arange(40) + 30, np.arange(40) % 20):
         command, _, _ = script.batch(Opcode.SPLIT, ids, 40, 1)
-        unfinished.append(command | {name: script.memory.room(1024) for name in DEPOSITS})
+        unfinished.append(command | {name: script.memory.room(1024) for name in LISTS})
     script.split(rng.integers(0, 25, 30), 15, 2, flags=BatchFlag.FEATURE_MAJOR)
     script.list(Opcode.REMOVE, rows)
     script.run(dropped=[(command, cycles) for command in unfinished
@@ -402,7 +416,7 @@ def test_cycles_agree_with_the_model(config, latency):
     ids = np.random.default_rng(5).integers(0, 14, 100)
     script.list(Opcode.INSTALL, np.stack([np.arange(12), np.zeros(12)], axis=1))
     script.split(ids, 100, 1)
-    model = list_command_cycles(np.ones(12, bool), latency) + split_command_cycles(
-        pack_key(np.zeros(100), ids), ids >= 12, 100, config, latency)
+    model = list_command_cycles(np.ones(12, bool), latency) + batch_command_cycles(
+        config, -(-100 // config.lanes), 100, 0, True, latency)
     assert 0 < script.wanted[1]["misses"] < 30
     assert script.run() == pytest.approx(model, rel=0.05)

@@ -56,18 +56,22 @@ class Bench(StreamBench):
                 offered = False
             restarted = restart or (restarted and not idle)
 
-    def words(self, address, count, ending="partial"):
+    def words(self, address, count, ending="partial", striped=False):
         """Payloads of one sequence, noted as expected in memory.
 
         ending : "full", "partial" (strobes for the first bytes only) or "empty" (none).
+        striped : to every second block, from the one in which the sequence starts.
         """
         bus, payloads = self.config.bus_bytes, []
+        block = self.config.burst_beats * bus
         for i in range(count):
             last, data = i == count - 1, self.rng.bytes(bus)
             held = bus
             if last and ending != "full":
                 held = 0 if ending == "empty" else int(self.rng.integers(1, bus))
             at = address - BASE + bus * i
+            if striped:
+                at += (at // block - (address - BASE) // block) * block
             self.expected[at:at + held] = np.frombuffer(data[:held], np.uint8)
             payloads.append({"data": int.from_bytes(data, "little"), "last": last,
                              "strobe": (1 << held) - 1})
@@ -75,10 +79,10 @@ class Bench(StreamBench):
 
     def deposit(self, client, sequences, gaps=STEADY, pauses=STEADY):
         """Write (address, words[, ending]) sequences; return the list their outcomes fill."""
-        port = self.port.clients[client]
+        port, striped = self.port.clients[client], client in self.port.striped
         self.source(port.request, [{"address": address} for address, *_ in sequences], gaps)
         self.source(port.words, [word for sequence in sequences
-                                 for word in self.words(*sequence)], gaps)
+                                 for word in self.words(*sequence, striped=striped)], gaps)
         return self.sink(port.outcome, len(sequences), pauses, name=f"outcomes of {client}",
                          read=lambda outcome: outcome.fault)
 
@@ -152,6 +156,76 @@ def test_an_ending_without_data_does_not_reach_memory(words, beats):
     assert outcomes == [0] and (bench.array == bench.expected).all()
     assert bench.memory.statistics.beats == beats
     bench.model.check()
+
+
+class TestStripe:
+    @pytest.mark.parametrize("memory", MEMORIES)
+    @pytest.mark.parametrize("config", [replace(TINY, burst_beats=16), WIDE,
+                                        replace(WIDE, burst_beats=2)],
+                             ids=["16 of 16 bytes", "16 of 64 bytes", "2 of 64 bytes"])
+    def test_two_clients_fill_memory_by_turns(self, memory, config):
+        """From every start in a block, each with sequences that end in every way; between them
+        runs a client that skips nothing."""
+        seed, bus = 5, config.bus_bytes
+        block = config.burst_beats * bus
+        rng = np.random.default_rng(seed)
+        bench = Bench(config, 3, replace(MEMORIES[memory], seed=seed), striped={0, 2})
+        sides = [], []
+        for number in range(6):  # regions that the two share, of four blocks or more
+            offset = 64 * int(rng.integers(0, block // 64))
+            region = BASE + SIZE // 16 * number
+            longest = min(4, SIZE // 16 // block // 2 - 1) * config.burst_beats
+            for side, start in enumerate((region + offset, region + block)):
+                used = offset // bus if side == 0 else 0
+                words = int(rng.integers(1, longest - used + 1))
+                sides[side].append((start, words, ("full", "partial", "empty")[number % 3]))
+        plain = [(address + SIZE // 2, words, ending) for address, words, ending in
+                 random_sequences(rng, 0, 4, config)]
+        outcomes = [bench.deposit(0, sides[0], RAGGED), bench.deposit(1, plain),
+                    bench.deposit(2, sides[1])]
+        bench.run(20_000)
+        assert outcomes == [[0] * 6, [0] * 4, [0] * 6]
+        assert (bench.array == bench.expected).all(), f"seed {seed}"
+        bench.model.check()
+
+    @pytest.mark.parametrize("offset, words, ending, bursts, beats", [
+        (0x0FC0, 4, "full", 1, 4), (0x0FC0, 5, "full", 2, 5), (0x0FC0, 21, "full", 3, 21),
+        (0x0FC0, 5, "empty", 1, 4), (0, 16, "partial", 1, 16), (0, 33, "full", 3, 33),
+        (0, 33, "empty", 2, 32), (0x40, 12, "partial", 1, 12), (0x40, 1, "empty", 0, 0),
+    ])
+    def test_a_burst_is_the_rest_of_its_block(self, offset, words, ending, bursts, beats):
+        bench = Bench(replace(TINY, burst_beats=16), 1, striped={0})
+        outcomes = bench.deposit(0, [(BASE + offset, words, ending)])
+        bench.run(300)
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+        assert bench.memory.statistics.bursts == bursts
+        assert bench.memory.statistics.beats == beats
+        bench.model.check()
+
+    def test_a_sequence_may_end_with_memory(self):
+        """In the last block but one: the address behind it is nobody's."""
+        bench = Bench(TINY, 1, striped={0})
+        outcomes = bench.deposit(0, [(BASE + SIZE - 4 * 64, 9, "empty")])
+        bench.run(100)
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+        bench.model.check()
+
+    def test_faults_stay_with_their_client(self):
+        """Of two that share a range, the one tells whose block it is."""
+        bench = Bench(TINY, 2, MEMORIES["out-of-order"], striped={0, 1})
+        bench.memory.fail_range(BASE + 3 * 64, 64, DECERR)
+        outcomes = [bench.deposit(0, [(BASE, 12), (BASE + 0x400, 12)]),
+                    bench.deposit(1, [(BASE + 64, 12), (BASE + 0x440, 12)])]
+        bench.run(1000)
+        assert outcomes == [[0, 0], [FAULT_DECERR, 0]]
+
+    def test_a_word_a_cycle(self):
+        bench = Bench(WIDE, 1, Behaviour(latency=64), striped={0})
+        bench.deposit(0, [(BASE + 64, 400)])
+        bench.run(400 + 64 + WIDE.burst_beats + ResultPort.latency + 8)
+        assert (bench.array == bench.expected).all()
+        statistics = bench.memory.statistics
+        assert statistics.last_beat - statistics.first_request <= 400 + 8
 
 
 def test_outcome_comes_after_the_last_answer():
@@ -456,6 +530,7 @@ class TestRestart:
 @pytest.mark.parametrize("clients, options, message", [
     (0, {}, "at least one client is needed, not 0"),
     (1, {"depth": 4}, "depth must be a power of two of at least 8, two bursts, not 4"),
+    (2, {"striped": {1, 2}}, r"striped clients must be numbers below 2, not \[2\]"),
 ])
 def test_parameters_teach(clients, options, message):
     with pytest.raises(ValueError, match=message):

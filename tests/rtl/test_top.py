@@ -13,7 +13,7 @@ from hotrow_rtl.contract import (
     Status,
     packed_address,
 )
-from hotrow_rtl.top import Top
+from hotrow_rtl.top import RESULT_CLIENTS, Top, result_ports
 from hotrow_sim.axi_lite_master import AXI4LiteMaster
 from hotrow_sim.golden.records import (
     COMMAND_RECORD,
@@ -200,15 +200,52 @@ async def learn_split_gather(ctx, card):
 @pytest.mark.parametrize("config, behaviour", [
     (CONFIG, NEAR),
     pytest.param(CONFIG, FAR, marks=pytest.mark.slow),
-    pytest.param(replace(CONFIG, name="two ports", result_ports=2, bus_bytes=32), FAR,
-                 marks=pytest.mark.slow),
-    pytest.param(replace(CONFIG, name="one choice", directory_choices=1, bus_bytes=64), FAR,
-                 marks=pytest.mark.slow),
-], ids=["near", "far", "two result ports", "one choice, wide bus"])
+    pytest.param(replace(CONFIG, name="two ports", result_ports=2, bus_bytes=32,
+                         directory_sets=128), FAR, marks=pytest.mark.slow),
+    pytest.param(replace(CONFIG, name="four ports", result_ports=4, directory_choices=1,
+                         bus_bytes=64, directory_sets=256), FAR, marks=pytest.mark.slow),
+], ids=["near", "far", "two result ports", "one choice, four result ports"])
 def test_learn_split_gather(config, behaviour):
     card = Card(config, behaviour)
     card.run(learn_split_gather, limit=20000)
     card.memory.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ports", [1, 2, 4])
+def test_missed_rows_over_any_number_of_ports(ports):
+    """A list of many blocks, some of them one client's, some the other's."""
+    async def scenario(ctx, card):
+        await card.table(ctx, 0, card.put(weights()))
+        rows = np.arange(ROWS, dtype=np.uint32)[::-1]
+        results = {name: card.place(4 * ROWS) for name in ("slots", "popular", "nonpopular")}
+        results["misses"] = card.place(8 * ROWS)
+        split = await card.do(ctx, "LOOKUP", Opcode.SPLIT, source=card.put(rows), count=ROWS,
+                              samples=ROWS, table_count=1, **results)
+        assert (split["status"], split["misses"]) == (Status.OK, ROWS)
+        assert card.get(results["misses"], ROW_RECORD, ROWS)["row"].tolist() == rows.tolist()
+        assert card.get(results["slots"], np.uint32, ROWS).tolist() == [
+            MISS_FLAG + number for number in range(ROWS)]
+    card = Card(replace(CONFIG, result_ports=ports, burst_beats=8), FAR)
+    card.run(scenario, limit=20000)
+    card.memory.check()
+
+
+@pytest.mark.parametrize("ports, shared", [
+    (1, [["slots", "even misses", "odd misses", "popular"]]),
+    (2, [["slots"], ["even misses", "odd misses", "popular"]]),
+    (4, [["slots"], ["even misses"], ["odd misses"], ["popular"]]),
+])
+def test_result_ports(ports, shared):
+    found = result_ports(replace(CONFIG, result_ports=ports))
+    assert [[name for name in names if name in RESULT_CLIENTS[:4]] for names in found] == shared
+    assert sorted(name for names in found for name in names) == sorted(RESULT_CLIENTS)
+
+
+@pytest.mark.parametrize("ports", [0, 3, 8])
+def test_a_number_of_result_ports_is_refused(ports):
+    with pytest.raises(ValueError, match=f"result_ports must be 1 .* 2 .* 4 .* not {ports}"):
+        replace(CONFIG, result_ports=ports)
 
 
 def test_registers_events_and_interrupt():

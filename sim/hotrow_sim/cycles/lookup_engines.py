@@ -1,7 +1,6 @@
 """Cycles of whole commands, from the engines' taking one to its outcome."""
 
 from hotrow_rtl.config import Config
-from hotrow_rtl.contract import ROW_ENTRY_BYTES
 
 from .directory import list_cycles
 
@@ -12,17 +11,19 @@ CLOSED = 4  # from the end of the lists to the outcome, besides the way to memor
 LIST_CLOSED = 24  # the same from the last slot of a list
 
 
-def batch_command_cycles(config: Config, beats, samples, listed, splits, latency):
+def batch_command_cycles(config: Config, beats, samples, words, splits, latency):
     """OBSERVE or SPLIT: STARTED + max(`lanes`, `latency`) + work + COUNTED, and for a SPLIT
     PARTED + `samples` / `lanes` + `latency` + CLOSED besides.
 
-    The work is a beat a cycle, or a word of listed misses a cycle if those are more. The reader
+    The work is a beat a cycle, or a word of results a cycle if those are more. The reader
     prepares its lanes, one a cycle, while the first ids are on their way.
 
     Parameters
     ----------
-    beats, samples, listed : int
-        Of the batch; `listed` misses.
+    beats, samples : int
+        Of the batch.
+    words : int
+        Of results, over the port that carries the most of them; with four, no more than beats.
     splits : bool
     latency : int
         Cycles from a request to the first word, and from the last word to its answer.
@@ -30,7 +31,6 @@ def batch_command_cycles(config: Config, beats, samples, listed, splits, latency
     started = STARTED + max(config.lanes, latency)
     if not splits:
         return started + beats + COUNTED
-    words = -(-listed * ROW_ENTRY_BYTES // config.bus_bytes)
     lists = PARTED - (-samples // config.lanes)
     return started + max(beats, words) + COUNTED + lists + latency + CLOSED
 

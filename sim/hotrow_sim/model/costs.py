@@ -5,7 +5,14 @@ costs no more time than its function.
 """
 
 import numpy as np
-from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, Status
+from hotrow_rtl.contract import (
+    ROW_ENTRY_BYTES,
+    AllFlag,
+    BatchFlag,
+    GatherFlag,
+    Opcode,
+    Status,
+)
 
 from ..cycles import counters, directory
 from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
@@ -58,7 +65,20 @@ def _batch_cycles(config, command, outcome):
     per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
     beats = -(-command["count"] // per_word)
     return start + batch_command_cycles(
-        config, beats, command["samples"], outcome.unique, splits, LATENCY)
+        config, beats, command["samples"], _result_words(config, command, outcome), splits,
+        LATENCY)
+
+
+def _result_words(config, command, outcome):
+    """Of a SPLIT, over the port that carries the most, as ``hotrow_rtl.top`` shares them out."""
+    slots, samples = 4 * command["count"], 4 * command["samples"]
+    misses = ROW_ENTRY_BYTES * outcome.unique
+    most = {
+        1: slots + misses + samples,
+        2: max(slots, misses + samples),
+        4: max(slots, misses // 2, samples),
+    }[config.result_ports]
+    return -(-most // config.bus_bytes)
 
 
 def _gather_cycles(config, command, outcome):

@@ -68,8 +68,12 @@ HOTROW_READ_PINS(list)
 HOTROW_READ_PINS(row)
 HOTROW_WRITE_PINS(row)
 HOTROW_WRITE_PINS(result0)
-#if HOTROW_RESULT_PORTS == 2
+#if HOTROW_RESULT_PORTS >= 2
 HOTROW_WRITE_PINS(result1)
+#endif
+#if HOTROW_RESULT_PORTS == 4
+HOTROW_WRITE_PINS(result2)
+HOTROW_WRITE_PINS(result3)
 #endif
 
 // A port of the memory and the pins to which it belongs.
@@ -114,8 +118,11 @@ class MemoryPorts {
     }
   };
   using All = List<Read_list, Read_row, Write_row, Write_result0
-#if HOTROW_RESULT_PORTS == 2
+#if HOTROW_RESULT_PORTS >= 2
                    , Write_result1
+#endif
+#if HOTROW_RESULT_PORTS == 4
+                   , Write_result2, Write_result3
 #endif
                    >;
   static constexpr size_t COUNT = std::tuple_size_v<All::Attachments>;
