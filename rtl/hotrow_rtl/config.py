@@ -146,7 +146,7 @@ class Config:
     @property
     def window_beats(self) -> int:
         """Beats before its own in which a lookup finds one of the same row to join."""
-        return max(4, WINDOW_LOOKUPS // self.lanes)
+        return max(5, WINDOW_LOOKUPS // self.lanes)
 
     @property
     def stored_lengths(self) -> int:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 _MODULE = re.compile(r"^module (\\?\S+?)( ?\(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
+_MODULE_PORTS = re.compile(r"^(module \S+ ?)\((.*)\);$", re.MULTILINE)
 _WHOLE_MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\\\S+|[A-Za-z_$][\w$]*")
 _WIRE = re.compile(
@@ -60,9 +61,11 @@ def _without_unread(module: str) -> str:
 def share_modules(text: str) -> str:
     """Emit a module that is repeated under several names once.
 
-    Amaranth emits every instance as a module of its own. Sharing one may make its parents alike,
-    so this goes on until nothing changes.
+    Amaranth emits every instance as a module of its own, with its ports in any order. Sharing one
+    may make its parents alike, so this goes on until nothing changes.
     """
+    text = _MODULE_PORTS.sub(
+        lambda found: f"{found[1]}({', '.join(sorted(found[2].split(', ')))});", text)
     while True:
         first, shared = {}, {}
         for name, body in _MODULE.findall(text):
