@@ -65,6 +65,7 @@ def test_table_for_people(bench):
     (["--preset", "huge"], "unknown preset"),
     (["--trace", "missing.tsv", "--ids", "a"], "missing.tsv"),
     (["--slots", "100000", "--preset", "tiny", "--lookups", "100", "--batch", "8"], "slots"),
+    (["--latency", "50"], "transport 'model' has none"),
 ])
 def test_errors_teach(bench, arguments, message):
     code, out, err = bench("split", *MODEL, *arguments)
@@ -73,10 +74,12 @@ def test_errors_teach(bench, arguments, message):
 
 
 @pytest.mark.parametrize("arguments", [["observe", "--batch", "0"], ["sprint"],
-                                       ["observe", "--lookups", "many"]])
+                                       ["observe", "--lookups", "many"], [],
+                                       ["observe", "--slots", "5"], ["split", "--k", "5"]])
 def test_bad_options_end_with_2(bench, arguments):
+    """Those of another benchmark included."""
     code, out, err = bench(*arguments)
-    assert code == 2 and not out and "hotrow bench" in err
+    assert code == 2 and not out and "hotrow: error" in err
 
 
 @pytest.mark.slow

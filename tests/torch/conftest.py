@@ -1,14 +1,18 @@
 """Small trainings that the tests share."""
 
 import copy
+from dataclasses import replace
 
 import hotrow
 import numpy as np
 import pytest
 import torch
 from hotrow.torch.arithmetic import OPTIMIZERS
+from hotrow.torch.check import StepCheck
 from hotrow.torch.dlrm import DLRM
+from hotrow.torch.hotline import HotlineTrainer
 from hotrow.torch.reference import ReferenceTrainer
+from hotrow.torch.relearning import Relearning
 from hotrow.torch.tables import EmbeddingTables
 from hotrow.traces import Samples
 
@@ -73,11 +77,39 @@ class Setting:
             dense=self.rng.standard_normal((count, self.dense)).astype(np.float32),
             label=(self.rng.random(count) < 0.4).astype(np.float32))
 
-    def batches(self, number, count=64):
-        return [self.samples(count) for _ in range(number)]
+    def batches(self, number, count=64, drift=0.0):
+        """Batches in each of which the skew is towards an id `drift` higher than in the last."""
+        drawn = []
+        for moved in (int(drift * index) for index in range(number)):
+            samples = self.samples(count)
+            rows = np.array(self.cardinalities)[samples.lookup_columns].reshape(samples.ids.shape)
+            ids = ((samples.ids + moved) % rows).astype(np.uint32)
+            drawn.append(replace(samples, ids=ids))
+        return drawn
 
 
 @pytest.fixture
 def setting():
     """The class, for tests that choose their own."""
     return Setting
+
+
+def relearn(here, device, batches, kind=HotlineTrainer, every=2, decay=1, hot_rows=80, learning=2,
+            checked_by=StepCheck):
+    """Train as `hotrow train` does, on an emptied device: (trainer, check, relearning)."""
+    for table in device.tables:
+        device.unregister_table(table)
+    device.clear_counters()
+    device.clear_directory()
+    trainer = kind(*here.parts(), device, hot_rows)
+    check, relearning = checked_by(trainer, here.reference()), Relearning(every, decay)
+    for number, samples in enumerate(batches):
+        if number < learning:
+            trainer.observe(samples)
+        elif number == learning:
+            relearning.first(trainer, check)
+        elif relearning.due(number - learning):
+            relearning.again(trainer, check)
+        check.step(samples)
+        trainer.step(samples)
+    return trainer, check, relearning

@@ -97,7 +97,7 @@ def test_more_misses_than_the_card_keeps_unique(setting, device):
     """Beyond `miss_entries` the card repeats a missing row; a trained row must have one place."""
     here = setting(5, cardinalities=(400, 400))
     trainer = HotlineTrainer(*here.parts(), device, hot_rows=10)
-    check, samples = StepCheck(trainer, here.reference()), here.samples(256)
+    check, samples = StepCheck(trainer, here.reference()), here.samples(512)
     assert len(torch.unique(here.tables.flat_rows(samples))) > device.geometry.miss_entries
     check.step(samples)
     assert check.held

@@ -6,6 +6,7 @@ import polars
 import pytest
 from hotrow.traces import TraceError, bags, files, open_trace
 from hotrow.traces.criteo import KAGGLE_CARDINALITIES, by_first_appearance
+from hotrow.traces.drifting import PARTS, PERIOD, Rotation
 from hotrow.traces.scaling import signed_log1p
 from hotrow.traces.synthetic import Scramble, hidden_weight, ranks
 
@@ -220,7 +221,8 @@ def test_hidden_weights_have_unit_variance():
     assert abs(np.corrcoef(weights, other)[0, 1]) < 0.05
 
 
-@pytest.mark.parametrize("spec", ["zipf:1.05:1000", "uniform:50", "single", "criteo-shape"])
+@pytest.mark.parametrize("spec", ["zipf:1.05:1000", "drift:1.05:1000", "uniform:50", "single",
+                                  "criteo-shape"])
 def test_generated_traces(spec):
     trace = open_trace(spec, seed=5)
     samples, again = trace.batch(3, 512), open_trace(spec, seed=5).batch(3, 512)
@@ -267,7 +269,90 @@ def test_the_planted_signal_can_be_learned():
     assert above > 0.65
 
 
+@pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 100, 1000])
+@pytest.mark.parametrize("period", [1, 7, 40])
+def test_a_rotation_is_a_bijection_in_every_batch(rows, period):
+    rotation, rank = Rotation(rows, period, 0.3), np.arange(rows)
+    assert rotation(rank, 0).tolist() == rank.tolist()
+    for index in (1, period - 1, period, 5 * period + 3, 10**9):
+        assert sorted(rotation(rank, index)) == rank.tolist(), f"batch {index}"
+
+
+def test_a_rotation_replaces_every_rank_once_per_period():
+    rows, period = 1600, 20
+    rotation, rank = Rotation(rows, period, 0.7), np.arange(rows)
+    places = np.array([rotation(rank, index) for index in range(3 * period + 1)])
+    changes = places[1:] != places[:-1]
+    for first in range(2 * period):
+        assert (changes[first:first + period].sum(axis=0) == 1).all()
+    weight = np.arange(1, rows + 1) ** -1.05
+    steps = changes @ weight / weight.sum()
+    assert steps[steps.argsort()[-2]] < 4 / period, "the drift is steady but for the first rank"
+    assert changes.sum(axis=1).min() > 0.5 * rows / period
+    hot = set(range(rows // PARTS))
+    for later in range(1, PARTS):
+        assert hot.isdisjoint(rotation(np.array(sorted(hot)), later * period))
+    assert hot == set(rotation(np.array(sorted(hot)), PARTS * period))
+
+
+def hottest(trace, index, column, count=20):
+    rows, counts = np.unique(trace.batch(index, 20_000).ids[:, column], return_counts=True)
+    return set(rows[np.argsort(-counts)[:count]])
+
+
+def test_drift_replaces_the_hot_rows_and_nothing_else():
+    trace, still = open_trace("drift:1.2:10000:50", seed=4), open_trace("zipf:1.2:10000", seed=4)
+    for index in (0, 50, 130):
+        drifting, fixed = (np.sort(np.bincount(each.batch(index, 20_000).ids[:, 3]))[::-1][:9]
+                           for each in (trace, still))
+        assert (drifting == fixed).all(), "the law of the ranks is that of zipf"
+    assert (trace.batch(0, 500).ids == still.batch(0, 500).ids).all()
+    first = hottest(trace, 0, 3)
+    shared = [len(first & hottest(trace, index, 3)) for index in (5, 25, 50, 100)]
+    assert shared[0] > 14 and 5 < shared[1] < 15 and shared[2] < 3 and shared[3] < 3
+
+
+def test_drift_has_defaults():
+    trace = open_trace("drift:1.05")
+    assert (trace.cardinalities, trace.period) == ((2**20,) * 26, PERIOD)
+    assert open_trace("drift:1.05:99:7").period == 7
+
+
+def rated(learned, samples):
+    """How often a positive is rated above a negative, by the labels seen of each sample's rows."""
+    score = np.zeros(len(samples))
+    for column, (clicks, seen) in enumerate(learned):
+        ids = samples.ids[:, column]
+        score += (clicks[ids] + 2 * samples.label.mean()) / (seen[ids] + 2)
+    return (score[samples.label == 1][:, None] > score[samples.label == 0]).mean()
+
+
+def test_the_signal_stays_learnable_while_it_drifts():
+    rows, period, size = 2000, 30, 4000
+    trace = open_trace(f"drift:1.2:{rows}:{period}", seed=3, tables=4)
+
+    def learn(first, last):
+        learned = np.zeros((4, 2, rows))
+        for index in range(first, last):
+            samples = trace.batch(index, size)
+            for column in range(4):
+                clicked = samples.ids[:, column][samples.label == 1]
+                learned[column, 0] += np.bincount(clicked, minlength=rows)
+                learned[column, 1] += np.bincount(samples.ids[:, column], minlength=rows)
+        return learned
+
+    for start in (0, 5 * period):
+        assert rated(learn(start, start + 10), trace.batch(start + 11, size)) > 0.62
+    # What was learned before the drift is of no use after it, and of use again when rows return.
+    early = learn(0, 10)
+    assert rated(early, trace.batch(3 * period, size)) < 0.56
+    assert rated(early, trace.batch(PARTS * period, size)) > 0.62
+
+
 @pytest.mark.parametrize("spec, message", [
+    ("drift", "does not read as drift:S"), ("drift:1:2:3:4", "does not read as drift:S"),
+    ("drift:1:10:0", "a period is 1 or more batches, not 0"),
+    ("drift:1:10:often", "'often' is no number of batches; expected .*drift:S"),
     ("zipf", "does not read as zipf:S"), ("zipf:1:2:3", "does not read as zipf:S"),
     ("zipf:steep", "'steep' is no slope"), ("zipf:nan", "'nan' is no slope"),
     ("zipf:-1", "'-1' is no slope"), ("zipf:1:many", "'many' is no number of rows"),

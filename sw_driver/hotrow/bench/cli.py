@@ -1,105 +1,106 @@
 """`hotrow bench`: rates of the accelerator, counted in its own cycles."""
 
-import argparse
 import json
 import sys
 
-from .. import open as open_device
-from ..errors import Error
-from ..traces import open_trace
-from . import lookups
+from . import options as shared
 
-BENCHMARKS = {"observe": lookups.observe, "split": lookups.split}
-DEFAULT_LOOKUPS = 2**20
+LOOKUPS = 2**20
+HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
 
 
 def bench(subparsers):
     """Add `hotrow bench`."""
     parser = subparsers.add_parser(
         "bench", help="rates of the accelerator, counted in its own cycles",
-        description="Run a benchmark on the Verilated hardware. Commands are queued back to back; "
-                    "cycles count from the start of the first to the end of the last.")
-    parser.add_argument("name", choices=BENCHMARKS, metavar="NAME",
-                        help=f"one of {', '.join(BENCHMARKS)}")
-    parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
-    parser.add_argument("--transport", default="sim",
-                        help="`sim`, or `model`, whose cycles are formulas")
-    parser.add_argument("--trace", default="zipf:1.05", help="as for `hotrow train`")
-    parser.add_argument("--ids", type=_names, default=(), help="id columns of a trace file")
-    parser.add_argument("--bag", help="column that groups the rows of a trace file into bags")
-    parser.add_argument("--tables", type=_positive, default=26, help="of a generated trace")
-    parser.add_argument("--rows", type=_positive, default=2**20, help="of a generated table")
-    parser.add_argument("--batch", type=_positive, default=2048, help="samples of a batch")
-    parser.add_argument("--lookups", type=_positive, default=DEFAULT_LOOKUPS, help="at least")
-    parser.add_argument("--slots", type=_positive,
-                        help="hot rows that a split finds, at most; default all the card has")
-    parser.add_argument("--latency", type=_positive, default=200,
-                        help="cycles of the simulated memory")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.set_defaults(run=run)
+        description="Run a benchmark on the Verilated hardware.")
+    names = parser.add_subparsers(title="benchmarks", metavar="NAME", required=True, dest="name")
+
+    def add(name, measure, what, lookups=LOOKUPS, **rows):
+        each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+        shared.add_device(each)
+        shared.add_trace(each, lookups, **rows)
+        each.set_defaults(run=run, measure=measure)
+        return each
+
+    add("observe", _observe, "count every lookup of a trace")
+
+    each = add("split", _split, "tell hits from misses, and popular samples from the others")
+    shared.add_slots(each)
+
+    each = add("hotset", _hotset, "how good the hot rows are that the counters find",
+               HOTSET_LOOKUPS, total_rows=HOTSET_ROWS)
+    each.add_argument("--k", type=shared.positives, default=(4096,),
+                      help="hot rows to find; several, separated by commas, one after the other")
+    each.add_argument("--entries-per-k", type=shared.positive, default=4,
+                      help="counters of the card for each of them")
+
+    each = add("cpu", _cpu, "the work of observe and split on this machine's CPU, beside the card")
+    shared.add_slots(each)
+    each.add_argument("--threads", type=shared.positive, help="of PyTorch; default all cores")
+    each.add_argument("--clock-mhz", type=shared.positive,
+                      help="of the card; default the preset's assumed clock")
 
 
 def run(options) -> int:
-    """Measure, then print a table or one JSON object.
+    """Measure, then print tables or one JSON object.
+
+    Returns
+    -------
+    int
+        1 where the card and the CPU found different things in the same batches, else 0.
 
     Raises
     ------
     Error
         If the trace or the geometry does not fit.
     """
-    from rich.console import Console
-    from rich.progress import Progress
+    from .progress import Steps
 
-    trace = open_trace(options.trace, ids=options.ids, bag=options.bag, seed=options.seed,
-                       tables=options.tables, table_rows=options.rows)
-    settings = {"latency": options.latency} if options.transport == "sim" else {}
-    with open_device(options.transport, preset=options.preset, **settings) as device:
-        device.check_ids = False  # on the card, which is what is measured
-        if len(trace.cardinalities) > device.geometry.tables:
-            raise Error(f"trace {trace.name} has {len(trace.cardinalities)} tables: this card "
-                        f"holds at most {device.geometry.tables}")
-        with Progress(console=Console(stderr=True)) as progress:
-            loading = progress.add_task("loading", total=None)
-            workload = lookups.load(device, trace, options.batch, options.lookups)
-            progress.remove_task(loading)
-            task = progress.add_task(options.name, total=len(workload.batches))
-            figures = BENCHMARKS[options.name](
-                device, workload, options.slots, lambda: progress.advance(task))
-    result = {"benchmark": options.name, "preset": options.preset, "trace": options.trace,
-              "transport": options.transport, "latency": options.latency,
-              "batch": options.batch, "seed": options.seed, **figures}
+    trace = shared.trace_of(options)
+    with Steps() as steps:
+        figures = options.measure(options, trace, steps)
+    result = {"benchmark": options.name, **shared.named(options), **figures}
     if options.json:
         print(json.dumps(result))
     else:
-        _show(Console(), result)
-    return 0
+        from .report import show
+
+        show(result)
+        print("cycles of the Verilated hardware" if options.transport == "sim" else
+              "cycles by formula, not of the hardware", file=sys.stderr)
+    return 0 if figures.get("agrees", True) else 1
 
 
-def _show(console, result):
-    from rich.table import Table
+def _observe(options, trace, steps):
+    from . import lookups
 
-    table = Table("figure", "value", title=f"hotrow bench {result['benchmark']}")
-    for name, value in result.items():
-        shown = f"{value:,.4g}" if isinstance(value, float) else (
-            f"{value:,}" if isinstance(value, int) else str(value))
-        table.add_row(name, shown)
-    console.print(table)
-    if result["transport"] == "sim":
-        print("cycles of the Verilated hardware", file=sys.stderr)
-    else:
-        print("cycles by formula, not of the hardware", file=sys.stderr)
+    with shared.device_of(options) as device:
+        steps.begin("loading")
+        workload = lookups.load_some(trace, options.batch, options.lookups)
+        workload.register(device)
+        return lookups.observe(device, workload, steps.begin("OBSERVE", len(workload.batches)))
 
 
-def _names(text):
-    return tuple(name.strip() for name in text.split(","))
+def _split(options, trace, steps):
+    from . import lookups
+
+    with shared.device_of(options) as device:
+        steps.begin("loading")
+        workload = lookups.load_some(trace, options.batch, options.lookups)
+        workload.register(device)
+        steps.begin("learning hot rows")
+        hot = lookups.learn(device, workload, options.slots)
+        return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)))
 
 
-def _positive(text):
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
-    return number
+def _hotset(options, trace, steps):
+    from .hotset import hotset
+
+    return hotset(options, trace, steps)
+
+
+def _cpu(options, trace, steps):
+    from .cpu import cpu
+
+    return cpu(options, trace, steps)

@@ -9,6 +9,7 @@ from ..batch import Batch
 from ..device import Device
 from ..errors import Error
 from ..memory import empty
+from ..results import RowList
 from ..traces import Trace
 
 IN_FLIGHT = 8  # commands that wait in the ring, so that the card never waits for the host
@@ -18,10 +19,14 @@ ROW_ELEMENTS = 4  # 16 bytes, the shortest row: lookups do not touch the rows
 
 @dataclass(frozen=True)
 class Workload:
-    """Batches of a trace, in memory of the device.
+    """Tables and batches of a trace, in memory that a device can use in place.
 
     Members
     -------
+    tables : list of float32[rows, 4]
+        Their elements are never touched, and take no memory.
+    memory : uint8[n]
+        Holds the ids and lengths of all batches.
     batches : list of Batch
     lookups : int
         Of all batches.
@@ -30,37 +35,63 @@ class Workload:
     samples : int
     """
 
+    tables: list
+    memory: np.ndarray
     batches: list
     lookups: int
     input_bytes: int
     samples: int
 
+    def register(self, device: Device):
+        """Let a device without tables work on it.
 
-def load(device: Device, trace: Trace, batch_size, lookups) -> Workload:
-    """Register the tables of a trace, and batches of it with at least so many lookups.
+        Raises
+        ------
+        Error
+            If the card holds fewer tables.
+        """
+        if len(self.tables) > device.geometry.tables:
+            raise Error(f"the trace has {len(self.tables)} tables: this card holds at most "
+                        f"{device.geometry.tables}")
+        for number, weights in enumerate(self.tables):
+            device.register_table(weights, f"table {number}")
+        device.register(self.memory, writable=False)
+        device.check_ids = False  # on the card, which is what is measured
 
-    A trace that ends before gives the batches that it has.
+
+def batch_count(trace: Trace, batch_size, lookups) -> int:
+    """Batches of a trace that have so many lookups or more; all of them if they have fewer.
 
     Raises
     ------
     Error
-        If the trace has no full batch.
+        If the trace has no batch.
     """
-    for number, rows in enumerate(trace.cardinalities):
-        device.register_table(empty((rows, ROW_ELEMENTS), np.float32), f"table {number}")
-    taken, found = [], 0
     count = trace.batch_count(batch_size)
-    while found < lookups and (count is None or len(taken) < count):
-        taken.append(trace.batch(len(taken), batch_size))
-        found += taken[-1].ids.size
-    if not taken:
-        raise Error(f"trace {trace.name} has no batch of {batch_size} samples")
+    if count is None:
+        return -(-lookups // (batch_size * len(trace.cardinalities)))
+    found = 0
+    for number in range(count):
+        found += trace.batch(number, batch_size).ids.size
+        if found >= lookups:
+            return number + 1
+    if not found:
+        raise Error(f"trace {trace.name} has no lookups")
+    return count
 
+
+def load(trace: Trace, taken) -> Workload:
+    """Tables of a trace, and the samples taken of it as one batch each.
+
+    Parameters
+    ----------
+    trace : Trace
+    taken : list of Samples
+    """
     # All of them in one buffer, each from a multiple of 64 bytes on.
     arrays = [array for samples in taken for array in (samples.ids, samples.lengths)
               if array is not None]
     memory = empty(sum(-array.nbytes % 64 + array.nbytes for array in arrays), np.uint8)
-    device.register(memory, writable=False)
     at = 0
 
     def placed(array):
@@ -75,33 +106,51 @@ def load(device: Device, trace: Trace, batch_size, lookups) -> Workload:
         ids = placed(samples.ids)
         batches.append(Batch.dense(ids) if samples.lengths is None else Batch.jagged(
             ids, placed(samples.lengths).ravel(), len(samples)))
-    return Workload(batches, found, sum(samples.nbytes for samples in taken),
-                    sum(map(len, taken)))
+    tables = [empty((rows, ROW_ELEMENTS), np.float32) for rows in trace.cardinalities]
+    return Workload(tables, memory, batches, sum(samples.ids.size for samples in taken),
+                    sum(samples.nbytes for samples in taken), sum(map(len, taken)))
 
 
-def observe(device: Device, workload: Workload, slots, advance) -> dict:
-    """Count every batch once; `advance()` is called as each completes. `slots` is not used."""
-    results = _run(device.observe_async, workload.batches, advance)
+def load_some(trace: Trace, batch_size, lookups) -> Workload:
+    """The first batches of a trace, of so many lookups or more if it has them."""
+    count = batch_count(trace, batch_size, lookups)
+    return load(trace, [trace.batch(number, batch_size) for number in range(count)])
+
+
+def observe(device: Device, workload: Workload, advance) -> dict:
+    """Count every batch once; `advance()` is called as each completes."""
+    results = run(device.observe_async, workload.batches, advance)
     return _figures(device, workload, results, bytes_written=0)
 
 
-def split(device: Device, workload: Workload, slots, advance) -> dict:
-    """Learn the hot rows on the first batches, give them slots, then split every batch."""
+def learn(device: Device, workload: Workload, slots=None) -> RowList:
+    """Give slots to the hottest rows of the first batches; those that got one.
+
+    Parameters
+    ----------
+    slots : int, optional
+        Default: all that the card has.
+    """
     learning = max(1, int(LEARNING_SHARE * len(workload.batches)))
     for batch in workload.batches[:learning]:
         device.observe(batch)
     hot = device.harvest(slots or device.geometry.slots)
-    installed = device.install(hot)
-    results = _run(device.split_async, workload.batches, advance)
+    kept = device.install(hot).slots < device.geometry.slots
+    return RowList(hot.table[kept], hot.row[kept])
+
+
+def split(device: Device, workload: Workload, hot: RowList, advance) -> dict:
+    """Split every batch once; `hot` are the rows that have slots."""
+    results = run(device.split_async, workload.batches, advance)
     misses = sum(len(result.misses) for result in results)
     written = 4 * workload.lookups + 4 * workload.samples + 8 * misses
     popular = sum(result.n_popular for result in results)
     return _figures(device, workload, results, bytes_written=written) | {
-        "hot_rows": installed.entries, "misses_listed": misses,
+        "hot_rows": len(hot), "misses_listed": misses,
         "popular_fraction": popular / workload.samples}
 
 
-def _run(submit, batches, advance):
+def run(submit, batches, advance):
     """Results of a command per batch, several under way all the time."""
     waiting, results = deque(), []
     for batch in batches:
@@ -115,10 +164,13 @@ def _run(submit, batches, advance):
     return results
 
 
+def span(results) -> int:
+    """Cycles from the start of the first command to the end of the last."""
+    return results[-1].end - (results[0].end - results[0].cycles)
+
+
 def _figures(device, workload, results, bytes_written):
-    """From the start of the first command to the end of the last."""
-    geometry = device.geometry
-    cycles = results[-1].end - (results[0].end - results[0].cycles)
+    geometry, cycles = device.geometry, span(results)
     rate = workload.lookups / cycles
     read = workload.input_bytes / cycles / geometry.bus_bytes
     return {

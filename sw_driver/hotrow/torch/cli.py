@@ -7,7 +7,7 @@ from .options import MODES, OPTIMIZERS, HotBudget, TrainOptions
 
 _NAMES = ("trace", "ids", "label", "dense", "bag", "mode", "transport", "preset", "optimizer",
           "batch_size", "batches", "epochs", "dim", "mlp_scale", "lr", "seed", "hot_budget",
-          "eval_every")
+          "relearn_every", "relearn_decay", "eval_every")
 
 
 def train(subparsers):
@@ -36,8 +36,9 @@ def demo(subparsers):
 def _add_options(parser, default):
     parser.add_argument(
         "--trace", default=default.trace, required=default.trace is None,
-        help="zipf:S[:rows], uniform[:rows], single, criteo-shape[:S], criteo:FILE, or a "
-        "tab-separated file (gzip or not) with a header" + _default(default.trace))
+        help="zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
+        "criteo:FILE, or a tab-separated file (gzip or not) with a header"
+        + _default(default.trace))
     parser.add_argument("--ids", type=_names, default=(), help="id columns, separated by commas")
     parser.add_argument("--label", help="label column, of 0 and 1")
     parser.add_argument("--dense", type=_names, default=(),
@@ -70,6 +71,12 @@ def _add_options(parser, default):
     hot.add_argument("--hot-budget", type=_budget, dest="hot_budget",
                      help="the same as bytes of rows, like 512MB, or as a share of all rows, like "
                      "20%% (default: 25%%, or as much as the card's directory holds)")
+    parser.add_argument("--relearn-every", type=_natural, default=default.relearn_every,
+                        help="batches after which the hot rows are learned again; 0 for never"
+                        + _default(default.relearn_every))
+    parser.add_argument("--relearn-decay", type=_natural, default=default.relearn_decay,
+                        help="binary places by which counts are shifted right before that, so that "
+                        "old lookups weigh less" + _default(default.relearn_decay))
     parser.add_argument("--eval-every", type=_positive,
                         help="report loss and AUC of every so many batches")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

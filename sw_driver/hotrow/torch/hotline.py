@@ -13,6 +13,7 @@ from ..batch import Batch
 from ..contract import MISS_FLAG, NO_SLOT
 from ..errors import Error
 from ..results import RowList
+from .relearning import Exchange, Exchanged
 from .rows import Rows
 from .slots import SlotStorage
 from .step import Step
@@ -27,8 +28,9 @@ _ENTRY_BYTES = 8
 class HotlineTrainer(Trainer):
     """Trains with hot rows in slots; their copies in the tables are old until `flush`.
 
-    Call `observe` with the first batches, then `learn` once; before it every row is cold. The
-    device reads the tables in place: between `step` and `flush` nothing else may change them.
+    Call `observe` with the first batches, then `learn` once; before it every row is cold. Later,
+    between steps, `plan` and `exchange` make other rows hot. The device reads the tables in place:
+    between `step` and `flush` nothing else may change them.
 
     Parameters
     ----------
@@ -38,6 +40,11 @@ class HotlineTrainer(Trainer):
         Without tables of its own.
     hot_rows : int
         Rows to keep at the trainer, over all tables; at most the directory's slots.
+
+    Members
+    -------
+    counting : bool
+        Whether each step counts its lookups as `observe` does; False at first.
 
     Raises
     ------
@@ -51,7 +58,7 @@ class HotlineTrainer(Trainer):
         if hot_rows > device.geometry.slots:
             raise Error(f"{hot_rows:,} hot rows do not fit: the card's directory holds "
                         f"{device.geometry.slots:,}")
-        self.device, self.hot_rows = device, hot_rows
+        self.device, self.hot_rows, self.counting = device, hot_rows, False
         self.registered = [
             device.register_table(weights, name=f"table {number}", state=state)
             for number, (weights, state) in enumerate(map(tables.table, range(tables.count)))]
@@ -65,13 +72,44 @@ class HotlineTrainer(Trainer):
 
     def learn(self):
         """Take the most accessed rows into the trainer's slots: how many there are."""
-        hot = self.device.harvest(self.hot_rows)
-        slots = self.device.install(hot).slots
-        held = slots != NO_SLOT
-        rows, slots = RowList(hot.table[held], hot.row[held]), slots[held]
-        self._gather(rows, slots).result()
-        self.storage.assign(self.flat(rows), torch.from_numpy(slots.astype(np.int64)))
-        return len(rows)
+        self.exchange(self.plan())
+        return len(self.storage.hot)
+
+    def plan(self, decay=0):
+        """What the counters, first shifted right by `decay` places, ask to be changed: Exchange."""
+        if decay:
+            self.device.decay(decay)
+        wanted = self.flat(self.device.harvest(self.hot_rows))
+        return Exchange(self.storage.hot.numpy(), wanted.numpy())
+
+    def exchange(self, exchange):
+        """Make the wanted rows hot, as far as the directory has room for them: Exchanged."""
+        leaving, arriving = map(torch.from_numpy, (exchange.leaving, exchange.arriving))
+        self.bring_back(leaving)
+        self.release(leaving)
+        slots = self.device.install(self.listed(arriving)).slots
+        held = torch.from_numpy(slots != NO_SLOT)
+        arrived, slots = arriving[held], torch.from_numpy(slots.astype(np.int64))[held]
+        self.gather_hot(arrived, slots)
+        self.storage.assign(torch.cat((self.storage.hot, arrived)),
+                            torch.cat((self.storage.hot_slots, slots)))
+        return Exchanged(len(leaving), len(arrived), len(arriving) - len(arrived))
+
+    def bring_back(self, rows):
+        """Bring hot rows, flat int64[l], from their slots back to the tables."""
+        where, slots = self.storage.find(rows)
+        self.tables.rows.write(rows[where], *self.storage.rows.read(slots))
+
+    def release(self, rows):
+        """Free the slots of flat rows int64[l], whose values are in the tables."""
+        self.device.remove(self.listed(rows))
+        stay = ~torch.isin(self.storage.hot, rows)
+        self.storage.assign(self.storage.hot[stay], self.storage.hot_slots[stay])
+
+    def gather_hot(self, rows, slots):
+        """Fetch flat rows int64[a] from the tables into their slots."""
+        if len(rows):
+            self._gather(self.listed(rows), slots.numpy()).result()
 
     def step(self, samples):
         split = self.split(self.batch(samples))
@@ -91,9 +129,16 @@ class HotlineTrainer(Trainer):
             + _SLOT_BYTES * split.lookups + _POSITION_BYTES * len(samples)
             + _ENTRY_BYTES * len(split.misses))
 
+    def rehearse(self, samples):
+        counting, self.counting = self.counting, False
+        try:
+            return self.step(samples)
+        finally:
+            self.counting = counting
+
     def split(self, batch):
         """The device's answer to which samples are popular and where each row is: Split."""
-        return self.device.split(batch)
+        return self.device.split(batch, observe=self.counting)
 
     def gather_cold(self, cold):
         """Begin to fetch flat rows int64[c] into the cold area; the result waits for them."""
@@ -111,7 +156,7 @@ class HotlineTrainer(Trainer):
 
     def flush(self):
         """Bring hot rows from their slots back to the tables; they stay hot; return how many."""
-        self.tables.rows.write(self.storage.hot, *self.storage.rows.read(self.storage.hot_slots))
+        self.bring_back(self.storage.hot)
         return len(self.storage.hot)
 
     def read_rows(self, rows):

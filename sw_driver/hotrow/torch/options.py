@@ -98,6 +98,8 @@ class TrainOptions:
     seed: int = 0
     hot_budget: HotBudget = field(default_factory=HotBudget)
     eval_every: int | None = None
+    relearn_every: int = 0
+    relearn_decay: int = 1
 
     @property
     def row_bytes(self):
@@ -116,6 +118,9 @@ class TrainOptions:
         trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed)
         if not trace.labelled:
             raise Error(f"training needs a label: name the column of {self.trace} with --label")
+        if self.mode != "hotline" and self.relearn_every:
+            raise Error(f"mode {self.mode} has no hot rows to learn again: leave --relearn-every "
+                        "out")
         if self.mode == "hotline" and self.total_batches(trace) < 2:
             raise Error(f"hotline learns on the first batch and needs at least 2, but {self.trace} "
                         f"gives 1 batch of {self.batch_size}: lower --batch-size")

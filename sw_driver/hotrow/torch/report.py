@@ -106,6 +106,9 @@ def _quality(result):
 def _rates(result):
     table = _grid("", "")
     table.add_row("rows in slots", f"{result['hot_rows']:,}")
+    if result["relearned"]:
+        table.add_row(f"rows replaced, each of {result['relearned']} times learned again",
+                      f"{result['rows_replaced'] / result['relearned']:,.0f}")
     table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
     table.add_row("samples wholly hot (popular)", f"{result['popular_fraction']:.1%}")
     table.add_row("rows moved per batch, there and back",

@@ -14,6 +14,7 @@ from .dlrm import DLRM
 from .hotline import HotlineTrainer
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
+from .relearning import Relearning
 from .resident import ResidentTrainer
 from .tables import EmbeddingTables
 
@@ -26,7 +27,8 @@ def train(options, progress):
     Both trainers start from one model and one set of tables. Every step of the mode is checked
     against the reference (`StepCheck`), then its free run takes the step. Loss and AUC are
     progressive: they rate predictions made before the update on the same batch, over the second
-    half of the run. Hit rate and popular fraction leave out the batches that taught the hot rows.
+    half of the run. Hit rate and popular fraction leave out the batches that first taught the hot
+    rows.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def _run(options, trace, device, progress):
     meter = CycleMeter(device) if device else nullcontext()
     epoch, total = options.epoch_batches(trace), options.total_batches(trace)
     learning = math.ceil(LEARNING_SHARE * total) if device else 0
-    hot_rows = None
+    relearning = Relearning(options.relearn_every, options.relearn_decay)
     started = time.monotonic()
     for number in range(total):
         samples = trace.batch(number % epoch, options.batch_size)
@@ -66,8 +68,11 @@ def _run(options, trace, device, progress):
                 trainer.observe(samples)
                 traffic.carry(0, samples.nbytes)
             elif number == learning and device:
-                hot_rows = trainer.learn()
-                traffic.carry(hot_rows, hot_rows * trainer.row_bytes)
+                moved = relearning.first(trainer, check).moved
+                traffic.carry(moved, moved * trainer.row_bytes)
+            elif relearning.due(number - learning):
+                moved = relearning.again(trainer, check).moved
+                traffic.carry(moved, moved * trainer.row_bytes)
         expected = check.step(samples)
         with meter:
             result = trainer.step(samples)
@@ -83,7 +88,8 @@ def _run(options, trace, device, progress):
     progress.phase("hashing the tables")
     return {
         **_setting(options, trace, device),
-        "batches": total, "learning_batches": learning, "hot_rows": hot_rows,
+        "batches": total, "learning_batches": learning,
+        "hot_rows": flushed if device else None, **relearning.figures(),
         "scored_from_batch": total // 2, **predictions.score(total // 2), "history": history,
         "max_row_difference": check.max_difference, "check_held": check.held,
         "table_sha256": trainer.tables.sha256(),
@@ -104,6 +110,7 @@ def _setting(options, trace, device):
         "tables": len(trace.columns), "rows": trace.rows, "dim": options.dim,
         "batch_size": options.batch_size, "epochs": options.epochs,
         "lr": options.lr, "seed": options.seed,
+        "relearn_every": options.relearn_every, "relearn_decay": options.relearn_decay,
     }
 
 

@@ -68,6 +68,10 @@ class Trainer(ABC):
     def step(self, samples) -> StepResult:
         """Train on one batch."""
 
+    def rehearse(self, samples) -> StepResult:
+        """Take a step that will be undone: it trains as `step` does, and teaches nothing else."""
+        return self.step(samples)
+
     def flush(self) -> int:
         """Bring the tables up to date; return how many rows were brought."""
         return 0

@@ -1,13 +1,14 @@
 """From the text of `--trace` to a trace."""
 
 from .criteo import open_criteo
+from .drifting import PERIOD, DriftingTrace
 from .synthetic import CRITEO_SLOPE, SyntheticTrace, criteo_shape
 from .trace import Trace, TraceError
 from .tsv import open_tsv
 
 GENERATED_TABLES, GENERATED_ROWS = 26, 2**20
-FORMS = ("zipf:S[:rows], uniform[:rows], single, criteo-shape[:S], criteo:FILE, or a "
-         "tab-separated file (gzip or not) with a header")
+FORMS = ("zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
+         "criteo:FILE, or a tab-separated file (gzip or not) with a header")
 
 
 def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
@@ -18,6 +19,7 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     ----------
     spec : str
         `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, `table_rows` each by default),
+        `drift:S[:rows[:period]]` (other rows become hot, all of them in `period` batches),
         `single` (one id over and over), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
         `criteo:FILE`, or the path of a tab-separated file with a header.
     ids, label, dense, bag, rows
@@ -34,7 +36,8 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     TraceError
     """
     kind, *arguments = spec.split(":")
-    generators = {"zipf": _zipf, "uniform": _uniform, "single": _single, "criteo-shape": _criteo}
+    generators = {"zipf": _zipf, "drift": _drift, "uniform": _uniform, "single": _single,
+                  "criteo-shape": _criteo}
     if kind not in generators and kind != "criteo":
         return open_tsv(spec, ids, label, dense, bag, rows)
     if ids or label or dense or bag or rows:
@@ -48,8 +51,21 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
 def _zipf(spec, arguments, seed, tables, rows):
     if not 1 <= len(arguments) <= 2:
         raise _malformed(spec, "zipf:S[:rows]")
-    slope = _number(spec, arguments[0], float)
+    slope = _number(spec, arguments[0], float, "slope")
     return SyntheticTrace(spec, [_rows(spec, arguments[1:], rows)] * tables, slope, seed=seed)
+
+
+def _drift(spec, arguments, seed, tables, rows):
+    if not 1 <= len(arguments) <= 3:
+        raise _malformed(spec, "drift:S[:rows[:period]]")
+    slope = _number(spec, arguments[0], float, "slope")
+    cardinalities = [_rows(spec, arguments[1:2], rows)] * tables
+    period = PERIOD
+    if arguments[2:]:
+        period = _number(spec, arguments[2], int, "number of batches")
+    if not 1 <= period < 2**32:
+        raise TraceError(f"trace {spec!r}: a period is 1 or more batches, not {period}")
+    return DriftingTrace(spec, cardinalities, slope, period, seed)
 
 
 def _uniform(spec, arguments, seed, tables, rows):
@@ -67,24 +83,24 @@ def _single(spec, arguments, seed, tables, rows):
 def _criteo(spec, arguments, seed, tables, rows):
     if len(arguments) > 1:
         raise _malformed(spec, "criteo-shape[:S]")
-    return criteo_shape(_number(spec, arguments[0], float) if arguments else CRITEO_SLOPE, seed)
+    slope = _number(spec, arguments[0], float, "slope") if arguments else CRITEO_SLOPE
+    return criteo_shape(slope, seed)
 
 
 def _rows(spec, arguments, default):
-    rows = _number(spec, arguments[0], int) if arguments else default
+    rows = _number(spec, arguments[0], int, "number of rows") if arguments else default
     if not 1 <= rows <= 2**32:
         raise TraceError(f"trace {spec!r}: a table has 1 to 2**32 rows, not {rows}")
     return rows
 
 
-def _number(spec, text, kind):
+def _number(spec, text, kind, what):
     try:
         number = kind(text)
     except ValueError:
         number = -1
     if not 0 <= number < float("inf"):
-        raise TraceError(f"trace {spec!r}: {text!r} is no "
-                         f"{'slope' if kind is float else 'number of rows'}; expected {FORMS}")
+        raise TraceError(f"trace {spec!r}: {text!r} is no {what}; expected {FORMS}")
     return number
 
 

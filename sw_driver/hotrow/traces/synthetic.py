@@ -105,11 +105,15 @@ class SyntheticTrace(Trace):
                 rank = np.zeros(batch_size, np.int64)
             else:
                 rank = ranks(rng.random(batch_size), scramble.rows, self.slope)
-            ids[:, column] = scramble(rank)
+            ids[:, column] = self._rows(column, rank, index)
         dense = rng.standard_normal((batch_size, self.dense_columns)).astype(np.float32)
         score = self._score(ids, dense) + 0.5 * rng.standard_normal(batch_size)
         label = rng.random(batch_size) < 1 / (1 + np.exp(-(score + BIAS)))
         return Samples(ids, None, dense, label.astype(np.float32))
+
+    def _rows(self, column, rank, index):
+        """Rows int64[B] of the ranks drawn for a column of batch `index`."""
+        return self._scrambles[column](rank)
 
     def _score(self, ids, dense):
         """float64[B]: the learnable part of the log-odds."""

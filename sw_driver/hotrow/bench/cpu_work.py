@@ -1,0 +1,85 @@
+"""The work of the card's lookup side, cut into steps that a CPU is timed on.
+
+Rows are numbered over all tables, so that one array serves them all: adding the table's first row
+to an id is left to whoever reads the log, and not timed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+STEPS = ("count", "classify", "partition", "misses")
+SPLIT = ("classify", "partition", "misses")  # what one SPLIT does
+LARGEST_TOTAL = 2**28  # rows of all tables: every variant keeps an array over them
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One batch; its arrays are NumPy's or PyTorch's.
+
+    Members
+    -------
+    rows : int64[n]
+        Row of each lookup.
+    slots : int32[n]
+        Its slot, -1 where it has none: the result of `classify`, which the further steps take.
+    sample : int64[n]
+        Its sample.
+    ends : int64[B + 1]
+        Lookups before each sample, and all of them.
+    columns : int or None
+        Lookups of every sample; None if they differ.
+    """
+
+    rows: object
+    slots: object
+    sample: object
+    ends: object
+    columns: int | None
+
+    @property
+    def samples(self) -> int:
+        return len(self.ends) - 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """All batches, and the rows that are hot.
+
+    Members
+    -------
+    total : int
+        Rows of all tables.
+    hot : int64[h]
+        Hot rows, ascending; the slot of each is its place.
+    cuts : list of Cut
+    """
+
+    total: int
+    hot: object
+    cuts: list
+
+
+def prepare(cardinalities, hot, taken) -> Work:
+    """The work in NumPy arrays.
+
+    Parameters
+    ----------
+    cardinalities : sequence of int
+    hot : RowList
+        Rows that the card has slots for.
+    taken : list of Samples
+    """
+    first = np.r_[0, np.cumsum(cardinalities)]
+    rows = np.sort(first[hot.table] + hot.row)
+    slot_of = np.full(first[-1], -1, np.int32)
+    slot_of[rows] = np.arange(len(rows))
+
+    def cut(samples):
+        found = first[samples.lookup_columns] + samples.ids.ravel()
+        lookups = samples.bag_lengths.reshape(len(samples), -1).sum(axis=1)
+        return Cut(found, slot_of[found], np.repeat(np.arange(len(samples)), lookups),
+                   np.r_[0, np.cumsum(lookups)],
+                   samples.ids.shape[1] if samples.lengths is None else None)
+
+    return Work(int(first[-1]), rows, [cut(samples) for samples in taken])

@@ -1,0 +1,94 @@
+"""Options that benchmarks share, and what they name."""
+
+import argparse
+
+from .. import open as open_device
+from ..errors import Error
+from ..traces import open_trace
+
+LATENCY = 200  # cycles
+
+
+def add_trace(parser, lookups, rows=2**20, total_rows=None):
+    """Add the options of the batches.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    lookups : int
+        Default number of lookups.
+    rows, total_rows : int
+        Default rows of a generated table; of all of them together, where that is given.
+    """
+    parser.add_argument("--trace", default="zipf:1.05", help="as for `hotrow train`")
+    parser.add_argument("--ids", type=names, default=(), help="id columns of a trace file")
+    parser.add_argument("--bag", help="column that groups the rows of a trace file into bags")
+    parser.add_argument("--tables", type=positive, default=26, help="of a generated trace")
+    parser.add_argument(
+        "--rows", type=positive, default=None if total_rows else rows,
+        help="of a generated table; default "
+        + (f"{total_rows:,} over all of them" if total_rows else f"{rows:,}"))
+    parser.add_argument("--batch", type=positive, default=2048, help="samples of a batch")
+    parser.add_argument("--lookups", type=positive, default=lookups, help="at least")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.set_defaults(total_rows=total_rows)
+
+
+def add_device(parser):
+    """Add the options of the card."""
+    parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
+    parser.add_argument("--transport", default="sim",
+                        help="`sim`, or `model`, whose cycles are formulas")
+    parser.add_argument("--latency", type=positive,
+                        help=f"cycles of the memory of `sim`; default {LATENCY}")
+
+
+def add_slots(parser):
+    parser.add_argument("--slots", type=positive,
+                        help="hot rows that a split finds, at most; default all the card has")
+
+
+def trace_of(options):
+    """The trace that the options name."""
+    rows = options.rows or max(1, options.total_rows // options.tables)
+    return open_trace(options.trace, ids=options.ids, bag=options.bag, seed=options.seed,
+                      tables=options.tables, table_rows=rows)
+
+
+def device_of(options, **more):
+    """The card that the options name, opened; `more` goes to its transport."""
+    if options.transport == "sim":
+        more["latency"] = options.latency or LATENCY
+    elif options.latency:
+        raise Error(f"--latency is of the simulated memory: transport {options.transport!r} has "
+                    "none")
+    return open_device(options.transport, preset=options.preset, **more)
+
+
+def named(options) -> dict:
+    """What a result says of the options."""
+    said = ("preset", "trace", "transport", "batch", "seed")
+    memory = {"latency": options.latency or LATENCY} if options.transport == "sim" else {}
+    return {name: getattr(options, name) for name in said} | memory
+
+
+def names(text):
+    """Names separated by commas."""
+    return tuple(name.strip() for name in text.split(","))
+
+
+def positive(text):
+    """An integer of at least 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
+    return number
+
+
+def positives(text):
+    """Integers of at least 1, separated by commas."""
+    return tuple(positive(part) for part in text.split(","))
