@@ -6,7 +6,7 @@ reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` loo
 from amaranth import Cat
 from amaranth.lib import data, enum
 
-from .config import EPOCH_WIDTH, MISS_WAYS, Config, log2
+from .config import EPOCH_WIDTH, Config, log2
 from .contract import Status
 from .layouts import lookup_beat
 
@@ -117,11 +117,6 @@ def slot_in_bank(config: Config) -> data.StructLayout:
 def directory_answer(config: Config) -> data.StructLayout:
     """`hit`: the row had a slot. `placed`: `slot` is the one it has, got or gave up."""
     return data.StructLayout({"hit": 1, "placed": 1, "slot": slot_in_bank(config)})
-
-
-def miss_sets(config: Config) -> int:
-    """Sets of the miss table in one bank."""
-    return config.miss_entries // config.banks // MISS_WAYS
 
 
 def miss_place(config: Config) -> int:

@@ -154,6 +154,11 @@ class Config:
         return max(self.batch_samples // 2, 4 * self.lanes)
 
     @property
+    def miss_sets(self) -> int:
+        """Sets of the miss table in one bank."""
+        return self.miss_entries // self.banks // MISS_WAYS
+
+    @property
     def key_width(self) -> int:
         """Bits of a (table, row) pair; the row is the lower part."""
         return self.table_width + ROW_NUMBER_WIDTH

@@ -5,7 +5,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import Edit, bank_answer, bank_request, miss_sets
+from .bank_layouts import Edit, bank_answer, bank_request
 from .config import Config, log2
 from .count_bank import CountBank
 from .counter_set import ScanPort
@@ -68,7 +68,7 @@ class LookupBank(wiring.Component):
             m.d.comb += [unit.restart.eq(self.restart), unit.clear.eq(clear)]
 
         # Miss table: a set whose request is on its way there, or not yet written, is left alone.
-        miss_set = request.rest[:log2(miss_sets(c))]
+        miss_set = request.rest[:log2(c.miss_sets)]
         recent = [Signal.like(miss_set, name=f"recent{age}", reset_less=True)
                   for age in range(1, MissBank.distance)]
         going = Signal(len(recent))

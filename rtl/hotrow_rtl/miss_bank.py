@@ -6,14 +6,14 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import miss_answer, miss_sets
+from .bank_layouts import miss_answer
 from .config import EPOCH_WIDTH, MISS_WAYS, Config, log2
 from .ram import ClearedRam
 
 
 def miss_tag_width(config: Config) -> int:
     """Bits of `rest` that the set does not tell."""
-    return config.rest_width - log2(miss_sets(config))
+    return config.rest_width - log2(config.miss_sets)
 
 
 def miss_set(config: Config) -> data.StructLayout:
@@ -38,7 +38,7 @@ class MissBank(wiring.Component):
     -------
     enter : In(1)
         A row comes; only while `ready`. Two rows of the same set, equal in the lowest
-        log2(miss_sets(config)) bits of `rest`, come at least `distance` cycles apart: the reader
+        log2(config.miss_sets) bits of `rest`, come at least `distance` cycles apart: the reader
         of a set does not see what is still on its way to it.
     rest : In(config.rest_width)
     epoch : In(EPOCH_WIDTH)
@@ -53,7 +53,7 @@ class MissBank(wiring.Component):
 
     Timing
     ------
-    One row a cycle, latency `latency` cycles; a sweep takes miss_sets(config) cycles.
+    One row a cycle, latency `latency` cycles; a sweep takes `config.miss_sets` cycles.
     """
 
     latency = 4  # read, hold, compare, decide
@@ -73,7 +73,7 @@ class MissBank(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        shape, sets = miss_set(self.config), miss_sets(self.config)
+        shape, sets = miss_set(self.config), self.config.miss_sets
         m.submodules.table = table = ClearedRam(shape, sets)
         place = data.StructLayout({
             "set": log2(sets), "tag": miss_tag_width(self.config), "epoch": EPOCH_WIDTH})

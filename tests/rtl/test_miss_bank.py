@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.bank_layouts import miss_sets
 from hotrow_rtl.config import EPOCH_WIDTH, MISS_WAYS, preset
 from hotrow_rtl.miss_bank import MissBank
 from hotrow_rtl.placement import key_of
@@ -23,9 +22,9 @@ CONFIGS = [TINY, TWO_SETS, WIDE]
 def rows_of(config, rows, count, seed, sets=None):
     """`rest` of `count` lookups of `rows` rows in the first `sets` sets."""
     rng = np.random.default_rng(seed)
-    tag = rng.integers(0, 1 << config.rest_width, rows, np.uint64) // np.uint64(miss_sets(config))
-    set_ = rng.integers(0, sets or miss_sets(config), rows).astype(np.uint64)
-    pool = tag * np.uint64(miss_sets(config)) + set_
+    tag = rng.integers(0, 1 << config.rest_width, rows, np.uint64) // np.uint64(config.miss_sets)
+    set_ = rng.integers(0, sets or config.miss_sets, rows).astype(np.uint64)
+    pool = tag * np.uint64(config.miss_sets) + set_
     return pool[rng.integers(0, rows, count)].tolist()
 
 
@@ -53,7 +52,7 @@ class Driver:
         ctx.set(self.dut.epoch, epoch)
         _, _, answer = await ctx.tick().sample(self.dut.answer)
         if rest is not None:
-            self.entered.append((self.cycle, rest % miss_sets(self.config)))
+            self.entered.append((self.cycle, rest % self.config.miss_sets))
         if any(cycle == self.cycle - MissBank.latency for cycle, _ in self.entered[-8:]):
             self.told.append((answer.kept, answer.repeated, answer.place if answer.kept else None))
         self.cycle += 1
@@ -62,7 +61,7 @@ class Driver:
         for number, rest in enumerate(rests):
             for _ in range(gaps[number % len(gaps)]):
                 await self.tick(ctx, epoch=epoch)
-            while any(cycle > self.cycle - MissBank.distance and at == rest % miss_sets(self.config)
+            while any(cycle > self.cycle - MissBank.distance and at == rest % self.config.miss_sets
                       for cycle, at in self.entered[-8:]):
                 await self.tick(ctx, epoch=epoch)
             await self.tick(ctx, rest, epoch)
@@ -122,14 +121,14 @@ def test_same_rows_in_another_batch_are_missed_anew():
 @pytest.mark.parametrize("ways", range(1, MISS_WAYS + 2))
 def test_rows_of_one_set_at_the_distance(ways):
     """Each row comes back as early as its set may be asked again."""
-    rests = [3 + miss_sets(TINY) * (977 * number + 5) for number in range(ways)]
+    rests = [3 + TINY.miss_sets * (977 * number + 5) for number in range(ways)]
     count = 40
     cycles = run(TINY, [[rests[number % ways] for number in range(count)]])
     assert cycles == (count - 1) * MissBank.distance + 1
 
 
 def test_one_row_a_cycle():
-    assert run(TINY, [list(range(miss_sets(TINY))) * 10]) == 10 * miss_sets(TINY)
+    assert run(TINY, [list(range(TINY.miss_sets)) * 10]) == 10 * TINY.miss_sets
 
 
 def test_every_epoch_then_a_sweep():
@@ -137,14 +136,14 @@ def test_every_epoch_then_a_sweep():
     driver, batches = Driver(TWO_SETS), []
 
     async def drive(ctx):
-        assert await driver.sweep(ctx) == miss_sets(TWO_SETS)
+        assert await driver.sweep(ctx) == TWO_SETS.miss_sets
         for _ in range(2):
             for epoch in range(1, 1 << EPOCH_WIDTH):
                 batches.append(rows_of(TWO_SETS, 4, 5, seed=epoch))
                 await driver.enter(ctx, batches[-1], epoch)
             await driver.drain(ctx)
             await driver.pulse(ctx, driver.dut.clear)
-            assert await driver.sweep(ctx) == miss_sets(TWO_SETS)
+            assert await driver.sweep(ctx) == TWO_SETS.miss_sets
     driver.run(drive)
     assert driver.told == [answer for rests in batches for answer in expected(TWO_SETS, rests)]
 

@@ -52,7 +52,8 @@ def test_integers_arrays_and_hardware_agree(choice):
     width = 38
     m, key = Module(), Signal(width)
     there, back = Signal(width), Signal(width)
-    m.d.comb += [there.eq(mixed(m, "step", key, choice, width)), back.eq(unmixed(there, choice, width))]
+    m.d.comb += [there.eq(mixed(m, "step", key, choice, width)),
+                 back.eq(unmixed(there, choice, width))]
     given = keys(width, 50, seed=choice)
     expected = mix(given, choice, width)
 

@@ -9,7 +9,8 @@ from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.lookup_reader import lookup_reader_bits
 
 CONFIGS = [*PRESETS.values(), dataclasses.replace(
-    preset("tiny"), name="odd", bus_bytes=32, tables=4, counter_ways=3, counter_bits=5)]
+    preset("tiny"), name="odd", bus_bytes=32, tables=4, counter_ways=3, counter_bits=5,
+    directory_sets=128)]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)

@@ -1,7 +1,11 @@
 """What the commands compute, against expectations written by hand, on the model and on the RTL."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
+from hotrow_rtl import placement
+from hotrow_rtl.config import MISS_WAYS, ROW_NUMBER_WIDTH
 from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, Status
 from hotrow_sim.golden.records import HARVEST_RECORD, ROW_RECORD
 
@@ -139,14 +143,20 @@ def test_jagged_sample_major_batches_of_64_bit_ids(card):
     assert misses == [(0, 9), (1, 7)]
 
 
-def test_misses_beyond_the_list_are_listed_again(card):
-    kept = card.transport.config.miss_entries
-    ids = [*range(kept + 2), 0, kept, kept + 1, 1, kept]
-    done, slots, _, _, misses = split(card, ids, len(ids), 1)
-    assert done["unique"] == kept + 2 + 3
-    assert misses[kept:] == [(0, kept), (0, kept + 1), (0, kept), (0, kept + 1), (0, kept)]
-    index = [*range(kept + 2), 0, kept + 2, kept + 3, 1, kept + 4]
-    assert slots == [MISS | i for i in index]
+def test_misses_of_a_full_set_are_listed_again(card):
+    config, sets = card.transport.config, defaultdict(list)
+    for row in range(1000):
+        bank, rest = placement.place(config, 1 << ROW_NUMBER_WIDTH | row)
+        sets[bank, rest % config.miss_sets].append(row)
+    first, second, third = next(rows for rows in sets.values() if len(rows) > MISS_WAYS)[:3]
+    # The row of table 0, in another set or before the others, is looked up with each of them.
+    rows = [first, second, third, *[first] * 40, third, first]
+    ids = np.stack([np.zeros(len(rows)), rows], axis=1).ravel()
+    done, slots, _, _, misses = split(card, ids, len(rows), 2)
+    assert misses == [(0, 0), (1, first), (1, second), (1, third), (1, third)]
+    assert slots[1::2] == [MISS | i for i in (1, 2, 3, *[1] * 40, 4, 1)]
+    assert slots[::2] == [MISS] * len(rows)
+    assert (done["unique"], done["refused"]) == (5, 2)
 
 
 def test_gather_moves_rows_and_state(card):

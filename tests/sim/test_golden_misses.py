@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-from hotrow_rtl.bank_layouts import miss_sets
 from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.placement import key_of, place
 from hotrow_sim.golden.misses import MissTable
@@ -25,7 +24,7 @@ def by_lists(config, keys):
     sets, numbers, count = {}, {}, 0
     for key in map(int, keys):
         bank, rest = place(config, key)
-        number = rest % miss_sets(config)
+        number = rest % config.miss_sets
         ways = sets.setdefault((bank, number), [])
         repeated = key in ways
         if not repeated and len(ways) < MISS_WAYS:
@@ -74,7 +73,7 @@ def test_empty_batch():
 
 
 def test_one_set_keeps_its_first_rows():
-    rest = np.arange(MISS_WAYS + 2, dtype=np.uint64) * np.uint64(miss_sets(TINY)) + np.uint64(3)
+    rest = np.arange(MISS_WAYS + 2, dtype=np.uint64) * np.uint64(TINY.miss_sets) + np.uint64(3)
     keys = key_of(TINY, np.uint64(5), rest)
     turns = [0, 1, 2, 0, 3, 2, 1, 3, 0]
     index, listed, _ = MissTable(TINY).number(keys[turns])

@@ -2,7 +2,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.bank_layouts import miss_sets
 from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.contract import MISS_FLAG, NO_SLOT, BatchFlag
 from hotrow_rtl.placement import place
@@ -32,7 +31,7 @@ def brute_force(config, lookups, found, refused, beat):
                 slots.append(MISS_FLAG | known[key])
             else:
                 bank, rest = place(config, key[0] << 32 | key[1])
-                held = filled.setdefault((bank, rest % miss_sets(config)), [])
+                held = filled.setdefault((bank, rest % config.miss_sets), [])
                 slots.append(MISS_FLAG | len(misses))
                 if len(held) < MISS_WAYS:
                     held.append(key)
@@ -93,7 +92,7 @@ def test_uniform_batches(found, refused, popular):
 def test_rows_without_a_place_are_listed_at_each_appearance():
     """Six rows of one set of two ways, far apart and then close together."""
     rows = [row for row in range(1 << 16) if place(TINY, row)[0] == 3
-            and place(TINY, row)[1] % miss_sets(TINY) == 1][:6]
+            and place(TINY, row)[1] % TINY.miss_sets == 1][:6]
     apart = TINY.lanes * (TINY.window_beats + 3)
     ids = np.array(rows + [0] * (apart - 6) + rows[::-1] + rows, np.uint32)
     lookups = read_batch(ids, len(ids), 0, 1)

@@ -1,13 +1,12 @@
 """Memory of the miss table and of the numbers of its rows."""
 
-from hotrow_rtl.bank_layouts import miss_sets
 from hotrow_rtl.config import EPOCH_WIDTH, Config, log2
 from hotrow_rtl.number_bank import NUMBER_WIDTH
 
 
 def miss_table_bits(config: Config):
     """An epoch and a tag per entry."""
-    return config.miss_entries * (EPOCH_WIDTH + config.rest_width - log2(miss_sets(config)))
+    return config.miss_entries * (EPOCH_WIDTH + config.rest_width - log2(config.miss_sets))
 
 
 def miss_numbers_bits(config: Config):

@@ -1,14 +1,14 @@
 """Cycles of the directory's lists."""
 
 import numpy as np
-from hotrow_rtl.bank_feed import BankFeed
-from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS, Config
 
+ASKS = 3  # of the ring: from a beat's entry to its first request
 LATENCY = 5  # of a bank: from a request to its answer
 EDIT = 5  # of a bank: cycles between two edits
 OVERHEAD = 7  # command to request, word to beat, last answered beat to outcome
 LEAVES = 1  # from its last answer to when a beat gives up its place in the ring
+ANSWERED = 3  # from there to its way out of the ring
 
 
 def list_cycles(valid, first_word, banks=None):
@@ -36,11 +36,11 @@ def list_cycles(valid, first_word, banks=None):
             entered = max(entered, left[1 - RING_BEATS] + 2)
         complete = entered + 1
         if serves:
-            asked = max(entered + BankFeed.latency, edited.get(bank, -EDIT) + EDIT)
+            asked = max(entered + ASKS, edited.get(bank, -EDIT) + EDIT)
             edited[bank] = asked
             complete = asked + LATENCY
         left.append(max(complete + LEAVES, left[-1] + 1 if left else 0))
-    return OVERHEAD + first_word + (left[-1] + BankRing.latency - LEAVES if left else 0)
+    return OVERHEAD + first_word + (left[-1] + ANSWERED if left else 0)
 
 
 def clear_cycles(config: Config):

@@ -6,7 +6,6 @@ are in the list once for each of their owners.
 """
 
 import numpy as np
-from hotrow_rtl.bank_layouts import miss_sets
 from hotrow_rtl.config import MISS_WAYS, Config, log2
 from hotrow_rtl.placement import place
 
@@ -66,7 +65,7 @@ class MissTable:
         """`kept`, whether the row came before, its place, and where it came first."""
         rows, first, row = np.unique(keys, return_index=True, return_inverse=True)
         bank, rest = place(self.config, rows)
-        sets = miss_sets(self.config)
+        sets = self.config.miss_sets
         set_ = (rest & np.uint64(sets - 1)).astype(np.int64)
         table_set = set_ << log2(self.config.banks) | bank.astype(np.int64)
         # Rows of each set in order of their first owner: the turn of each is its way.

@@ -19,6 +19,7 @@ from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_c
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
+SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
 MOVED = 27  # a GATHER, besides the memory and its copies
 
@@ -58,15 +59,15 @@ def _batch_cycles(config, command, outcome):
     start = command["table_count"] + 2 * OPERAND
     if command["flags"] & BatchFlag.JAGGED:
         bags = command["samples"] * command["table_count"]
-        start += LATENCY + 2 * bags // config.bus_bytes
+        readings = 2 if bags > config.stored_lengths else 1
+        start += SUMMED + LATENCY + readings * (2 * bags // config.bus_bytes)
     splits = command["opcode"] == Opcode.SPLIT
     if splits:
         start += 4 * OPERAND
     per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
     beats = -(-command["count"] // per_word)
     return start + batch_command_cycles(
-        config, beats, command["samples"], _result_words(config, command, outcome), splits,
-        LATENCY)
+        config, beats, _result_words(config, command, outcome) if splits else 0, splits, LATENCY)
 
 
 def _result_words(config, command, outcome):
