@@ -5,21 +5,23 @@ from hotrow_rtl.config import Config
 from .directory import list_cycles
 
 STARTED = 14  # a batch's way to its first beat, besides waiting for its ids
+PREPARED = 6  # the least of that wait, besides 2 cycles a lane
 COUNTED = 36  # from the last beat of a batch through both rings to its tally
+PARTED = 12  # the same to its lists of samples, besides a cycle for every `lanes` of them
 CLOSED = 4  # from the end of the lists to the outcome, besides the way to memory
-LIST_CLOSED = 24  # the same from the last slot of a list
+LIST_CLOSED = 14  # the same from the last slot of a list
 
 
-def batch_command_cycles(config: Config, beats, words, splits, latency):
-    """OBSERVE or SPLIT: STARTED + max(`lanes`, `latency`) + work + COUNTED, and for a SPLIT
-    `latency` + CLOSED besides: the lists of samples leave while lookups are still on their way.
+def batch_command_cycles(config: Config, beats, samples, words, splits, latency):
+    """OBSERVE or SPLIT: STARTED + max(PREPARED + 2 * `lanes`, `latency`) + work + COUNTED, and for
+    a SPLIT PARTED + `latency` + CLOSED besides.
 
-    The work is a beat a cycle, or a word of results a cycle if those are more. The reader
-    prepares its lanes, one a cycle, while the first ids are on their way.
+    The work is a beat a cycle, of a SPLIT also `lanes` samples a cycle behind them, or a word of
+    results a cycle if those are more.
 
     Parameters
     ----------
-    beats : int
+    beats, samples : int
         Of the batch.
     words : int
         Of results, over the port that carries the most of them; with four, no more than beats.
@@ -27,8 +29,11 @@ def batch_command_cycles(config: Config, beats, words, splits, latency):
     latency : int
         Cycles from a request to the first word, and from the last word to its answer.
     """
-    counted = STARTED + max(config.lanes, latency) + max(beats, words) + COUNTED
-    return counted + latency + CLOSED if splits else counted
+    started = STARTED + max(PREPARED + 2 * config.lanes, latency)
+    if not splits:
+        return started + beats + COUNTED
+    work = max(beats - (-samples // config.lanes), words)
+    return started + work + COUNTED + PARTED + latency + CLOSED
 
 
 def list_command_cycles(valid, latency):

@@ -21,6 +21,7 @@ LATENCY = 200  # cycles of the memory: request to first word, and last write to 
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
 SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
+PORTS = 10  # of a list and its slots: to memory and back
 MOVED = 27  # a GATHER, besides the memory and its copies
 
 
@@ -52,7 +53,7 @@ def command_cycles(config, command, outcome, counts):
     if opcode == Opcode.GATHER:
         return CHECKED + 2 * OPERAND + _gather_cycles(config, command, outcome)
     edited = outcome.entries + outcome.refused + outcome.misses
-    return CHECKED + 2 * OPERAND + list_command_cycles(np.arange(count) < edited, LATENCY)
+    return CHECKED + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
 
 
 def _batch_cycles(config, command, outcome):
@@ -67,7 +68,8 @@ def _batch_cycles(config, command, outcome):
     per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
     beats = -(-command["count"] // per_word)
     return start + batch_command_cycles(
-        config, beats, _result_words(config, command, outcome) if splits else 0, splits, LATENCY)
+        config, beats, command["samples"], _result_words(config, command, outcome), splits,
+        LATENCY)
 
 
 def _result_words(config, command, outcome):
