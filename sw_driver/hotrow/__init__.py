@@ -12,6 +12,7 @@
 """
 
 from .batch import Batch
+from .cold_samples import ColdSamples, why_cold
 from .contract import MISS_FLAG, NO_SLOT, BatchFlag, Opcode, Status
 from .device import Device, open
 from .errors import (
@@ -29,6 +30,7 @@ from .memory import Buffer, empty
 from .results import HotRows, Installed, Observation, Removed, RowList, Split
 from .tables import Table
 from .transport import Transport, transports
+from .whole_tables import with_whole_tables
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,7 @@ __all__ = [
     "BatchError",
     "BatchFlag",
     "Buffer",
+    "ColdSamples",
     "CommandError",
     "Device",
     "DeviceError",
@@ -61,4 +64,6 @@ __all__ = [
     "empty",
     "open",
     "transports",
+    "why_cold",
+    "with_whole_tables",
 ]

@@ -162,6 +162,15 @@ class Batch:
             flags |= BatchFlag.JAGGED
         return flags
 
+    @property
+    def column_lookups(self) -> np.ndarray:
+        """Lookups of each column: int64[table_count]."""
+        if self.lengths is None:
+            return np.full(self.table_count, self.samples)
+        shape, axis = (((self.table_count, self.samples), 1) if self.feature_major
+                       else ((self.samples, self.table_count), 0))
+        return self.lengths.reshape(shape).sum(axis, dtype=np.int64)
+
     def locate(self, position) -> tuple[int, int]:
         """Sample and column of the id at a position."""
         bag = position

@@ -4,6 +4,8 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 
+import numpy as np
+
 from .contract import IDENTITY, QUEUES, STATUS_DOC, VERSION, Opcode, Status
 from .errors import CommandError, DeviceError, RegistrationError, TransportError
 from .event_calls import EventCalls
@@ -96,6 +98,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         self.geometry = read_geometry(self.registers)
         self.regions = Regions(transport, self.registers, self.geometry.handles)
         self._tables = Tables(self.registers, self.regions, self.geometry)
+        self._observed = np.zeros(self.geometry.tables)  # lookups of each table in the counters
         self._statistics: dict[str, OpcodeStatistics] = {}
         self._closed = False
         self._soft_reset(timeout)

@@ -18,6 +18,7 @@ from .errors import BatchError
 from .futures import Future
 from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split
 from .row_lists import check_rows, row_list
+from .whole_tables import with_whole_tables
 
 
 class LookupCalls:
@@ -41,6 +42,7 @@ class LookupCalls:
                 return Observation(int(c["lookups"]), int(c["hits"]), int(c["misses"]), _cycles(c),
                                    int(c["end"]))
 
+            self._count_observed(batch, tables)
             return self._submit(Opcode.OBSERVE, operands, finish, held)
 
     def decay(self, shift=1) -> Done:
@@ -51,6 +53,7 @@ class LookupCalls:
         shift = index(shift)
         if not 0 <= shift <= NO_SLOT:
             raise BatchError(f"shift must be 0 or more binary places, not {shift}")
+        self._observed /= 2.0 ** shift
         return self._simple(Opcode.DECAY, {"shift": shift})
 
     def clear_counters(self) -> Done:
@@ -58,6 +61,7 @@ class LookupCalls:
         return self.clear_counters_async().result()
 
     def clear_counters_async(self) -> Future:
+        self._observed[:] = 0
         return self._simple(Opcode.DECAY, {"flags": AllFlag.ALL})
 
     def clear_directory(self) -> Done:
@@ -67,33 +71,44 @@ class LookupCalls:
     def clear_directory_async(self) -> Future:
         return self._simple(Opcode.REMOVE, {"flags": AllFlag.ALL})
 
-    def harvest(self, k, threshold=1) -> HotRows:
+    def harvest(self, k, threshold=1, whole_tables=False) -> HotRows:
         """The `k` most accessed rows over all tables, those counted at least `threshold` times.
 
         Fewer where the counters hold fewer. The counters keep their contents.
+
+        Parameters
+        ----------
+        k, threshold : int
+        whole_tables : bool
+            Make small tables wholly hot where more samples become popular by it; see
+            `with_whole_tables`.
 
         Raises
         ------
         BatchError
             If the directory has fewer than `k` slots.
         """
-        return self.harvest_async(k, threshold).result()
+        return self.harvest_async(k, threshold, whole_tables).result()
 
-    def harvest_async(self, k, threshold=1) -> Future:
+    def harvest_async(self, k, threshold=1, whole_tables=False) -> Future:
         k, threshold = index(k), index(threshold)
         self._fits_directory(k, "k")
         if not 0 <= threshold <= NO_SLOT:
             raise BatchError(f"threshold must be a count of 32 bits, not {threshold}")
         with self._command() as held:
             found = held.enter_context(self._results.lease(k * HARVEST_ENTRY.itemsize))
+            rows, observed = np.zeros(self.geometry.tables, np.int64), self._observed.copy()
+            for table in self._tables.registered:
+                rows[table.number] = table.rows
 
             def finish(c):
                 self._raise_for(c)
                 entries = found.view(HARVEST_ENTRY, int(c["entries"]))
                 order = np.argsort(-entries["count"].astype(np.int64), kind="stable")
                 entries = entries[order]
-                return HotRows(*(np.ascontiguousarray(entries[name])
-                                 for name in ("table", "row", "count")), cycles=_cycles(c))
+                hot = HotRows(*(np.ascontiguousarray(entries[name])
+                                for name in ("table", "row", "count")), cycles=_cycles(c))
+                return with_whole_tables(hot, k, rows, observed) if whole_tables else hot
 
             return self._submit(Opcode.HARVEST, {
                 "destination": found.address, "count": k, "threshold": threshold}, finish, held)
@@ -152,6 +167,7 @@ class LookupCalls:
             batch, tables, operands = self._stage_batch(batch, held)
             if observe:
                 operands["flags"] |= BatchFlag.COUNT
+                self._count_observed(batch, tables)
             lease = {name: held.enter_context(self._results.lease(size)) for name, size in (
                 ("slots", 4 * batch.lookups), ("misses", ROW_ENTRY.itemsize * batch.lookups),
                 ("popular", 4 * batch.samples), ("nonpopular", 4 * batch.samples))}
@@ -204,6 +220,9 @@ class LookupCalls:
         if batch.lengths is not None:
             operands["lengths"] = self._staging.stage(batch.lengths, held)
         return batch, tables, operands
+
+    def _count_observed(self, batch, tables):
+        np.add.at(self._observed, [table.number for table in tables], batch.column_lookups)
 
     def _fits_directory(self, count, what):
         slots = self.geometry.slots
