@@ -45,6 +45,51 @@ def chunk_ends(config: Config) -> data.StructLayout:
     })
 
 
+class EndLayer(wiring.Component):
+    """Lay an end over the words of ids.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    end : In(end_width(config))
+    wide : In(1)
+        Ids are of 64 bits, so a word has half as many.
+    open : In(1)
+    laid : Out(bag_end(config).size)
+
+    Timing
+    ------
+    Combinational.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "end": In(end_width(config)),
+            "wide": In(1),
+            "open": In(1),
+            "laid": Out(bag_end(config).size),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lane_width, bag = log2(self.config.lanes), data.View(bag_end(self.config), self.laid)
+        words, at = Signal(words_width(self.config)), Signal(lane_width)
+        m.d.comb += [
+            words.eq(Mux(self.wide, self.end[lane_width - 1:], self.end[lane_width:])),
+            at.eq(Mux(self.wide, self.end[:lane_width - 1], self.end[:lane_width])),
+            bag.words.eq(words),
+            bag.later.eq(words.any()),
+            bag.next.eq(words == 1),
+            bag.past.eq(Cat(at > lane for lane in range(self.config.lanes - 1))),
+            bag.open.eq(self.open),
+        ]
+        return m
+
+
 class BagEnds(wiring.Component):
     """Add up lengths.
 
@@ -98,16 +143,16 @@ class BagEnds(wiring.Component):
         sums = [given.lengths.word_select(bag, LENGTH_WIDTH) for bag in bags]
         for level in range(levels):
             reach = 1 << level
-            following = [Signal(LENGTH_WIDTH + level + 1, name=f"sum{level}_{bag}",
-                                reset_less=True) for bag in bags]
+            following = Signal(data.ArrayLayout(LENGTH_WIDTH + level + 1, len(bags)),
+                               name=f"sums{level}", reset_less=True)
             with m.If(advance):
-                m.d.sync += [register.eq(sums[bag] + (sums[bag - reach] if bag >= reach else 0))
-                             for bag, register in enumerate(following)]
+                m.d.sync += [following[bag].eq(
+                    sums[bag] + (sums[bag - reach] if bag >= reach else 0)) for bag in bags]
             sums = following
 
         ending = asides[levels]
         offset = Signal(lane_width)  # ids of the first word that lie before the chunk
-        ends = [Signal(end_width(c), name=f"end{bag}") for bag in bags]
+        ends = Signal(data.ArrayLayout(end_width(c), len(bags)))
         beyond = Signal(lane_width)
         m.d.comb += beyond.eq(offset + sums[-1][:lane_width])
         with m.If(advance):
@@ -119,21 +164,10 @@ class BagEnds(wiring.Component):
         placed = asides[-1]
         with m.If(advance):
             m.d.sync += [out.p.fault.eq(placed.fault), out.p.final.eq(placed.final)]
-        laid = [Signal(bag_end(c), name=f"laid{bag}") for bag in bags]
-        for bag, end, is_open in zip(laid, ends, placed.open):
-            words = Signal(words_width(c), name=f"words_of_{end.name}")
-            at = Signal(lane_width, name=f"lane_of_{end.name}")
-            m.d.comb += [
-                words.eq(Mux(placed.wide, end[lane_width - 1:], end[lane_width:])),
-                at.eq(Mux(placed.wide, end[:lane_width - 1], end[:lane_width])),
-            ]
+        for bag in bags:
+            m.submodules[f"layer{bag}"] = layer = EndLayer(c)
+            m.d.comb += [layer.end.eq(ends[bag]), layer.wide.eq(placed.wide),
+                         layer.open.eq(placed.open[bag])]
             with m.If(advance):
-                m.d.sync += [
-                    bag.words.eq(words),
-                    bag.later.eq(words.any()),
-                    bag.next.eq(words == 1),
-                    bag.past.eq(Cat(at > lane for lane in range(c.lanes - 1))),
-                    bag.open.eq(is_open),
-                ]
-        m.d.comb += out.p.ends.eq(Cat(bag.as_value() for bag in laid))
+                m.d.sync += out.p.ends.word_select(bag, len(layer.laid)).eq(layer.laid)
         return m

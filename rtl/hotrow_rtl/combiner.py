@@ -4,9 +4,12 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import combined_beat, tagged_beat
+from .bank_layouts import amount_width, combined_beat, tagged_beat
+from .beat_amounts import BeatAmounts
 from .config import Config
 from .contract import Status
+from .joined_place import JoinedPlace
+from .key_matches import KeyMatches
 
 # Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
 # is decided; and its last lookups may come `config.window_beats` behind it.
@@ -54,7 +57,7 @@ class Combiner(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        leaves, window = self.latency - 1, range(1, c.window_beats + 1)
+        leaves, reach = self.latency - 1, range(c.window_beats + 1)
         lanes, places = range(c.lanes), range(leaves + 1)
         beats = [Signal(combined_beat(c), name=f"beat{at}", reset_less=True) for at in places]
         valid = Signal(leaves + 1)
@@ -95,25 +98,27 @@ class Combiner(wiring.Component):
             ]
 
         # Compare the beat at COMPARED with itself and with those before it.
-        served = Signal(c.lanes)
+        served, older_lanes = Signal(c.lanes), Signal(c.window_beats * c.lanes)
         served_decided, position = Signal.like(served), Signal(32)
-        matrix = data.ArrayLayout(c.lanes, c.lanes)  # [lane that joins][lane joined]
-        same = Signal(matrix)  # within the beat at DECIDED
-        match = Signal(data.ArrayLayout(matrix, c.window_beats))
-        m.d.comb += served.eq(Cat(
-            lane.present & (lane.status == Status.OK) for lane in entered.lanes))
+        row = data.ArrayLayout(c.lanes, len(reach))  # [beats back][lane]: whom a lookup may join
+        keys = Signal(data.ArrayLayout(data.ArrayLayout(c.key_width, c.lanes), len(reach)))
+        matches = Signal(data.ArrayLayout(row, c.lanes))  # of the beat at DECIDED
+        m.d.comb += [
+            served.eq(Cat(lane.present & (lane.status == Status.OK) for lane in entered.lanes)),
+            [keys[back][lane].eq(beats[COMPARED + back].lanes[lane].key)
+             for back in reach for lane in lanes],
+            [older_lanes.word_select(back, c.lanes).eq(one.replicate(c.lanes))
+             for back, one in enumerate(older)],
+        ]
         # Nothing is served in a gap, nor does it join: the registers behind it may be of any beat.
         with m.If(moves[DECIDED]):
             m.d.sync += served_decided.eq(Mux(moves[COMPARED] & valid[COMPARED], served, 0))
-        with m.If(moves[COMPARED]):
-            for lane in lanes:
-                key = entered.lanes[lane].key
-                equal = Cat(key == entered.lanes[earlier].key for earlier in range(lane))
-                m.d.sync += same[lane].eq(equal & served[:lane])
-                for back in window:
-                    equal = Cat(key == other.key for other in beats[back].lanes)
-                    m.d.sync += match[back - 1][lane].eq(
-                        equal & older[back - 1].replicate(c.lanes))
+        for lane in lanes:
+            m.submodules[f"matches{lane}"] = unit = KeyMatches(c.key_width, c.lanes * len(reach))
+            m.d.comb += [unit.key.eq(entered.lanes[lane].key), unit.keys.eq(keys)]
+            with m.If(moves[COMPARED]):
+                m.d.sync += matches[lane].eq(
+                    unit.equal & Cat(served & (1 << lane) - 1, older_lanes))
         with m.If(moves[COMPARED] & valid[COMPARED]):
             present = Cat(lane.present for lane in entered.lanes)
             m.d.sync += [
@@ -122,55 +127,50 @@ class Combiner(wiring.Component):
             ]
 
         # Decide who owns. At most one owner of a row is within reach.
-        joins = Signal.like(match)  # of the beat at JOINED, to those before
-        joins_own = Signal.like(same)
-        same_joined = Signal.like(same)
+        owners = Signal(data.ArrayLayout(c.lanes, c.window_beats))  # before the beat at DECIDED
+        joined = Signal.like(matches)  # by those of the beat at JOINED
+        own_matches = Signal(data.ArrayLayout(c.lanes, c.lanes))
+        older_joined = Signal(data.ArrayLayout(owners.shape(), c.lanes))
+        m.d.comb += [owners[at].eq(Cat(lane.owner for lane in beats[JOINED + at].lanes))
+                     for at in range(c.window_beats)]
         for lane in lanes:
-            reached = Signal(data.ArrayLayout(c.lanes, c.window_beats), name=f"reached{lane}")
-            m.d.comb += [reached[back - 1].eq(
-                Cat(ahead.owner for ahead in beats[DECIDED + back].lanes)
-                & match[back - 1][lane] & served_decided[lane].replicate(c.lanes))
-                for back in window]
+            own, is_served = matches[lane][0], served_decided[lane]
+            older_matches = matches[lane].as_value()[c.lanes:]
+            reached = Signal.like(older_matches, name=f"reached{lane}")
+            m.d.comb += reached.eq(Mux(is_served, owners.as_value() & older_matches, 0))
             with m.If(moves[JOINED]):  # if into a gap, those of the first beat behind it: none
-                m.d.sync += [joins[back][lane].eq(reached[back]) for back in range(c.window_beats)]
+                m.d.sync += older_joined[lane].eq(reached)
             with m.If(moves[DECIDED]):
                 m.d.sync += [
-                    same_joined[lane].eq(same[lane] & served_decided[lane].replicate(c.lanes)),
-                    beats[JOINED].lanes[lane].owner.eq(
-                        served_decided[lane] & ~reached.as_value().any() & ~same[lane].any()),
+                    own_matches[lane].eq(Mux(is_served, own, 0)),
+                    beats[JOINED].lanes[lane].owner.eq(is_served & ~reached.any() & ~own.any()),
                 ]
-            m.d.comb += joins_own[lane].eq(
-                same_joined[lane] & Cat(own.owner for own in beats[JOINED].lanes))
+            m.d.comb += [
+                joined[lane][0].eq(own_matches[lane] & owners[0]),
+                [joined[lane][back].eq(older_joined[lane][back - 1]) for back in reach[1:]],
+            ]
 
         # Say whom each joins, and count for each owner who joins it.
-        joined = [joins_own, *joins]
-        with m.If(moves[JOINED]):
-            for lane in lanes:
-                out = beats[SUMMED].lanes[lane]
-                by_back = [joined[back][lane] for back in range(c.window_beats + 1)]
-                m.d.sync += [
-                    out.joins.eq(Cat(by_back).any()),
-                    out.back.eq(_encode(each.any() for each in by_back)),
-                    out.lane.eq(_encode(Cat(each[ahead] for each in by_back).any()
-                                        for ahead in lanes)),
-                ]
-        for back in range(c.window_beats + 1):
+        for lane in lanes:
+            m.submodules[f"place{lane}"] = unit = JoinedPlace(c)
+            m.d.comb += unit.joins.eq(joined[lane])
+            out = beats[SUMMED].lanes[lane]
+            with m.If(moves[JOINED]):
+                m.d.sync += [out.joins.eq(unit.any), out.back.eq(unit.back), out.lane.eq(unit.lane)]
+        for back in reach:
+            width = amount_width(c)
+            m.submodules[f"amounts{back}"] = unit = BeatAmounts(c.lanes, width)
+            m.d.comb += [
+                [unit.joined.word_select(lane, c.lanes).eq(joined[lane][back]) for lane in lanes],
+                [unit.before.word_select(lane, width).eq(owner.amount if back else owner.owner)
+                 for lane, owner in enumerate(beats[JOINED + back].lanes)],
+            ]
             with m.If(moves[JOINED + back]):
-                for lane in lanes:
-                    owner = beats[JOINED + back].lanes[lane]
-                    count = sum(joined[back][other][lane] for other in lanes)
-                    before = owner.amount if back else owner.owner
-                    m.d.sync += beats[SUMMED + back].lanes[lane].amount.eq(before + count)
+                m.d.sync += [owner.amount.eq(unit.after.word_select(lane, width))
+                             for lane, owner in enumerate(beats[SUMMED + back].lanes)]
         with m.If(self.restart):
             m.d.sync += [valid.eq(0), begins.eq(1), position.eq(0)]
         return m
-
-
-def _encode(bits):
-    """Number of the bit that is set, 0 if none is."""
-    bits = list(bits)
-    return Cat(Cat(bit for number, bit in enumerate(bits) if number >> place & 1).any()
-               for place in range((len(bits) - 1).bit_length()))
 
 
 def latency(config):

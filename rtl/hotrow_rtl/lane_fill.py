@@ -1,14 +1,12 @@
 """Lane fill: the bag of every lane of a word of ids."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .batch_order import bag_name, chunk_bags, fetched_words, unchecked_beat
 from .config import Config
+from .first_bag import FirstBags
 from .word_walk import piece
 
 
@@ -44,7 +42,7 @@ class LaneFill(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, given, out = self.config, self.pieces.p, self.lookups
-        lanes, bags = range(c.lanes), range(chunk_bags(c))
+        lanes = range(c.lanes)
         held, leaves, last, wide = (
             Signal(name=name) for name in ("held", "leaves", "last", "wide"))
         ids = Signal.like(given.ids)
@@ -55,17 +53,6 @@ class LaneFill(wiring.Component):
         is_here, is_behind, is_kept = (
             Signal(c.lanes, name=name) for name in ("is_here", "is_behind", "is_kept"))
 
-        def select(ends):
-            """Of each lane, what its bag says, and whether it has one in this chunk."""
-            size, chosen = bag_name(c).size, []
-            after = [ends.word_select(bag, c.lanes) for bag in bags]
-            for lane in lanes:
-                first = [after[bag][lane] & (~after[bag - 1][lane] if bag else 1) for bag in bags]
-                chosen.append(reduce(or_, (
-                    Mux(is_first, given.names.word_select(bag, size), 0)
-                    for bag, is_first in enumerate(first))))
-            return chosen, after[-1]
-
         moves, free = Signal(), Signal()
         m.d.comb += [
             moves.eq(held & (~leaves | self.words.valid & out.ready)),
@@ -75,12 +62,17 @@ class LaneFill(wiring.Component):
         with m.If(free):
             m.d.sync += [held.eq(self.pieces.valid), leaves.eq(given.leaves),
                          last.eq(given.last), wide.eq(given.wide), ids.eq(given.ids)]
-            for registers, covered, ends in ((here, is_here, given.here),
-                                             (behind, is_behind, given.behind)):
-                chosen, after = select(ends)
-                m.d.sync += [register.eq(Cat(name, given.fault))
-                             for register, name in zip(registers, chosen)]
-                m.d.sync += covered.eq(after)
+        names, size = Signal.like(given.names), bag_name(c).size
+        # Bag by bag: a signal of its own, so that both units have it as a port of its own.
+        m.d.comb += [names.word_select(bag, size).eq(given.names.word_select(bag, size))
+                     for bag in range(chunk_bags(c))]
+        for which, registers, covered in (("here", here, is_here), ("behind", behind, is_behind)):
+            m.submodules[f"bags_{which}"] = unit = FirstBags(c)
+            m.d.comb += [unit.ends.eq(given[which]), unit.names.eq(names)]
+            with m.If(free):
+                m.d.sync += covered.eq(given[which][-c.lanes:])  # whether any bag ends after each
+                m.d.sync += [register.eq(Cat(unit.chosen.word_select(lane, size), given.fault))
+                             for lane, register in enumerate(registers)]
 
         merged = [Signal.like(told, name=f"merged{lane}") for lane in lanes]
         m.d.comb += [whole.eq(Mux(is_kept[lane], kept[lane], here[lane]))

@@ -23,13 +23,14 @@ def asked_lookup(config: Config) -> data.StructLayout:
 
 
 def split_lookup(config: Config) -> data.StructLayout:
-    """A lookup with the answer to it.
+    """A lookup with the answer to it, its row no longer.
 
     `missed`: an owner without a slot in a batch that `splits`; another's is `slot`. `listed`: its
     row is element `number` of the list of missed rows from here on; of a missed row that is not
     `listed`, the place of the miss table has the number. `kept`: the table has a place for it.
     """
-    return data.StructLayout(dict(asked_lookup(config).members) | {
+    return data.StructLayout({
+        **{name: field.shape for name, field in asked_lookup(config) if name != "key"},
         "counted": 1,
         "missed": 1,
         "listed": 1,
@@ -134,13 +135,16 @@ class MissNumbers(wiring.Component):
                 m.d.sync += count.eq(Mux(last, 0, count + total))
         m.d.comb += listed.last.eq(out.carried.last)
 
+        came_with = [name for name, _ in asked_lookup(c) if name != "key"]
         for number, (lane, answer, to) in enumerate(zip(came.lanes, answers, out.carried.lanes)):
             bank, place = self.answered.p.banks[number], answer.missed.place
-            kept = Cat(lane.as_value(), answer.counted, missed[number], adds[number],
-                       answer.missed.kept, slot_number(c, bank, answer.found.slot))
+            kept = Cat(lane.key, *(lane[name] for name in came_with), answer.counted,
+                       missed[number], adds[number], answer.missed.kept,
+                       slot_number(c, bank, answer.found.slot))
             asked = Cat(missed[number] & answer.missed.kept, bank, adds[number], place)
             held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
                                      for name, bits in (("held", kept), ("asked", asked)))
+            key = Signal(row_key(c), name=f"key{number}", reset_less=True)
             before = Signal(range(max(2, number + 1)), name=f"before{number}", reset_less=True)
             request = out.lanes[number]
             with m.If(advance):
@@ -148,13 +152,12 @@ class MissNumbers(wiring.Component):
                     held_lane.eq(kept),
                     held_asked.eq(asked),
                     before.eq(sum(adds[:number])),
-                    Cat(*(to[name] for name, _ in asked_lookup(c)), to.counted, to.missed,
-                        to.listed, to.kept, to.slot).eq(held_lane),
+                    Cat(key, *(to[name] for name in came_with), to.counted, to.missed, to.listed,
+                        to.kept, to.slot).eq(held_lane),
                     to.number.eq(count + before),
                     Cat(request.valid, request.bank, request.request.write,
                         request.request.place).eq(held_asked),
                 ]
-            key = row_key(c)(to.key)
             m.d.comb += [
                 request.request.number.eq(to.number),
                 listed.values[number].row.eq(key.row),

@@ -1,7 +1,5 @@
 """Slot lanes: the slot word of every lookup of a split batch, and which samples they mark."""
 
-from itertools import pairwise
-
 from amaranth import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .bank_layouts import answered_beat, lane_results
 from .config import Config
 from .contract import MISS_FLAG, NO_SLOT, Status
+from .lane_choice import LaneChoice
 from .miss_numbers import split_beat
 from .number_bank import NUMBER_WIDTH
 from .sample_marks import marked_beat
@@ -76,10 +75,10 @@ class SlotLanes(wiring.Component):
         whole = data.StructLayout({"lanes": data.ArrayLayout(kept, c.lanes), "last": 1})
         own, chosen = (Signal(whole, name=name, reset_less=True) for name in ("own", "chosen"))
         # The words of a beat and of those before it that a lookup may join.
-        words = [Signal(data.ArrayLayout(word, c.lanes), name=f"words{back}", reset_less=True)
-                 for back in range(c.window_beats + 1)]
+        reach = c.window_beats + 1
+        words = Signal(data.ArrayLayout(data.ArrayLayout(word, c.lanes), reach), reset_less=True)
         with m.If(advance & self.beats.valid):
-            m.d.sync += [after.eq(before) for before, after in pairwise(words)]
+            m.d.sync += [words[back].eq(words[back - 1]) for back in range(1, reach)]
             m.d.sync += own.last.eq(beat.carried.last)
             for lane, to, first, answer in zip(
                     beat.carried.lanes, own.lanes, words[0], beat.answers):
@@ -92,15 +91,19 @@ class SlotLanes(wiring.Component):
                         lane.missed, Mux(lane.listed, lane.number, answer), lane.slot)),
                 ]
 
-        candidates = [Signal(data.ArrayLayout(word, c.window_beats + 1), name=f"joined{lane}",
-                             reset_less=True) for lane in lanes]
+        candidates = [Signal(data.ArrayLayout(word, reach), name=f"joined{lane}", reset_less=True)
+                      for lane in lanes]
+        for lane in lanes:
+            m.submodules[f"lane{lane}"] = choice = LaneChoice(reach, c.lanes, word.size)
+            m.d.comb += [
+                choice.words.eq(words),
+                # Its own word lies in its own lane of its own beat.
+                choice.lane.eq(Mux(own.lanes[lane].joins, own.lanes[lane].lane, lane)),
+            ]
+            with m.If(advance):
+                m.d.sync += candidates[lane].eq(choice.chosen)
         with m.If(advance):
             m.d.sync += chosen.eq(own)
-            for lane in lanes:
-                # Its own word lies in its own lane of its own beat.
-                where = Mux(own.lanes[lane].joins, own.lanes[lane].lane, lane)
-                m.d.sync += [to.eq(Array(each)[where])
-                             for to, each in zip(candidates[lane], words)]
 
         with m.If(advance):
             m.d.sync += [slots.p.last.eq(chosen.last), marks.p.last.eq(chosen.last)]

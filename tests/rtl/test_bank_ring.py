@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from amaranth.lib import data
 from hotrow_rtl.bank_feed import BankFeed
-from hotrow_rtl.bank_layouts import count_answer, count_request, counted_beat
+from hotrow_rtl.bank_layouts import asked_beat, count_answer, count_request
 from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS, preset
 from hotrow_sim.cost.bank_ring import bank_ring_bits
@@ -16,7 +16,8 @@ from hotrow_sim.cycles.bank_ring import ring_cycles
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
-WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256)
+WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+                           directory_sets=256, miss_entries=1024)
 REQUEST, ANSWER = 16, data.StructLayout({"value": 24, "turn": 16})
 FLUENT = (0.0, 1, 1)  # stalls never, answers in the cycle after the request
 
@@ -232,5 +233,5 @@ def test_rate(config, wait):
 @pytest.mark.parametrize("config", [TINY, preset("ecp5-85f"), WIDE],
                          ids=lambda config: config.name)
 def test_memory(config):
-    shapes = counted_beat(config), count_request(config), count_answer()
+    shapes = asked_beat(config), count_request(config), count_answer()
     assert memory_bits(BankRing(config, *shapes)) == bank_ring_bits(config, *shapes)

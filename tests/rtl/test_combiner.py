@@ -30,15 +30,17 @@ def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
         there = final if last and final is not None else lanes or config.lanes
         refused = rng.random(config.lanes) >= served
         cause = rng.integers(1, 8, config.lanes) * refused
-        batch.append({"counts": counts, "splits": splits, "epoch": epoch, "beat": {"last": int(last), "lanes": [{
-            "present": int(lane < there),
-            "key": {"row": int(rng.integers(rows)) * 0x04000081, "table": int(rng.integers(2))},
-            "sample": int(rng.integers(1024)),
-            "parts_log2": int(rng.integers(4)),
-            "part": int(rng.integers(8)),
-            "out_of_range": int(cause[lane]) & 1,
-            "fault": int(cause[lane]) >> 1,
-        } for lane in range(config.lanes)]}})
+        batch.append({"counts": counts, "splits": splits, "epoch": epoch, "beat": {
+            "last": int(last), "lanes": [{
+                "present": int(lane < there),
+                "key": {"row": int(rng.integers(rows)) * 0x04000081,
+                        "table": int(rng.integers(2))},
+                "sample": int(rng.integers(1024)),
+                "parts_log2": int(rng.integers(4)),
+                "part": int(rng.integers(8)),
+                "out_of_range": int(cause[lane]) & 1,
+                "fault": int(cause[lane]) >> 1,
+            } for lane in range(config.lanes)]}})
     return batch
 
 
