@@ -86,7 +86,7 @@ class SlotLanes(wiring.Component):
                 beat.carried.lanes, own.lanes, entered, beat.answers)):
             m.d.comb += [
                 into.missed.eq(lane.missed),
-                into.value.eq(Mux(lane.missed, Mux(lane.listed, lane.number, answer), lane.slot)),
+                into.value.eq(Mux(lane.missed & ~lane.listed, answer, lane.number)),
             ]
             with m.If(advance & self.beats.valid):
                 m.d.sync += [
