@@ -10,6 +10,7 @@ WINDOW_BEATS = 5  # a lookup joins one of the same row up to so many beats befor
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
+NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
 
