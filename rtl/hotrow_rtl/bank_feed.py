@@ -20,12 +20,14 @@ class BankFeed(wiring.Component):
     config : Config
     request, answer : int
         Bits of what the bank takes and returns.
+    beats : int, optional
+        Places of the ring, a power of two.
 
     Members
     -------
     enter : In(1)
         A beat enters the ring in place `slot`, one that holds no beat.
-    slot : In(range(RING_BEATS))
+    slot : In(range(beats))
     mask : In(config.lanes)
         Its lanes that ask this bank. (Given, so that the feeds of all banks are one module.)
     requests : In(ArrayLayout(request, config.lanes))
@@ -41,7 +43,7 @@ class BankFeed(wiring.Component):
         That beat leaves the ring.
     read : In(1)
         Fetch the answers of the beat in place `read_slot`.
-    read_slot : In(range(RING_BEATS))
+    read_slot : In(range(beats))
     answers : Out(ArrayLayout(answer, config.lanes))
         One cycle after `read`; those of lanes that did not ask this bank are undefined.
     restart : In(1)
@@ -55,11 +57,12 @@ class BankFeed(wiring.Component):
 
     latency = RamFifo.latency + 1
 
-    def __init__(self, config: Config, request: int, answer: int):
+    def __init__(self, config: Config, request: int, answer: int, beats: int = RING_BEATS):
         self.config, self._request, self._answer = config, request, answer
+        self._beats = beats
         super().__init__({
             "enter": In(1),
-            "slot": In(range(RING_BEATS)),
+            "slot": In(range(beats)),
             "mask": In(config.lanes),
             "requests": In(data.ArrayLayout(request, config.lanes)),
             "room": Out(1),
@@ -68,7 +71,7 @@ class BankFeed(wiring.Component):
             "done": Out(1),
             "leave": In(1),
             "read": In(1),
-            "read_slot": In(range(RING_BEATS)),
+            "read_slot": In(range(beats)),
             "answers": Out(data.ArrayLayout(answer, config.lanes)),
             "restart": In(1),
         })
@@ -78,11 +81,11 @@ class BankFeed(wiring.Component):
         lanes = self.config.lanes
         m.submodules.beats = beats = RamFifo(data.StructLayout({
             "mask": lanes,
-            "slot": range(RING_BEATS),
+            "slot": range(self._beats),
             "requests": data.ArrayLayout(self._request, lanes),
         }), BACKLOG)
         m.submodules.in_flight = in_flight = RamFifo(data.StructLayout({
-            "slot": range(RING_BEATS), "lane": range(lanes), "last": 1}), IN_FLIGHT)
+            "slot": range(self._beats), "lane": range(lanes), "last": 1}), IN_FLIGHT)
         m.d.comb += [
             beats.clear.eq(self.restart),
             in_flight.clear.eq(self.restart),
@@ -118,11 +121,11 @@ class BankFeed(wiring.Component):
                 gone.eq(Mux(behind.any(), beat.mask & ~behind, 0)),
             ]
 
-        answered, complete = in_flight.o.p, Signal(range(RING_BEATS + 1))  # beats inside
+        answered, complete = in_flight.o.p, Signal(range(self._beats + 1))  # beats inside
         m.d.comb += [in_flight.o.ready.eq(self.answer.valid), self.done.eq(complete != 0)]
         m.d.sync += complete.eq(complete + (self.answer.valid & answered.last) - self.leave)
         for number in range(lanes):
-            m.submodules[f"answers{number}"] = rows = Ram(self._answer, RING_BEATS)
+            m.submodules[f"answers{number}"] = rows = Ram(self._answer, self._beats)
             m.d.comb += [
                 rows.write_enable.eq(self.answer.valid & (answered.lane == number)),
                 rows.write_address.eq(answered.slot),

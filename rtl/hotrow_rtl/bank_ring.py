@@ -23,6 +23,8 @@ class BankRing(wiring.Component):
     config : Config
     carried, request, answer : ShapeCastable
         What stays with a beat, what a lane asks, what it is told.
+    beats : int, optional
+        Places for beats, a power of two.
 
     Members
     -------
@@ -41,14 +43,14 @@ class BankRing(wiring.Component):
     ------
     A request leaves `BankFeed.latency` cycles after its beat came; the beat follows `latency`
     cycles after the last answer to it, or `latency` + 1 after it came if it asks for nothing. One
-    beat a cycle while the banks keep up. Up to `RING_BEATS` are inside, the few at the exit not
+    beat a cycle while the banks keep up. Up to `beats` are inside, the few at the exit not
     counted, and up to `BACKLOG` of those wait for one bank.
     """
 
     latency = 4  # done, read, two steps of selection
 
-    def __init__(self, config: Config, carried, request, answer):
-        self.config = config
+    def __init__(self, config: Config, carried, request, answer, *, beats=RING_BEATS):
+        self.config, self._beats = config, beats
         self._carried, self._request, self._answer = carried, request, answer
         super().__init__({
             "beats": In(stream.Signature(ring_beat(config, carried, request))),
@@ -67,10 +69,10 @@ class BankRing(wiring.Component):
                             for shape in (self._carried, self._request, self._answer))
         kept = data.StructLayout({
             "carried": carried, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
-        m.submodules.kept = rows = Ram(kept, RING_BEATS)
+        m.submodules.kept = rows = Ram(kept, self._beats)
 
-        entry, oldest = Signal(range(RING_BEATS)), Signal(range(RING_BEATS))
-        m.submodules.order = order = RamFifo(c.banks, RING_BEATS)  # banks that each beat asks
+        entry, oldest = Signal(range(self._beats)), Signal(range(self._beats))
+        m.submodules.order = order = RamFifo(c.banks, self._beats)  # banks that each beat asks
         open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
         enter, leave, advance = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -85,7 +87,7 @@ class BankRing(wiring.Component):
 
         feeds = []
         for number in range(c.banks):
-            m.submodules[f"feed{number}"] = feed = BankFeed(c, *widths)
+            m.submodules[f"feed{number}"] = feed = BankFeed(c, *widths, self._beats)
             feeds.append(feed)
             m.d.comb += [
                 feed.enter.eq(enter),
@@ -103,7 +105,7 @@ class BankRing(wiring.Component):
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
         done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
         m.d.comb += leave.eq(order.o.valid & (done | ~order.o.p).all() & advance)
-        m.d.sync += open_.eq((order.level <= RING_BEATS - 2) & rooms.all())
+        m.d.sync += open_.eq((order.level <= self._beats - 2) & rooms.all())
 
         m.d.comb += [
             rows.write_enable.eq(enter),

@@ -68,7 +68,8 @@ class CopyAddresses(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, out = self.config, self.checked
-        m.submodules.tables = tables = ClearedRam(table(config), config.tables)
+        m.submodules.tables = tables = ClearedRam(
+            table(config), config.tables, reads_old=True)
         m.submodules.source = source = ItemAddress()
         m.submodules.destination = destination = ItemAddress()
         m.submodules.source_check = source_check = RegionCheck(config)

@@ -58,7 +58,8 @@ class EntryCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, update = self.config, self.checked, self.table_update
-        m.submodules.extents = extents = ClearedRam(_extent, c.tables)
+        m.submodules.extents = extents = ClearedRam(
+            _extent, c.tables, reads_old=True)
         entry, table = Signal(element(row_entry)), extents.read_data
         valid, advance, exists, status = Signal(), Signal(), Signal(), Signal(STATUS_WIDTH)
         m.d.comb += [

@@ -64,7 +64,7 @@ class Events(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.values = values = ClearedRam(32, self.config.events)
+        m.submodules.values = values = ClearedRam(32, self.config.events, reads_old=True)
         owner = Signal(range(self.client_count))
         m.d.comb += self.ready.eq(values.ready)
 

@@ -9,7 +9,7 @@ from .bank_ring import BankRing
 from .batch_tag import BatchTag, batch_kind
 from .batch_tally import BatchTally
 from .combiner import Combiner
-from .config import Config
+from .config import NUMBER_BEATS, Config
 from .contract import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
 from .counters import CounterScans
 from .directory_list import DirectoryList
@@ -103,7 +103,7 @@ class LookupEngines(wiring.Component):
         banks = [LookupBank(config) for _ in range(config.banks)]
         m.submodules.numbers = numbers = MissNumbers(config)
         m.submodules.number_ring = number_ring = BankRing(
-            config, split_beat(config), number_request(config), NUMBER_WIDTH)
+            config, split_beat(config), number_request(config), NUMBER_WIDTH, beats=NUMBER_BEATS)
         number_banks = [NumberBank(config) for _ in range(config.banks)]
         m.submodules.slot_lanes = slot_lanes = SlotLanes(config)
         m.submodules.marks = marks = SampleMarks(config)

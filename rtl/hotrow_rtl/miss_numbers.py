@@ -12,7 +12,7 @@ from .bank_layouts import (
     ring_beat,
     slot_number,
 )
-from .config import Config, log2
+from .config import Config
 from .layouts import row_entry, row_key
 from .number_bank import NUMBER_WIDTH, number_request
 
@@ -23,9 +23,9 @@ def asked_lookup(config: Config) -> data.StructLayout:
 
 
 def split_lookup(config: Config) -> data.StructLayout:
-    """A lookup with the answer to it, its row no longer.
+    """A lookup with the answer to it.
 
-    `missed`: an owner without a slot in a batch that `splits`; another's is `slot`. `listed`: its
+    `missed`: an owner without a slot in a batch that `splits`; another's is `number`. `listed`: its
     row is element `number` of the list of missed rows from here on; of a missed row that is not
     `listed`, the place of the miss table has the number. `kept`: the table has a place for it.
     """
@@ -36,7 +36,6 @@ def split_lookup(config: Config) -> data.StructLayout:
         "listed": 1,
         "kept": 1,
         "number": NUMBER_WIDTH,
-        "slot": log2(config.slots),
     })
 
 
@@ -135,33 +134,39 @@ class MissNumbers(wiring.Component):
                 m.d.sync += count.eq(Mux(last, 0, count + total))
         m.d.comb += listed.last.eq(out.carried.last)
 
-        came_with = [name for name, _ in asked_lookup(c) if name != "key"]
         for number, (lane, answer, to) in enumerate(zip(came.lanes, answers, out.carried.lanes)):
             bank, place = self.answered.p.banks[number], answer.missed.place
-            kept = Cat(lane.key, *(lane[name] for name in came_with), answer.counted,
-                       missed[number], adds[number], answer.missed.kept,
-                       slot_number(c, bank, answer.found.slot))
+            named = [name for name, _ in asked_lookup(c) if name != "key"]
+            kept = Cat(*(lane[name] for name in named), answer.counted, missed[number],
+                       adds[number], answer.missed.kept)
+            slot = slot_number(c, bank, answer.found.slot)
             asked = Cat(missed[number] & answer.missed.kept, bank, adds[number], place)
             held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
                                      for name, bits in (("held", kept), ("asked", asked)))
-            key = Signal(row_key(c), name=f"key{number}", reset_less=True)
-            before = Signal(range(max(2, number + 1)), name=f"before{number}", reset_less=True)
+            # What is added to the count of a missed row; the slot of another.
+            held_key, base = (Signal(width, name=f"{name}{number}", reset_less=True)
+                              for name, width in (("key", c.key_width), ("base", len(slot))))
+            key = Signal(c.key_width, name=f"listed_key{number}", reset_less=True)
+            counts = Signal(name=f"counts{number}", reset_less=True)
             request = out.lanes[number]
             with m.If(advance):
                 m.d.sync += [
                     held_lane.eq(kept),
                     held_asked.eq(asked),
-                    before.eq(sum(adds[:number])),
-                    Cat(key, *(to[name] for name in came_with), to.counted, to.missed, to.listed,
-                        to.kept, to.slot).eq(held_lane),
-                    to.number.eq(count + before),
+                    held_key.eq(lane.key),
+                    key.eq(held_key),
+                    base.eq(Mux(missed[number], sum(adds[:number]), slot)),
+                    counts.eq(missed[number]),
+                    Cat(*(to[name] for name in named), to.counted, to.missed, to.listed,
+                        to.kept).eq(held_lane),
+                    to.number.eq(Mux(counts, count, 0) + base),
                     Cat(request.valid, request.bank, request.request.write,
                         request.request.place).eq(held_asked),
                 ]
             m.d.comb += [
                 request.request.number.eq(to.number),
-                listed.values[number].row.eq(key.row),
-                listed.values[number].table.eq(key.table),
+                listed.values[number].row.eq(row_key(c)(key).row),
+                listed.values[number].table.eq(row_key(c)(key).table),
                 listed.present[number].eq(to.listed),
             ]
         with m.If(self.restart):

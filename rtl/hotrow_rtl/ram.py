@@ -5,14 +5,16 @@ and minutes of conversion for the tables here. `Ram` behaves the same in Amarant
 becomes an instance of `hotrow_ram` (see ``emit``) for any platform that carries `ram_instances`.
 """
 
-from amaranth import Cat, ClockSignal, Instance, Module, Signal
+from amaranth import Cat, ClockSignal, Instance, Module, Mux, Signal
 from amaranth.hdl import Shape
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 RAM_MODULE = "hotrow_ram"
 RAM_VERILOG = f"""\
-module {RAM_MODULE} #(parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRESS = 1) (
+module {RAM_MODULE} #(
+  parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRESS = 1, parameter READS_OLD = 0
+) (
   input clk,
   input write_enable,
   input [ADDRESS-1:0] write_address,
@@ -21,11 +23,21 @@ module {RAM_MODULE} #(parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRES
   input [ADDRESS-1:0] read_address,
   output reg [WIDTH-1:0] read_data
 );
-  reg [WIDTH-1:0] rows [DEPTH-1:0];
-  always @(posedge clk) begin
-    if (write_enable) rows[write_address] <= write_data;
-    if (read_enable) read_data <= rows[read_address];
-  end
+  generate
+    if (READS_OLD) begin : exact
+      reg [WIDTH-1:0] rows [DEPTH-1:0];
+      always @(posedge clk) begin
+        if (write_enable) rows[write_address] <= write_data;
+        if (read_enable) read_data <= rows[read_address];
+      end
+    end else begin : loose
+      (* no_rw_check *) reg [WIDTH-1:0] rows [DEPTH-1:0];
+      always @(posedge clk) begin
+        if (write_enable) rows[write_address] <= write_data;
+        if (read_enable) read_data <= rows[read_address];
+      end
+    end
+  endgenerate
 endmodule
 """
 
@@ -38,24 +50,26 @@ class Ram(wiring.Component):
     shape : ShapeCastable
     depth : int
         Rows, at least 2.
+    reads_old : bool
+        A read of the row that is written in the same cycle returns its former contents. Beside
+        a block RAM that takes logic; without, such a read is undefined.
 
     Members
     -------
     write_enable, write_address, write_data : In
     read_enable, read_address : In
     read_data : Out(shape)
-        Holds its value while `read_enable` is low. A read of the row being written returns the
-        row's former contents.
+        Holds its value while `read_enable` is low.
 
     Timing
     ------
     Read latency 1 cycle; one read and one write per cycle.
     """
 
-    def __init__(self, shape, depth):
+    def __init__(self, shape, depth, *, reads_old=False):
         if depth < 2:
             raise ValueError(f"a memory needs at least 2 rows, not {depth}")
-        self.shape, self.depth = shape, depth
+        self.shape, self.depth, self.reads_old = shape, depth, reads_old
         super().__init__({
             "write_enable": In(1),
             "write_address": In(range(depth)),
@@ -72,6 +86,7 @@ class Ram(wiring.Component):
             m.submodules.rows = Instance(
                 RAM_MODULE,
                 p_WIDTH=len(flat), p_DEPTH=self.depth, p_ADDRESS=len(self.read_address),
+                p_READS_OLD=int(self.reads_old),
                 i_clk=ClockSignal(),
                 i_write_enable=self.write_enable, i_write_address=self.write_address,
                 i_write_data=Cat(self.write_data),
@@ -88,8 +103,14 @@ class Ram(wiring.Component):
             write.data.eq(self.write_data),
             read.en.eq(self.read_enable),
             read.addr.eq(self.read_address),
-            self.read_data.eq(read.data),
         ]
+        # What is undefined comes out inverted, so that a test sees who relies on it.
+        collided = Signal()
+        with m.If(self.read_enable):
+            m.d.sync += collided.eq(
+                self.write_enable & (self.write_address == self.read_address)
+                & (not self.reads_old))
+        m.d.comb += Cat(self.read_data).eq(Mux(collided, ~Cat(read.data), Cat(read.data)))
         return m
 
 
@@ -110,8 +131,8 @@ class ClearedRam(wiring.Component):
     A sweep takes `depth` cycles; otherwise as `Ram`.
     """
 
-    def __init__(self, shape, depth):
-        self.shape, self.depth = shape, depth
+    def __init__(self, shape, depth, *, reads_old=False):
+        self.shape, self.depth, self.reads_old = shape, depth, reads_old
         super().__init__({
             "write_enable": In(1),
             "write_address": In(range(depth)),
@@ -125,7 +146,7 @@ class ClearedRam(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.ram = ram = Ram(self.shape, self.depth)
+        m.submodules.ram = ram = Ram(self.shape, self.depth, reads_old=self.reads_old)
         at = Signal(range(self.depth))
         m.d.comb += [
             ram.write_enable.eq(self.write_enable),

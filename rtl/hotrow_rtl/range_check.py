@@ -55,7 +55,7 @@ class RangeCheck(wiring.Component):
         reading, holding = (Signal(unchecked_beat(c), name=name) for name in ("reading", "holding"))
         valid = Signal(self.latency)
         advance = Signal()
-        copies = [ClearedRam(kept, c.tables) for _ in range(c.lanes)]
+        copies = [ClearedRam(kept, c.tables, reads_old=True) for _ in range(c.lanes)]
         m.d.comb += [
             out.valid.eq(valid[-1]),
             advance.eq(~out.valid | out.ready),

@@ -62,7 +62,8 @@ class RegionCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         handle_width = log2(self.config.handles)
-        m.submodules.table = table = ClearedRam(region(self.config), self.config.handles)
+        m.submodules.table = table = ClearedRam(
+            region(self.config), self.config.handles, reads_old=True)
         wanted, out = self.accesses.p, self.verdicts
         m.d.comb += [
             table.write_enable.eq(self.update.enable),

@@ -274,7 +274,8 @@ class SampleMarks(wiring.Component):
         c = self.config
         m.submodules.cutter = cutter = MarkRounds(c)
         m.submodules.lists = lists = SampleLists(c)
-        rams = [[ClearedRam(c.lanes, 1 << row_width(c)) for _ in PARITIES] for _ in HALVES]
+        rams = [[ClearedRam(c.lanes, 1 << row_width(c), reads_old=True) for _ in PARITIES]
+                for _ in HALVES]
         for half in HALVES:
             for parity, name in zip(PARITIES, ("even", "odd")):
                 m.submodules[f"{name}{half}"] = rams[half][parity]

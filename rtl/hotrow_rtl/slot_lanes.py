@@ -1,15 +1,15 @@
 """Slot lanes: the slot word of every lookup of a split batch, and which samples they mark."""
 
-from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import answered_beat, lane_results
 from .config import Config
 from .contract import MISS_FLAG, NO_SLOT, Status
-from .lane_choice import LaneChoice
 from .miss_numbers import split_beat
 from .number_bank import NUMBER_WIDTH
+from .ram import Ram
 from .sample_marks import marked_beat
 
 
@@ -36,7 +36,7 @@ class SlotLanes(wiring.Component):
     Latency `latency` cycles, one beat a cycle.
     """
 
-    latency = 3  # own words, those joined by beat, the one joined
+    latency = 3  # store, read the beat joined, choose the lane
 
     def __init__(self, config: Config):
         self.config = config
@@ -69,39 +69,40 @@ class SlotLanes(wiring.Component):
 
         # A word without its upper bits: whether it is a miss, and its slot or number.
         word = data.StructLayout({"missed": 1, "value": NUMBER_WIDTH})
+        words = data.ArrayLayout(word, c.lanes)
         kept = data.StructLayout({
-            "present": 1, "refused": 1, "joins": 1, "back": range(c.window_beats + 1),
+            "present": 1, "refused": 1, "back": range(c.window_beats + 1),
             "lane": range(c.lanes), "sample": marked_beat(c)["samples"].shape.elem_shape})
         whole = data.StructLayout({"lanes": data.ArrayLayout(kept, c.lanes), "last": 1})
         own, chosen = (Signal(whole, name=name, reset_less=True) for name in ("own", "chosen"))
-        # The words of a beat and of those before it that a lookup may join.
-        reach = c.window_beats + 1
-        words = Signal(data.ArrayLayout(data.ArrayLayout(word, c.lanes), reach), reset_less=True)
+        # Every lane has a copy of the words of the beats that it may join, its own among them.
+        entered = Signal(words)
+        depth = 1 << (c.window_beats + 1).bit_length()  # one more, for the beat that enters
+        at, own_at = (Signal(range(depth), name=name) for name in ("at", "own_at"))
+        copies = [Ram(words.size, depth) for _ in lanes]
         with m.If(advance & self.beats.valid):
-            m.d.sync += [words[back].eq(words[back - 1]) for back in range(1, reach)]
-            m.d.sync += own.last.eq(beat.carried.last)
-            for lane, to, first, answer in zip(
-                    beat.carried.lanes, own.lanes, words[0], beat.answers):
-                m.d.sync += [
-                    *(to[name].eq(lane[name])
-                      for name in ("present", "joins", "back", "lane", "sample")),
-                    to.refused.eq(lane.present & (lane.status != Status.OK)),
-                    first.missed.eq(lane.missed),
-                    first.value.eq(Mux(
-                        lane.missed, Mux(lane.listed, lane.number, answer), lane.slot)),
-                ]
-
-        candidates = [Signal(data.ArrayLayout(word, reach), name=f"joined{lane}", reset_less=True)
-                      for lane in lanes]
-        for lane in lanes:
-            m.submodules[f"lane{lane}"] = choice = LaneChoice(reach, c.lanes, word.size)
+            m.d.sync += [at.eq(at + 1), own_at.eq(at), own.last.eq(beat.carried.last)]
+        for number, (lane, to, into, answer) in enumerate(zip(
+                beat.carried.lanes, own.lanes, entered, beat.answers)):
             m.d.comb += [
-                choice.words.eq(words),
-                # Its own word lies in its own lane of its own beat.
-                choice.lane.eq(Mux(own.lanes[lane].joins, own.lanes[lane].lane, lane)),
+                into.missed.eq(lane.missed),
+                into.value.eq(Mux(lane.missed & ~lane.listed, answer, lane.number)),
             ]
-            with m.If(advance):
-                m.d.sync += candidates[lane].eq(choice.chosen)
+            with m.If(advance & self.beats.valid):
+                m.d.sync += [
+                    *(to[name].eq(lane[name]) for name in ("present", "back", "sample")),
+                    to.refused.eq(lane.present & (lane.status != Status.OK)),
+                    to.lane.eq(Mux(lane.joins, lane.lane, number)),
+                ]
+        for lane, copy in enumerate(copies):
+            m.submodules[f"words{lane}"] = copy
+            m.d.comb += [
+                copy.write_enable.eq(advance & self.beats.valid),
+                copy.write_address.eq(at),
+                copy.write_data.eq(entered.as_value()),
+                copy.read_enable.eq(advance),
+                copy.read_address.eq(own_at - own.lanes[lane].back),
+            ]
         with m.If(advance):
             m.d.sync += chosen.eq(own)
 
@@ -109,7 +110,7 @@ class SlotLanes(wiring.Component):
             m.d.sync += [slots.p.last.eq(chosen.last), marks.p.last.eq(chosen.last)]
             for lane in lanes:
                 kept, found = chosen.lanes[lane], Signal(word, name=f"found{lane}")
-                m.d.comb += found.eq(Array(candidates[lane])[kept.back])
+                m.d.comb += found.eq(data.View(words, copies[lane].read_data)[kept.lane])
                 m.d.sync += [
                     slots.p.present[lane].eq(kept.present),
                     slots.p.values[lane].eq(Mux(

@@ -59,7 +59,8 @@ class TableSpan(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.registered = registered = ClearedRam(1, self.config.tables)
+        m.submodules.registered = registered = ClearedRam(
+            1, self.config.tables, reads_old=True)
         spans, verdicts = self.client.spans, self.client.verdicts
         number, left = Signal(_NUMBER_WIDTH + 1), Signal(_NUMBER_WIDTH)
         asked, beyond = Signal(_NUMBER_WIDTH + 1), Signal()

@@ -13,7 +13,6 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.first_bag import FirstBags
 from hotrow_rtl.joined_place import JoinedPlace
 from hotrow_rtl.key_matches import KeyMatches
-from hotrow_rtl.lane_choice import LaneChoice
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
@@ -94,18 +93,6 @@ def test_first_bags(config):
                                  for end in ends), lanes),
                  "names": packed(names, size)}, {"chosen": packed(chosen, size)})
     check(FirstBags(config), (turn() for _ in range(TURNS)))
-
-
-@ANY_CONFIG
-def test_lane_choice(config):
-    draw, lanes, beats, width = random.Random(4), config.lanes, config.window_beats + 1, 9
-
-    def turn():
-        words = [[draw.getrandbits(width) for _ in range(lanes)] for _ in range(beats)]
-        lane = draw.randrange(lanes)
-        return ({"words": packed((packed(beat, width) for beat in words), lanes * width),
-                 "lane": lane}, {"chosen": packed((beat[lane] for beat in words), width)})
-    check(LaneChoice(beats, lanes, width), (turn() for _ in range(TURNS)))
 
 
 @ANY_CONFIG

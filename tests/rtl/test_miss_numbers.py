@@ -192,7 +192,7 @@ def read_beat(beat):
     carried, lanes = beat.carried, []
     for lane, answer in zip(carried.lanes, beat.answers):
         lanes.append(({name: lane[name] for name in KEPT}, lane.counted,
-                      lane.missed, lane.listed, lane.number, lane.slot, answer))
+                      lane.missed, lane.listed, lane.number, answer))
     return {name: carried[name] for name in ("position", "counts", "splits", "last")}, lanes
 
 
@@ -207,13 +207,13 @@ def check_beats(batches, taken):
     for turn, ((whole, lanes), (wanted, each)) in enumerate(zip(taken, want, strict=True)):
         assert whole == wanted, f"beat {turn}"
         for at, (got, (came, counted, told)) in enumerate(zip(lanes, each)):
-            kept, was_counted, missed, listed, number, slot, stored = got
+            kept, was_counted, missed, listed, number, stored = got
             where = f"beat {turn}, lane {at}"
             assert (kept, was_counted) == (came, counted), where
             told = told or {"slot": None}
             assert (missed, listed) == ("number" in told, told.get("listed", 0)), where
             if told["slot"] is not None:
-                assert slot == told["slot"], where
+                assert number == told["slot"], where
             if listed:
                 assert number == told["number"], where
             if missed and told["kept"]:

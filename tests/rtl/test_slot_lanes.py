@@ -101,7 +101,7 @@ class Batch:
                     "lane": lane, "sample": int(self.sample[i]), "amount": int(amount[i]),
                     "counted": int(counted[i]), "missed": int(owns[i] & missed[i]),
                     "listed": int(owns[i] & missed[i] & listed[i]), "kept": int(kept[i]),
-                    "number": int(answer[i]) if listed[i] else 0, "slot": int(answer[i])})
+                    "number": 0 if missed[i] and not listed[i] else int(answer[i])})
                 answers.append(int(answer[i]) if not listed[i] else 0)
             self.beats.append({"carried": {
                 "lanes": lanes, "position": int(position[number * config.lanes]), "counts": 1,

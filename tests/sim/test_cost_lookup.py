@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 from hotrow_rtl.bank_layouts import asked_beat, bank_answer, bank_request
-from hotrow_rtl.config import PRESETS, preset
+from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
 from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.miss_numbers import split_beat
@@ -31,7 +31,8 @@ def test_lookup_side_fits_the_ecp5():
     # Of 208 block memories of 18 Kbit, with room for those that are not full.
     config = preset("ecp5-85f")
     rings = bank_ring_bits(config, asked_beat(config), bank_request(config), bank_answer(config)) \
-        + bank_ring_bits(config, split_beat(config), number_request(config), NUMBER_WIDTH)
+        + bank_ring_bits(config, split_beat(config), number_request(config), NUMBER_WIDTH,
+                         NUMBER_BEATS)
     bits = sum(model(config) for model in (
         counters_bits, directory_bits, directory_list_bits, miss_table_bits, miss_numbers_bits,
         sample_marks_bits)) + rings

@@ -5,18 +5,19 @@ from hotrow_rtl.bank_feed import BACKLOG, IN_FLIGHT
 from hotrow_rtl.config import RING_BEATS, Config, log2
 
 
-def bank_ring_bits(config: Config, carried, request, answer):
+def bank_ring_bits(config: Config, carried, request, answer, beats=RING_BEATS):
     """What a beat leaves behind and which banks it asks; of each bank the requests that it has yet
     to be asked, the lanes that it has been, and its answers for every lane.
 
     Parameters
     ----------
     carried, request, answer : ShapeCastable
+    beats : int
         As of `BankRing`.
     """
     carried, request, answer = (Shape.cast(shape).width for shape in (carried, request, answer))
-    lanes, slot = config.lanes, log2(RING_BEATS)
+    lanes, slot = config.lanes, log2(beats)
     bank = (BACKLOG * (lanes + slot + lanes * request) + IN_FLIGHT * (slot + log2(lanes) + 1)
-            + RING_BEATS * lanes * answer)
+            + beats * lanes * answer)
     beat = carried + lanes * log2(config.banks) + config.banks
-    return RING_BEATS * beat + config.banks * bank
+    return beats * beat + config.banks * bank
