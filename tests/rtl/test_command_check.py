@@ -233,7 +233,8 @@ def test_random_extents(queue, seed):
 
 
 @pytest.mark.parametrize("config", [
-    replace(CONFIG, name="wide", bus_bytes=64, tables=1024, handles=8, batch_samples=64),
+    replace(CONFIG, name="wide", bus_bytes=64, tables=1024, handles=8, batch_samples=64,
+            counter_sets=256, directory_sets=256, miss_entries=1024),
     replace(CONFIG, name="narrow", address_width=32, tables=2, events=2),
 ], ids=lambda config: config.name)
 def test_other_geometries(config):

@@ -8,7 +8,8 @@ from hotrow_rtl.copy_placement import CopyPlacement
 from hotrow_rtl.realigner import Realigner
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-CONFIGS = {16: preset("tiny"), 64: replace(preset("tiny"), bus_bytes=64)}
+CONFIGS = {16: preset("tiny"), 64: replace(
+    preset("tiny"), bus_bytes=64, counter_sets=256, directory_sets=256, miss_entries=1024)}
 PAGE = 4096
 
 
