@@ -193,14 +193,6 @@ def lookup_beat(config: Config) -> data.StructLayout:
     })
 
 
-def ordered_lookup(config: Config) -> data.StructLayout:
-    """One lookup at a time; `position` is that of the id in the batch.
-
-    The final element may carry no lookup, only `last`.
-    """
-    return data.StructLayout({"lookup": lookup(config), "position": 32, "last": 1})
-
-
 def element(shape) -> data.StructLayout:
     """One element of a list read from memory; with a `fault` its value is undefined."""
     return data.StructLayout({"value": shape, "fault": 2, "last": 1})

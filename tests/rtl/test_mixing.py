@@ -1,11 +1,19 @@
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from amaranth import Module, Signal
 from amaranth.sim import Simulator
-from hotrow_rtl.config import PRESETS
+from hotrow.traces import open_trace
+from hotrow_rtl.config import PRESETS, ROW_NUMBER_WIDTH
 from hotrow_rtl.mixing import CHAINS, mix, unmix
 from hotrow_rtl.mixing_gates import mixed, unmixed
+from hotrow_rtl.placement import place
 
+# The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
+RETAIL = Path(os.environ.get("HOTROW_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data")
+              ) / "online_retail" / "trace.tsv.gz"
 CHOICES = range(len(CHAINS))
 WIDTHS = sorted({config.key_width for config in PRESETS.values()} | {33, 34})
 
@@ -98,6 +106,19 @@ def test_first_rows_of_many_tables_spread(sets_log2, choice):
         max(1, (8 << sets_log2) // 64), dtype=np.uint64), indexing="ij")
     check_spread((tables << np.uint64(32) | rows).ravel(), choice, 1 << sets_log2,
                  "first rows of 64 tables")
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS)
+def test_rows_of_a_real_log_spread_over_the_banks(config):
+    """The fullest bank has few more of the distinct rows than the average."""
+    if not RETAIL.exists():
+        pytest.skip(f"{RETAIL} is absent")
+    columns = ("stock", "customer", "country", "hour_of_week")
+    ids = open_trace(str(RETAIL), ids=columns).batch(0, 40_960).ids.reshape(-1, len(columns))
+    tables = np.arange(len(columns), dtype=np.uint64) << np.uint64(ROW_NUMBER_WIDTH)
+    bank, _ = place(config, np.unique(tables | ids.astype(np.uint64)))
+    load = np.bincount(bank.astype(int), minlength=config.banks)
+    assert load.max() < 1.1 * load.mean(), load
 
 
 def test_choices_disagree():
