@@ -197,7 +197,7 @@ PRESETS = {
                burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
                clock_mhz=50),
         Config(name="ecp5-85f", bus_bytes=16, handles=64, tables=64, counter_sets=4096,
-               counter_ways=4, directory_sets=2048, directory_ways=4, batch_samples=16384,
+               counter_ways=4, directory_sets=4096, directory_ways=2, batch_samples=16384,
                miss_entries=8192, burst_beats=16, outstanding=16, row_bytes=1024, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
