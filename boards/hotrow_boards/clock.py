@@ -33,6 +33,7 @@ synth_ecp5 -noflatten -top {CHAIN_MODULE} -run begin:map_luts
 flatten
 opt_clean -purge
 opt -full
+simplemap
 abc -lut 4
 clean
 synth_ecp5 -top {CHAIN_MODULE} -run map_cells: -json netlist.json
