@@ -55,18 +55,20 @@ class BagPlaces(wiring.Component):
                          for name in ("coming", "heres"))
         step = Signal(place(c))  # the place of the next bag to be seeded, in the end the stride
         back = Signal.like(order.period, reset_less=True)  # from there on a step wraps
+        last = Signal.like(order.period, reset_less=True)
         seeded, bag = Signal(), Signal(range(bags))
         load = Signal()
 
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.start.ready.eq(1)
-                m.d.sync += [order.eq(self.start.p), step.eq(0), bag.eq(0)]
+                m.d.sync += [order.eq(self.start.p), last.eq(self.start.p.period - 1),
+                             step.eq(0), bag.eq(0)]
                 with m.If(self.start.valid):
                     m.next = "SEED"
             with m.State("SEED"):
                 m.d.sync += [coming[bag].eq(step), bag.eq(bag + 1)]
-                step_by_one(m, step, order.period)
+                step_by_one(m, step, last)
                 with m.If(bag == bags - 1):
                     m.next = "MEASURE"
             with m.State("MEASURE"):

@@ -122,8 +122,11 @@ class BankFeed(wiring.Component):
             ]
 
         answered, complete = in_flight.o.p, Signal(range(self._beats + 1))  # beats inside
-        m.d.comb += [in_flight.o.ready.eq(self.answer.valid), self.done.eq(complete != 0)]
-        m.d.sync += complete.eq(complete + (self.answer.valid & answered.last) - self.leave)
+        m.d.comb += in_flight.o.ready.eq(self.answer.valid)
+        with m.If(self.answer.valid & answered.last & ~self.leave):
+            m.d.sync += [complete.eq(complete + 1), self.done.eq(1)]
+        with m.Elif(self.leave & ~(self.answer.valid & answered.last)):
+            m.d.sync += [complete.eq(complete - 1), self.done.eq(complete != 1)]
         for number in range(lanes):
             m.submodules[f"answers{number}"] = rows = Ram(self._answer, self._beats)
             m.d.comb += [
@@ -135,5 +138,5 @@ class BankFeed(wiring.Component):
                 self.answers[number].eq(rows.read_data),
             ]
         with m.If(self.restart):
-            m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0)]
+            m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0), self.done.eq(0)]
         return m

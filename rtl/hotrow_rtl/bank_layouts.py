@@ -129,12 +129,17 @@ def miss_answer(config: Config) -> data.StructLayout:
     return data.StructLayout({"kept": 1, "repeated": 1, "place": miss_place(config)})
 
 
-def bank_answer(config: Config) -> data.StructLayout:
-    """What a bank answers to one request; each part only if it was asked for."""
-    return data.StructLayout({
-        "counted": 1,
-        "found": directory_answer(config),
-        "missed": miss_answer(config),
+def bank_answer(config: Config) -> data.FlexibleLayout:
+    """What a bank answers to one request; each part only if it was asked for.
+
+    `missed` stands where the slot of a row with a slot would, and is told of no such row.
+    """
+    found, missed = directory_answer(config), miss_answer(config)
+    at = 1 + found["slot"].offset
+    return data.FlexibleLayout(max(1 + found.size, at + missed.size), {
+        "counted": data.Field(1, 0),
+        "found": data.Field(found, 1),
+        "missed": data.Field(missed, at),
     })
 
 

@@ -83,7 +83,10 @@ class BankRing(wiring.Component):
             order.o.ready.eq(leave),
             order.clear.eq(self.restart),
         ]
-        m.d.sync += [entry.eq(entry + enter), oldest.eq(oldest + leave)]
+        with m.If(enter):
+            m.d.sync += entry.eq(entry + 1)
+        with m.If(leave):
+            m.d.sync += oldest.eq(oldest + 1)
 
         feeds = []
         for number in range(c.banks):

@@ -1,6 +1,6 @@
 """In which order the ids of a batch lie in memory, as the units of the lookup reader see it."""
 
-from amaranth import Module, Mux
+from amaranth import Module
 from amaranth.lib import data, stream
 
 from .config import Config, log2
@@ -89,10 +89,8 @@ def unchecked_beat(config: Config) -> data.StructLayout:
     })
 
 
-def step_by_one(m: Module, here, period):
-    """Take a register of `place` to the next bag."""
-    wraps = here.inner + 1 == period
-    m.d.sync += [
-        here.inner.eq(Mux(wraps, 0, here.inner + 1)),
-        here.outer.eq(here.outer + wraps),
-    ]
+def step_by_one(m: Module, here, last):
+    """Take a register of `place` to the next bag; inner numbers go up to `last`."""
+    m.d.sync += here.inner.eq(here.inner + 1)
+    with m.If(here.inner == last):
+        m.d.sync += [here.inner.eq(0), here.outer.eq(here.outer + 1)]

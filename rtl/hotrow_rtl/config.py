@@ -6,8 +6,10 @@ ROW_NUMBER_WIDTH = 32  # up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
-WINDOW_LOOKUPS = 28  # a lookup joins one of the same row at least so many lookups before it,
-WINDOW_BEATS = 5  # and so many beats, as long as a bank needs between two of the same row
+# A lookup joins one of the same row at least so many lookups before it, the sample before where one
+# has as many categorical features as in the Criteo logs, 26; and at least so many beats, as long as
+# a bank needs between two of the same row.
+WINDOW_LOOKUPS, WINDOW_BEATS = 28, 5
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
@@ -200,8 +202,8 @@ PRESETS = {
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
                clock_mhz=50),
-        Config(name="ecp5-85f", bus_bytes=16, handles=64, tables=64, counter_sets=4096,
-               counter_ways=4, directory_sets=2048, directory_ways=4, batch_samples=16384,
+        Config(name="ecp5-85f", bus_bytes=16, handles=64, tables=64, counter_sets=2048,
+               counter_ways=8, directory_sets=2048, directory_ways=4, batch_samples=16384,
                miss_entries=8192, burst_beats=16, outstanding=16, row_bytes=1024, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,

@@ -48,11 +48,12 @@ class RamFifo(wiring.Component):
         m.submodules.rows = rows = Ram(self.shape, self.depth)
         write_at, read_at = Signal(range(self.depth)), Signal(range(self.depth))
         stored = Signal(range(self.depth + 1))  # rows written and not yet read
+        some, full = Signal(), Signal()  # rows are, all rows are
         store, load = Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq(stored != self.depth),
+            self.i.ready.eq(~full),
             store.eq(self.i.valid & self.i.ready),
-            load.eq((stored != 0) & (~self.o.valid | self.o.ready)),
+            load.eq(some & (~self.o.valid | self.o.ready)),
             self.level.eq(stored + self.o.valid),
             rows.write_enable.eq(store),
             rows.write_address.eq(write_at),
@@ -61,12 +62,17 @@ class RamFifo(wiring.Component):
             rows.read_address.eq(read_at),
             self.o.p.eq(rows.read_data),
         ]
-        m.d.sync += [
-            write_at.eq(write_at + store),
-            read_at.eq(read_at + load),
-            stored.eq(stored + store - load),
-            self.o.valid.eq(load | self.o.valid & ~self.o.ready),
-        ]
+        # `store` and `load` come late: they enable registers, and stay out of carry chains.
+        m.d.sync += self.o.valid.eq(load | self.o.valid & ~self.o.ready)
+        with m.If(store):
+            m.d.sync += write_at.eq(write_at + 1)
+        with m.If(load):
+            m.d.sync += read_at.eq(read_at + 1)
+        with m.If(store & ~load):
+            m.d.sync += [stored.eq(stored + 1), some.eq(1), full.eq(stored == self.depth - 1)]
+        with m.Elif(load & ~store):
+            m.d.sync += [stored.eq(stored - 1), some.eq(stored != 1), full.eq(0)]
         with m.If(self.clear):
-            m.d.sync += [write_at.eq(0), read_at.eq(0), stored.eq(0), self.o.valid.eq(0)]
+            m.d.sync += [
+                signal.eq(0) for signal in (write_at, read_at, stored, some, full, self.o.valid)]
         return m

@@ -33,8 +33,6 @@ class ListPort(wiring.Component):
     clients : int
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts.
-    shallow : collection of int, optional
-        Numbers of clients that read little at a time: their buffers hold two bursts.
 
     Members
     -------
@@ -57,18 +55,14 @@ class ListPort(wiring.Component):
     latency = 6
     turnaround = 4  # from a burst's AR to the reuse of its words' room, the memory's part left out
 
-    def __init__(self, config: Config, clients, *, depth=None, shallow=()):
+    def __init__(self, config: Config, clients, *, depth=None):
         if clients < 1:
             raise ValueError(f"at least one client is needed, not {clients}")
         depth = depth or max(BLOCK_RAM_ROWS, 4 * config.burst_beats)
         if depth < 2 * config.burst_beats or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
                              f"two bursts, not {depth}")
-        unknown = set(shallow) - set(range(clients))
-        if unknown:
-            raise ValueError(f"shallow clients must be numbers below {clients}, "
-                             f"not {sorted(unknown)}")
-        self.config, self.depth, self.shallow = config, depth, shallow
+        self.config, self.depth = config, depth
         super().__init__({
             "clients": In(Fetch(config)).array(clients),
             "bus": Out(AXI4Read(address_width=config.address_width, bus_bytes=config.bus_bytes,
@@ -84,10 +78,7 @@ class ListPort(wiring.Component):
         bus, count = self.bus, len(self.clients)
         m.submodules.arbiter = arbiter = RoundRobin(count)
         m.submodules.watchdog = watchdog = Watchdog()
-        clients = [
-            ListClient(self.config,
-                       2 * self.config.burst_beats if number in self.shallow else self.depth)
-            for number in range(count)]
+        clients = [ListClient(self.config, self.depth) for _ in range(count)]
 
         draining, dropping = Signal(), Signal()
         in_flight = Signal(range(count * self.depth + 1))  # bursts

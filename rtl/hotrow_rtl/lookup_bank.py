@@ -105,8 +105,9 @@ class LookupBank(wiring.Component):
             self.answers.p.counted.eq(self._later(
                 m, counts.answers.p.counted, self.latency - CountBank.latency, "counted")),
             self.answers.p.found.eq(found),
-            self.answers.p.missed.eq(misses.answer),
         ]
+        with m.If(~self.answers.p.found.placed):
+            m.d.comb += self.answers.p.missed.eq(misses.answer)
         with m.If(self.restart):
             m.d.sync += [going.eq(0), valid.eq(0)]
         for field in ("enable", "read_enable", "read_address", "write_enable", "write_address",

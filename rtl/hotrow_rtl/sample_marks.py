@@ -209,8 +209,7 @@ class WordMarker(wiring.Component):
             written[1].eq(written[0]),
         ]
         m.d.comb += [
-            merged.eq(reduce(or_, (Mux(here, bits, 0) for here, bits in zip(again, written)),
-                             found | merging)),
+            merged.eq(merging | Mux(again[0], written[0], Mux(again[1], written[1], found))),
             self.read.eq(valid[0]),
             Cat(self.read_row, self.read_half).eq(at[0]),
             self.write.eq(valid[2]),
@@ -274,8 +273,7 @@ class SampleMarks(wiring.Component):
         c = self.config
         m.submodules.cutter = cutter = MarkRounds(c)
         m.submodules.lists = lists = SampleLists(c)
-        rams = [[ClearedRam(c.lanes, 1 << row_width(c), reads_old=True) for _ in PARITIES]
-                for _ in HALVES]
+        rams = [[ClearedRam(c.lanes, 1 << row_width(c)) for _ in PARITIES] for _ in HALVES]
         for half in HALVES:
             for parity, name in zip(PARITIES, ("even", "odd")):
                 m.submodules[f"{name}{half}"] = rams[half][parity]

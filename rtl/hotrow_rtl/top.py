@@ -18,10 +18,6 @@ LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "target
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "lookup completions", "move completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
-# A command or completion at a time, or a list of which each element moves a row: two bursts of
-# buffer do for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere.
-SHALLOW_CLIENTS = ("lookup ring", "move ring", "rows", "targets",
-                   "lookup completions", "move completions")
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
@@ -36,13 +32,8 @@ def result_ports(config: Config) -> list[tuple[str, ...]]:
 
 def result_port(config: Config, names) -> ResultPort:
     """The port over which those clients write."""
-    return ResultPort(config, len(names), shallow=among(SHALLOW_CLIENTS, names),
-                      striped=among(STRIPED_CLIENTS, names))
-
-
-def among(chosen, names) -> list[int]:
-    """Numbers of the names that are chosen."""
-    return [number for number, name in enumerate(names) if name in chosen]
+    return ResultPort(config, len(names), striped=[
+        number for number, name in enumerate(names) if name in STRIPED_CLIENTS])
 
 
 def _ids(config: Config, count: int) -> dict:
@@ -107,8 +98,7 @@ class Top(wiring.Component):
         m.submodules.move_queue = move_queue = CommandQueue(config, "move")
         m.submodules.engines = engines = LookupEngines(config)
         m.submodules.mover = mover = RowMover(config)
-        m.submodules.list_port = list_port = ListPort(
-            config, len(LIST_CLIENTS), shallow=among(SHALLOW_CLIENTS, LIST_CLIENTS))
+        m.submodules.list_port = list_port = ListPort(config, len(LIST_CLIENTS))
         results = [result_port(config, names) for names in result_ports(config)]
 
         # Host.

@@ -139,6 +139,8 @@ class Batch:
                     elif splits:
                         bank = int(place(config, int(keys[n]))[0])
                         answer["found"]["placed"] = int(n not in found)
+                        if n not in found:
+                            del answer["missed"]
                         told = {"slot": None if n in found else
                                 self._slot(bank, answer["found"]["slot"])}
                     if n in found:

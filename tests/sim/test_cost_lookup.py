@@ -7,12 +7,14 @@ from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.miss_numbers import split_beat
 from hotrow_rtl.number_bank import NUMBER_WIDTH, number_request
+from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.counters import counters_bits
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.directory import directory_bank_bits, directory_bits, directory_list_bits
 from hotrow_sim.cost.misses import miss_numbers_bits, miss_table_bits
 from hotrow_sim.cost.sample_marks import sample_marks_bits
+from hotrow_sim.cost.slot_lanes import slot_lanes_bits
 
 CONFIGS = [*PRESETS.values(), dataclasses.replace(
     preset("tiny"), name="one-choice", directory_choices=1, directory_partitions=1, tables=4)]
@@ -22,6 +24,7 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
 @pytest.mark.parametrize("unit, bits", [
     (DirectoryBank, directory_bank_bits),
     (DirectoryList, directory_list_bits),
+    (SlotLanes, slot_lanes_bits),
 ], ids=lambda x: x.__name__)
 def test_memory_equals_the_design(config, unit, bits):
     assert bits(config) == memory_bits(unit(config))
@@ -35,5 +38,5 @@ def test_lookup_side_fits_the_ecp5():
                          NUMBER_BEATS)
     bits = sum(model(config) for model in (
         counters_bits, directory_bits, directory_list_bits, miss_table_bits, miss_numbers_bits,
-        sample_marks_bits)) + rings
+        sample_marks_bits, slot_lanes_bits)) + rings
     assert bits < 150 * 18 * 1024

@@ -2,8 +2,12 @@
 
 import json
 import sys
+from importlib.metadata import entry_points
 
+from ..extras import advice
 from . import options as shared
+
+GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
 
 LOOKUPS = 2**20
 HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
@@ -40,6 +44,18 @@ def bench(subparsers):
     each.add_argument("--threads", type=shared.positive, help="of PyTorch; default all cores")
     each.add_argument("--clock-mhz", type=shared.positive,
                       help="of the card; default the preset's assumed clock")
+
+    for entry in sorted(entry_points(group=GROUP)):
+        try:
+            entry.load()(names)
+        except ModuleNotFoundError as missing:
+            names.add_parser(entry.name, help=advice(missing)).set_defaults(run=_refuse(missing))
+
+
+def _refuse(missing):
+    def run(options):
+        raise missing
+    return run
 
 
 def run(options) -> int:

@@ -1,0 +1,1 @@
+"""From the accelerator's Verilog to FPGAs, with the open tools."""

@@ -1,0 +1,70 @@
+import stat
+import sys
+
+import pytest
+
+# Stand-ins for the tools: they leave the files that the real ones would, and what they were asked.
+YOSYS = """\
+import json, pathlib
+text = pathlib.Path("synthesis.ys").read_text()
+pathlib.Path("netlist.json").write_text("{}")
+cells = json.loads(pathlib.Path(r"FOLDER/cells.json").read_text())
+pathlib.Path("cells.json").write_text(json.dumps({"design": {"num_cells_by_type": cells}}))
+"""
+NEXTPNR = """\
+import json, pathlib, sys
+seed = sys.argv[sys.argv.index("--seed") + 1]
+report = sys.argv[sys.argv.index("--report") + 1]
+with open(r"FOLDER/asked", "a") as asked:
+    print(*sys.argv[1:], file=asked)
+fmax = json.loads(pathlib.Path(r"FOLDER/fmax.json").read_text())[seed]
+if fmax is None:
+    print("Info: placing")
+    print("ERROR: unable to place cell 'core.x'")
+    sys.exit(1)
+pathlib.Path(report).write_text(json.dumps({"fmax": {"clk": {"achieved": fmax}}}))
+"""
+
+
+class Tools:
+    """The stand-ins' answers: cells of the netlist by type, clock by seed (None: an error)."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.answer({"LUT4": 100, "CCU2C": 10, "TRELLIS_DPR16X4": 5, "TRELLIS_FF": 77,
+                     "DP16KD": 3, "MULT18X18D": 2, "PFUMX": 9}, {"1": 120.04, "2": 90, "3": 101.26})
+
+    def answer(self, cells=None, fmax=None):
+        import json
+
+        for name, value in (("cells", cells), ("fmax", fmax)):
+            if value is not None:
+                (self.folder / f"{name}.json").write_text(json.dumps(value))
+
+    @property
+    def asked(self):
+        """Arguments of every call of the router."""
+        asked = self.folder / "asked"
+        return asked.read_text().splitlines() if asked.exists() else []
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """The tools on the path are stand-ins."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name, body in (("yosys", YOSYS), ("nextpnr-ecp5", NEXTPNR)):
+        path = folder / name
+        path.write_text(f"#!{sys.executable}\n{body.replace('FOLDER', str(folder))}")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return Tools(folder)
+
+
+@pytest.fixture
+def no_tools(tmp_path, monkeypatch):
+    """There are no tools."""
+    from hotrow_boards import tools
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(tools.sysconfig, "get_path", lambda name: str(tmp_path))
