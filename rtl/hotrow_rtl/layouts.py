@@ -35,6 +35,8 @@ harvest_entry = record(HARVEST_ENTRY, HARVEST_ENTRY_BYTES)
 # An address operand: the same bits as `contract.packed_address`.
 packed_address = data.StructLayout({"offset": OFFSET_WIDTH, "handle": 16})
 
+LIST_BYTES_WIDTH = 36  # of a count of a list's bytes: 2**32 - 1 elements of 8
+
 # How an access to memory ended: 0 well, or one of these, `status = SLVERR - 1 + fault`.
 FAULT_SLVERR, FAULT_DECERR, FAULT_TIMEOUT = 1, 2, 3
 
@@ -118,7 +120,7 @@ class Fetch(wiring.Signature):
     def __init__(self, config: Config):
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
-                "address": config.address_width, "bytes": OFFSET_WIDTH}))),
+                "address": config.address_width, "bytes": LIST_BYTES_WIDTH}))),
             "words": In(stream.Signature(data.StructLayout({
                 "data": config.bus_width, "fault": 2, "last": 1}))),
         })

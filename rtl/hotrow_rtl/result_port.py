@@ -36,7 +36,7 @@ class ResultPort(wiring.Component):
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts; default four bursts.
     shallow : collection of int, optional
-        Numbers of clients that write little at a time: their buffers hold two bursts.
+        Numbers of clients that write little at a time: their buffers hold one burst.
     striped : collection of int, optional
         Numbers of clients whose sequences skip every second block, see `ResultClient`.
 
@@ -87,7 +87,7 @@ class ResultPort(wiring.Component):
         m = Module()
         bus, config = self.bus, self.config
         clients = [
-            ResultClient(config, 2 * config.burst_beats if number in self.shallow else self.depth,
+            ResultClient(config, config.burst_beats if number in self.shallow else self.depth,
                          striped=number in self.striped)
             for number, _ in enumerate(self.clients)]
         m.submodules.arbiter = arbiter = RoundRobin(len(clients))

@@ -18,8 +18,8 @@ LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "target
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "lookup completions", "move completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
-# A command or completion at a time, or a list of which each element moves a row: two bursts of
-# buffer do for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere.
+# A command or completion at a time, or a list of which each element moves a row: little buffer
+# does for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere.
 SHALLOW_CLIENTS = ("lookup ring", "move ring", "rows", "targets",
                    "lookup completions", "move completions")
 
