@@ -56,6 +56,11 @@ outcome = data.StructLayout({
 })
 
 
+def command_word(config: Config) -> data.StructLayout:
+    """One bus word of a command; `last` on its final one."""
+    return data.StructLayout({"data": config.bus_width, "last": 1})
+
+
 def row_key(config: Config) -> data.StructLayout:
     """A (table, row) pair; as a number it is what `mixing.mix` permutes."""
     return data.StructLayout({"row": ROW_NUMBER_WIDTH, "table": config.table_width})
