@@ -10,9 +10,9 @@ from .config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config, log2
 from .contract import Status
 from .item_address import STRIDE4_WIDTH, ItemAddress
 from .layouts import packed_address, region_update, table, table_update
-from .ram import ClearedRam
 from .region_check import RegionCheck
 from .row_layouts import COPY_BYTES, checked_copy, wanted_copy
+from .valid_ram import ValidRam
 
 
 def first_error(*checks):
@@ -68,7 +68,7 @@ class CopyAddresses(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, out = self.config, self.checked
-        m.submodules.tables = tables = ClearedRam(table(config), config.tables)
+        m.submodules.tables = tables = ValidRam(table(config), config.tables)
         m.submodules.source = source = ItemAddress()
         m.submodules.destination = destination = ItemAddress()
         m.submodules.source_check = source_check = RegionCheck(config)
