@@ -9,7 +9,7 @@ from .config import Config, log2
 from .contract import BatchFlag, Opcode, Status
 from .events import EventPort
 from .fifo import RamFifo
-from .layouts import Engine, command, completion, outcome
+from .layouts import Engine, command, outcome, reported_completion
 
 UNDER_WAY = 4  # most batches under way at a time
 WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
@@ -37,7 +37,7 @@ class CommandExecutor(wiring.Component):
         What came of it.
     engine : Out(Engine())
     events : Out(EventPort(config))
-    completions : Out(stream(completion))
+    completions : Out(stream(reported_completion))
         One per command, all but `sequence` filled in.
     cycle : In(64)
     enable : In(1)
@@ -61,7 +61,7 @@ class CommandExecutor(wiring.Component):
             "checked": In(stream.Signature(checked_command)),
             "engine": Out(Engine()),
             "events": Out(EventPort(config)),
-            "completions": Out(stream.Signature(completion)),
+            "completions": Out(stream.Signature(reported_completion)),
             "cycle": In(64),
             "enable": In(1),
             "halt_on_error": In(1),
@@ -76,6 +76,7 @@ class CommandExecutor(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         checked, engine, report = self.checked, self.engine, self.completions
+        record = report.p.record
         request, reply = self.events.request, self.events.reply
         opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
         reached, idle, alone = Signal(), Signal(), Signal()
@@ -92,10 +93,11 @@ class CommandExecutor(wiring.Component):
             jobs.i.p.tag.eq(self.commands.p.tag),
             jobs.i.p.opcode.eq(self.commands.p.opcode),
             jobs.i.p.start.eq(self.cycle),
-            report.p.tag.eq(jobs.o.p.tag),
-            report.p.opcode.eq(jobs.o.p.opcode),
-            report.p.start.eq(jobs.o.p.start),
-            report.p.end.eq(end),
+            record.tag.eq(jobs.o.p.tag),
+            record.opcode.eq(jobs.o.p.opcode),
+            record.start.eq(jobs.o.p.start),
+            record.end.eq(end),
+            *(record[name].eq(engine.outcome.p[name]) for name, _ in outcome),
             jobs.o.ready.eq(report.valid & report.ready),
             idle.eq(jobs.level == 0),
             alone.eq((jobs.level == 1) & jobs.o.valid),
@@ -109,8 +111,8 @@ class CommandExecutor(wiring.Component):
             m.next = "REPORT"
 
         def reported():
-            with m.If(self.halt_on_error & (report.p.status != Status.OK)):
-                m.d.sync += [self.halted.eq(1), self.status.eq(report.p.status)]
+            with m.If(self.halt_on_error & (record.status != Status.OK)):
+                m.d.sync += [self.halted.eq(1), self.status.eq(record.status)]
 
         with m.FSM():
             with m.State("IDLE"):
@@ -154,9 +156,9 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT"):
                 m.d.comb += [
                     report.valid.eq(1),
-                    report.p.status.eq(Mux(aborted, Status.ABORTED, checked.p.status)),
-                    report.p.error_index.eq(checked.p.error_index),
-                    report.p.error_address.eq(checked.p.error_address),
+                    record.status.eq(Mux(aborted, Status.ABORTED, checked.p.status)),
+                    record.error_index.eq(checked.p.error_index),
+                    record.error_address.eq(checked.p.error_address),
                     checked.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):
@@ -172,7 +174,7 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT ENGINE"):
                 m.d.comb += [
                     report.valid.eq(1),
-                    *(report.p[name].eq(engine.outcome.p[name]) for name, _ in outcome),
+                    report.p.counted.eq(1),
                     engine.outcome.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):

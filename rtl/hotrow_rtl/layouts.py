@@ -56,6 +56,10 @@ outcome = data.StructLayout({
 })
 
 
+# A completion on its way to memory; its counters stand for zero unless `counted`.
+reported_completion = data.StructLayout({"record": completion, "counted": 1})
+
+
 def command_word(config: Config) -> data.StructLayout:
     """One bus word of a command; `last` on its final one."""
     return data.StructLayout({"data": config.bus_width, "last": 1})

@@ -52,7 +52,7 @@ class Queue:
             ctx.set(dut.completions.ready, 1)
             while len(self.completions) < expected:
                 _, _, valid, done = await ctx.tick().sample(
-                    dut.completions.valid, dut.completions.p)
+                    dut.completions.valid, dut.completions.p.record)
                 if valid:
                     self.completions.append((done.tag, done.status, done.start, done.end))
             await ctx.tick().repeat(20)
