@@ -6,10 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from .command_rules import rules
 from .config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, Config, log2
-from .contract import OPERANDS, AllFlag, BatchFlag, Status
-from .layouts import command
+from .contract import COMMAND_BYTES, OPERANDS, AllFlag, BatchFlag, Status
+from .layouts import command, command_word
 from .region_arbiter import RegionPort
 from .table_span import TableSpanPort
+
+LANE = 64  # bits of an address operand, and of a part of the command that is written as a whole
 
 # A command and the first check that it failed. With status OK its address operands that were
 # checked have been replaced by byte addresses.
@@ -24,6 +26,8 @@ checked_command = data.StructLayout({
 class CommandCheck(wiring.Component):
     """Check opcode, flags, shape, tables and address operands of a command, in this order.
 
+    The command is kept here, and nowhere else in the queue, until the engine takes it.
+
     What is checked of each command, and in which order, follows from `command_rules`. The sum of
     the lengths of a jagged batch is checked where they are read.
 
@@ -35,7 +39,10 @@ class CommandCheck(wiring.Component):
 
     Members
     -------
-    commands : In(stream(command))
+    words : In(stream(command_word(config)))
+        Ready from word to word of a command, once the one before has been taken as `checked`.
+    commands : Out(stream(command))
+        Each command on offer; its check begins once it is taken up.
     checked : Out(stream(checked_command))
         One per command, in order.
     region : Out(RegionPort(config))
@@ -44,14 +51,16 @@ class CommandCheck(wiring.Component):
 
     Timing
     ------
-    One command at a time: 5 cycles, 1 for each address operand that the queue's commands know, for
-    a batch `table_count` + 4, and what the region check takes for each operand in use.
+    One command at a time: one cycle per bus word, then 5 cycles, 1 for each address operand that
+    the queue's commands know, for a batch `table_count` + 4, and what the region check takes for
+    each operand in use.
     """
 
     def __init__(self, config: Config, queue: str):
         self.config, self.queue = config, queue
         super().__init__({
-            "commands": In(stream.Signature(command)),
+            "words": In(stream.Signature(command_word(config))),
+            "commands": Out(stream.Signature(command)),
             "checked": Out(stream.Signature(checked_command)),
             "region": Out(RegionPort(config)),
             "tables": Out(TableSpanPort()),
@@ -62,7 +71,9 @@ class CommandCheck(wiring.Component):
         of_queue = rules(self.queue)
         operands = sorted({name for rule in of_queue.values() for name in rule.extents},
                           key=lambda name: OPERANDS[name].offset)
-        held = self.checked.p.command
+        held, words = Signal(command), self.words
+        beat = Signal(range(COMMAND_BYTES // self.config.bus_bytes))
+        given, at_operand = Signal(LANE), Signal()  # the operand under check; its address is wrong
         shape = Signal(data.StructLayout({
             "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "event": 1, "stride": 1}))
         used = Signal(len(operands))
@@ -72,11 +83,11 @@ class CommandCheck(wiring.Component):
         spans, tables = self.tables.spans, self.tables.verdicts
         access, area = self.region.accesses, self.region.verdicts
 
-        def fail(status, index=0, address=0):
+        def fail(status, index=0, at=0):
             m.d.sync += [
                 self.checked.p.status.eq(status),
                 self.checked.p.error_index.eq(index),
-                self.checked.p.error_address.eq(address),
+                at_operand.eq(at),
             ]
             m.next = "DONE"
 
@@ -103,17 +114,55 @@ class CommandCheck(wiring.Component):
             return {rule.is_batch: rule.extents[name]
                     for rule in of_queue.values() if name in rule.extents}
 
-        def nbytes(extent):
-            units = {"count": held.count, "samples": held.samples, "bags": bags}[extent.unit]
-            single = units << extent.element_log2
-            return Mux(flagged(extent.doubled_by), single << 1, single) if extent.doubled_by \
-                else single
+        units, element_log2 = Signal(max(32, len(bags))), Signal(3)  # of the operand under check
+
+        def measure(extent):
+            m.d.comb += [
+                units.eq({"count": held.count, "samples": samples, "bags": bags}[extent.unit]),
+                element_log2.eq(extent.element_log2),
+            ]
+            if extent.doubled_by:
+                m.d.comb += element_log2.eq(extent.element_log2 + flagged(extent.doubled_by))
+
+        # What comes from memory and what an operand is replaced by take the same way in.
+        lanes, per_word = len(held.as_value()) // LANE, self.config.bus_width // LANE
+        incoming, translated = Signal(self.config.bus_width), Signal(LANE)
+        loads, replaces = Signal(), Signal()
+        m.d.comb += [
+            incoming.eq(Mux(loads, words.p.data, translated.replicate(per_word))),
+            translated.eq(area.p.address),
+            self.commands.p.eq(held),
+            self.checked.p.command.eq(held),
+            self.checked.p.error_address.eq(Mux(at_operand, given, 0)),
+            access.p.address.eq(given),
+            access.p.bytes.eq(units << element_log2),
+        ]
+        with m.Switch(operand):
+            for place, name in enumerate(operands):
+                with m.Case(place):
+                    m.d.comb += given.eq(held[name])
+                    for is_batch, extent in extents(name).items():
+                        with m.If(shape.batch == is_batch):
+                            measure(extent)
+        at_lane = {8 * OPERANDS[name].offset // LANE: place for place, name in enumerate(operands)}
+        for lane in range(lanes):
+            writes = loads & (beat == lane // per_word)
+            if lane in at_lane:
+                writes |= replaces & (operand == at_lane[lane])
+            with m.If(writes):
+                m.d.sync += held.as_value().word_select(lane, LANE).eq(
+                    incoming.word_select(lane % per_word, LANE))
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += self.commands.ready.eq(1)
-                m.d.sync += [held.eq(self.commands.p), shape.eq(0), used.eq(0), operand.eq(0)]
-                with m.If(self.commands.valid):
+                m.d.comb += [words.ready.eq(1), loads.eq(words.valid)]
+                m.d.sync += [
+                    beat.eq(beat + words.valid), shape.eq(0), used.eq(0), operand.eq(0)]
+                with m.If(words.valid & words.p.last):
+                    m.next = "OFFER"
+            with m.State("OFFER"):
+                m.d.comb += self.commands.valid.eq(1)
+                with m.If(self.commands.ready):
                     m.next = "CLASSIFY"
             with m.State("CLASSIFY"):
                 with m.Switch(held.opcode):
@@ -168,12 +217,9 @@ class CommandCheck(wiring.Component):
                 with m.Switch(operand):
                     for place, name in enumerate(operands):
                         with m.Case(place):
-                            for is_batch, extent in extents(name).items():
-                                with m.If(shape.batch == is_batch):
-                                    m.d.comb += access.p.bytes.eq(nbytes(extent))
+                            extent, *_ = extents(name).values()
                             m.d.comb += [
                                 access.valid.eq(used[place]),
-                                access.p.address.eq(held[name]),
                                 access.p.write.eq(extent.write),
                             ]
                     with m.Default():
@@ -185,21 +231,16 @@ class CommandCheck(wiring.Component):
             with m.State("OPERAND CHECKED"):
                 m.d.comb += area.ready.eq(1)
                 with m.If(area.valid):
-                    with m.Switch(operand):
-                        for place, name in enumerate(operands):
-                            with m.Case(place):
-                                with m.If(area.p.region):
-                                    fail(Status.REGION, 0, held[name])
-                                with m.Elif(area.p.read_only):
-                                    fail(Status.READ_ONLY, 0, held[name])
-                                with m.Elif(area.p.address[:log2(LIST_ALIGNMENT)].any()):
-                                    fail(Status.MISALIGNED, 0, held[name])
-                                with m.Else():
-                                    m.d.sync += [
-                                        held[name].eq(area.p.address),
-                                        operand.eq(operand + 1),
-                                    ]
-                                    m.next = "OPERAND"
+                    with m.If(area.p.region):
+                        fail(Status.REGION, 0, 1)
+                    with m.Elif(area.p.read_only):
+                        fail(Status.READ_ONLY, 0, 1)
+                    with m.Elif(area.p.address[:log2(LIST_ALIGNMENT)].any()):
+                        fail(Status.MISALIGNED, 0, 1)
+                    with m.Else():
+                        m.d.comb += replaces.eq(1)
+                        m.d.sync += operand.eq(operand + 1)
+                        m.next = "OPERAND"
             with m.State("DONE"):
                 m.d.comb += self.checked.valid.eq(1)
                 with m.If(self.checked.ready):

@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .command_check import checked_command
-from .config import Config
+from .config import Config, log2
 from .contract import BatchFlag, Opcode, Status
 from .events import EventPort
 from .fifo import RamFifo
-from .layouts import Engine, command, completion, outcome
+from .layouts import Engine, command, outcome, reported_completion
 
 UNDER_WAY = 4  # most batches under way at a time
 WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
@@ -32,12 +32,12 @@ class CommandExecutor(wiring.Component):
     Members
     -------
     commands : In(stream(command))
-    unchecked : Out(stream(command))
+        What the check has on offer, and begins with when it is taken up.
     checked : In(stream(checked_command))
-        The way to the check and back.
+        What came of it.
     engine : Out(Engine())
     events : Out(EventPort(config))
-    completions : Out(stream(completion))
+    completions : Out(stream(reported_completion))
         One per command, all but `sequence` filled in.
     cycle : In(64)
     enable : In(1)
@@ -50,7 +50,7 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    3 cycles per command beside its check and its effects; a WAIT looks at its event every 4 cycles
+    2 cycles per command beside its check and its effects; a WAIT looks at its event every 4 cycles
     or more.
     """
 
@@ -58,11 +58,10 @@ class CommandExecutor(wiring.Component):
         self.config, self.batches = config, batches
         super().__init__({
             "commands": In(stream.Signature(command)),
-            "unchecked": Out(stream.Signature(command)),
             "checked": In(stream.Signature(checked_command)),
             "engine": Out(Engine()),
             "events": Out(EventPort(config)),
-            "completions": Out(stream.Signature(completion)),
+            "completions": Out(stream.Signature(reported_completion)),
             "cycle": In(64),
             "enable": In(1),
             "halt_on_error": In(1),
@@ -77,26 +76,32 @@ class CommandExecutor(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         checked, engine, report = self.checked, self.engine, self.completions
+        record = report.p.record
         request, reply = self.events.request, self.events.reply
-        tag, opcode, aborted = Signal(32), Signal(8), Signal()
-        start, end = Signal(64), Signal(64)
-        reached, issuing, idle = Signal(), Signal(), Signal()
+        opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
+        reached, idle, alone = Signal(), Signal(), Signal()
+        # Every command from when it is taken up until it is reported.
         m.submodules.jobs = jobs = RamFifo(data.StructLayout({
             "tag": 32, "opcode": 8, "start": 64}), UNDER_WAY)
         m.d.comb += [
-            self.unchecked.p.eq(self.commands.p),
             engine.command.p.eq(checked.p.command),
             request.p.event.eq(checked.p.command.event),
             request.p.value.eq(checked.p.command.value),
             request.p.write.eq(opcode == Opcode.SIGNAL),
             # Half-range comparison: a counter may pass a value and wrap.
             reached.eq(~(reply.p - checked.p.command.value)[31]),
-            jobs.i.p.tag.eq(tag),
-            jobs.i.p.opcode.eq(opcode),
-            jobs.i.p.start.eq(start),
-            report.p.end.eq(end),
+            jobs.i.p.tag.eq(self.commands.p.tag),
+            jobs.i.p.opcode.eq(self.commands.p.opcode),
+            jobs.i.p.start.eq(self.cycle),
+            record.tag.eq(jobs.o.p.tag),
+            record.opcode.eq(jobs.o.p.opcode),
+            record.start.eq(jobs.o.p.start),
+            record.end.eq(end),
+            *(record[name].eq(engine.outcome.p[name]) for name, _ in outcome),
+            jobs.o.ready.eq(report.valid & report.ready),
             idle.eq(jobs.level == 0),
-            self.busy.eq(issuing | ~idle),
+            alone.eq((jobs.level == 1) & jobs.o.valid),
+            self.busy.eq(~idle),
         ]
         with m.If(self.resume):
             m.d.sync += [self.halted.eq(0), self.status.eq(Status.OK)]
@@ -106,28 +111,22 @@ class CommandExecutor(wiring.Component):
             m.next = "REPORT"
 
         def reported():
-            with m.If(self.halt_on_error & (report.p.status != Status.OK)):
-                m.d.sync += [self.halted.eq(1), self.status.eq(report.p.status)]
+            with m.If(self.halt_on_error & (record.status != Status.OK)):
+                m.d.sync += [self.halted.eq(1), self.status.eq(record.status)]
 
         with m.FSM():
             with m.State("IDLE"):
                 willing = (self.enable & ~self.halted & (idle | self._may_overlap(m, jobs)))
                 m.d.comb += [
-                    self.unchecked.valid.eq(self.commands.valid & willing),
-                    self.commands.ready.eq(self.unchecked.ready & willing),
+                    self.commands.ready.eq(willing),
+                    jobs.i.valid.eq(self.commands.valid & willing),
                 ]
-                m.d.sync += [
-                    tag.eq(self.commands.p.tag),
-                    opcode.eq(self.commands.p.opcode),
-                    start.eq(self.cycle),
-                    aborted.eq(0),
-                ]
-                with m.If(self.unchecked.valid & self.unchecked.ready):
-                    m.d.sync += issuing.eq(1)
+                m.d.sync += aborted.eq(0)
+                with m.If(jobs.i.valid):
                     m.next = "DISPATCH"
             with m.State("DISPATCH"):
                 with m.If(checked.valid & (checked.p.status != Status.OK)):
-                    with m.If(idle):
+                    with m.If(alone):
                         ended()
                 with m.Elif(checked.valid):
                     with m.Switch(opcode):
@@ -139,10 +138,8 @@ class CommandExecutor(wiring.Component):
                             m.d.comb += [
                                 engine.command.valid.eq(1),
                                 checked.ready.eq(engine.command.ready),
-                                jobs.i.valid.eq(engine.command.ready),
                             ]
                             with m.If(engine.command.ready):
-                                m.d.sync += issuing.eq(0)
                                 m.next = "IDLE"
             with m.State("ASK EVENT"):
                 m.d.comb += request.valid.eq(1)
@@ -159,20 +156,16 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT"):
                 m.d.comb += [
                     report.valid.eq(1),
-                    report.p.tag.eq(tag),
-                    report.p.opcode.eq(opcode),
-                    report.p.start.eq(start),
-                    report.p.status.eq(Mux(aborted, Status.ABORTED, checked.p.status)),
-                    report.p.error_index.eq(checked.p.error_index),
-                    report.p.error_address.eq(checked.p.error_address),
+                    record.status.eq(Mux(aborted, Status.ABORTED, checked.p.status)),
+                    record.error_index.eq(checked.p.error_index),
+                    record.error_address.eq(checked.p.error_address),
                     checked.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):
-                    m.d.sync += issuing.eq(0)
                     reported()
                     m.next = "IDLE"
 
-        # Only commands of the engine are in `jobs`, and the others are reported while it is empty.
+        # A command that is not the engine's, or was refused, is reported when it is alone.
         with m.FSM(name="engine_fsm"):
             with m.State("ENGINE"):
                 with m.If(engine.outcome.valid & jobs.o.valid):
@@ -181,12 +174,8 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT ENGINE"):
                 m.d.comb += [
                     report.valid.eq(1),
-                    report.p.tag.eq(jobs.o.p.tag),
-                    report.p.opcode.eq(jobs.o.p.opcode),
-                    report.p.start.eq(jobs.o.p.start),
-                    *(report.p[name].eq(engine.outcome.p[name]) for name, _ in outcome),
+                    report.p.counted.eq(1),
                     engine.outcome.ready.eq(report.ready),
-                    jobs.o.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):
                     reported()
@@ -199,12 +188,14 @@ class CommandExecutor(wiring.Component):
             return Const(0)
         given = self.commands.p
 
+        handle_width = log2(self.config.handles)  # of those that the check lets pass
+
         def handle(name):
-            return given[name][-16:]
+            return given[name][-16:][:handle_width]
 
         next_is_batch = Cat(given.opcode == each for each in self.batches).any()
         only_batches = Signal()  # under way
-        written = [Signal(data.ArrayLayout(16, len(WRITTEN)), name=f"written{number}")
+        written = [Signal(data.ArrayLayout(handle_width, len(WRITTEN)), name=f"written{number}")
                    for number in range(UNDER_WAY)]
         known = Signal(UNDER_WAY)  # entries of `written` that belong to a SPLIT under way
         place = Signal(range(UNDER_WAY))
@@ -213,9 +204,9 @@ class CommandExecutor(wiring.Component):
                 (handle("source") == each)
                 | (given.flags & BatchFlag.JAGGED).any() & (handle("lengths") == each))
             for number, record in enumerate(written) for each in record)
-        with m.If((jobs.level == 0) & ~self.busy):
+        with m.If(jobs.level == 0):
             m.d.sync += known.eq(0)
-        with m.If(self.unchecked.valid & self.unchecked.ready):
+        with m.If(jobs.i.valid):
             m.d.sync += [only_batches.eq(next_is_batch), place.eq(place + 1)]
             with m.Switch(place):
                 for number, record in enumerate(written):

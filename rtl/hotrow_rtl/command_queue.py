@@ -23,8 +23,8 @@ from .table_span import TableSpan
 class CommandQueue(wiring.Component):
     """Commands in order, as if one after the other, and a completion for each.
 
-    The next command is fetched while one runs; a completion is written while the next command runs;
-    batches may be under way together (see `CommandExecutor`).
+    The next command is fetched while an engine runs one; a completion is awaited while the next
+    command runs; batches may be under way together (see `CommandExecutor`).
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class CommandQueue(wiring.Component):
 
     Timing
     ------
-    Between two commands that need no engine pass about 20 cycles and what the memory takes for a
-    completion, as only one is written at a time.
+    Between two commands that need no engine pass about 40 cycles and what the memory takes for a
+    command, or about 30 and what it takes for a completion, as there is one of each at a time.
     """
 
     def __init__(self, config: Config, queue: str):
@@ -94,8 +94,8 @@ class CommandQueue(wiring.Component):
         for client, port in zip(arbiter.clients, (writer.region, check.region, reader.region)):
             connect(m, client=port, arbiter=client)
         connect(m, reader=reader.fetch, queue=flipped(self.ring))
-        connect(m, reader=reader.commands, executor=executor.commands)
-        connect(m, executor=executor.unchecked, check=check.commands)
+        connect(m, reader=reader.commands, check=check.words)
+        connect(m, check=check.commands, executor=executor.commands)
         connect(m, check=check.checked, executor=executor.checked)
         connect(m, executor=executor.engine, queue=flipped(self.engine))
         connect(m, executor=executor.events, queue=flipped(self.events))

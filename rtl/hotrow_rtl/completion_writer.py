@@ -1,14 +1,19 @@
 """Write completions to their ring in memory."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
-from .contract import COMPLETION_BYTES, Status
-from .layouts import Deposit, completion, packed_address
+from .contract import COMPLETION, COMPLETION_BYTES, Status
+from .layouts import Deposit, completion, outcome, packed_address, reported_completion
 from .region_arbiter import RegionPort
 from .ring_entry import RingEntry, fault_status
+
+PART = 32  # bits that are counters altogether, or not at all
+COUNTERS = [name for name, _ in outcome if name not in ("status", "error_index", "error_address")]
+COUNTER_PARTS = {8 * COMPLETION[name].offset // PART + half for name in COUNTERS
+                 for half in range(8 * COMPLETION[name].bytes // PART)}
 
 
 class CompletionWriter(wiring.Component):
@@ -22,8 +27,8 @@ class CompletionWriter(wiring.Component):
     -------
     ring, entries : In
         As in `RingEntry`.
-    completions : In(stream(completion))
-        Their `sequence` is filled in here.
+    completions : In(stream(reported_completion))
+        Taken with their last word on its way; their `sequence` is filled in here.
     completed : Out(32)
         Completions that have landed in memory.
     landed : Out(1)
@@ -37,7 +42,7 @@ class CompletionWriter(wiring.Component):
 
     Timing
     ------
-    The next completion is taken once the one before has landed: 5 cycles, those of the region check
+    The next completion is begun once the one before has landed: 4 cycles, those of the region check
     and the memory's, and one per bus word.
     """
 
@@ -46,7 +51,7 @@ class CompletionWriter(wiring.Component):
         super().__init__({
             "ring": In(packed_address),
             "entries": In(5),
-            "completions": In(stream.Signature(completion)),
+            "completions": In(stream.Signature(reported_completion)),
             "completed": Out(32),
             "landed": Out(1),
             "region": Out(RegionPort(config)),
@@ -61,14 +66,31 @@ class CompletionWriter(wiring.Component):
         wiring.connect(m, writer=wiring.flipped(self.region), entry=entry.region)
         place, deposit = entry.places, self.deposit
         record, fault, address = Signal(completion), Signal(8), Signal(self.config.address_width)
+        number = Signal(32)  # of the completion, from 1
         beats = COMPLETION_BYTES // self.config.bus_bytes
         beat = Signal(range(beats))
+        per_word = self.config.bus_width // PART
+
+        def chosen(lane):
+            """One part of the bus word: a sum of products, as counters are masked at no cost."""
+            value = Const(0, PART)
+            for word in range(beats):
+                part = word * per_word + lane
+                shown = beat == word
+                if part in COUNTER_PARTS:
+                    shown &= self.completions.p.counted
+                value |= record.as_value().word_select(part, PART) & shown.replicate(PART)
+            return value
+
         m.d.comb += [
             entry.ring.eq(self.ring),
             entry.entries.eq(self.entries),
             entry.numbers.p.eq(self.completed),
+            number.eq(self.completed + 1),
+            record.eq(self.completions.p.record),
+            record.sequence.eq(number),
             deposit.request.p.address.eq(address),
-            deposit.words.p.data.eq(record.as_value().word_select(beat, self.config.bus_width)),
+            deposit.words.p.data.eq(Cat(chosen(lane) for lane in range(per_word))),
             deposit.words.p.strobe.eq(~0),
             deposit.words.p.last.eq(beat == beats - 1),
             self.busy.eq(1),
@@ -77,17 +99,12 @@ class CompletionWriter(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += [self.completions.ready.eq(1), self.busy.eq(0)]
-                m.d.sync += [
-                    record.eq(self.completions.p),
-                    record.sequence.eq(self.completed + 1),
-                    beat.eq(0),
+                m.d.comb += [
+                    entry.numbers.valid.eq(self.completions.valid),
+                    self.busy.eq(self.completions.valid),
                 ]
-                with m.If(self.completions.valid):
-                    m.next = "NUMBER"
-            with m.State("NUMBER"):
-                m.d.comb += entry.numbers.valid.eq(1)
-                with m.If(entry.numbers.ready):
+                m.d.sync += beat.eq(0)
+                with m.If(self.completions.valid & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
                 m.d.comb += place.ready.eq(1)
@@ -105,12 +122,13 @@ class CompletionWriter(wiring.Component):
                 with m.If(deposit.words.ready):
                     m.d.sync += beat.eq(beat + 1)
                     with m.If(deposit.words.p.last):
+                        m.d.comb += self.completions.ready.eq(1)
                         m.next = "OUTCOME"
             with m.State("OUTCOME"):
                 m.d.comb += deposit.outcome.ready.eq(1)
                 m.d.sync += fault.eq(fault_status(deposit.outcome.p.fault))
                 with m.If(deposit.outcome.valid & (deposit.outcome.p.fault == 0)):
-                    m.d.sync += [self.completed.eq(self.completed + 1), self.landed.eq(1)]
+                    m.d.sync += [self.completed.eq(number), self.landed.eq(1)]
                     m.next = "IDLE"
                 with m.Elif(deposit.outcome.valid):
                     m.next = "FAULTED"

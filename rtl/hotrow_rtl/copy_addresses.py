@@ -10,9 +10,9 @@ from .config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config, log2
 from .contract import Status
 from .item_address import STRIDE4_WIDTH, ItemAddress
 from .layouts import packed_address, region_update, table, table_update
-from .ram import ClearedRam
 from .region_check import RegionCheck
 from .row_layouts import COPY_BYTES, checked_copy, wanted_copy
+from .valid_ram import ValidRam
 
 
 def first_error(*checks):
@@ -68,14 +68,14 @@ class CopyAddresses(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, out = self.config, self.checked
-        m.submodules.tables = tables = ClearedRam(
-            table(config), config.tables, reads_old=True)
+        m.submodules.tables = tables = ValidRam(table(config), config.tables)
         m.submodules.source = source = ItemAddress()
         m.submodules.destination = destination = ItemAddress()
         m.submodules.source_check = source_check = RegionCheck(config)
         m.submodules.destination_check = destination_check = RegionCheck(config)
         for check in (source_check, destination_check):
             connect(m, flipped(self.region_update), check.update)
+            m.d.comb += check.hold.eq(self.table_update.enable)
         m.d.comb += [
             tables.write_enable.eq(self.table_update.enable),
             tables.write_address.eq(self.table_update.index),
@@ -84,7 +84,7 @@ class CopyAddresses(wiring.Component):
         ]
 
         # One rigid pipeline: its stages advance together, with the stages of both region checks,
-        # whenever the output can take what comes out.
+        # whenever the output can take what comes out, and no table is being written.
         advance = source_check.accesses.ready
         m.d.comb += [
             self.wanted.ready.eq(advance),
@@ -109,24 +109,23 @@ class CopyAddresses(wiring.Component):
         # Stages 3 to 6: what the descriptor refuses; the addresses.
         item = described.wanted
         m.d.comb += [
-            source.base.eq(Mux(item.is_state, entry.state, entry.weights)),
             source.stride4.eq(Mux(item.is_state, entry.state4, entry.stride16 << 2)),
             source.number.eq(item.row),
-            destination.base.eq(Mux(item.is_state, self.state_destination, self.destination)),
             destination.stride4.eq(Mux(item.is_state, entry.state4, self.stride >> 2)),
             destination.number.eq(item.slot),
         ]
-        note = data.StructLayout({"valid": 1, "index": 32, "status": 8, "bytes": COPY_BYTES,
+        note = data.StructLayout({"valid": 1, "status": 8, "bytes": COPY_BYTES,
                                   "is_state": 1, "last": 1})
         assert STRIDE4_WIDTH + 2 == len(self.stride)
         notes = [Signal(note, name=f"note{number}")
                  for number in range(ItemAddress.latency + RegionCheck.latency)]
+        bases = [Signal(packed_address, name=f"base{number}")
+                 for number in range(ItemAddress.latency - 1)]
         unfit = ((entry.row16 == 0) | (entry.row16 > config.row_bytes // ROW_ALIGNMENT)
                  | (entry.row16 > self.stride >> log2(ROW_ALIGNMENT)))
         with m.If(advance):
             m.d.sync += [
                 notes[0].valid.eq(described.valid),
-                notes[0].index.eq(item.index),
                 notes[0].bytes.eq(Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
                                       entry.row16 << log2(ROW_ALIGNMENT))),
                 notes[0].is_state.eq(item.is_state),
@@ -139,7 +138,15 @@ class CopyAddresses(wiring.Component):
                     (unfit, Status.STRIDE),
                 )),
                 *(after.eq(before) for before, after in pairwise(notes)),
+                bases[0].eq(Mux(item.is_state, entry.state, entry.weights)),
+                *(after.eq(before) for before, after in pairwise(bases)),
             ]
+        m.d.comb += [
+            source.base.eq(bases[-1]),
+            destination.base.eq(Mux(
+                notes[ItemAddress.latency - 2].is_state,
+                self.state_destination, self.destination)),
+        ]
 
         # Stages 7 to 9: both region checks, in step.
         asked = notes[ItemAddress.latency - 1]
@@ -181,11 +188,10 @@ class CopyAddresses(wiring.Component):
                     (writes.read_only, Status.READ_ONLY),
                     (crooked, Status.MISALIGNED),
                 )),
-                out.p.address.eq(Mux(early, 0, Mux(
-                    bad_source, packed.source.as_value(), packed.destination.as_value()))),
+                out.p.no_address.eq(early),
+                out.p.at_source.eq(bad_source),
                 out.p.copy.source.eq(reads.address),
                 out.p.copy.destination.eq(writes.address),
-                out.p.copy.identity.index.eq(told.index),
                 out.p.copy.identity.source.eq(packed.source),
                 out.p.copy.identity.destination.eq(packed.destination),
                 out.p.copy.identity.bytes.eq(told.bytes),

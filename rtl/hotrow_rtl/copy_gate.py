@@ -20,6 +20,8 @@ class CopyGate(wiring.Component):
     -------
     checked : In(stream(checked_copy(config)))
         Of each entry one copy, or its row and then its state; `last` on the final one.
+    start : In(1)
+        A pulse before each list.
     copies : Out(stream(addressed_copy(config)))
         The copies of entries without error, in order; `last` on the final one of an entry. A
         state of 0 bytes is left out.
@@ -29,13 +31,15 @@ class CopyGate(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle for the final copy of an entry; throughput 1 copy per cycle.
+    Latency 1 cycle, for the row of an entry with state 1 cycle from its state's; throughput 1 copy
+    per cycle.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "checked": In(stream.Signature(checked_copy(config))),
+            "start": In(1),
             "copies": Out(stream.Signature(addressed_copy(config))),
             "refused": Out(refusal()),
             "refusing": Out(1),
@@ -43,44 +47,48 @@ class CopyGate(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        item, out = self.checked.p, self.copies
-        row, holds_row = Signal(checked_copy(self.config)), Signal()  # waits for its state
-        state, holds_state = Signal(addressed_copy(self.config)), Signal()  # follows its row
-        row_bad = holds_row & (row.status != Status.OK)
-        free = Signal()
+        item, out, layout = self.checked.p, self.copies, checked_copy(self.config)
+        held, holds, settled = Signal(layout), Signal(), Signal()  # a row, or what may leave
+        index, held_index = Signal(32), Signal(32)  # of `item`; of `held`
+        free, is_state, good = Signal(), Signal(), Signal()
+        row_bad = held.status != Status.OK
         has_more = item.copy.identity.bytes != 0
-        m.d.comb += free.eq(~out.valid | out.ready)
+        bad = Signal(layout)
+        m.d.comb += [
+            # A row leaves when its state comes, which then takes its place.
+            is_state.eq(holds & ~settled),
+            good.eq(~(is_state & row_bad) & (item.status == Status.OK)),
+            free.eq(~holds | (out.valid & out.ready)),
+            out.valid.eq(holds & (settled | self.checked.valid & good)),
+            out.p.eq(held.copy),
+            out.p.identity.index.eq(held_index),
+            self.checked.ready.eq(Mux(is_state, ~good | out.ready, Mux(
+                good | ~item.copy.identity.last, free, 1))),
+            bad.eq(Mux(is_state & row_bad, held, item)),
+            self.refused.index.eq(index),
+            self.refused.status.eq(bad.status),
+            self.refused.address.eq(Mux(bad.no_address, 0, Mux(
+                bad.at_source, bad.copy.identity.source.as_value(),
+                bad.copy.identity.destination.as_value()))),
+            self.refusing.eq(self.checked.valid & item.copy.identity.last & ~good),
+        ]
+        with m.If(is_state):
+            m.d.comb += out.p.identity.last.eq(~has_more)
 
-        with m.If(out.ready):
-            m.d.sync += out.valid.eq(0)
-        with m.If(holds_state & free):
-            m.d.sync += [out.valid.eq(1), out.p.eq(state), holds_state.eq(0)]
-
-        with m.If(~item.copy.identity.last):
-            m.d.comb += self.checked.ready.eq(~holds_row)
-            with m.If(self.checked.valid & ~holds_row):
-                m.d.sync += [row.eq(item), holds_row.eq(1)]
-        with m.Elif(row_bad | (item.status != Status.OK)):
-            worse = Mux(row_bad, row, item)
-            m.d.comb += [
-                self.checked.ready.eq(1),
-                self.refusing.eq(self.checked.valid),
-                self.refused.index.eq(item.copy.identity.index),
-                self.refused.status.eq(checked_copy(self.config)(worse).status),
-                self.refused.address.eq(checked_copy(self.config)(worse).address),
-            ]
-            with m.If(self.checked.valid):
-                m.d.sync += holds_row.eq(0)
-        with m.Else():
-            m.d.comb += self.checked.ready.eq(free & ~holds_state)
-            with m.If(self.checked.valid & self.checked.ready):
+        taken = self.checked.valid & self.checked.ready
+        with m.If(out.valid & out.ready):
+            m.d.sync += holds.eq(0)
+        with m.If(taken):
+            m.d.sync += index.eq(index + item.copy.identity.last)
+            with m.If(is_state):
+                m.d.sync += [held.eq(item), holds.eq(good & has_more), settled.eq(1)]
+            with m.Elif(good | ~item.copy.identity.last):
                 m.d.sync += [
-                    out.valid.eq(1),
-                    out.p.eq(Mux(holds_row, row.copy, item.copy)),
-                    state.eq(item.copy),
-                    holds_state.eq(holds_row & has_more),
-                    holds_row.eq(0),
+                    held.eq(item),
+                    held_index.eq(index),
+                    holds.eq(1),
+                    settled.eq(item.copy.identity.last),
                 ]
-                with m.If(holds_row):
-                    m.d.sync += out.p.identity.last.eq(~has_more)
+        with m.If(self.start):
+            m.d.sync += index.eq(0)
         return m

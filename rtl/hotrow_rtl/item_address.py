@@ -18,6 +18,7 @@ class ItemAddress(wiring.Component):
     enable : In(1)
         Advances the pipeline.
     base : In(packed_address)
+        Of the item whose `number` came 3 enabled cycles before.
     stride4 : In(14)
         Bytes from item to item, divided by 4.
     number : In(32)
@@ -47,7 +48,6 @@ class ItemAddress(wiring.Component):
         number, stride4 = Signal(32), Signal(STRIDE4_WIDTH)
         low, high = Signal(16 + STRIDE4_WIDTH), Signal(16 + STRIDE4_WIDTH)
         product = Signal(32 + STRIDE4_WIDTH)
-        bases = [Signal(packed_address, name=f"base{stage}") for stage in range(3)]
         with m.If(self.enable):
             m.d.sync += [
                 number.eq(self.number),
@@ -55,11 +55,8 @@ class ItemAddress(wiring.Component):
                 low.eq(number[:16] * stride4),
                 high.eq(number[16:] * stride4),
                 product.eq(low + (high << 16)),
-                Cat(self.address.offset, self.overflow).eq(bases[2].offset + (product << 2)),
-                self.address.handle.eq(bases[2].handle),
-                bases[0].eq(self.base),
-                bases[1].eq(bases[0]),
-                bases[2].eq(bases[1]),
+                Cat(self.address.offset, self.overflow).eq(self.base.offset + (product << 2)),
+                self.address.handle.eq(self.base.handle),
             ]
         assert len(product) + 2 <= OFFSET_WIDTH  # one overflow bit suffices
         return m

@@ -35,6 +35,8 @@ harvest_entry = record(HARVEST_ENTRY, HARVEST_ENTRY_BYTES)
 # An address operand: the same bits as `contract.packed_address`.
 packed_address = data.StructLayout({"offset": OFFSET_WIDTH, "handle": 16})
 
+LIST_BYTES_WIDTH = 36  # of a count of a list's bytes: 2**32 - 1 elements of 8
+
 # How an access to memory ended: 0 well, or one of these, `status = SLVERR - 1 + fault`.
 FAULT_SLVERR, FAULT_DECERR, FAULT_TIMEOUT = 1, 2, 3
 
@@ -52,6 +54,15 @@ outcome = data.StructLayout({
     "refused": 32,
     "bytes": 64,
 })
+
+
+# A completion on its way to memory; its counters stand for zero unless `counted`.
+reported_completion = data.StructLayout({"record": completion, "counted": 1})
+
+
+def command_word(config: Config) -> data.StructLayout:
+    """One bus word of a command; `last` on its final one."""
+    return data.StructLayout({"data": config.bus_width, "last": 1})
 
 
 def row_key(config: Config) -> data.StructLayout:
@@ -118,7 +129,7 @@ class Fetch(wiring.Signature):
     def __init__(self, config: Config):
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
-                "address": config.address_width, "bytes": OFFSET_WIDTH}))),
+                "address": config.address_width, "bytes": LIST_BYTES_WIDTH}))),
             "words": In(stream.Signature(data.StructLayout({
                 "data": config.bus_width, "fault": 2, "last": 1}))),
         })

@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bursts import BurstCutter, burst, words_width
+from .bursts import words_width
 from .config import Config, log2
 from .fifo import RamFifo
 from .layouts import FAULT_TIMEOUT, Fetch
@@ -16,7 +16,7 @@ def beat(config: Config) -> data.StructLayout:
 
 
 class ListClient(wiring.Component):
-    """Cut a client's requests into bursts, buffer the words, and count them out again.
+    """Pass a client's requests on, buffer the words, and count them out again.
 
     Words are counted where they leave, so that each list ends with `last` after the right number
     of words whether or not the memory answers. Two lists may be under way, so that the second's
@@ -27,16 +27,25 @@ class ListClient(wiring.Component):
     config : Config
     depth : int
         Words of buffer.
+    longest : int
+        Beats of the longest burst.
 
     Members
     -------
     client : In(Fetch(config))
-    bursts : Out(stream(burst(config)))
-        Bursts to request. Taking one reserves its words' room in the buffer.
+    request : Out(stream)
+        The client's requests, as of `Fetch`, that are to be cut into bursts.
+    count : In
+        Bus words of the request that is taken.
+    room : Out(1)
+        The longest burst has room in the buffer.
+    reserve : In(1)
+        A burst of `reserved` beats is being requested.
+    reserved : In
     beats : In(stream(beat(config)))
         The words that answer the bursts, in order; always ready.
     stopped : In(1)
-        Answer whatever is not in the buffer with FAULT_TIMEOUT; request nothing.
+        Answer whatever is not in the buffer with FAULT_TIMEOUT.
     draining : In(1)
         Take no requests.
     restart : In(1)
@@ -44,14 +53,18 @@ class ListClient(wiring.Component):
 
     Timing
     ------
-    Request to burst 2 cycles, beat to word 2 cycles; one word a cycle.
+    Beat to word 2 cycles; one word a cycle.
     """
 
-    def __init__(self, config: Config, depth):
-        self.config, self.depth = config, depth
+    def __init__(self, config: Config, depth, longest):
+        self.config, self.depth, self.longest = config, depth, longest
         super().__init__({
             "client": In(Fetch(config)),
-            "bursts": Out(stream.Signature(burst(config))),
+            "request": Out(Fetch(config).members["request"].signature),
+            "count": In(words_width(config)),
+            "room": Out(1),
+            "reserve": In(1),
+            "reserved": In(log2(config.burst_beats) + 1),
             "beats": In(stream.Signature(beat(config), always_ready=True)),
             "stopped": In(1),
             "draining": In(1),
@@ -60,42 +73,30 @@ class ListClient(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, request, words = self.config, self.client.request, self.client.words
-        byte_width = log2(config.bus_bytes)
-        m.submodules.cutter = cutter = BurstCutter(config)
-        m.submodules.buffer = buffer = RamFifo(beat(config), self.depth)
+        request, words = self.client.request, self.client.words
+        m.submodules.buffer = buffer = RamFifo(beat(self.config), self.depth)
 
-        count = Signal(words_width(config))
-        following = Signal.like(count)  # words of the second list, 0 if there is none
-        remaining = Signal.like(count)  # words of the first list that have not left
-        taken = Signal()
+        following = Signal(words_width(self.config))  # words of the second list, 0 without one
+        remaining = Signal.like(following)  # words of the first list that have not left
+        taken, willing = Signal(), Signal()
         m.d.comb += [
-            count.eq((request.p.bytes + (config.bus_bytes - 1)) >> byte_width),
-            request.ready.eq(~self.draining & (following == 0)
-                             & (cutter.runs.ready | self.stopped)),
-            cutter.runs.valid.eq(request.valid & request.ready),
-            cutter.runs.p.word.eq(request.p.address >> byte_width),
-            cutter.runs.p.words.eq(count),
-            cutter.clear.eq(self.restart),
+            willing.eq(~self.draining & (following == 0)),
+            self.request.p.eq(request.p),
+            self.request.valid.eq(request.valid & willing),
+            request.ready.eq(willing & self.request.ready),
         ]
         with m.If((remaining == 0) | taken & words.p.last):
             m.d.sync += [remaining.eq(following), following.eq(0)]
         with m.Elif(taken):
             m.d.sync += remaining.eq(remaining - 1)
         with m.If(request.valid & request.ready):
-            m.d.sync += following.eq(count)
+            m.d.sync += following.eq(self.count)
 
-        # Room is asked for a whole burst, whatever its length: one comparison with a constant.
+        # Room is asked for the longest burst: one comparison with a constant.
         free = Signal(range(self.depth + 1), init=self.depth)
-        reserve = Signal()
-        m.d.comb += [
-            self.bursts.p.eq(cutter.bursts.p),
-            self.bursts.valid.eq(cutter.bursts.valid & (free >= config.burst_beats)),
-            reserve.eq(self.bursts.valid & self.bursts.ready),
-            cutter.bursts.ready.eq(reserve),
-        ]
-        with m.If(reserve):
-            m.d.sync += free.eq(free + taken - self.bursts.p.beats)
+        m.d.comb += self.room.eq(free >= self.longest)
+        with m.If(self.reserve):
+            m.d.sync += free.eq(free + taken - self.reserved)
         with m.Else():
             m.d.sync += free.eq(free + taken)
 

@@ -1,17 +1,18 @@
 """The AXI4 read master that fetches rings, batches and lists for all their readers."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .arbiter import RoundRobin
 from .axi import BURST_INCR, AXI4Read
+from .burst_turns import BurstTurns
 from .bursts import fault_of
 from .config import Config, log2
 from .layouts import Fetch
 from .list_client import ListClient
 from .watchdog import Watchdog
 
+SHALLOW_BEATS = 8  # of the longest burst of a client that reads little: a command has no more
 BLOCK_RAM_ROWS = 512  # of the widest block RAM on ECP5 and UltraScale+: fewer rows save nothing
 
 
@@ -33,6 +34,9 @@ class ListPort(wiring.Component):
     clients : int
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts.
+    shallow : collection of int, optional
+        Numbers of clients that read little at a time: their bursts have at most 8 beats and their
+        buffers hold two of them.
 
     Members
     -------
@@ -53,16 +57,20 @@ class ListPort(wiring.Component):
     """
 
     latency = 6
-    turnaround = 4  # from a burst's AR to the reuse of its words' room, the memory's part left out
+    turnaround = 5  # from a burst's AR to the reuse of its words' room, the memory's part left out
 
-    def __init__(self, config: Config, clients, *, depth=None):
+    def __init__(self, config: Config, clients, *, depth=None, shallow=()):
         if clients < 1:
             raise ValueError(f"at least one client is needed, not {clients}")
         depth = depth or max(BLOCK_RAM_ROWS, 4 * config.burst_beats)
         if depth < 2 * config.burst_beats or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
                              f"two bursts, not {depth}")
-        self.config, self.depth = config, depth
+        unknown = set(shallow) - set(range(clients))
+        if unknown:
+            raise ValueError(f"shallow clients must be numbers below {clients}, "
+                             f"not {sorted(unknown)}")
+        self.config, self.depth, self.shallow = config, depth, shallow
         super().__init__({
             "clients": In(Fetch(config)).array(clients),
             "bus": Out(AXI4Read(address_width=config.address_width, bus_bytes=config.bus_bytes,
@@ -76,9 +84,14 @@ class ListPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus, count = self.bus, len(self.clients)
-        m.submodules.arbiter = arbiter = RoundRobin(count)
+        most = self.config.burst_beats
+        longest = [min(SHALLOW_BEATS, most) if number in self.shallow else most
+                   for number in range(count)]
+        m.submodules.turns = turns = BurstTurns(self.config, longest)
         m.submodules.watchdog = watchdog = Watchdog()
-        clients = [ListClient(self.config, self.depth) for _ in range(count)]
+        clients = [
+            ListClient(self.config, 2 * beats if number in self.shallow else self.depth, beats)
+            for number, beats in enumerate(longest)]
 
         draining, dropping = Signal(), Signal()
         in_flight = Signal(range(count * self.depth + 1))  # bursts
@@ -105,23 +118,22 @@ class ListPort(wiring.Component):
         m.d.comb += [
             bus.arburst.eq(BURST_INCR),
             bus.arsize.eq(log2(self.config.bus_bytes)),
-            arbiter.advance.eq((~bus.arvalid | bus.arready) & ~dropping),
+            # After a stop requests are still taken, and their bursts go nowhere.
+            turns.bursts.ready.eq((~bus.arvalid | bus.arready) & ~dropping | self.stopped),
+            turns.room.eq(Cat(client.room | self.stopped for client in clients)),
+            turns.clear.eq(self.restart),
         ]
+        granted, chosen = Signal(), turns.bursts.p
+        m.d.comb += granted.eq(turns.bursts.valid & turns.bursts.ready & ~dropping)
         with m.If(bus.arready):
             m.d.sync += bus.arvalid.eq(0)
-        for number, client in enumerate(clients):
-            granted = arbiter.grant[number] & arbiter.advance
-            m.d.comb += [
-                arbiter.requests[number].eq(client.bursts.valid),
-                client.bursts.ready.eq(granted),
+        with m.If(granted):
+            m.d.sync += [
+                bus.arvalid.eq(1),
+                bus.arid.eq(chosen.client),
+                bus.araddr.eq(chosen.burst.word << log2(self.config.bus_bytes)),
+                bus.arlen.eq(chosen.burst.beats - 1),
             ]
-            with m.If(granted):
-                m.d.sync += [
-                    bus.arvalid.eq(1),
-                    bus.arid.eq(number),
-                    bus.araddr.eq(client.bursts.p.word << log2(self.config.bus_bytes)),
-                    bus.arlen.eq(client.bursts.p.beats - 1),
-                ]
 
         # R: one register on the way to the clients' buffers. It is empty when the port stops, as
         # no beat came in the cycle before.
@@ -136,7 +148,11 @@ class ListPort(wiring.Component):
         for number, client in enumerate(clients):
             m.submodules[f"client_{number}"] = client
             connect(m, requester=flipped(self.clients[number]), buffer=client.client)
+            connect(m, client=client.request, turns=turns.requests[number])
             m.d.comb += [
+                client.count.eq(turns.words),
+                client.reserve.eq(granted & (chosen.client == number)),
+                client.reserved.eq(chosen.burst.beats),
                 client.beats.valid.eq(arrived & (arrived_id == number)),
                 client.beats.p.data.eq(arrived_data),
                 client.beats.p.fault.eq(arrived_fault),

@@ -61,6 +61,8 @@ class MoveControl(wiring.Component):
         m.d.comb += [
             self.command.ready.eq(~busy),
             self.start.eq(self.command.valid & ~busy),
+            self.rows_request.p.bytes.eq(self.count * ROW_ENTRY_BYTES),
+            self.targets_request.p.bytes.eq(self.count * TARGET_BYTES),
             self.rows_start.p.count.eq(self.count),
             self.targets_start.p.count.eq(self.count),
         ]
@@ -74,11 +76,9 @@ class MoveControl(wiring.Component):
                 busy.eq(1),
                 self.rows_request.valid.eq(1),
                 self.rows_request.p.address.eq(wanted.source),
-                self.rows_request.p.bytes.eq(wanted.count * ROW_ENTRY_BYTES),
                 self.rows_start.valid.eq(1),
                 self.targets_request.valid.eq(listed),
                 self.targets_request.p.address.eq(wanted.targets),
-                self.targets_request.p.bytes.eq(wanted.count * TARGET_BYTES),
                 self.targets_start.valid.eq(listed),
                 self.listed.eq(listed),
                 self.with_state.eq((wanted.flags & GatherFlag.STATE) != 0),

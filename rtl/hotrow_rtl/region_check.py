@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from .config import Config, log2
 from .contract import OFFSET_WIDTH
 from .layouts import packed_address, region, region_update
-from .ram import ClearedRam
+from .valid_ram import ValidRam
 
 # One access that an engine wants to make: `bytes` from `address`.
 access = data.StructLayout({"address": packed_address, "bytes": OFFSET_WIDTH, "write": 1})
@@ -34,12 +34,15 @@ class RegionCheck(wiring.Component):
     -------
     update : In(region_update(config))
         Registers a region, or removes one (`valid` low). Takes effect for accesses accepted in
-        later cycles; ignored while `ready` is low.
+        later cycles; ignored while `ready` is low. Nothing moves in its cycle, so that the table
+        is never read where it is written.
     accesses : In(stream(access))
     verdicts : Out(stream(verdict(config)))
         One per access, in order. `region`: the handle is not registered, or some byte lies beyond
         the region's end. `read_only`: otherwise, a write to a region registered for reading. The
         address of a refused access is undefined.
+    hold : In(1)
+        Nothing moves in this cycle.
     ready : Out(1)
         Low while the table is cleared after reset; no access may be offered then.
 
@@ -56,14 +59,14 @@ class RegionCheck(wiring.Component):
             "update": In(region_update(config)),
             "accesses": In(stream.Signature(access)),
             "verdicts": Out(stream.Signature(verdict(config))),
+            "hold": In(1),
             "ready": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         handle_width = log2(self.config.handles)
-        m.submodules.table = table = ClearedRam(
-            region(self.config), self.config.handles, reads_old=True)
+        m.submodules.table = table = ValidRam(region(self.config), self.config.handles)
         wanted, out = self.accesses.p, self.verdicts
         m.d.comb += [
             table.write_enable.eq(self.update.enable),
@@ -80,12 +83,14 @@ class RegionCheck(wiring.Component):
         held = Signal(region(self.config))
         advance = Signal()
         m.d.comb += [
-            advance.eq(~out.valid | out.ready),
+            advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.hold),
             self.accesses.ready.eq(advance),
             table.read_enable.eq(advance),
             table.read_address.eq(wanted.address.handle[:handle_width]),
         ]
         beyond = ~compared.known | ~held.valid | (compared.end > held.size)
+        with m.If(out.ready):
+            m.d.sync += out.valid.eq(0)
         with m.If(advance):
             m.d.sync += [
                 read.valid.eq(self.accesses.valid),

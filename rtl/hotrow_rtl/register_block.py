@@ -229,11 +229,11 @@ class RegisterBlock(wiring.Component):
             m.d.sync += [
                 # A write that does not strobe the valid bit must not remove the entry.
                 update.enable.eq(access.writes(name) & access.payload.strobe[0]),
-                update.index.eq(plain[number]),
                 update.entry.valid.eq(access.merged[0]),
             ]
-        m.d.sync += [
-            region.entry.writable.eq(access.merged[1]),
+            m.d.comb += update.index.eq(plain[number])
+        m.d.sync += region.entry.writable.eq(access.merged[1])
+        m.d.comb += [  # these hold still in the cycle of `enable`: no access is that quick
             region.entry.base16.eq(_wide(plain, "REGION_BASE")[4:]),
             region.entry.size.eq(_wide(plain, "REGION_SIZE")),
             table.entry.last_row.eq(plain["TABLE_LAST_ROW"]),

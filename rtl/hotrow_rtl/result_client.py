@@ -1,6 +1,6 @@
 """What a result port keeps for one of its clients."""
 
-from amaranth import Array, Const, Module, Mux, Signal
+from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -88,6 +88,7 @@ class ResultClient(wiring.Component):
         next_word = Signal(word_width(config))
         gathered = Signal.like(closing.beats)  # words of the burst that is being filled
         keep, close, accept = Signal(), Signal(), Signal()
+        start = Signal(log2(config.burst_beats))  # its first word's place in its block
         boundary = next_word[:log2(config.burst_beats)].all()
         skip = boundary if self.striped else Const(0, 1)  # the block that follows
         m.d.comb += [
@@ -99,7 +100,7 @@ class ResultClient(wiring.Component):
             # there may be none.
             keep.eq(words.p.strobe.any() | ~words.p.last),
             closing.beats.eq(gathered + keep),
-            closing.word.eq(next_word - gathered),
+            closing.word.eq(Cat(start, next_word[len(start):])),
             close.eq(accept & ~self.stopped & (words.p.last | boundary) & (closing.beats != 0)),
             buffer.i.valid.eq(accept & keep & ~self.stopped),
             buffer.i.p.data.eq(words.p.data),
@@ -113,6 +114,7 @@ class ResultClient(wiring.Component):
                 ended[writing].eq(0),
                 fault[writing].eq(0),
                 next_word.eq(request.p.address >> log2(config.bus_bytes)),
+                start.eq(request.p.address >> log2(config.bus_bytes)),
                 gathered.eq(0),
             ]
         with m.If(accept):
@@ -120,6 +122,8 @@ class ResultClient(wiring.Component):
                 next_word.eq(next_word + (1 | skip << log2(config.burst_beats))),
                 gathered.eq(Mux(close, 0, closing.beats)),
             ]
+            with m.If(close):
+                m.d.sync += start.eq(0)
             with m.If(words.p.last):
                 m.d.sync += [open_.eq(0), ended[writing].eq(1), writing.eq(~writing)]
 

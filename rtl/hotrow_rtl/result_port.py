@@ -35,6 +35,8 @@ class ResultPort(wiring.Component):
     clients : int
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts; default four bursts.
+    shallow : collection of int, optional
+        Numbers of clients that write little at a time: their buffers hold one burst.
     striped : collection of int, optional
         Numbers of clients whose sequences skip every second block, see `ResultClient`.
 
@@ -57,18 +59,20 @@ class ResultPort(wiring.Component):
 
     latency = 5
 
-    def __init__(self, config: Config, clients, *, depth=None, striped=()):
+    def __init__(self, config: Config, clients, *, depth=None, shallow=(), striped=()):
         if clients < 1:
             raise ValueError(f"at least one client is needed, not {clients}")
         depth = depth or 4 * config.burst_beats
         if depth < 2 * config.burst_beats or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
                              f"two bursts, not {depth}")
-        unknown = set(striped) - set(range(clients))
-        if unknown:
-            raise ValueError(f"striped clients must be numbers below {clients}, "
-                             f"not {sorted(unknown)}")
-        self.config, self.depth, self.striped = config, depth, striped
+        for name, numbers in (("shallow", shallow), ("striped", striped)):
+            unknown = set(numbers) - set(range(clients))
+            if unknown:
+                raise ValueError(f"{name} clients must be numbers below {clients}, "
+                                 f"not {sorted(unknown)}")
+        self.config, self.depth = config, depth
+        self.shallow, self.striped = shallow, striped
         super().__init__({
             "clients": In(Deposit(config)).array(clients),
             "bus": Out(AXI4Write(address_width=config.address_width, bus_bytes=config.bus_bytes,
@@ -82,8 +86,10 @@ class ResultPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus, config = self.bus, self.config
-        clients = [ResultClient(config, self.depth, striped=number in self.striped)
-                   for number, _ in enumerate(self.clients)]
+        clients = [
+            ResultClient(config, config.burst_beats if number in self.shallow else self.depth,
+                         striped=number in self.striped)
+            for number, _ in enumerate(self.clients)]
         m.submodules.arbiter = arbiter = RoundRobin(len(clients))
         m.submodules.watchdog = watchdog = Watchdog()
 

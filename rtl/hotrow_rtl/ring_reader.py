@@ -1,4 +1,4 @@
-"""Fetch commands from their ring in memory, one ahead of the one in execution."""
+"""Fetch commands from their ring in memory."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from .config import Config
 from .contract import COMMAND_BYTES, Status
-from .layouts import Fetch, command, packed_address
+from .layouts import Fetch, command_word, packed_address
 from .region_arbiter import RegionPort
 from .ring_entry import RingEntry, fault_status
 
 
 class RingReader(wiring.Component):
-    """Read every command up to `tail` and offer it.
+    """Read every command up to `tail` and hand it on, word by word.
 
     Parameters
     ----------
@@ -28,7 +28,9 @@ class RingReader(wiring.Component):
         Commands submitted.
     head : Out(32)
         Commands fetched.
-    commands : Out(stream(command))
+    commands : Out(stream(command_word(config)))
+        Must take every word of a command at once; a command is fetched when its `ready` is high.
+        The words of one that cannot be read end without `last`.
     region : Out(RegionPort(config))
     fetch : Out(Fetch(config))
     fault : Out(8)
@@ -38,8 +40,7 @@ class RingReader(wiring.Component):
 
     Timing
     ------
-    The next command is fetched once the one on offer is taken: 5 cycles, those of the region check
-    and the memory's, and one per bus word.
+    4 cycles, those of the region check and the memory's, and one per bus word.
     """
 
     def __init__(self, config: Config):
@@ -50,7 +51,7 @@ class RingReader(wiring.Component):
             "enable": In(1),
             "tail": In(32),
             "head": Out(32),
-            "commands": Out(stream.Signature(command)),
+            "commands": Out(stream.Signature(command_word(config))),
             "region": Out(RegionPort(config)),
             "fetch": Out(Fetch(config)),
             "fault": Out(8),
@@ -62,20 +63,21 @@ class RingReader(wiring.Component):
         m.submodules.entry = entry = RingEntry(self.config, write=False)
         wiring.connect(m, reader=wiring.flipped(self.region), entry=entry.region)
         place, request, words = entry.places, self.fetch.request, self.fetch.words
-        beat = Signal(range(COMMAND_BYTES // self.config.bus_bytes))
         fault, worst = Signal(8), Signal(8)
         m.d.comb += [
             entry.ring.eq(self.ring),
             entry.entries.eq(self.entries),
             entry.numbers.p.eq(self.head),
             request.p.bytes.eq(COMMAND_BYTES),
+            self.commands.p.data.eq(words.p.data),
+            self.commands.p.last.eq(words.p.last),
             self.busy.eq(1),
             worst.eq(Mux(fault == Status.OK, fault_status(words.p.fault), fault)),
         ]
 
         with m.FSM():
             with m.State("IDLE"):
-                wanted = self.enable & (self.head != self.tail)
+                wanted = self.enable & self.commands.ready & (self.head != self.tail)
                 m.d.comb += [entry.numbers.valid.eq(wanted), self.busy.eq(0)]
                 with m.If(wanted & entry.numbers.ready):
                     m.next = "PLACE"
@@ -88,27 +90,20 @@ class RingReader(wiring.Component):
                     m.next = "FAULTED"
             with m.State("REQUEST"):
                 m.d.comb += request.valid.eq(1)
-                m.d.sync += beat.eq(0)
                 with m.If(request.ready):
                     m.next = "WORDS"
             with m.State("WORDS"):
-                m.d.comb += words.ready.eq(1)
+                m.d.comb += [
+                    words.ready.eq(1),
+                    self.commands.valid.eq(words.valid & (worst == Status.OK)),
+                ]
                 with m.If(words.valid):
-                    bits = self.commands.p.as_value()
-                    m.d.sync += [
-                        bits.word_select(beat, self.config.bus_width).eq(words.p.data),
-                        beat.eq(beat + 1),
-                        fault.eq(worst),
-                    ]
+                    m.d.sync += fault.eq(worst)
                     with m.If(words.p.last & (worst != Status.OK)):
                         m.next = "FAULTED"
                     with m.Elif(words.p.last):
                         m.d.sync += self.head.eq(self.head + 1)
-                        m.next = "OFFER"
-            with m.State("OFFER"):
-                m.d.comb += [self.commands.valid.eq(1), self.busy.eq(0)]
-                with m.If(self.commands.ready):
-                    m.next = "IDLE"
+                        m.next = "IDLE"
             with m.State("FAULTED"):
                 m.d.comb += [self.fault.eq(fault), self.busy.eq(0)]
         return m

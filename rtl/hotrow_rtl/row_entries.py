@@ -55,7 +55,6 @@ class RowEntries(wiring.Component):
             taken.eq(self.copies.valid & self.copies.ready),
             self.rows.ready.eq(taken & last),
             self.targets.ready.eq(taken & last & self.listed),
-            copy.index.eq(index),
             copy.row.eq(row.value.row),
             copy.table.eq(row.value.table),
             copy.unknown.eq(row.value.table >= self.config.tables),

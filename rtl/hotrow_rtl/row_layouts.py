@@ -52,7 +52,6 @@ def wanted_copy(config: Config) -> data.StructLayout:
     `unknown` marks a table number that cannot exist. `last` is set on the final copy of an entry.
     """
     return data.StructLayout({
-        "index": 32,
         "row": ROW_NUMBER_WIDTH,
         "table": config.table_width,
         "unknown": 1,
@@ -85,10 +84,15 @@ def addressed_copy(config: Config) -> data.StructLayout:
 
 
 def checked_copy(config: Config) -> data.StructLayout:
-    """A copy and its `status`; if that is not OK, `address` is the packed address to report."""
+    """A copy, of which the index is left out, and its `status`.
+
+    If that is not OK, the address to report is that of the destination, or that `at_source`, or
+    there is `no_address`.
+    """
     return data.StructLayout({
         "status": 8,
-        "address": packed_address,
+        "no_address": 1,
+        "at_source": 1,
         "copy": addressed_copy(config),
     })
 

@@ -129,6 +129,7 @@ class RowMover(wiring.Component):
         connect(m, flipped(self.region_update), addresses.region_update)
         m.d.comb += [
             entries.start.eq(control.start),
+            gate.start.eq(control.start),
             entries.listed.eq(control.listed),
             entries.with_state.eq(control.with_state),
             addresses.destination.eq(control.destination),

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import AXI4Lite, AXI4Read, AXI4Write
 from .command_queue import CommandQueue
 from .config import Config
+from .deposit_turns import DepositTurns
 from .events import Events
 from .list_port import ListPort
 from .lookup_engines import LookupEngines
@@ -16,8 +17,11 @@ from .row_mover import RowMover
 
 LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "targets")
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
-                  "lookup completions", "move completions")
+                  "completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
+# A command or completion at a time, or a list of which each element moves a row: little buffer
+# does for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere.
+SHALLOW_CLIENTS = ("lookup ring", "move ring", "rows", "targets", "completions")
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
@@ -32,8 +36,13 @@ def result_ports(config: Config) -> list[tuple[str, ...]]:
 
 def result_port(config: Config, names) -> ResultPort:
     """The port over which those clients write."""
-    return ResultPort(config, len(names), striped=[
-        number for number, name in enumerate(names) if name in STRIPED_CLIENTS])
+    return ResultPort(config, len(names), shallow=among(SHALLOW_CLIENTS, names),
+                      striped=among(STRIPED_CLIENTS, names))
+
+
+def among(chosen, names) -> list[int]:
+    """Numbers of the names that are chosen."""
+    return [number for number, name in enumerate(names) if name in chosen]
 
 
 def _ids(config: Config, count: int) -> dict:
@@ -98,7 +107,9 @@ class Top(wiring.Component):
         m.submodules.move_queue = move_queue = CommandQueue(config, "move")
         m.submodules.engines = engines = LookupEngines(config)
         m.submodules.mover = mover = RowMover(config)
-        m.submodules.list_port = list_port = ListPort(config, len(LIST_CLIENTS))
+        m.submodules.list_port = list_port = ListPort(
+            config, len(LIST_CLIENTS), shallow=among(SHALLOW_CLIENTS, LIST_CLIENTS))
+        m.submodules.completions = completions = DepositTurns(config)
         results = [result_port(config, names) for names in result_ports(config)]
 
         # Host.
@@ -106,6 +117,7 @@ class Top(wiring.Component):
         for number, queue in enumerate((lookup_queue, move_queue)):
             connect(m, registers=registers.queues[number], queue=queue.control)
             connect(m, queue=queue.events, events=events.clients[number])
+            connect(m, queue=queue.completions, turns=completions.writers[number])
         connect(m, registers=registers.events, events=events.clients[2])
         m.d.comb += self.interrupt.eq(registers.interrupt)
         broadcast(m, registers.region_update,
@@ -127,8 +139,7 @@ class Top(wiring.Component):
             "slots": engines.slots,
             "even misses": engines.even_misses, "odd misses": engines.odd_misses,
             "popular": engines.popular, "nonpopular": engines.nonpopular,
-            "lookup completions": lookup_queue.completions,
-            "move completions": move_queue.completions,
+            "completions": completions.deposit,
         }
         for number, name in enumerate(LIST_CLIENTS):
             connect(m, reader=readers[name], port=list_port.clients[number])
@@ -149,7 +160,7 @@ class Top(wiring.Component):
             m.d.sync += draining.eq(0)
         for port in ports:
             m.d.comb += port.timeout.eq(registers.timeout)
-        for unit in (*ports, lookup_queue, move_queue, engines, events):
+        for unit in (*ports, lookup_queue, move_queue, completions, engines, events):
             m.d.comb += unit.restart.eq(registers.soft_reset)
         # A command that clears a memory again makes later commands wait, not the host.
         cleared = Signal()

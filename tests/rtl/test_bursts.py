@@ -1,11 +1,13 @@
-"""BurstCutter against the same cut in plain Python."""
+"""BurstTurns against the same cut in plain Python, client by client."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hotrow_rtl.bursts import BurstCutter, word_width, words_width
+from hotrow_rtl.burst_turns import BurstTurns
+from hotrow_rtl.bursts import word_width
 from hotrow_rtl.config import PRESETS
+from hotrow_rtl.layouts import LIST_BYTES_WIDTH
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = PRESETS["tiny"]
@@ -19,52 +21,90 @@ def cut(word, words, longest):
         word, words = word + beats, words - beats
 
 
-@pytest.mark.parametrize("burst_beats", [2, 4, 256])
+def owned(taken, client):
+    """The bursts of one client, in order."""
+    return [burst for number, *burst in taken if number == client]
+
+
+@pytest.mark.parametrize("longest", [(2,), (4, 2), (256, 8, 2)])
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
                                           (RAGGED, RAGGED)],
                          ids=["steady", "gaps", "back-pressure", "both"])
-def test_bursts(burst_beats, gaps, pauses):
-    seed, config = 5, replace(TINY, burst_beats=burst_beats)
-    rng, cutter = np.random.default_rng(seed), BurstCutter(config)
-    top = 1 << word_width(config)
-    runs = [(0, 1), (burst_beats - 1, 2), (top - 3, 3), (0, 3 * burst_beats)]
-    runs += [(int(word), int(words)) for word, words in zip(
-        rng.integers(0, 1 << 40, 12), rng.integers(1, 6 * burst_beats, 12))]
-    expected = [burst for word, words in runs for burst in cut(word, words, burst_beats)]
-    assert all(word % 256 + beats <= 256 for word, beats in expected), "no burst crosses 4 KiB"
-    bench = StreamBench(cutter)
-    bench.source(cutter.runs, [{"word": word, "words": words} for word, words in runs], gaps)
-    taken = bench.sink(cutter.bursts, len(expected), pauses,
-                       read=lambda burst: (burst.word, burst.beats))
-    cycles = bench.run(1000)
-    assert taken == expected, f"seed {seed}"
+def test_bursts(longest, gaps, pauses):
+    seed, config = 5, replace(TINY, burst_beats=max(longest))
+    rng, turns = np.random.default_rng(seed), BurstTurns(config, longest)
+    bench, top, expected = StreamBench(turns), 1 << word_width(config), []
+    for client, most in enumerate(longest):
+        runs = [(0, 1), (most - 1, 2), (top - 3, 3), (0, 3 * most)]
+        runs += [(int(word), int(words)) for word, words in zip(
+            rng.integers(0, 1 << 40, 12), rng.integers(1, 6 * most, 12))]
+        expected.append([list(burst) for word, words in runs for burst in cut(word, words, most)])
+        assert all(word % 256 + beats <= 256 for word, beats in expected[-1]), "within 4 KiB"
+        bench.source(turns.requests[client], [
+            {"address": 16 * word, "bytes": 16 * words - int(rng.integers(0, 16))}
+            for word, words in runs], gaps)
+    count = sum(map(len, expected))
+    taken = bench.sink(turns.bursts, count, pauses,
+                       read=lambda owner: (owner.client, owner.burst.word, owner.burst.beats))
+
+    async def room(ctx):
+        ctx.set(turns.room, (1 << len(longest)) - 1)
+    bench.process("room", room)
+    cycles = bench.run(2000)
+    assert [owned(taken, client) for client in range(len(longest))] == expected, f"seed {seed}"
     if gaps is STEADY and pauses is STEADY:
-        assert cycles <= len(expected) + len(runs) + 3, "one burst a cycle, one cycle a run"
+        alone = max(2 * (len(mine) + 16) for mine in expected)
+        assert cycles <= max(alone, count + 16 * len(longest)) + 10, "a burst a cycle"
 
 
-def test_the_longest_run_is_not_cut_short():
-    cutter = BurstCutter(TINY)
-    bench = StreamBench(cutter)
-    bench.source(cutter.runs, [{"word": 0, "words": (1 << words_width(TINY)) - 1}])
-    taken = bench.sink(cutter.bursts, 50, read=lambda burst: (burst.word, burst.beats))
-    bench.run(100)
+def test_the_longest_list_is_not_cut_short():
+    turns = BurstTurns(TINY, (4,))
+    bench = StreamBench(turns)
+    bench.source(turns.requests[0], [{"address": 0, "bytes": (1 << LIST_BYTES_WIDTH) - 1}])
+    taken = bench.sink(turns.bursts, 50, read=lambda owner: (owner.burst.word, owner.burst.beats))
+    seen = []
+
+    async def watch(ctx):
+        ctx.set(turns.room, 1)
+        seen.extend(await ctx.tick().sample(turns.words).until(turns.requests[0].ready))
+    bench.process("words", watch)
+    bench.run(200)
     assert taken == [(4 * i, 4) for i in range(50)]
+    assert seen == [1 << LIST_BYTES_WIDTH - 4]
 
 
-def test_clear_forgets_the_run():
-    cutter = BurstCutter(TINY)
-    bench = StreamBench(cutter)
+def test_without_room_nothing_comes_and_nobody_waits():
+    turns = BurstTurns(TINY, (4, 4))
+    bench = StreamBench(turns)
+    for request in turns.requests:
+        bench.source(request, [{"address": 0, "bytes": 16 * 40}])
+    taken = bench.sink(turns.bursts, 10, read=lambda owner: owner.client)
+
+    async def room(ctx):
+        ctx.set(turns.room, 2)
+    bench.process("room", room)
+    assert bench.run(60) <= 30
+    assert taken == [1] * 10
+
+
+def test_clear_forgets_the_requests():
+    turns = BurstTurns(TINY, (4, 4))
+    bench = StreamBench(turns)
 
     async def drive(ctx):
-        ctx.set(cutter.runs.p, {"word": 0, "words": 100})
-        ctx.set(cutter.runs.valid, 1)
-        await ctx.tick()
-        ctx.set(cutter.runs.valid, 0)
+        request = turns.requests[1]
+        ctx.set(request.p, {"address": 0, "bytes": 1600})
+        ctx.set(request.valid, 1)
+        ctx.set(turns.room, 3)
+        await ctx.tick().until(request.ready)
+        ctx.set(request.valid, 0)
         await ctx.tick().repeat(3)
-        assert ctx.get(cutter.bursts.valid)
-        ctx.set(cutter.clear, 1)
+        assert ctx.get(turns.bursts.valid)
+        ctx.set(turns.clear, 1)
         await ctx.tick()
-        ctx.set(cutter.clear, 0)
-        assert ctx.get(cutter.runs.ready) and not ctx.get(cutter.bursts.valid)
+        ctx.set(turns.clear, 0)
+        for _ in range(5):
+            assert not ctx.get(turns.bursts.valid)
+            await ctx.tick()
     bench.process("drive", drive)
-    bench.run(20)
+    bench.run(40)

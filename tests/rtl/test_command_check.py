@@ -5,12 +5,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from amaranth import Module
+from amaranth import Const, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.command_check import CommandCheck
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import (
+    COMMAND_BYTES,
     COMMANDS,
     OPERANDS,
     QUEUES,
@@ -21,6 +22,7 @@ from hotrow_rtl.contract import (
     Status,
     packed_address,
 )
+from hotrow_rtl.layouts import command as command_layout
 from hotrow_rtl.layouts import region_update, table_update
 from hotrow_rtl.region_arbiter import RegionArbiter
 from hotrow_rtl.region_check import RegionCheck
@@ -49,7 +51,7 @@ class Harness(wiring.Component):
     def __init__(self, config, queue):
         self.config, self.check = config, CommandCheck(config, queue)
         super().__init__({
-            "commands": In(self.check.commands.signature.flip()),
+            "words": In(self.check.words.signature.flip()),
             "checked": Out(self.check.checked.signature),
             "region_update": In(region_update(config)),
             "table_update": In(table_update(config)),
@@ -63,7 +65,7 @@ class Harness(wiring.Component):
         m.submodules.regions = regions = RegionCheck(self.config)
         m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=1)
         flipped, connect = wiring.flipped, wiring.connect
-        connect(m, harness=flipped(self.commands), check=check.commands)
+        connect(m, harness=flipped(self.words), check=check.words)
         connect(m, check=check.checked, harness=flipped(self.checked))
         connect(m, check=check.tables, span=span.client)
         connect(m, check=check.region, arbiter=arbiter.clients[0])
@@ -74,6 +76,7 @@ class Harness(wiring.Component):
         m.d.comb += [
             self.ready.eq(regions.ready & span.ready),
             arbiter.enable.eq(regions.ready),
+            check.commands.ready.eq(1),
         ]
         return m
 
@@ -108,17 +111,22 @@ def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG):
         for command, gap in zip(commands, gaps * len(commands)):
             for _ in range(gap):
                 await ctx.tick()
-            ctx.set(dut.commands.p, command)
-            ctx.set(dut.commands.valid, 1)
-            await ctx.tick().until(dut.commands.ready)
-            ctx.set(dut.commands.valid, 0)
-            ctx.set(dut.commands.p, {"opcode": 0xAA})
+            bits = Const.cast(command_layout.const(command)).value
+            for at in range(0, 8 * COMMAND_BYTES, config.bus_width):
+                ctx.set(dut.words.p, {"data": bits >> at & (1 << config.bus_width) - 1,
+                                      "last": at + config.bus_width == 8 * COMMAND_BYTES})
+                ctx.set(dut.words.valid, 1)
+                await ctx.tick().until(dut.words.ready)
+                ctx.set(dut.words.valid, 0)
+                ctx.set(dut.words.p, {"data": 0xAA})
+                if gap:
+                    await ctx.tick().repeat(gap)
 
     bench.process("source", source)
     verdicts = bench.sink(dut.checked, len(commands), pauses, "checked", read=lambda payload: (
         Status(payload.status), payload.error_index, payload.error_address,
         {name: payload.command[name] for name in OPERANDS}))
-    cycles = bench.run(limit=400 + len(commands) * 150)
+    cycles = bench.run(limit=400 + len(commands) * 200)
     return verdicts, cycles
 
 
@@ -258,4 +266,5 @@ def test_cycles_of_a_check(tables):
     command = legal(Opcode.OBSERVE, first_table=8, table_count=tables, count=4 * tables)
     _, one = check([command], "lookup")
     _, nine = check([command] * 9, "lookup")
-    assert nine - one == 8 * (5 + 7 + (tables + 4) + 4)
+    words = COMMAND_BYTES // CONFIG.bus_bytes
+    assert nine - one == 8 * (words + 5 + 7 + (tables + 4) + 4)

@@ -42,8 +42,7 @@ class Queue:
     def run(self, expected=None, limit=4000):
         expected = len(self.commands) if expected is None else expected
         bench = StreamBench(self.dut)
-        for process in (self._clock, self._commands, self._check, self._take, self._work,
-                        self._events):
+        for process in (self._clock, self._check, self._take, self._work, self._events):
             bench.background(process)
 
         async def collect(ctx):
@@ -53,7 +52,7 @@ class Queue:
             ctx.set(dut.completions.ready, 1)
             while len(self.completions) < expected:
                 _, _, valid, done = await ctx.tick().sample(
-                    dut.completions.valid, dut.completions.p)
+                    dut.completions.valid, dut.completions.p.record)
                 if valid:
                     self.completions.append((done.tag, done.status, done.start, done.end))
             await ctx.tick().repeat(20)
@@ -76,20 +75,14 @@ class Queue:
         await ctx.tick().until(port.ready)
         ctx.set(port.valid, 0)
 
-    async def _commands(self, ctx):
-        for command in self.commands:
-            await self._offer(ctx, self.dut.commands, command)
-            await ctx.tick().repeat(self.gap or 1)
-
     async def _check(self, ctx):
         dut = self.dut
-        while True:
-            ctx.set(dut.unchecked.ready, 1)
-            command, = await ctx.tick().sample(dut.unchecked.p).until(dut.unchecked.valid)
-            ctx.set(dut.unchecked.ready, 0)
+        for command in self.commands:
+            await self._offer(ctx, dut.commands, command)
             await ctx.tick().repeat(3)
-            status = Status.BAD_FLAGS if command.tag in self.refused else Status.OK
+            status = Status.BAD_FLAGS if command["tag"] in self.refused else Status.OK
             await self._offer(ctx, dut.checked, {"command": command, "status": status})
+            await ctx.tick().repeat(self.gap or 1)
 
     async def _take(self, ctx):
         engine = self.dut.engine

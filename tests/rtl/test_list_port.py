@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 import pytest
 from hotrow_rtl.config import PRESETS
-from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT, LIST_BYTES_WIDTH
 from hotrow_rtl.list_port import ListPort
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour, MemoryModel
 from hotrow_sim.memory.amaranth import read_responder
@@ -198,7 +198,7 @@ def test_lists_overlap():
 def test_the_longest_list_is_not_cut_short():
     bench = Bench(TINY, 1)
     bench.model.map(np.zeros(1, np.uint8), 0)
-    bench.ask(0, [(BASE, (1 << 48) - 1)])
+    bench.ask(0, [(BASE, (1 << LIST_BYTES_WIDTH) - 1)])
     taken = bench.take(0, 600)
     bench.run(1000)
     assert taken == [(*word[:2], 0) for word in bench.expected([(BASE, 9600)])]
@@ -233,7 +233,7 @@ async def pulse(ctx, signal):
 
 class TestSilence:
     @pytest.mark.parametrize("accept", [False, True], ids=["nothing taken", "requests taken"])
-    @pytest.mark.parametrize("first", [0, 9, 14, 30])
+    @pytest.mark.parametrize("first", [0, 12, 16, 30])
     def test_every_word_is_answered(self, first, accept):
         """Each list gets its right number of words and its `last`; the good ones come first."""
         bench = Bench(TINY, 2, Behaviour(latency=5, stall_data=0.5), depth=16)
