@@ -15,8 +15,8 @@ def fetched_words(config: Config) -> stream.Signature:
 
 
 def chunk_bags(config: Config) -> int:
-    """Bags of a chunk: their lengths fill a bus word."""
-    return config.bus_width // LENGTH_WIDTH
+    """Bags of a chunk, as many as ids fill a bus word: their lengths fill half of one."""
+    return config.lanes
 
 
 def bags_width(config: Config) -> int:
