@@ -71,7 +71,8 @@ def names_width(config: Config) -> int:
 
 
 def unchecked_lookup(config: Config) -> data.StructLayout:
-    """An id as it stands in memory, with the table and sample that its place gives it."""
+    """An id as it stands in memory, with the table and sample that its place gives it. Lanes of
+    the upper half carry no id of more than 32 bits."""
     return data.StructLayout({
         "present": 1,
         "id": 64,
