@@ -149,7 +149,9 @@ class LookupEngines(wiring.Component):
                                    (control.entries, entries, control.listed)):
             connect(m, control=start, unit=unit.command)
             connect(m, unit=unit.outcome, control=ended)
-        kinds = self._queue(m, "kinds", batch_kind())
+        # Room for the batches under way, so that a start waits for none of them.
+        m.submodules.kinds_queue = kinds = RamFifo(batch_kind(), UNDER_WAY)
+        m.d.comb += kinds.clear.eq(self.restart)
         connect(m, control=control.kinds, queue=kinds.i)
         connect(m, queue=kinds.o, tag=tag.kinds)
 
@@ -202,9 +204,7 @@ class LookupEngines(wiring.Component):
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
         for number, name in enumerate(LISTS):
-            queue = self._queue(m, f"{name}_requests", control.requests[number].p.shape())
-            connect(m, control=control.requests[number], queue=queue.i)
-            requests[name] = queue.o
+            requests[name] = control.requests[number]
         stripe = WordStripe(config, Element(config.key_width, ROW_ENTRY_BYTES))
         m.submodules.stripe = ResetInserter(self.restart)(stripe)
         connect(m, queue=requests["misses"], stripe=stripe.start)
@@ -220,13 +220,6 @@ class LookupEngines(wiring.Component):
         harvests = words["harvest"].valid
         merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
-
-    def _queue(self, m, name, shape):
-        """Room for what the batches under way wait for, so that a start waits for none of it."""
-        queue = RamFifo(shape, UNDER_WAY)
-        m.submodules[f"{name}_queue"] = queue
-        m.d.comb += queue.clear.eq(self.restart)
-        return queue
 
     def _slots(self, m, edits, lanes, single, packed):
         """Slot words come from all lanes of a batch, or one at a time from a list."""
