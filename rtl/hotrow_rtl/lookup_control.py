@@ -230,47 +230,60 @@ class LookupControl(wiring.Component):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
 
         parted, faulty = Signal(), Signal.like(addresses.fault.p)
-        m.d.comb += addresses.fault.p.eq(faulty)
+        # What goes into the report, and when: apart from the states, for enables without logic.
+        told = Signal(outcome)
+        tell, tell_popular, tell_fault, tell_address = (Signal(name=name) for name in (
+            "tell", "tell_popular", "tell_fault", "tell_address"))
+        m.d.comb += [addresses.fault.p.eq(faulty), self.engine.outcome.p.eq(report)]
         with m.FSM(name="ending"):
             with m.State("WORK"):
-                m.d.sync += report.eq(0)
                 for (unit, ended), tells in REPORTS.items():
                     with m.If(job.valid & (job.p.unit == unit)):
                         ending = getattr(self, ended)
                         m.d.comb += ending.ready.eq(1)
-                        m.d.sync += [report[name].eq(ending.p[name]) for name in tells]
+                        m.d.comb += [told[name].eq(ending.p[name]) for name in tells]
+                        m.d.comb += tell.eq(ending.valid)
                         with m.If(ending.valid):
                             m.next = "LAND"
                 with m.If(job.valid & (job.p.unit == Unit.NONE)):
-                    m.d.sync += [report.status.eq(job.p.status),
-                                 report.error_index.eq(job.p.error_index)]
+                    m.d.comb += [tell.eq(1), told.status.eq(job.p.status),
+                                 told.error_index.eq(job.p.error_index)]
                     m.next = "REPORT"
             with m.State("LAND"):
                 with m.If(job.p.splits & ~parted):
                     m.d.comb += self.parted.ready.eq(1)
                     m.d.sync += parted.eq(self.parted.valid)
-                    with m.If(self.parted.valid):
-                        m.d.sync += report.popular.eq(self.parted.p.popular)
+                    m.d.comb += tell_popular.eq(self.parted.valid)
                 with m.Elif(landed == opened):
                     m.next = "REPORT"
                     with m.If((report.status == Status.OK) & faults.as_value().any()):
                         for number, fault in reversed(list(enumerate(faults))):
                             with m.If(fault.any()):
-                                m.d.sync += [
-                                    report.status.eq(Status.SLVERR - 1 + fault),
-                                    faulty.eq(min(number, len(LISTS) - 1)),
-                                ]
+                                m.d.comb += told.status.eq(Status.SLVERR - 1 + fault)
+                                m.d.sync += faulty.eq(min(number, len(LISTS) - 1))
+                        m.d.comb += tell_fault.eq(1)
                         m.next = "FAULT"
             with m.State("FAULT"):
                 m.d.comb += addresses.fault.valid.eq(1)
                 with m.If(addresses.fault.ready):
                     m.next = "ADDRESS"
             with m.State("ADDRESS"):
-                m.d.sync += report.error_address.eq(addresses.address)
+                m.d.comb += tell_address.eq(1)
                 m.next = "REPORT"
             with m.State("REPORT"):
-                m.d.comb += [self.engine.outcome.valid.eq(1), self.engine.outcome.p.eq(report)]
+                m.d.comb += self.engine.outcome.valid.eq(1)
                 with m.If(self.engine.outcome.ready):
                     m.d.comb += [job.ready.eq(1), addresses.ended.eq(job.p.unit != Unit.NONE)]
                     m.d.sync += [landed.eq(0), faults.eq(0), parted.eq(0)]
                     m.next = "WORK"
+        with m.If(tell):
+            m.d.sync += [report[name].eq(told[name])
+                         for name in dict.fromkeys(sum(REPORTS.values(), ()))]
+        with m.If(tell_fault):
+            m.d.sync += report.status.eq(told.status)
+        with m.If(tell_popular):
+            m.d.sync += report.popular.eq(self.parted.p.popular)
+        with m.If(tell_address):
+            m.d.sync += report.error_address.eq(addresses.address)
+        with m.If(self.engine.outcome.valid & self.engine.outcome.ready):
+            m.d.sync += [report.popular.eq(0), report.error_address.eq(0)]

@@ -6,8 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from .batch_order import unchecked_beat
 from .config import ROW_NUMBER_WIDTH, Config
-from .layouts import lookup_beat, table, table_update
+from .layouts import lookup_beat, table_update
 from .ram import Ram
+from .table_extent import extent_of, table_extent
 
 
 class RangeCheck(wiring.Component):
@@ -50,8 +51,7 @@ class RangeCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out = self.config, self.beats
-        kept = data.StructLayout({
-            name: table(c)[name].width for name in ("last_row", "parts_log2", "part")})
+        kept = table_extent(c)
         reading = Signal(unchecked_beat(c), reset_less=True)
         # Of an id its row, and whether there is more to it.
         holding = [Signal(data.StructLayout({
@@ -71,7 +71,8 @@ class RangeCheck(wiring.Component):
             self.unchecked.ready.eq(advance),
             write.eq(self.table_update.enable),
             write_at.eq(self.table_update.index),
-            [entry_written[name].eq(self.table_update.entry[name]) for name, _ in kept],
+            [entry_written[name].eq(value)
+             for name, value in extent_of(c, self.table_update.entry).items()],
         ]
         with m.If(~self.ready):
             m.d.comb += [write.eq(1), write_at.eq(cleared), entry_written.eq(0)]
