@@ -68,7 +68,7 @@ class ResultAddresses(wiring.Component):
             return Cat(number, command[:-1])
 
         m.d.comb += [
-            room.eq(following - oldest != COMMANDS),
+            room.eq((following - oldest)[:len(oldest)] != COMMANDS),
             self.start.ready.eq(room & (~given.opened.any() | (written == len(LISTS) - 1))),
             memory.write_enable.eq(self.start.valid & room),
             memory.write_address.eq(row(following, written)),
