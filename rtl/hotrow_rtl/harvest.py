@@ -40,7 +40,7 @@ class Harvest(wiring.Component):
     done : Out(1)
         A pulse after the last element has been taken.
     read_enable, read_address, read_data
-        Of the memory of counter sets, read latency 1.
+        Of the memory of counter sets, as of `SetScan`.
 
     Timing
     ------

@@ -31,6 +31,8 @@ from .word_stripe import Element, WordStripe
 
 def merge(m, consumer, *choices):
     """Give `consumer` the one of the (condition, producer) streams whose condition holds."""
+    (_, usual), *_ = choices
+    m.d.comb += consumer.p.eq(usual.p)  # also where no condition holds: that takes no gates
     for condition, producer in choices:
         with m.If(condition):
             m.d.comb += [
