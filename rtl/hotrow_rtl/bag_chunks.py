@@ -1,4 +1,4 @@
-"""Bag chunks: the lengths of a batch's bags, a bus word of them at a time."""
+"""Bag chunks: the lengths of a batch's bags, half a bus word of them at a time."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -15,7 +15,7 @@ def bag_chunk(config: Config) -> data.StructLayout:
     The `final` chunk of a batch ends with bag number `last_bag`; `wide` ids are of 64 bits.
     """
     return data.StructLayout({
-        "lengths": config.bus_width,
+        "lengths": chunk_bags(config) * LENGTH_WIDTH,
         "fault": 2,
         "final": 1,
         "last_bag": log2(chunk_bags(config)),
@@ -24,7 +24,7 @@ def bag_chunk(config: Config) -> data.StructLayout:
 
 
 class BagChunks(wiring.Component):
-    """Take each bus word of lengths as a chunk, or say one id a bag for a dense batch.
+    """Take each half of a bus word of lengths as a chunk, or say one id a bag for a dense batch.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class BagChunks(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle from a word, or 2 from `start`, to a chunk; one chunk a cycle. One idle
-    cycle between batches, which a chunk of several words of ids makes up for.
+    Latency 1 cycle from a word, or 2 from `start`, to a chunk; one chunk a cycle, from batch to
+    batch as well.
     """
 
     def __init__(self, config: Config):
@@ -64,15 +64,17 @@ class BagChunks(wiring.Component):
         busy, jagged, kept = (Signal(name=name) for name in ("busy", "jagged", "kept"))
         wide, last_bag = Signal.like(given.wide), Signal.like(given.last_bag)
         left, final = Signal.like(given.chunks), Signal()  # chunks, and whether one is left
-        lengths, moves = Signal(c.bus_width), Signal()
+        word, lengths = Signal(c.bus_width), Signal.like(out.p.lengths)
+        upper, moves = Signal(), Signal()  # the half of the word that is next
         m.d.comb += [
             self.fetches.eq(busy & jagged & ~kept),
-            lengths.eq(Mux(kept, self.kept.p.data, self.fetched.p.data)),
+            word.eq(Mux(kept, self.kept.p.data, self.fetched.p.data)),
+            lengths.eq(word.word_select(upper, len(lengths))),
             moves.eq(busy & (~out.valid | out.ready)
                      & (~jagged | Mux(kept, self.kept.valid, self.fetched.valid))),
-            self.kept.ready.eq(moves & jagged & kept),
-            self.fetched.ready.eq(moves & jagged & ~kept),
-            self.start.ready.eq(~busy),
+            self.kept.ready.eq(moves & jagged & kept & (upper | final)),
+            self.fetched.ready.eq(moves & jagged & ~kept & (upper | final)),
+            self.start.ready.eq(~busy | moves & final),
         ]
         with m.If(~jagged):
             m.d.comb += lengths.eq(Cat(Const(1, LENGTH_WIDTH) for _ in range(chunk_bags(c))))
@@ -89,6 +91,7 @@ class BagChunks(wiring.Component):
                 left.eq(left - 1),
                 final.eq(left == 2),
                 busy.eq(~final),
+                upper.eq(~upper & ~final),
             ]
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [

@@ -15,8 +15,8 @@ def fetched_words(config: Config) -> stream.Signature:
 
 
 def chunk_bags(config: Config) -> int:
-    """Bags of a chunk: their lengths fill a bus word."""
-    return config.bus_width // LENGTH_WIDTH
+    """Bags of a chunk, as many as ids fill a bus word: their lengths fill half of one."""
+    return config.lanes
 
 
 def bags_width(config: Config) -> int:
@@ -71,7 +71,8 @@ def names_width(config: Config) -> int:
 
 
 def unchecked_lookup(config: Config) -> data.StructLayout:
-    """An id as it stands in memory, with the table and sample that its place gives it."""
+    """An id as it stands in memory, with the table and sample that its place gives it. Lanes of
+    the upper half carry no id of more than 32 bits."""
     return data.StructLayout({
         "present": 1,
         "id": 64,

@@ -70,9 +70,9 @@ class BatchTally(wiring.Component):
             for name in ("served", "missed"))
         all_listed, all_unkept = (Signal(range(c.lanes + 1), name=f"all_{name}", reset_less=True)
                                   for name in ("listed", "unkept"))
-        first, second = (Signal(data.StructLayout({
-            "any": 1, "status": STATUS_WIDTH, "position": 32}), name=name)
-            for name in ("first", "second"))
+        first = Signal(data.StructLayout({
+            "any": 1, "status": STATUS_WIDTH, "position": 32, "behind": range(c.lanes)}))
+        second = Signal(data.StructLayout({"any": 1, "status": STATUS_WIDTH, "position": 32}))
         present = [lane.present for lane in beat.lanes]
         with m.If(advance):
             m.d.sync += [
@@ -83,7 +83,10 @@ class BatchTally(wiring.Component):
                 all_missed.eq(sum(missed)),
                 all_listed.eq(sum(listed)),
                 all_unkept.eq(sum(unkept)),
-                second.eq(first),
+                first.position.eq(beat.position),
+                second.any.eq(first.any),
+                second.status.eq(first.status),
+                second.position.eq(first.position + first.behind),
             ]
             for number, lane in enumerate(beat.lanes):
                 m.d.sync += [
@@ -97,7 +100,7 @@ class BatchTally(wiring.Component):
                     m.d.sync += [
                         first.any.eq(1),
                         first.status.eq(lane.status),
-                        first.position.eq(beat.position + sum(present[:number])),
+                        first.behind.eq(sum(present[:number])),
                     ]
 
         total = Signal(data.StructLayout({

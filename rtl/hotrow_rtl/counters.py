@@ -74,12 +74,11 @@ class CounterScans(wiring.Component):
         read_address, write_address = (Signal(log2(self.config.counter_sets), name=name)
                                        for name in ("read_address", "write_address"))
         read_bank = Signal(bank_bits)  # that the data comes from
-        with control.If(read_enable):
-            control.d.sync += read_bank.eq(read_address[:bank_bits])
         words = Array(bank.read_data for bank in self.banks)
-        word = Signal.like(self.banks[0].read_data)
+        word = Signal.like(self.banks[0].read_data, reset_less=True)
+        with control.If(read_enable):
+            control.d.sync += [read_bank.eq(read_address[:bank_bits]), word.eq(words[read_bank])]
         control.d.comb += [
-            word.eq(words[read_bank]),
             Cat(decay.read_data).eq(word),
             Cat(harvest.read_data).eq(word),
         ]

@@ -23,7 +23,7 @@ class DecaySweep(wiring.Component):
     done : Out(1)
         A pulse after the write of the last set.
     read_address, read_data, write_enable, write_address, write_data
-        Of the memory of counter sets, read latency 1.
+        Of the memory of counter sets, read latency 2.
 
     Timing
     ------
@@ -52,17 +52,14 @@ class DecaySweep(wiring.Component):
         at = Signal(log2(c.counter_sets))
         shift = Signal(range(c.counter_bits + 1))  # shifting by all bits leaves zero
         valid = Signal(3)  # address, read, shifted
-        held = Signal(counter_set(c), reset_less=True)
+        held = self.read_data
         with m.If(valid[0]):
             m.d.sync += at.eq(at + 1)
         with m.If(self.start):
             m.d.sync += [
                 at.eq(0), shift.eq(Mux(self.shift > c.counter_bits, c.counter_bits, self.shift))]
         going = self.start | valid[0] & (at != c.counter_sets - 1)
-        m.d.sync += [
-            valid.eq(Cat(going, valid)),
-            held.eq(self.read_data),
-        ]
+        m.d.sync += valid.eq(Cat(going, valid))
         written = Signal.like(at)
         with m.If(self.write_enable):
             m.d.sync += written.eq(written + 1)

@@ -5,14 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import STATUS_WIDTH
-from .config import ROW_NUMBER_WIDTH, Config
+from .config import Config
 from .contract import Status
 from .layouts import element, row_entry, row_key, table_update
 from .ram import ClearedRam
-
-# What the check needs of a descriptor.
-_extent = data.StructLayout({
-    "valid": 1, "last_row": ROW_NUMBER_WIDTH, "parts_log2": 3, "part": 6})
+from .table_extent import extent_of, table_extent
 
 
 def checked_entry(config: Config) -> data.StructLayout:
@@ -58,15 +55,17 @@ class EntryCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, update = self.config, self.checked, self.table_update
-        m.submodules.extents = extents = ClearedRam(
-            _extent, c.tables, reads_old=True)
+        known = data.StructLayout({"valid": 1, **table_extent(c).members})
+        m.submodules.extents = extents = ClearedRam(known, c.tables, reads_old=True)
         entry, table = Signal(element(row_entry)), extents.read_data
         valid, advance, exists, status = Signal(), Signal(), Signal(), Signal(STATUS_WIDTH)
         m.d.comb += [
             self.ready.eq(extents.ready),
             extents.write_enable.eq(update.enable),
             extents.write_address.eq(update.index),
-            *(extents.write_data[field].eq(update.entry[field]) for field, _ in _extent),
+            extents.write_data.valid.eq(update.entry.valid),
+            *(extents.write_data[name].eq(value)
+              for name, value in extent_of(c, update.entry).items()),
             extents.read_address.eq(self.entries.p.value.table),
             extents.read_enable.eq(advance),
             advance.eq(~out.valid | out.ready),

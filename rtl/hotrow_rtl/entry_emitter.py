@@ -14,6 +14,11 @@ from .mixing_gates import unmixed
 from .set_scan import scanned_set
 
 
+def entries_shape(config: Config):
+    """Shape of a number of counted rows, all of them at most."""
+    return range(config.counter_entries + 1)
+
+
 class EntryEmitter(wiring.Component):
     """Emit the entries above the scan's bound, and those equal to it while the quota lasts.
 
@@ -25,10 +30,10 @@ class EntryEmitter(wiring.Component):
     -------
     start : In(1)
         A pulse takes `entries` and `ties`.
-    entries : In(32)
+    entries : In(entries_shape(config))
         To be emitted in all; the sets must hold that many. With none, one absent element is
         emitted and no set is taken.
-    ties : In(32)
+    ties : In(entries_shape(config))
         How many of the entries equal to the bound are emitted: the first ones.
     sets : In(stream(scanned_set(config)))
         Those behind the last entry mean nothing.
@@ -49,8 +54,8 @@ class EntryEmitter(wiring.Component):
         self.config = config
         super().__init__({
             "start": In(1),
-            "entries": In(32),
-            "ties": In(32),
+            "entries": In(entries_shape(config)),
+            "ties": In(entries_shape(config)),
             "sets": In(stream.Signature(scanned_set(config))),
             "harvested": Out(stream.Signature(result(harvest_entry))),
             "done": Out(1),
@@ -59,8 +64,8 @@ class EntryEmitter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, sets = self.config, self.harvested, self.sets
-        entries, active = Signal(32), Signal()
-        ties = Signal(signed(33))  # left, less one: the sign tells that none is
+        entries, active = Signal.like(self.entries), Signal()
+        ties = Signal(signed(len(entries) + 1))  # left, less one: the sign tells that none is
         held = Signal(scanned_set(c), reset_less=True)
         waiting, live, first = (
             Signal(c.counter_ways, name=name) for name in ("waiting", "live", "first"))

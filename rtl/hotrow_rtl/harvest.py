@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .config import Config, log2
 from .counter_set import counter_set
-from .entry_emitter import EntryEmitter
+from .entry_emitter import EntryEmitter, entries_shape
 from .layouts import harvest_entry, result
 from .set_scan import SetScan, bound_shape
 
@@ -35,12 +35,12 @@ class Harvest(wiring.Component):
         A threshold of 0 acts as 1.
     harvested : Out(stream(result(harvest_entry)))
         Through the `last` element, which is absent when there is no entry.
-    entries : Out(32)
+    entries : Out(entries_shape(config))
         Entries emitted; stays until the next start.
     done : Out(1)
         A pulse after the last element has been taken.
     read_enable, read_address, read_data
-        Of the memory of counter sets, read latency 1.
+        Of the memory of counter sets, as of `SetScan`.
 
     Timing
     ------
@@ -58,7 +58,7 @@ class Harvest(wiring.Component):
             "wanted": In(32),
             "threshold": In(32),
             "harvested": Out(stream.Signature(result(harvest_entry))),
-            "entries": Out(32),
+            "entries": Out(entries_shape(config)),
             "done": Out(1),
             "read_enable": Out(1),
             "read_address": Out(log2(config.counter_sets)),
@@ -78,9 +78,10 @@ class Harvest(wiring.Component):
             emitter.sets.p.eq(scan.sets.p),
         ]
 
-        bound, wanted = Signal(bound_shape(c)), Signal(32)
+        # Of no more entries than there are: a count of them all is one that suffices.
+        bound, wanted = Signal(bound_shape(c)), Signal(entries_shape(c))
         found, trial = Signal(bound_shape(c)), Signal(bound_shape(c))
-        higher = Signal(32)  # entries that count more than `found`
+        higher = Signal.like(wanted)  # entries that count more than `found`
         m.d.comb += scan.bound.eq(bound)
 
         def begin_scan(least):
@@ -90,7 +91,7 @@ class Harvest(wiring.Component):
         # Counting: entries of a set, then of all sets so far.
         counting, ended, settled = Signal(), Signal(), Signal()
         counts = [way.count for way in scan.sets.p.ways]
-        reaching, reached = Signal(range(c.counter_ways + 1)), Signal(32)
+        reaching, reached = Signal(range(c.counter_ways + 1)), Signal.like(wanted)
         bits = Signal(c.counter_bits)  # that some count has
         taken = counting & scan.sets.valid
         m.d.sync += [
@@ -115,7 +116,10 @@ class Harvest(wiring.Component):
             with m.State("IDLE"):
                 with m.If(self.start):
                     limit = (1 << c.counter_bits) - 1
-                    m.d.sync += [wanted.eq(self.wanted), found.eq(0), higher.eq(0), bits.eq(0)]
+                    m.d.sync += [
+                        wanted.eq(Mux(self.wanted > c.counter_entries,
+                                      c.counter_entries, self.wanted)),
+                        found.eq(0), higher.eq(0), bits.eq(0)]
                     begin_scan(Mux(self.threshold > limit, limit + 1,
                                    Mux(self.threshold == 0, 1, self.threshold)))
                     m.next = "COUNT"

@@ -91,13 +91,12 @@ class LaneFill(wiring.Component):
             out.p.last.eq(last),
         ]
         for number, (lane, whole) in enumerate(zip(out.p.lanes, merged)):
-            half = number % (c.lanes // 2)  # lanes of the upper half carry no 64-bit id
+            own, has_wide = word.data.word_select(number, 32), number < c.lanes // 2
             name = data.View(bag_name(c), whole[:bag_name(c).size])
             fault = whole[bag_name(c).size:]
             m.d.comb += [
                 lane.present.eq(number < ids),
-                lane.id.eq(Mux(wide, word.data.word_select(half, 64),
-                               word.data.word_select(number, 32))),
+                lane.id.eq(Mux(wide, word.data.word_select(number, 64), own) if has_wide else own),
                 lane.table.eq(name.table),
                 lane.sample.eq(name.sample),
                 lane.fault.eq(Mux(fault.any(), fault, word.fault)),

@@ -4,11 +4,15 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .batch_order import LENGTH_WIDTH, fetched_words
+from .batch_order import LENGTH_WIDTH, bags_width, fetched_words
 from .config import Config, log2
 
 LENGTH_BYTES = LENGTH_WIDTH // 8
-SUM_WIDTH = 48  # 2**32 lengths of 16 bits
+
+
+def sum_width(config: Config) -> int:
+    """Bits of the sum of as many lengths as a batch can have bags."""
+    return bags_width(config) + LENGTH_WIDTH
 
 
 class LengthSum(wiring.Component):
@@ -35,9 +39,10 @@ class LengthSum(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "start": In(stream.Signature(data.StructLayout({"count": 32}))),
+            "start": In(stream.Signature(data.StructLayout({"count": bags_width(config)}))),
             "words": In(fetched_words(config)),
-            "total": Out(stream.Signature(data.StructLayout({"sum": SUM_WIDTH, "fault": 2}))),
+            "total": Out(stream.Signature(data.StructLayout({
+                "sum": sum_width(config), "fault": 2}))),
         })
 
     def elaborate(self, platform):
@@ -45,7 +50,7 @@ class LengthSum(wiring.Component):
         width = LENGTH_WIDTH
         per_word = self.config.bus_bytes // LENGTH_BYTES
         levels = log2(per_word) + 1
-        remaining = Signal(32)
+        remaining = Signal(bags_width(self.config))
         draining = Signal(levels)  # bit n: level n of the tree holds a word's lengths
         busy = Signal()
         taken, final = self.words.valid & self.words.ready, remaining <= per_word
@@ -63,7 +68,8 @@ class LengthSum(wiring.Component):
             with m.If(total.p.fault == 0):
                 m.d.sync += total.p.fault.eq(self.words.p.fault)
 
-        terms = [Mux(number < remaining, self.words.p.data.word_select(number, width), 0)
+        in_word = remaining[:log2(per_word) + 1]
+        terms = [Mux(~final | (number < in_word), self.words.p.data.word_select(number, width), 0)
                  for number in range(per_word)]
         for level in range(levels):
             sums = [Signal(width + level, name=f"sum{level}_{i}") for i in range(len(terms))]

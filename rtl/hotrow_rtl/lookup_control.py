@@ -2,17 +2,19 @@
 
 from amaranth import Cat, Module, Signal
 from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
+from .bank_layouts import STATUS_WIDTH
 from .batch_tag import batch_kind
 from .config import EPOCH_WIDTH, Config
 from .contract import AllFlag, BatchFlag, Opcode, Status
 from .fifo import RamFifo
 from .layouts import Deposit, Engine, command, outcome
+from .length_sum import sum_width
 from .lookup_reader import verdict
+from .result_addresses import LISTS, ResultAddresses
 from .sample_lists import batch_samples
 
-LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
 DEPOSITS = (*LISTS[:-1], "even_misses", "odd_misses")  # who writes them: the last list has two
 UNDER_WAY = 4  # commands between their start and their outcome
 
@@ -24,6 +26,15 @@ class Unit(enum.Enum, shape=2):
     TALLY = 1
     SCANS = 2
     ENTRIES = 3
+
+
+# What each unit tells, from its stream.
+REPORTS = {
+    (Unit.TALLY, "tallied"): (
+        "status", "error_index", "lookups", "hits", "misses", "unique", "refused"),
+    (Unit.SCANS, "scanned"): ("entries",),
+    (Unit.ENTRIES, "listed"): ("status", "error_index", "hits", "misses", "entries", "refused"),
+}
 
 
 class LookupControl(wiring.Component):
@@ -63,13 +74,14 @@ class LookupControl(wiring.Component):
     parted : In(stream)
         How many samples of a batch that was split are `popular`.
     requests : Out(request of Deposit).array(4)
-        By number in `LISTS`; that of the misses is for both who write them.
+        By number in `LISTS`, see `ResultAddresses`; that of the misses is for both who write them.
     landed : In(outcome of Deposit).array(5)
         By number in `DEPOSITS`.
 
     Timing
     ------
-    A command costs 3 cycles besides its units and its results' way to memory, 4 with a batch.
+    A command costs 3 cycles besides its units and its results' way to memory, 4 with a batch, and
+    as many more as there are lists if it has one.
     """
 
     def __init__(self, config: Config):
@@ -101,15 +113,17 @@ class LookupControl(wiring.Component):
             "unit": Unit,
             "splits": 1,
             "opened": len(LISTS),
-            "addresses": data.ArrayLayout(self.config.address_width, len(LISTS)),
-            "status": 8,
-            "error_index": 64,
+            "status": STATUS_WIDTH,
+            "error_index": sum_width(self.config),
         }), UNDER_WAY)
-        self._start(m, under_way.i, under_way.level == 0)
-        self._end(m, under_way.o)
+        m.submodules.addresses = addresses = ResultAddresses(self.config)
+        for mine, request in zip(self.requests, addresses.requests):
+            connect(m, addresses=request, own=flipped(mine))
+        self._start(m, under_way.i, under_way.level == 0, addresses.start)
+        self._end(m, under_way.o, addresses)
         return m
 
-    def _start(self, m, job, nothing):
+    def _start(self, m, job, nothing, lists):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(LISTS)), Signal(Unit)
@@ -141,20 +155,13 @@ class LookupControl(wiring.Component):
             with m.Default():
                 m.d.comb += alone.eq(Unit.SCANS)
 
-        addresses = job.p.addresses
-        m.d.comb += [
-            addresses[0].eq(order.slots),
-            addresses[1].eq(order.popular),
-            addresses[2].eq(order.nonpopular),
-            addresses[3].eq(order.misses),
-            *(request.p.address.eq(address)
-              for request, address in zip(self.requests, addresses)),
-        ]
+        m.d.comb += [lists.p.opened.eq(opens),
+                     *(lists.p.addresses[number].eq(order[name])
+                       for number, name in enumerate(LISTS))]
         with m.If(opcode == Opcode.HARVEST):
-            m.d.comb += addresses[1].eq(order.destination)
+            m.d.comb += lists.p.addresses[LISTS.index("popular")].eq(order.destination)
 
-        launched = (self.reader, self.scans, self.entries, self.kinds, self.sizes,
-                    *self.requests)
+        launched = (self.reader, self.scans, self.entries, self.kinds, self.sizes)
         for port in launched:
             with m.If(port.ready):
                 m.d.sync += port.valid.eq(0)
@@ -192,19 +199,18 @@ class LookupControl(wiring.Component):
                         m.next = "LAUNCH"
             with m.State("LAUNCH"):
                 m.d.comb += [
-                    job.valid.eq(1),
+                    lists.valid.eq(job.ready),
+                    job.valid.eq(lists.ready),
                     job.p.unit.eq(alone),
                     job.p.splits.eq(splits),
                     job.p.opened.eq(opens),
                 ]
-                with m.If(job.ready):
+                with m.If(job.valid & job.ready):
                     m.d.sync += [
                         self.scans.valid.eq(alone == Unit.SCANS),
                         self.entries.valid.eq(alone == Unit.ENTRIES),
                         self.kinds.valid.eq(is_batch),
                         self.sizes.valid.eq(splits),
-                        *(request.valid.eq(opens[number])
-                          for number, request in enumerate(self.requests)),
                     ]
                     m.next = "LAUNCHED"
             with m.State("LAUNCHED"):
@@ -213,10 +219,9 @@ class LookupControl(wiring.Component):
                     with m.If(splits):
                         m.d.sync += [epoch.eq(epoch + 1), used_up.eq(epoch.all())]
 
-    def _end(self, m, job):
+    def _end(self, m, job, addresses):
         report = Signal(outcome)
         opened = Cat(job.p.opened, job.p.opened[-1])  # by number in `DEPOSITS`, as the next two
-        addresses = [*job.p.addresses, job.p.addresses[-1]]
         landed = Signal(len(DEPOSITS))
         faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
         for number, port in enumerate(self.landed):
@@ -224,38 +229,61 @@ class LookupControl(wiring.Component):
             with m.If(port.valid & port.ready):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
 
-        parted = Signal()
+        parted, faulty = Signal(), Signal.like(addresses.fault.p)
+        # What goes into the report, and when: apart from the states, for enables without logic.
+        told = Signal(outcome)
+        tell, tell_popular, tell_fault, tell_address = (Signal(name=name) for name in (
+            "tell", "tell_popular", "tell_fault", "tell_address"))
+        m.d.comb += [addresses.fault.p.eq(faulty), self.engine.outcome.p.eq(report)]
         with m.FSM(name="ending"):
             with m.State("WORK"):
-                for unit, ended in ((Unit.TALLY, self.tallied), (Unit.SCANS, self.scanned),
-                                    (Unit.ENTRIES, self.listed)):
+                for (unit, ended), tells in REPORTS.items():
                     with m.If(job.valid & (job.p.unit == unit)):
-                        m.d.comb += ended.ready.eq(1)
-                        m.d.sync += report.eq(ended.p)
-                        with m.If(ended.valid):
+                        ending = getattr(self, ended)
+                        m.d.comb += ending.ready.eq(1)
+                        m.d.comb += [told[name].eq(ending.p[name]) for name in tells]
+                        m.d.comb += tell.eq(ending.valid)
+                        with m.If(ending.valid):
                             m.next = "LAND"
                 with m.If(job.valid & (job.p.unit == Unit.NONE)):
-                    m.d.sync += [report.eq(0), report.status.eq(job.p.status),
-                                 report.error_index.eq(job.p.error_index)]
+                    m.d.comb += [tell.eq(1), told.status.eq(job.p.status),
+                                 told.error_index.eq(job.p.error_index)]
                     m.next = "REPORT"
             with m.State("LAND"):
                 with m.If(job.p.splits & ~parted):
                     m.d.comb += self.parted.ready.eq(1)
                     m.d.sync += parted.eq(self.parted.valid)
-                    with m.If(self.parted.valid):
-                        m.d.sync += report.popular.eq(self.parted.p.popular)
+                    m.d.comb += tell_popular.eq(self.parted.valid)
                 with m.Elif(landed == opened):
-                    with m.If(report.status == Status.OK):
+                    m.next = "REPORT"
+                    with m.If((report.status == Status.OK) & faults.as_value().any()):
                         for number, fault in reversed(list(enumerate(faults))):
                             with m.If(fault.any()):
-                                m.d.sync += [
-                                    report.status.eq(Status.SLVERR - 1 + fault),
-                                    report.error_address.eq(addresses[number]),
-                                ]
-                    m.next = "REPORT"
+                                m.d.comb += told.status.eq(Status.SLVERR - 1 + fault)
+                                m.d.sync += faulty.eq(min(number, len(LISTS) - 1))
+                        m.d.comb += tell_fault.eq(1)
+                        m.next = "FAULT"
+            with m.State("FAULT"):
+                m.d.comb += addresses.fault.valid.eq(1)
+                with m.If(addresses.fault.ready):
+                    m.next = "ADDRESS"
+            with m.State("ADDRESS"):
+                m.d.comb += tell_address.eq(1)
+                m.next = "REPORT"
             with m.State("REPORT"):
-                m.d.comb += [self.engine.outcome.valid.eq(1), self.engine.outcome.p.eq(report)]
+                m.d.comb += self.engine.outcome.valid.eq(1)
                 with m.If(self.engine.outcome.ready):
-                    m.d.comb += job.ready.eq(1)
+                    m.d.comb += [job.ready.eq(1), addresses.ended.eq(job.p.unit != Unit.NONE)]
                     m.d.sync += [landed.eq(0), faults.eq(0), parted.eq(0)]
                     m.next = "WORK"
+        with m.If(tell):
+            m.d.sync += [report[name].eq(told[name])
+                         for name in dict.fromkeys(sum(REPORTS.values(), ()))]
+        with m.If(tell_fault):
+            m.d.sync += report.status.eq(told.status)
+        with m.If(tell_popular):
+            m.d.sync += report.popular.eq(self.parted.p.popular)
+        with m.If(tell_address):
+            m.d.sync += report.error_address.eq(addresses.address)
+        with m.If(self.engine.outcome.valid & self.engine.outcome.ready):
+            m.d.sync += [report.popular.eq(0), report.error_address.eq(0)]

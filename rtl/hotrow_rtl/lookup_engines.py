@@ -9,13 +9,13 @@ from .bank_ring import BankRing
 from .batch_tag import BatchTag, batch_kind
 from .batch_tally import BatchTally
 from .combiner import Combiner
-from .config import NUMBER_BEATS, Config
+from .config import NUMBER_BEATS, Config, log2
 from .contract import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
 from .counters import CounterScans
 from .directory_list import DirectoryList
 from .fifo import RamFifo
 from .lane_packer import LanePacker
-from .layouts import Deposit, Engine, Fetch, harvest_entry, row_entry, table_update
+from .layouts import Deposit, Engine, Fetch, harvest_entry, table_update
 from .lookup_bank import LookupBank
 from .lookup_control import DEPOSITS, LISTS, UNDER_WAY, LookupControl
 from .lookup_reader import LookupReader
@@ -26,11 +26,13 @@ from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
 from .stream_fork import fork
 from .streams import Packer
-from .word_stripe import WordStripe
+from .word_stripe import Element, WordStripe
 
 
 def merge(m, consumer, *choices):
     """Give `consumer` the one of the (condition, producer) streams whose condition holds."""
+    (_, usual), *_ = choices
+    m.d.comb += consumer.p.eq(usual.p)  # also where no condition holds: that takes no gates
     for condition, producer in choices:
         with m.If(condition):
             m.d.comb += [
@@ -49,6 +51,17 @@ def route(m, producer, *choices):
                 consumer.valid.eq(producer.valid),
                 producer.ready.eq(consumer.ready),
             ]
+
+
+def narrowed(m, producer, consumer):
+    """Give `consumer` the low bits of the elements, as wide as its own: those above are 0."""
+    m.d.comb += [
+        consumer.valid.eq(producer.valid),
+        producer.ready.eq(consumer.ready),
+        consumer.p.present.eq(producer.p.present),
+        consumer.p.last.eq(producer.p.last),
+        *(low.eq(Cat(value)) for low, value in zip(consumer.p.values, producer.p.values)),
+    ]
 
 
 class LookupEngines(wiring.Component):
@@ -138,7 +151,9 @@ class LookupEngines(wiring.Component):
                                    (control.entries, entries, control.listed)):
             connect(m, control=start, unit=unit.command)
             connect(m, unit=unit.outcome, control=ended)
-        kinds = self._queue(m, "kinds", batch_kind())
+        # Room for the batches under way, so that a start waits for none of them.
+        m.submodules.kinds_queue = kinds = RamFifo(batch_kind(), UNDER_WAY)
+        m.d.comb += kinds.clear.eq(self.restart)
         connect(m, control=control.kinds, queue=kinds.i)
         connect(m, queue=kinds.o, tag=tag.kinds)
 
@@ -176,22 +191,23 @@ class LookupEngines(wiring.Component):
         connect(m, slot_lanes=slot_lanes.marks, marks=marks.beats)
 
         # Results.
-        packers = {name: LanePacker(config, 32, 4) for name in ("slots", "popular", "nonpopular")}
-        packers["misses"] = LanePacker(config, row_entry, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
+        widths = {"slots": 32, "popular": log2(config.batch_samples),
+                  "nonpopular": log2(config.batch_samples)}
+        packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
+        packers["misses"] = LanePacker(
+            config, config.key_width, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
         packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
         self._slots(m, edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
-        connect(m, marks=marks.popular, packer=packers["popular"].elements)
-        connect(m, marks=marks.nonpopular, packer=packers["nonpopular"].elements)
-        connect(m, numbers=numbers.listed, packer=packers["misses"].elements)
+        for producer, name in ((marks.popular, "popular"), (marks.nonpopular, "nonpopular"),
+                               (numbers.listed, "misses")):
+            narrowed(m, producer, packers[name].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
         for number, name in enumerate(LISTS):
-            queue = self._queue(m, f"{name}_requests", control.requests[number].p.shape())
-            connect(m, control=control.requests[number], queue=queue.i)
-            requests[name] = queue.o
-        stripe = WordStripe(config)
+            requests[name] = control.requests[number]
+        stripe = WordStripe(config, Element(config.key_width, ROW_ENTRY_BYTES))
         m.submodules.stripe = ResetInserter(self.restart)(stripe)
         connect(m, queue=requests["misses"], stripe=stripe.start)
         connect(m, packer=words["misses"], stripe=stripe.words)
@@ -206,13 +222,6 @@ class LookupEngines(wiring.Component):
         harvests = words["harvest"].valid
         merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
-
-    def _queue(self, m, name, shape):
-        """Room for what the batches under way wait for, so that a start waits for none of it."""
-        queue = RamFifo(shape, UNDER_WAY)
-        m.submodules[f"{name}_queue"] = queue
-        m.d.comb += queue.clear.eq(self.restart)
-        return queue
 
     def _slots(self, m, edits, lanes, single, packed):
         """Slot words come from all lanes of a batch, or one at a time from a list."""

@@ -40,9 +40,9 @@ class LookupReader(wiring.Component):
     Timing
     ------
     A beat is one whole bus word; one leaves in every cycle in which `ids` delivers a word and
-    `beats` is taken, 3 cycles after its word, except where more than a bus word of lengths, of
-    short or empty bags, goes into one of ids: then a word of lengths a cycle. A jagged batch's
-    ids are requested when the sum of its lengths is known, `LengthSum`'s pass after the command.
+    `beats` is taken, 3 cycles after its word, except where more bags than its lanes go into a
+    word of ids: then half a bus word of lengths a cycle. A jagged batch's ids are requested when
+    the sum of its lengths is known, `LengthSum`'s pass after the command.
 
     One batch is prefetched: a command is taken, its lists are requested and its verdict is given
     while the batch before it is delivered. Batches of more words than the memory's latency follow

@@ -6,8 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from .batch_order import unchecked_beat
 from .config import ROW_NUMBER_WIDTH, Config
-from .layouts import lookup_beat, table, table_update
-from .ram import ClearedRam
+from .layouts import lookup_beat, table_update
+from .ram import Ram
+from .table_extent import extent_of, table_extent
 
 
 class RangeCheck(wiring.Component):
@@ -50,48 +51,69 @@ class RangeCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out = self.config, self.beats
-        kept = data.StructLayout({
-            name: table(c)[name].width for name in ("last_row", "parts_log2", "part")})
-        reading, holding = (Signal(unchecked_beat(c), name=name) for name in ("reading", "holding"))
+        kept = table_extent(c)
+        reading = Signal(unchecked_beat(c), reset_less=True)
+        # Of an id its row, and whether there is more to it.
+        holding = [Signal(data.StructLayout({
+            "present": 1, "row": ROW_NUMBER_WIDTH, "beyond": 1, "table": c.table_width,
+            "sample": lane.sample.shape().width, "fault": lane.fault.shape().width,
+        }), name=f"holding{number}", reset_less=True) for number, lane in enumerate(reading.lanes)]
+        last = Signal(reset_less=True)
         valid = Signal(self.latency)
         advance = Signal()
-        copies = [ClearedRam(kept, c.tables, reads_old=True) for _ in range(c.lanes)]
+        copies = [Ram(kept, c.tables, reads_old=True) for _ in range(c.lanes)]
+        cleared = Signal(range(c.tables))
+        write, entry_written = Signal(), Signal(kept)
+        write_at = Signal.like(cleared)
         m.d.comb += [
             out.valid.eq(valid[-1]),
             advance.eq(~out.valid | out.ready),
             self.unchecked.ready.eq(advance),
-            self.ready.eq(Cat(copy.ready for copy in copies).all()),
+            write.eq(self.table_update.enable),
+            write_at.eq(self.table_update.index),
+            [entry_written[name].eq(value)
+             for name, value in extent_of(c, self.table_update.entry).items()],
         ]
+        with m.If(~self.ready):
+            m.d.comb += [write.eq(1), write_at.eq(cleared), entry_written.eq(0)]
+            m.d.sync += [cleared.eq(cleared + 1), self.ready.eq(cleared == c.tables - 1)]
         with m.If(advance):
             m.d.sync += [
                 valid.eq(Cat(self.unchecked.valid, valid[:-1])),
                 reading.eq(self.unchecked.p),
-                holding.eq(reading),
-                out.p.last.eq(holding.last),
+                last.eq(reading.last),
+                out.p.last.eq(last),
             ]
         with m.If(self.restart):
             m.d.sync += valid.eq(0)
 
         for number, copy in enumerate(copies):
             m.submodules[f"tables{number}"] = copy
-            held, lane, entry = holding.lanes[number], out.p.lanes[number], Signal(kept)
+            read, held, lane = reading.lanes[number], holding[number], out.p.lanes[number]
+            entry = Signal(kept, name=f"entry{number}", reset_less=True)
             m.d.comb += [
-                copy.write_enable.eq(self.table_update.enable),
-                copy.write_address.eq(self.table_update.index),
-                [copy.write_data[name].eq(self.table_update.entry[name]) for name, _ in kept],
+                copy.write_enable.eq(write),
+                copy.write_address.eq(write_at),
+                copy.write_data.eq(entry_written),
                 copy.read_enable.eq(advance),
                 copy.read_address.eq(self.unchecked.p.lanes[number].table),
             ]
             with m.If(advance):
                 m.d.sync += [
+                    *(held[name].eq(read[name])
+                      for name in ("present", "table", "sample", "fault")),
+                    held.row.eq(read.id[:ROW_NUMBER_WIDTH]),
+                    held.beyond.eq(
+                        read.id[ROW_NUMBER_WIDTH:].any() if number < c.lanes // 2 else 0),
                     entry.eq(copy.read_data),
                     lane.present.eq(held.present),
-                    lane.key.row.eq(held.id[:ROW_NUMBER_WIDTH]),
+                    lane.key.row.eq(held.row),
                     lane.key.table.eq(held.table),
                     lane.sample.eq(held.sample),
                     lane.parts_log2.eq(entry.parts_log2),
                     lane.part.eq(entry.part),
-                    lane.out_of_range.eq((held.id > entry.last_row) & (held.fault == 0)),
+                    lane.out_of_range.eq(
+                        (held.beyond | (held.row > entry.last_row)) & (held.fault == 0)),
                     lane.fault.eq(held.fault),
                 ]
         return m

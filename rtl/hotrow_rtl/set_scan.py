@@ -39,7 +39,7 @@ class SetScan(wiring.Component):
         Constant during a scan.
     sets : Out(stream(scanned_set(config)))
     read_enable, read_address, read_data
-        Of the memory of counter sets, read latency 1.
+        Of the memory of counter sets, read latency 2: data stays while `read_enable` is low.
 
     Timing
     ------
@@ -64,10 +64,9 @@ class SetScan(wiring.Component):
         c, out = self.config, self.sets
         asked, read, held = (Signal(log2(c.counter_sets), name=f"{stage}_set")
                              for stage in ("asked", "read", "held"))
-        ways = Signal(counter_set(c)["ways"].shape, reset_less=True)
         compared = Signal(scanned_set(c), reset_less=True)
         valid = Signal(self.latency)
-        last = c.counter_sets - 1
+        last, ways = c.counter_sets - 1, self.read_data.ways
         m.d.comb += [
             out.valid.eq(valid[-1]),
             out.p.eq(compared),
@@ -78,7 +77,6 @@ class SetScan(wiring.Component):
             m.d.sync += [
                 valid.eq(Cat(valid[0] & (asked != last), valid)),
                 asked.eq(asked + 1), read.eq(asked), held.eq(read),
-                ways.eq(self.read_data.ways),
                 compared.set.eq(held),
                 compared.ways.eq(ways),
                 compared.above.eq(Cat(way.count > self.bound for way in ways)),

@@ -171,6 +171,7 @@ class Packer(wiring.Component):
                     filled.eq(0),
                     lane.eq(0),
                 ]
-            with m.Else():
-                m.d.sync += [held.eq(merged), filled.eq(placed), lane.eq(lane + item.present)]
+            if self.elements_per_word > 1:  # or every element leaves as it comes
+                with m.Else():
+                    m.d.sync += [held.eq(merged), filled.eq(placed), lane.eq(lane + item.present)]
         return m

@@ -1,6 +1,8 @@
 """Word stripe: one list over two result ports, for twice the words a cycle."""
 
-from amaranth import Cat, Module, Mux, Signal
+from dataclasses import dataclass
+
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,18 +12,46 @@ from .lane_packer import packed_word
 from .layouts import Deposit
 
 
+@dataclass(frozen=True)
+class Element:
+    """What of a word has to be kept: of every `nbytes` the lowest `width` bits and one strobe."""
+
+    width: int = 8
+    nbytes: int = 1
+
+    def kept_width(self, config: Config) -> int:
+        """Bits kept of a bus word."""
+        return config.bus_bytes // self.nbytes * (self.width + 1)
+
+    def kept(self, word, strobe):
+        """Those bits, of a word and its strobes: an element and its strobe, the first lowest."""
+        return Cat(Cat(word[8 * at:][:self.width], strobe[at])
+                   for at in range(0, len(strobe), self.nbytes))
+
+    def whole(self, bits):
+        """The word and its strobes."""
+        parts = [bits[at:at + self.width + 1] for at in range(0, len(bits), self.width + 1)]
+        above = Const(0, 8 * self.nbytes - self.width)
+        return Cat(*(Cat(part[:-1], above) for part in parts),
+                   *(part[-1].replicate(self.nbytes) for part in parts))
+
+
+ANY_BYTES = Element()
+
+
 class StripeSide(wiring.Component):
     """Queue what is dealt to one side of a stripe, and give it word by word.
 
     Parameters
     ----------
     config : Config
+    element : Element
 
     Members
     -------
     i : In(stream)
-        Bits of one or two bus words: data and strobes of the first, of the second, whether there
-        are `two`, and whether the final one of them is the sequence's `last`.
+        Bits of one or two words as `Element` keeps them: the first, the second, whether there are
+        `two`, and whether the final one of them is the sequence's `last`.
     o : Out(words of Deposit)
 
     Timing
@@ -31,9 +61,9 @@ class StripeSide(wiring.Component):
 
     latency = RamFifo.latency + 1
 
-    def __init__(self, config: Config):
-        self.config = config
-        width = 2 * (config.bus_width + config.bus_bytes) + 2
+    def __init__(self, config: Config, element):
+        self.config, self.element = config, element
+        width = 2 * element.kept_width(config) + 2
         super().__init__({
             "i": In(stream.Signature(width)),
             "o": Out(Deposit(config).members["words"].signature),
@@ -56,7 +86,8 @@ class StripeSide(wiring.Component):
         with m.If(load):
             m.d.sync += [
                 out.valid.eq(1),
-                Cat(out.p.data, out.p.strobe).eq(words.word_select(second, len(words) // 2)),
+                Cat(out.p.data, out.p.strobe).eq(
+                    self.element.whole(words.word_select(second, len(words) // 2))),
                 out.p.last.eq(last & final),
                 second.eq(~final),
             ]
@@ -73,6 +104,8 @@ class WordStripe(wiring.Component):
     Parameters
     ----------
     config : Config
+    element : Element, optional
+        Of the list, so that less of it need wait; default any bytes.
 
     Members
     -------
@@ -95,8 +128,8 @@ class WordStripe(wiring.Component):
 
     latency = StripeSide.latency
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, element=ANY_BYTES):
+        self.config, self.element = config, element
         deposit = Deposit(config).members
         super().__init__({
             "start": In(deposit["request"].signature),
@@ -112,7 +145,7 @@ class WordStripe(wiring.Component):
         begun, side = Signal(), Signal()
         place = Signal(block_bits)  # of the next word in its block
         apart, accept = Signal(), Signal()
-        queues = [StripeSide(config) for _ in self.sides]
+        queues = [StripeSide(config, self.element) for _ in self.sides]
 
         m.d.comb += [
             self.start.ready.eq(~begun & ~Cat(port.valid for port in self.requests).any()),
@@ -138,7 +171,7 @@ class WordStripe(wiring.Component):
 
         # The side whose turn it is gets both words or the first; the other one the second, or
         # none when it only learns that the list ends.
-        data, strobe = words.p.data, words.p.strobe
+        data, strobe, kept = words.p.data, words.p.strobe, self.element.kept
         low, low_strobe = data[:config.bus_width], strobe[:config.bus_bytes]
         high, high_strobe = data[config.bus_width:], strobe[config.bus_bytes:]
         for number, queue in enumerate(queues):
@@ -149,9 +182,9 @@ class WordStripe(wiring.Component):
                 its_turn.eq(side == number),
                 queue.i.valid.eq(accept & (its_turn | apart | words.p.last)),
                 queue.i.p.eq(Cat(
-                    Mux(its_turn, low, high),
-                    Mux(its_turn, low_strobe, Mux(apart, high_strobe, 0)),
-                    high, high_strobe,
+                    kept(Mux(its_turn, low, high),
+                         Mux(its_turn, low_strobe, Mux(apart, high_strobe, 0))),
+                    kept(high, high_strobe),
                     its_turn & ~apart & high_strobe.any(), words.p.last)),
             ]
         return m

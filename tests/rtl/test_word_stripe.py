@@ -8,7 +8,7 @@ import pytest
 from amaranth import Module, ResetInserter
 from amaranth.lib import wiring
 from hotrow_rtl.config import preset
-from hotrow_rtl.word_stripe import WordStripe
+from hotrow_rtl.word_stripe import ANY_BYTES, Element, WordStripe
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.word_stripe import word_stripe_bits
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
@@ -279,4 +279,38 @@ def test_restart(taking, after):
 
 @pytest.mark.parametrize("name", ["tiny", "ecp5-85f", "alveo-u55c"])
 def test_memory_equals_the_design(name):
-    assert memory_bits(WordStripe(preset(name))) == word_stripe_bits(preset(name))
+    config = preset(name)
+    for element in (ANY_BYTES, Element(config.key_width, 8)):
+        assert memory_bits(WordStripe(config, element)) == word_stripe_bits(config, element)
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2, 3, 4, 33, 70])
+def test_elements_keep_their_low_bits(entries):
+    """The bits above are 0, where an element is and where none is."""
+    element = Element(TINY.key_width, 8)
+    dut, bus = WordStripe(TINY, element), TINY.bus_bytes
+    rows = [number * 0x9E37_79B9_7F4A % 2**element.width for number in range(1, entries + 1)]
+    pairs = [rows[at:at + bus // 4] for at in range(0, entries, bus // 4)] or [[]]
+    words = [{"data": sum(row << 64 * place for place, row in enumerate(pair)),
+              "strobe": (1 << 8 * len(pair)) - 1, "last": int(number == len(pairs) - 1)}
+             for number, pair in enumerate(pairs)]
+    bench = StreamBench(dut)
+    bench.source(dut.start, [{"address": 0}])
+    bench.source(dut.words, words)
+    counts = [0, 0]
+    for at in range(0, 8 * entries, bus):
+        counts[at // (bus * TINY.burst_beats) % 2] += 1
+    sides = []
+    for side, port in enumerate(dut.sides):
+        bench.sink(dut.requests[side], 1)
+        sides.append(bench.sink(port, max(1, counts[side]),
+                                read=lambda word: (word.data, word.strobe, word.last)))
+    bench.run(400)
+    got = {}
+    for side, taken in enumerate(sides):
+        for number, (data, strobe, _) in enumerate(taken):
+            block, place = divmod(number, TINY.burst_beats)
+            got[(2 * block + side) * TINY.burst_beats + place] = data, strobe
+    found = [data >> 64 * half & (2**64 - 1) for _, (data, strobe) in sorted(got.items())
+             for half in range(2) if strobe >> 8 * half & 0xFF == 0xFF]
+    assert found == rows

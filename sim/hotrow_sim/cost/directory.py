@@ -1,8 +1,12 @@
 """Memory of the directory and its lists."""
 
-from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config
+from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config, log2
 
-PARTITION_WIDTH = 9  # log2 of the parts, and the part
+
+def partition_width(config: Config):
+    """Bits of log2 of the parts, and of the part."""
+    most = log2(config.directory_partitions)
+    return max(1, most.bit_length()) + max(1, most)
 
 
 def directory_bank_bits(config: Config):
@@ -18,4 +22,4 @@ def directory_bits(config: Config):
 
 def directory_list_bits(config: Config):
     """A valid bit, the last row and the partition per table."""
-    return config.tables * (1 + ROW_NUMBER_WIDTH + PARTITION_WIDTH)
+    return config.tables * (1 + ROW_NUMBER_WIDTH + partition_width(config))

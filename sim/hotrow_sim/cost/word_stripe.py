@@ -1,8 +1,11 @@
 """Memory of the word stripe."""
 
 from hotrow_rtl.config import Config
+from hotrow_rtl.word_stripe import ANY_BYTES
 
 
-def word_stripe_bits(config: Config):
-    """For each of two sides `burst_beats` pairs of words with their strobes, and two flags."""
-    return 2 * config.burst_beats * (2 * (config.bus_width + config.bus_bytes) + 2)
+def word_stripe_bits(config: Config, element=ANY_BYTES):
+    """For each of two sides `burst_beats` pairs of words of elements, `width` + 1 bits each, and
+    two flags."""
+    elements = config.bus_bytes // element.nbytes
+    return 2 * config.burst_beats * (2 * elements * (element.width + 1) + 2)

@@ -5,7 +5,7 @@ from hotrow_rtl.config import Config
 from .directory import list_cycles
 
 STARTED = 14  # a batch's way to its first beat, besides waiting for its ids
-PREPARED = 6  # the least of that wait, besides 2 cycles a lane
+PREPARED = 6  # the least of that wait, besides a cycle a lane
 COUNTED = 36  # from the last beat of a batch through both rings to its tally
 PARTED = 12  # the same to its lists of samples, besides a cycle for every `lanes` of them
 CLOSED = 4  # from the end of the lists to the outcome, besides the way to memory
@@ -13,7 +13,7 @@ LIST_CLOSED = 14  # the same from the last slot of a list
 
 
 def batch_command_cycles(config: Config, beats, samples, words, splits, latency):
-    """OBSERVE or SPLIT: STARTED + max(PREPARED + 2 * `lanes`, `latency`) + work + COUNTED, and for
+    """OBSERVE or SPLIT: STARTED + max(PREPARED + `lanes`, `latency`) + work + COUNTED, and for
     a SPLIT PARTED + `latency` + CLOSED besides.
 
     The work is a beat a cycle, of a SPLIT also `lanes` samples a cycle behind them, or a word of
@@ -29,7 +29,7 @@ def batch_command_cycles(config: Config, beats, samples, words, splits, latency)
     latency : int
         Cycles from a request to the first word, and from the last word to its answer.
     """
-    started = STARTED + max(PREPARED + 2 * config.lanes, latency)
+    started = STARTED + max(PREPARED + config.lanes, latency)
     if not splits:
         return started + beats + COUNTED
     work = max(beats - (-samples // config.lanes), words)

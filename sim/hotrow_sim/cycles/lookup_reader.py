@@ -30,8 +30,8 @@ def length_words(config: Config, lengths):
 def walk_cycles(config: Config, flags, lengths):
     """Cycles before the first word that a jagged batch leaves for, and from it to the last.
 
-    A chunk of bags, whose lengths fill a bus word, takes a cycle for each word of ids that ends in
-    it, and at least one.
+    A chunk of bags, whose lengths fill half a bus word, takes a cycle for each word of ids that
+    ends in it, and at least one.
     """
     per_word, chunk = ids_per_word(config, flags), chunk_bags(config)
     ends = np.cumsum(np.asarray(lengths, np.int64))

@@ -1,0 +1,26 @@
+"""Table extent: what the lookup side keeps of a table descriptor."""
+
+from amaranth import Mux
+from amaranth.lib import data
+
+from .config import ROW_NUMBER_WIDTH, Config, log2
+
+
+def table_extent(config: Config) -> data.StructLayout:
+    """The last row, and the directory partition as wide as there are partitions."""
+    most = log2(config.directory_partitions)
+    return data.StructLayout({
+        "last_row": ROW_NUMBER_WIDTH,
+        "parts_log2": max(1, most.bit_length()),
+        "part": max(1, most),
+    })
+
+
+def extent_of(config: Config, entry) -> dict:
+    """Its fields, of a descriptor. More parts than the directory has are none."""
+    most = log2(config.directory_partitions)
+    return {
+        "last_row": entry.last_row,
+        "parts_log2": Mux(entry.parts_log2 > most, 0, entry.parts_log2),
+        "part": entry.part,
+    }
