@@ -42,7 +42,7 @@ class CompletionWriter(wiring.Component):
 
     Timing
     ------
-    The next completion is begun once the one before has landed: 4 cycles, those of the region check
+    The next completion is begun once the one before has landed: 3 cycles, those of the region check
     and the memory's, and one per bus word.
     """
 
@@ -65,7 +65,7 @@ class CompletionWriter(wiring.Component):
         m.submodules.entry = entry = RingEntry(self.config, write=True)
         wiring.connect(m, writer=wiring.flipped(self.region), entry=entry.region)
         place, deposit = entry.places, self.deposit
-        record, fault, address = Signal(completion), Signal(8), Signal(self.config.address_width)
+        record, fault = Signal(completion), Signal(8)
         number = Signal(32)  # of the completion, from 1
         beats = COMPLETION_BYTES // self.config.bus_bytes
         beat = Signal(range(beats))
@@ -89,7 +89,7 @@ class CompletionWriter(wiring.Component):
             number.eq(self.completed + 1),
             record.eq(self.completions.p.record),
             record.sequence.eq(number),
-            deposit.request.p.address.eq(address),
+            deposit.request.p.address.eq(place.p.address),
             deposit.words.p.data.eq(Cat(chosen(lane) for lane in range(per_word))),
             deposit.words.p.strobe.eq(~0),
             deposit.words.p.last.eq(beat == beats - 1),
@@ -107,16 +107,17 @@ class CompletionWriter(wiring.Component):
                 with m.If(self.completions.valid & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.comb += place.ready.eq(1)
-                m.d.sync += [address.eq(place.p.address), fault.eq(place.p.status)]
-                with m.If(place.valid & (place.p.status == Status.OK)):
-                    m.next = "REQUEST"
+                m.d.sync += fault.eq(place.p.status)
+                with m.If(place.p.status == Status.OK):
+                    m.d.comb += [
+                        deposit.request.valid.eq(place.valid),
+                        place.ready.eq(deposit.request.ready),
+                    ]
+                    with m.If(place.valid & deposit.request.ready):
+                        m.next = "WORDS"
                 with m.Elif(place.valid):
+                    m.d.comb += place.ready.eq(1)
                     m.next = "FAULTED"
-            with m.State("REQUEST"):
-                m.d.comb += deposit.request.valid.eq(1)
-                with m.If(deposit.request.ready):
-                    m.next = "WORDS"
             with m.State("WORDS"):
                 m.d.comb += deposit.words.valid.eq(1)
                 with m.If(deposit.words.ready):

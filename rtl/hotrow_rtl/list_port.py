@@ -34,9 +34,9 @@ class ListPort(wiring.Component):
     clients : int
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts.
-    shallow : collection of int, optional
-        Numbers of clients that read little at a time: their bursts have at most 8 beats and their
-        buffers hold two of them.
+    shallow : dict of int to int, optional
+        Words of buffer of clients that read little at a time, by number: their bursts have at most
+        8 beats, so that they need less of it.
 
     Members
     -------
@@ -59,13 +59,14 @@ class ListPort(wiring.Component):
     latency = 6
     turnaround = 5  # from a burst's AR to the reuse of its words' room, the memory's part left out
 
-    def __init__(self, config: Config, clients, *, depth=None, shallow=()):
+    def __init__(self, config: Config, clients, *, depth=None, shallow=None):
         if clients < 1:
             raise ValueError(f"at least one client is needed, not {clients}")
         depth = depth or max(BLOCK_RAM_ROWS, 4 * config.burst_beats)
         if depth < 2 * config.burst_beats or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
                              f"two bursts, not {depth}")
+        shallow = shallow or {}
         unknown = set(shallow) - set(range(clients))
         if unknown:
             raise ValueError(f"shallow clients must be numbers below {clients}, "
@@ -90,7 +91,7 @@ class ListPort(wiring.Component):
         m.submodules.turns = turns = BurstTurns(self.config, longest)
         m.submodules.watchdog = watchdog = Watchdog()
         clients = [
-            ListClient(self.config, 2 * beats if number in self.shallow else self.depth, beats)
+            ListClient(self.config, self.shallow.get(number, self.depth), beats)
             for number, beats in enumerate(longest)]
 
         draining, dropping = Signal(), Signal()

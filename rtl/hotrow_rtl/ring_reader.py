@@ -40,7 +40,7 @@ class RingReader(wiring.Component):
 
     Timing
     ------
-    4 cycles, those of the region check and the memory's, and one per bus word.
+    3 cycles, those of the region check and the memory's, and one per bus word.
     """
 
     def __init__(self, config: Config):
@@ -68,6 +68,7 @@ class RingReader(wiring.Component):
             entry.ring.eq(self.ring),
             entry.entries.eq(self.entries),
             entry.numbers.p.eq(self.head),
+            request.p.address.eq(place.p.address),
             request.p.bytes.eq(COMMAND_BYTES),
             self.commands.p.data.eq(words.p.data),
             self.commands.p.last.eq(words.p.last),
@@ -82,16 +83,14 @@ class RingReader(wiring.Component):
                 with m.If(wanted & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.comb += place.ready.eq(1)
-                m.d.sync += [request.p.address.eq(place.p.address), fault.eq(place.p.status)]
-                with m.If(place.valid & (place.p.status == Status.OK)):
-                    m.next = "REQUEST"
+                m.d.sync += fault.eq(place.p.status)
+                with m.If(place.p.status == Status.OK):
+                    m.d.comb += [request.valid.eq(place.valid), place.ready.eq(request.ready)]
+                    with m.If(place.valid & request.ready):
+                        m.next = "WORDS"
                 with m.Elif(place.valid):
+                    m.d.comb += place.ready.eq(1)
                     m.next = "FAULTED"
-            with m.State("REQUEST"):
-                m.d.comb += request.valid.eq(1)
-                with m.If(request.ready):
-                    m.next = "WORDS"
             with m.State("WORDS"):
                 m.d.comb += [
                     words.ready.eq(1),

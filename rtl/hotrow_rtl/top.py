@@ -20,8 +20,10 @@ RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
 # A command or completion at a time, or a list of which each element moves a row: little buffer
-# does for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere.
-SHALLOW_CLIENTS = ("lookup ring", "move ring", "rows", "targets", "completions")
+# does for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere. Of `rows` it has
+# 32 words, so that rows of 64 bytes do not wait for their list behind a memory of 200 cycles.
+SHALLOW_LISTS = {"lookup ring": 16, "move ring": 16, "rows": 32, "targets": 16}
+SHALLOW_RESULTS = ("completions",)
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
@@ -36,7 +38,7 @@ def result_ports(config: Config) -> list[tuple[str, ...]]:
 
 def result_port(config: Config, names) -> ResultPort:
     """The port over which those clients write."""
-    return ResultPort(config, len(names), shallow=among(SHALLOW_CLIENTS, names),
+    return ResultPort(config, len(names), shallow=among(SHALLOW_RESULTS, names),
                       striped=among(STRIPED_CLIENTS, names))
 
 
@@ -108,7 +110,8 @@ class Top(wiring.Component):
         m.submodules.engines = engines = LookupEngines(config)
         m.submodules.mover = mover = RowMover(config)
         m.submodules.list_port = list_port = ListPort(
-            config, len(LIST_CLIENTS), shallow=among(SHALLOW_CLIENTS, LIST_CLIENTS))
+            config, len(LIST_CLIENTS), shallow={
+                LIST_CLIENTS.index(name): depth for name, depth in SHALLOW_LISTS.items()})
         m.submodules.completions = completions = DepositTurns(config)
         results = [result_port(config, names) for names in result_ports(config)]
 

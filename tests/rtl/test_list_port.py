@@ -185,6 +185,17 @@ def test_rate(latency, depth):
     assert expected * 0.95 - 5 < cycles <= expected + 5, f"{cycles} cycles, expected {expected}"
 
 
+def test_shallow_clients_read_in_short_bursts():
+    config = PRESETS["ecp5-85f"]
+    bench = Bench(config, 3, Behaviour(latency=200), shallow={0: 16, 2: 32})
+    requests = [[(BASE + 64 * i, 16 * words)] for i, words in enumerate((8, 100, 600))]
+    taken = [bench.fetch(i, mine) for i, mine in enumerate(requests)]
+    cycles = bench.run(6000)
+    assert taken == [bench.expected(mine) for mine in requests]
+    assert cycles <= 1.05 * (600 * (200 + ListPort.turnaround + 8) / 32 + 200)
+    bench.model.check()
+
+
 def test_lists_overlap():
     """The second list's latency hides behind the first: no gap of a memory's latency between."""
     bench = Bench(TINY, 1, Behaviour(latency=64))

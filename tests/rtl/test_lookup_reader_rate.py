@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import BatchFlag
-from hotrow_sim.cycles.lookup_reader import dense_cycles, jagged_cycles
+from hotrow_sim.cycles.lookup_reader import dense_cycles, jagged_cycles, walk_cycles
 from hotrow_sim.lookupbench import KINDS, Batch, Trace, beats_in, lengths_of
 
 TINY = preset("tiny")
@@ -71,7 +71,7 @@ def test_dense_batches_follow_without_a_gap(bus, flags, samples):
         (1000, "ones"), (1000, "short"), (1000, "half-empty"), (1000, "mostly-empty"),
         (60, "twenty"), (2, "huge")))])
 def test_jagged_batches_take_their_words(samples, kind, flags):
-    """Ids and lengths share one bus, and little else limits them.
+    """Ids and lengths share one bus, and little else limits them, unless most bags are empty.
 
     Beside the sum of the first batch, and beside the delivery of the last, there is nothing else.
     """
@@ -83,7 +83,9 @@ def test_jagged_batches_take_their_words(samples, kind, flags):
     words = sum(-(-nbytes // ROOMY.bus_bytes) for _, nbytes in trace.memory.fetches)
     assert words == trace.memory.carried
     summed = -(-batches[0].lengths.nbytes // ROOMY.bus_bytes)
-    assert trace.cycles <= 1.05 * words + summed + 2 * latency + 60
+    walked = sum(walk_cycles(ROOMY, flags, batch.lengths)[1] for batch in batches)
+    assert walked <= words or kind == "mostly-empty"
+    assert trace.cycles <= max(1.05 * words, 1.1 * walked) + summed + 2 * latency + 60
 
 
 def test_empty_bags_go_by_half_a_word_of_lengths_a_cycle():
