@@ -49,9 +49,10 @@ class Card:
         return self.config.slots
 
     def lookup_seconds(self, lookups):
-        """To observe and split that many lookups, at the preset's clock (projected)."""
+        """To split that many lookups and observe them in the same pass, at the preset's clock
+        (projected)."""
         clock = self.config.clock_mhz * 1e6
-        return lookups / clock * (1 / self.observe + 1 / self.split)
+        return lookups / clock / min(self.observe, self.split)
 
 
 @dataclass(frozen=True)
