@@ -1,6 +1,6 @@
 """Lookup bank: counters, directory and miss table of the rows of one bank, asked at once."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.hdl import Shape
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -91,7 +91,11 @@ class LookupBank(wiring.Component):
         asks_misses = self._later(m, request.miss & taken, DirectoryBank.latency, "asks_misses")
         rest = self._later(m, request.rest, DirectoryBank.latency, "rest")
         epoch = self._later(m, request.epoch, DirectoryBank.latency, "epoch")
+        counted = self._later(
+            m, counts.answers.p.counted, self.latency - CountBank.latency, "counted")
         found = self._later(m, directory.answer.as_value(), MissBank.latency, "found")
+        answer = directory.answer.shape()
+        head, place = found[:answer["slot"].offset], found[answer["slot"].offset:]
         m.d.comb += [
             counts.requests.valid.eq(taken & (request.amount != 0)),
             counts.requests.p.rest.eq(request.rest),
@@ -102,12 +106,10 @@ class LookupBank(wiring.Component):
             misses.rest.eq(rest),
             misses.epoch.eq(epoch),
             self.answers.valid.eq(valid[-1] & ~self.restart),
-            self.answers.p.counted.eq(self._later(
-                m, counts.answers.p.counted, self.latency - CountBank.latency, "counted")),
-            self.answers.p.found.eq(found),
+            # As in `bank_answer`: a slot, or what the miss table says.
+            Cat(self.answers.p).eq(Cat(
+                counted, head, Mux(answer(found).placed, place, misses.answer.as_value()))),
         ]
-        with m.If(~self.answers.p.found.placed):
-            m.d.comb += self.answers.p.missed.eq(misses.answer)
         with m.If(self.restart):
             m.d.sync += [going.eq(0), valid.eq(0)]
         for field in ("enable", "read_enable", "read_address", "write_enable", "write_address",
