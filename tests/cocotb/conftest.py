@@ -1,6 +1,8 @@
 """Runs the cocotb test benches beside this file on the simulators that are installed."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ def simulate(request, tmp_path, monkeypatch):
         for name in ("VERILATOR_ROOT", "PATH"):
             if name in environment:
                 monkeypatch.setenv(name, environment[name])
+        monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # python
         # The wheel's makefile leaves out the option that a precompiled header needs. The benches
         # are short: compiling takes longer than running.
         monkeypatch.setenv("MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_GLOBAL=-O0")
