@@ -30,6 +30,8 @@ class CountBank(wiring.Component):
     Parameters
     ----------
     config : Config
+    spaced : bool, optional
+        Requests of the same set come `distance` cycles apart; otherwise they wait here.
 
     Members
     -------
@@ -53,8 +55,8 @@ class CountBank(wiring.Component):
     latency = 4  # read, hold, compare, decide
     distance = 5  # and write
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, *, spaced=False):
+        self.config, self._spaced = config, spaced
         super().__init__({
             "requests": In(stream.Signature(count_request(config))),
             "answers": Out(stream.Signature(count_answer(), always_ready=True)),
@@ -82,11 +84,13 @@ class CountBank(wiring.Component):
             given.tag.eq(given_tag),
             given.amount.eq(self.requests.p.amount),
             self.ready.eq(sets.ready),
-            self.requests.ready.eq(sets.ready & ~scan.enable & ~Cat(
-                valid[name] & (at[name].set == given.set) for name in at).any()),
+            self.requests.ready.eq(sets.ready & ~scan.enable),
             taken.eq(self.requests.valid & self.requests.ready),
             sets.clear.eq(self.clear),
         ]
+        if not self._spaced:
+            with m.If(Cat(valid[name] & (at[name].set == given.set) for name in at).any()):
+                m.d.comb += self.requests.ready.eq(0)
         stages = list(at)
         m.d.sync += [at["read"].eq(given), valid["read"].eq(taken)]
         for before, after in pairwise(stages):

@@ -69,8 +69,11 @@ class LengthStore(wiring.Component):
             write_at.eq(Mux(self.drop, begin, write_at + taken)),
             read_at.eq(read_at + load),
             fresh.eq(Mux(self.keep | self.drop, 0, fresh + taken)),
-            kept.eq(kept + Mux(self.keep, fresh, 0) - load),
-            free.eq(free + Mux(self.drop, fresh, 0) + load - taken),
+            # `load` comes late: it chooses between sums.
+            kept.eq(Mux(load, (kept - 1) + Mux(self.keep, fresh, 0),
+                        kept + Mux(self.keep, fresh, 0))),
+            free.eq(Mux(load, (free + 1) + Mux(self.drop, fresh, 0) - taken,
+                        free + Mux(self.drop, fresh, 0) - taken)),
             self.o.valid.eq(load | self.o.valid & ~self.o.ready),
         ]
         with m.If(self.keep):
