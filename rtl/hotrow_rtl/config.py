@@ -203,7 +203,7 @@ PRESETS = {
                burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
                clock_mhz=50),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208.
-        Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
+        Config(name="ecp5-85f", bus_bytes=16, address_width=40, handles=64, tables=32,
                counter_sets=4096, counter_ways=8, directory_sets=4096, directory_ways=4,
                directory_partitions=2, batch_samples=16384, miss_entries=8192, burst_beats=8,
                outstanding=16, row_bytes=1024, clock_mhz=100),

@@ -115,10 +115,19 @@ class CountBank(wiring.Component):
             m.d.sync += [registers[0].eq(key), registers[1].eq(way)]
             kept.append(registers)
         step = 0
-        while len(kept) > 1:
+        while len(kept) > 4:
             kept = self._halve(m, kept, f"step{step}")
             step += 1
-        victim = kept[0][1]
+        # Each of the last few is compared with all others at once; the first of the least wins.
+        victim = Signal(range(c.counter_ways))
+        less = {(low, high): Signal(name=f"less{low}_{high}")
+                for high in range(len(kept)) for low in range(high)}
+        for (low, high), before_high in less.items():
+            m.d.comb += before_high.eq(kept[low][0] <= kept[high][0])
+        m.d.comb += victim.eq(reduce(or_, (
+            Mux(Cat(1, *(~less[other, at] if other < at else less[at, other]
+                         for other in range(len(kept)) if other != at)).all(), way, 0)
+            for at, (_, way) in enumerate(kept))))
 
         # Decide: which way is written, and with which count.
         limit = (1 << c.counter_bits) - 1

@@ -78,7 +78,7 @@ class ListClient(wiring.Component):
 
         following = Signal(words_width(self.config))  # words of the second list, 0 without one
         remaining = Signal.like(following)  # words of the first list that have not left
-        taken, willing = Signal(), Signal()
+        taken, left, willing = Signal(), Signal(), Signal()
         m.d.comb += [
             willing.eq(~self.draining & (following == 0)),
             self.request.p.eq(request.p),
@@ -95,10 +95,11 @@ class ListClient(wiring.Component):
         # Room is asked for the longest burst: one comparison with a constant.
         free = Signal(range(self.depth + 1), init=self.depth)
         m.d.comb += self.room.eq(free >= self.longest)
+        m.d.sync += left.eq(taken)  # that one does comes late, and room may
         with m.If(self.reserve):
-            m.d.sync += free.eq(free + taken - self.reserved)
+            m.d.sync += free.eq(free + left - self.reserved)
         with m.Else():
-            m.d.sync += free.eq(free + taken)
+            m.d.sync += free.eq(free + left)
 
         lost = Signal()  # the next word will never come
         m.d.comb += [
@@ -117,5 +118,5 @@ class ListClient(wiring.Component):
             m.d.comb += words.p.fault.eq(FAULT_TIMEOUT)
 
         with m.If(self.restart):
-            m.d.sync += [remaining.eq(0), following.eq(0), free.eq(self.depth)]
+            m.d.sync += [remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
         return m
