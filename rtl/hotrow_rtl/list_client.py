@@ -101,12 +101,12 @@ class ListClient(wiring.Component):
         with m.Else():
             m.d.sync += free.eq(free + left)
 
-        lost = Signal()  # the next word will never come
+        lost = Signal()  # the next word will never come: so it is for good, and may be told late
+        m.d.sync += lost.eq(self.stopped & (buffer.level == 0))
         m.d.comb += [
             buffer.i.valid.eq(self.beats.valid),
             buffer.i.p.eq(self.beats.p),
             buffer.clear.eq(self.restart),
-            lost.eq(self.stopped & (buffer.level == 0)),
             words.valid.eq((remaining != 0) & (buffer.o.valid | lost)),
             words.p.data.eq(buffer.o.p.data),
             words.p.fault.eq(buffer.o.p.fault),
@@ -118,5 +118,5 @@ class ListClient(wiring.Component):
             m.d.comb += words.p.fault.eq(FAULT_TIMEOUT)
 
         with m.If(self.restart):
-            m.d.sync += [remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
+            m.d.sync += [lost.eq(0), remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
         return m
