@@ -118,5 +118,6 @@ class ListClient(wiring.Component):
             m.d.comb += words.p.fault.eq(FAULT_TIMEOUT)
 
         with m.If(self.restart):
-            m.d.sync += [lost.eq(0), remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
+            m.d.sync += [
+                lost.eq(0), remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
         return m
