@@ -1,6 +1,6 @@
 """Ring of banks: beats of requests go out to the banks and come back in order with the answers."""
 
-from amaranth import Array, Cat, Module, Signal, Value
+from amaranth import Array, Cat, Module, ResetInserter, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -10,6 +10,7 @@ from .bank_layouts import answered_beat, ring_beat
 from .config import RING_BEATS, Config, log2
 from .fifo import RamFifo
 from .ram import Ram
+from .skid import Skid
 
 
 class BankRing(wiring.Component):
@@ -74,11 +75,16 @@ class BankRing(wiring.Component):
         entry, oldest = Signal(range(self._beats)), Signal(range(self._beats))
         m.submodules.order = order = RamFifo(c.banks, self._beats)  # banks that each beat asks
         open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
-        enter, leave, advance = Signal(), Signal(), Signal()
+        enter, leave = Signal(), Signal()
+        out = answered_beat(c, self._carried, self._answer)
+        m.submodules.exit = exit_ = ResetInserter(self.restart)(Skid(out.size))
+        advance = exit_.i.ready  # a register, for the many that it moves
         m.d.comb += [
             self.beats.ready.eq(open_),
             enter.eq(self.beats.valid & self.beats.ready),
-            advance.eq(~self.answered.valid | self.answered.ready),
+            self.answered.valid.eq(exit_.o.valid),
+            Value.cast(self.answered.p).eq(exit_.o.p),
+            exit_.o.ready.eq(self.answered.ready),
             order.i.valid.eq(enter),
             order.o.ready.eq(leave),
             order.clear.eq(self.restart),
@@ -121,23 +127,26 @@ class BankRing(wiring.Component):
         read, chosen = Signal(), Signal()  # stages of the exit that hold a beat
         m.d.comb += self.idle.eq((order.level == 0) & ~read & ~chosen & ~self.answered.valid)
         with m.If(advance):
-            m.d.sync += [read.eq(leave), chosen.eq(read), self.answered.valid.eq(chosen)]
-            self._select(m, rows.read_data, [feed.answers for feed in feeds])
+            m.d.sync += [read.eq(leave), chosen.eq(read)]
+        m.d.comb += exit_.i.valid.eq(chosen)
+        self._select(m, advance, rows.read_data, [feed.answers for feed in feeds],
+                     data.View(out, exit_.i.p))
         with m.If(self.restart):
             m.d.sync += [
                 entry.eq(0), oldest.eq(0),
-                read.eq(0), chosen.eq(0), self.answered.valid.eq(0),
+                read.eq(0), chosen.eq(0),
             ]
         return m
 
-    def _select(self, m, beat, answers):
-        """From the stage `read` to the output: each lane's answer, by the low bits of its bank's
+    def _select(self, m, advance, beat, answers, out):
+        """From the stage `read` to the exit: each lane's answer, by the low bits of its bank's
         number first."""
         banks, bits = self.config.banks, log2(self.config.banks)
         low = (bits + 1) // 2
-        kept, out = Signal.like(beat, name="kept_chosen", reset_less=True), self.answered.p
-        m.d.sync += [
-            kept.eq(beat),
+        kept = Signal.like(beat, name="kept_chosen", reset_less=True)
+        with m.If(advance):
+            m.d.sync += kept.eq(beat)
+        m.d.comb += [
             Value.cast(out.carried).eq(kept.carried),
             out.banks.eq(kept.banks),
         ]
@@ -147,6 +156,7 @@ class BankRing(wiring.Component):
                 group = Signal.like(answers[first][lane], reset_less=True,
                                     name=f"chosen{lane}_{first}")
                 words = Array(answers[first + n][lane] for n in range(1 << low))
-                m.d.sync += group.eq(words[beat.banks[lane][:low]])
+                with m.If(advance):
+                    m.d.sync += group.eq(words[beat.banks[lane][:low]])
                 groups.append(group)
-            m.d.sync += Value.cast(out.answers[lane]).eq(Array(groups)[kept.banks[lane][low:]])
+            m.d.comb += Value.cast(out.answers[lane]).eq(Array(groups)[kept.banks[lane][low:]])

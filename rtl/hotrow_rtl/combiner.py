@@ -63,16 +63,19 @@ class Combiner(wiring.Component):
         valid = Signal(leaves + 1)
         moves = Signal(leaves + 1)  # those at later places whenever those before
         free = Signal()
+        # Bit n: the end of a batch is at a place up to n. All ends move whenever one may.
+        ended = Signal(leaves)
         m.d.comb += [
             free.eq(~self.combined.valid | self.combined.ready),
             self.beats.ready.eq(free),
             self.combined.valid.eq(valid[leaves]),
             self.combined.p.eq(beats[leaves]),
             moves[leaves].eq(free),
-            [moves[at].eq(free & (self.beats.valid | Cat(
-                valid[behind] & beats[behind].last for behind in range(at + 1)).any()))
-             for at in range(leaves)],
+            [moves[at].eq(free & (self.beats.valid | ended[at])) for at in range(leaves)],
         ]
+        with m.If(free):
+            ends = self.beats.valid & self.beats.p.beat.last
+            m.d.sync += ended.eq(Mux(ends, ~0, ended << 1))
         for at in range(leaves):
             with m.If(moves[at]):
                 m.d.sync += beats[at + 1].eq(beats[at])
@@ -169,7 +172,7 @@ class Combiner(wiring.Component):
                 m.d.sync += [owner.amount.eq(unit.after.word_select(lane, width))
                              for lane, owner in enumerate(beats[SUMMED + back].lanes)]
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), begins.eq(1), position.eq(0)]
+            m.d.sync += [valid.eq(0), ended.eq(0), begins.eq(1), position.eq(0)]
         return m
 
 

@@ -30,6 +30,8 @@ class CountBank(wiring.Component):
     Parameters
     ----------
     config : Config
+    spaced : bool, optional
+        Requests of the same set come `distance` cycles apart; otherwise they wait here.
 
     Members
     -------
@@ -53,8 +55,8 @@ class CountBank(wiring.Component):
     latency = 4  # read, hold, compare, decide
     distance = 5  # and write
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, *, spaced=False):
+        self.config, self._spaced = config, spaced
         super().__init__({
             "requests": In(stream.Signature(count_request(config))),
             "answers": Out(stream.Signature(count_answer(), always_ready=True)),
@@ -82,11 +84,13 @@ class CountBank(wiring.Component):
             given.tag.eq(given_tag),
             given.amount.eq(self.requests.p.amount),
             self.ready.eq(sets.ready),
-            self.requests.ready.eq(sets.ready & ~scan.enable & ~Cat(
-                valid[name] & (at[name].set == given.set) for name in at).any()),
+            self.requests.ready.eq(sets.ready & ~scan.enable),
             taken.eq(self.requests.valid & self.requests.ready),
             sets.clear.eq(self.clear),
         ]
+        if not self._spaced:
+            with m.If(Cat(valid[name] & (at[name].set == given.set) for name in at).any()):
+                m.d.comb += self.requests.ready.eq(0)
         stages = list(at)
         m.d.sync += [at["read"].eq(given), valid["read"].eq(taken)]
         for before, after in pairwise(stages):
@@ -111,10 +115,19 @@ class CountBank(wiring.Component):
             m.d.sync += [registers[0].eq(key), registers[1].eq(way)]
             kept.append(registers)
         step = 0
-        while len(kept) > 1:
+        while len(kept) > 4:
             kept = self._halve(m, kept, f"step{step}")
             step += 1
-        victim = kept[0][1]
+        # Each of the last few is compared with all others at once; the first of the least wins.
+        victim = Signal(range(c.counter_ways))
+        less = {(low, high): Signal(name=f"less{low}_{high}")
+                for high in range(len(kept)) for low in range(high)}
+        for (low, high), before_high in less.items():
+            m.d.comb += before_high.eq(kept[low][0] <= kept[high][0])
+        m.d.comb += victim.eq(reduce(or_, (
+            Mux(Cat(1, *(~less[other, at] if other < at else less[at, other]
+                         for other in range(len(kept)) if other != at)).all(), way, 0)
+            for at, (_, way) in enumerate(kept))))
 
         # Decide: which way is written, and with which count.
         limit = (1 << c.counter_bits) - 1

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import lane_results
 from .config import Config, log2
+from .skid import Skid
 from .streams import check_element
 
 
@@ -46,12 +47,12 @@ class LanePacker(wiring.Component):
 
     Timing
     ------
-    Latency 4 cycles from the beat that completes a word. Words leave one a cycle; a beat waits
+    Latency 5 cycles from the beat that completes a word. Words leave one a cycle; a beat waits
     only for words to leave. With words of `lanes` elements that is a beat a cycle whatever it
     holds.
     """
 
-    latency = 4  # count, place, exchange, merge
+    latency = 5  # take, count, place, exchange, merge
 
     def __init__(self, config: Config, shape, element_bytes, word_bytes=None):
         check_element(config, shape, element_bytes)
@@ -72,20 +73,27 @@ class LanePacker(wiring.Component):
         m = Module()
         lanes, per_word, out = self.lanes, self.elements_per_word, self.words
         ring = lanes // per_word  # words in the ring
-        given = self.elements.p
+        m.submodules.taken = taken = Skid(Shape.cast(self.elements.p.shape()).width)
+        m.d.comb += [
+            taken.i.valid.eq(self.elements.valid),
+            taken.i.p.eq(self.elements.p.as_value()),
+            self.elements.ready.eq(taken.i.ready),
+        ]
+        given = data.View(self.elements.p.shape(), taken.o.p)
+        move = Signal()  # all steps at once: a `ready` from step to step would be long
 
         # Count the elements before each; absent ones are zero from here on.
-        counted, counted_free = Signal(), Signal()
+        counted = Signal()
         values = self._payload("counted")
         present, last = Signal(lanes, reset_less=True), Signal(reset_less=True)
         before, total = prefix_counts(given.present)
         ranks = [Signal(range(lanes), name=f"rank{lane}", reset_less=True)
                  for lane in range(lanes)]
         count = Signal(range(lanes + 1), reset_less=True)
-        m.d.comb += self.elements.ready.eq(counted_free)
-        with m.If(counted_free):
+        m.d.comb += taken.o.ready.eq(move)
+        with m.If(move):
             m.d.sync += [
-                counted.eq(self.elements.valid),
+                counted.eq(taken.o.valid),
                 [value.eq(Mux(here, Value.cast(item).as_unsigned(), 0))
                  for value, item, here in zip(values, given.values, given.present)],
                 present.eq(given.present),
@@ -95,7 +103,7 @@ class LanePacker(wiring.Component):
             ]
 
         # Place them: behind those of the beats before, in the words that they open and close.
-        placed, placed_free = Signal(), Signal()
+        placed = Signal()
         placed_values = self._payload("placed")
         placed_present = Signal(lanes, reset_less=True)
         places = [Signal(range(lanes), name=f"place{lane}", reset_less=True)
@@ -113,9 +121,8 @@ class LanePacker(wiring.Component):
             reach.eq(base + count),
             rest.eq(reach[:log2(per_word)].any()),
             ended.eq(reach[log2(per_word):] + (last & (rest | (count == 0)))),
-            counted_free.eq(~counted | placed_free),
         ]
-        with m.If(placed_free):
+        with m.If(move):
             m.d.sync += [
                 placed.eq(counted),
                 [after.eq(value) for after, value in zip(placed_values, values)],
@@ -130,12 +137,11 @@ class LanePacker(wiring.Component):
                 m.d.sync += base.eq(Mux(last, ended << log2(per_word), reach))
 
         # Bring each to its place.
-        exchanged, exchanged_free = Signal(), Signal()
+        exchanged = Signal()
         coming, brought = Signal(lanes, reset_less=True), self._payload("brought")
         now = Signal(cuts, reset_less=True)
         arrives, value = self._exchange(m, placed_present, places, placed_values)
-        m.d.comb += placed_free.eq(~placed | exchanged_free)
-        with m.If(exchanged_free):
+        with m.If(move):
             m.d.sync += [
                 exchanged.eq(placed),
                 coming.eq(Cat(arrives)),
@@ -154,7 +160,7 @@ class LanePacker(wiring.Component):
             waiting.eq(closed != 0),
             fits.eq(~waiting | (now.spans + closed <= ring + 1)),
             take.eq(exchanged & free & fits),
-            exchanged_free.eq(~exchanged | free & fits),
+            move.eq(~exchanged | free & fits),
             emit.eq(free & (waiting | take & (now.closes != 0))),
             ends.eq(~waiting & now.last & (now.closes == 1)),  # with the word that leaves
         ]

@@ -78,7 +78,7 @@ class ListClient(wiring.Component):
 
         following = Signal(words_width(self.config))  # words of the second list, 0 without one
         remaining = Signal.like(following)  # words of the first list that have not left
-        taken, willing = Signal(), Signal()
+        taken, left, willing = Signal(), Signal(), Signal()
         m.d.comb += [
             willing.eq(~self.draining & (following == 0)),
             self.request.p.eq(request.p),
@@ -95,17 +95,18 @@ class ListClient(wiring.Component):
         # Room is asked for the longest burst: one comparison with a constant.
         free = Signal(range(self.depth + 1), init=self.depth)
         m.d.comb += self.room.eq(free >= self.longest)
+        m.d.sync += left.eq(taken)  # that one does comes late, and room may
         with m.If(self.reserve):
-            m.d.sync += free.eq(free + taken - self.reserved)
+            m.d.sync += free.eq(free + left - self.reserved)
         with m.Else():
-            m.d.sync += free.eq(free + taken)
+            m.d.sync += free.eq(free + left)
 
-        lost = Signal()  # the next word will never come
+        lost = Signal()  # the next word will never come: so it is for good, and may be told late
+        m.d.sync += lost.eq(self.stopped & (buffer.level == 0))
         m.d.comb += [
             buffer.i.valid.eq(self.beats.valid),
             buffer.i.p.eq(self.beats.p),
             buffer.clear.eq(self.restart),
-            lost.eq(self.stopped & (buffer.level == 0)),
             words.valid.eq((remaining != 0) & (buffer.o.valid | lost)),
             words.p.data.eq(buffer.o.p.data),
             words.p.fault.eq(buffer.o.p.fault),
@@ -117,5 +118,6 @@ class ListClient(wiring.Component):
             m.d.comb += words.p.fault.eq(FAULT_TIMEOUT)
 
         with m.If(self.restart):
-            m.d.sync += [remaining.eq(0), following.eq(0), free.eq(self.depth)]
+            m.d.sync += [
+                lost.eq(0), remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
         return m

@@ -57,7 +57,7 @@ class ListPort(wiring.Component):
     """
 
     latency = 6
-    turnaround = 5  # from a burst's AR to the reuse of its words' room, the memory's part left out
+    turnaround = 6  # from a burst's AR to the reuse of its words' room, the memory's part left out
 
     def __init__(self, config: Config, clients, *, depth=None, shallow=None):
         if clients < 1:

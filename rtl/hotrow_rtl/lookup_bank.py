@@ -11,6 +11,7 @@ from .count_bank import CountBank
 from .counter_set import ScanPort
 from .directory_bank import DirectoryBank
 from .miss_bank import MissBank
+from .placement import counter_place
 
 
 class LookupBank(wiring.Component):
@@ -38,10 +39,10 @@ class LookupBank(wiring.Component):
     ------
     One request a cycle. Two of the same set of the counters or of the miss table are at least
     `distance` cycles apart, and the next is `DirectoryBank.edit_cycles` behind an edit. The answer
-    comes `latency` cycles after the request.
+    comes `latency` cycles after the request, or as much later as that had to wait.
     """
 
-    latency = DirectoryBank.latency + MissBank.latency
+    latency = 1 + DirectoryBank.latency + MissBank.latency  # wait, and both one after the other
     distance = CountBank.distance
 
     def __init__(self, config: Config):
@@ -59,40 +60,55 @@ class LookupBank(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        c, request = self.config, self.requests.p
-        m.submodules.counts = counts = CountBank(c)
+        c = self.config
+        m.submodules.counts = counts = CountBank(c, spaced=True)
         m.submodules.directory = directory = DirectoryBank(c)
         m.submodules.misses = misses = MissBank(c)
         for unit, clear in ((counts, self.clear_counts), (directory, self.clear_slots),
                             (misses, self.clear_misses)):
             m.d.comb += [unit.restart.eq(self.restart), unit.clear.eq(clear)]
 
-        # Miss table: a set whose request is on its way there, or not yet written, is left alone.
-        miss_set = request.rest[:log2(c.miss_sets)]
-        recent = [Signal.like(miss_set, name=f"recent{age}", reset_less=True)
-                  for age in range(1, MissBank.distance)]
-        going = Signal(len(recent))
-        taken = Signal()
+        # A request waits in a register. When it gets there it is known how many cycles it must, for
+        # those of its sets that entered before: bit n is set if one did n cycles before, and those
+        # shift out with time.
+        waits = Signal()
+        request = Signal(bank_request(c), reset_less=True)
+        taken, scanned = Signal(), Signal()
         m.d.comb += [
             self.ready.eq(counts.ready & directory.ready & misses.ready),
-            self.requests.ready.eq(
-                counts.requests.ready & directory.ready & misses.ready & ~directory.busy
-                & ~(request.miss & (Cat(each == miss_set for each in recent) & going).any())),
-            taken.eq(self.requests.valid & self.requests.ready),
+            self.requests.ready.eq(~waits | taken),
         ]
+        near = [
+            self._near(m, "count", counter_place(c, self.requests.p.rest)[0],
+                       counter_place(c, request.rest)[0], taken & (request.amount != 0),
+                       self.requests.p.amount != 0),
+            self._near(m, "miss", self.requests.p.rest[:log2(c.miss_sets)],
+                       request.rest[:log2(c.miss_sets)], taken & request.miss,
+                       self.requests.p.miss),
+        ]
+        hold = Signal(self.distance - 1)
+        m.d.comb += taken.eq(
+            waits & (hold == 0) & self.ready & ~directory.busy & ~scanned)
         m.d.sync += [
-            Cat(recent).eq(Cat(miss_set, *recent)),
-            going.eq(Cat(taken & request.miss, going)),
+            scanned.eq(self.scan.enable),
+            hold.eq(hold << 1),
         ]
+        with m.If(self.requests.ready):
+            m.d.sync += [
+                waits.eq(self.requests.valid),
+                request.eq(self.requests.p),
+                hold.eq(near[0] | near[1]),
+            ]
 
         # All three know when they answer; counters and directory wait for the miss table.
-        valid = Signal(self.latency)
+        asked = self.latency - 1  # cycles from there to the answer
+        valid = Signal(asked)
         m.d.sync += valid.eq(Cat(taken, valid))
         asks_misses = self._later(m, request.miss & taken, DirectoryBank.latency, "asks_misses")
         rest = self._later(m, request.rest, DirectoryBank.latency, "rest")
         epoch = self._later(m, request.epoch, DirectoryBank.latency, "epoch")
         counted = self._later(
-            m, counts.answers.p.counted, self.latency - CountBank.latency, "counted")
+            m, counts.answers.p.counted, asked - CountBank.latency, "counted")
         found = self._later(m, directory.answer.as_value(), MissBank.latency, "found")
         answer = directory.answer.shape()
         head, place = found[:answer["slot"].offset], found[answer["slot"].offset:]
@@ -111,12 +127,24 @@ class LookupBank(wiring.Component):
                 counted, head, Mux(answer(found).placed, place, misses.answer.as_value()))),
         ]
         with m.If(self.restart):
-            m.d.sync += [going.eq(0), valid.eq(0)]
+            m.d.sync += [waits.eq(0), valid.eq(0)]
         for field in ("enable", "read_enable", "read_address", "write_enable", "write_address",
                       "write_data"):
             m.d.comb += getattr(counts.scan, field).eq(getattr(self.scan, field))
         m.d.comb += self.scan.read_data.eq(counts.scan.read_data)
         return m
+
+    def _near(self, m, name, set_, entering_set, enters, asks):
+        """Which of the last `distance` - 1 cycles, this one first, had a request of the set."""
+        recent = [Signal.like(entering_set, name=f"{name}_set{age}", reset_less=True)
+                  for age in range(1, self.distance - 1)]
+        going = Signal(len(recent), name=f"{name}_going", reset_less=True)
+        m.d.sync += [
+            Cat(recent).eq(Cat(entering_set, *recent)),
+            going.eq(Cat(enters, going)),
+        ]
+        return Cat(asks & here & (each == set_)
+                   for here, each in zip((enters, *going), (entering_set, *recent)))
 
     def _later(self, m, value, cycles, name):
         """The value of that many cycles before."""

@@ -40,7 +40,7 @@ class RingReader(wiring.Component):
 
     Timing
     ------
-    3 cycles, those of the region check and the memory's, and one per bus word.
+    4 cycles, those of the region check and the memory's, and one per bus word.
     """
 
     def __init__(self, config: Config):
@@ -64,11 +64,12 @@ class RingReader(wiring.Component):
         wiring.connect(m, reader=wiring.flipped(self.region), entry=entry.region)
         place, request, words = entry.places, self.fetch.request, self.fetch.words
         fault, worst = Signal(8), Signal(8)
+        address = Signal.like(place.p.address, reset_less=True)
         m.d.comb += [
             entry.ring.eq(self.ring),
             entry.entries.eq(self.entries),
             entry.numbers.p.eq(self.head),
-            request.p.address.eq(place.p.address),
+            request.p.address.eq(address),
             request.p.bytes.eq(COMMAND_BYTES),
             self.commands.p.data.eq(words.p.data),
             self.commands.p.last.eq(words.p.last),
@@ -83,13 +84,16 @@ class RingReader(wiring.Component):
                 with m.If(wanted & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.sync += fault.eq(place.p.status)
-                with m.If(place.p.status == Status.OK):
-                    m.d.comb += [request.valid.eq(place.valid), place.ready.eq(request.ready)]
-                    with m.If(place.valid & request.ready):
+                m.d.comb += place.ready.eq(1)
+                m.d.sync += [fault.eq(place.p.status), address.eq(place.p.address)]
+                with m.If(place.valid):
+                    m.next = "REQUEST"
+            with m.State("REQUEST"):  # from a register: whether a place is valid is known late
+                with m.If(fault == Status.OK):
+                    m.d.comb += request.valid.eq(1)
+                    with m.If(request.ready):
                         m.next = "WORDS"
-                with m.Elif(place.valid):
-                    m.d.comb += place.ready.eq(1)
+                with m.Else():
                     m.next = "FAULTED"
             with m.State("WORDS"):
                 m.d.comb += [

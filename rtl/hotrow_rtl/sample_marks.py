@@ -4,7 +4,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -12,6 +12,7 @@ from .bank_layouts import lane_results
 from .config import Config, log2
 from .ram import ClearedRam
 from .sample_lists import SampleLists, batch_samples, counted_samples
+from .skid import Skid
 
 PARITIES = HALVES = range(2)
 
@@ -56,10 +57,10 @@ class MarkRounds(wiring.Component):
 
     Timing
     ------
-    A round a cycle, the first 2 cycles after its beat.
+    A round a cycle, the first 3 cycles after its beat.
     """
 
-    latency = 2
+    latency = 3  # take, compare, lead
 
     def __init__(self, config: Config):
         self.config = config
@@ -71,7 +72,14 @@ class MarkRounds(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        c, given, out = self.config, self.beats.p, self.rounds
+        c, out = self.config, self.rounds
+        m.submodules.taken = taken = ResetInserter(self.restart)(Skid(marked_beat(c).size))
+        m.d.comb += [
+            taken.i.valid.eq(self.beats.valid),
+            taken.i.p.eq(self.beats.p.as_value()),
+            self.beats.ready.eq(taken.i.ready),
+        ]
+        given = data.View(marked_beat(c), taken.o.p)
         lanes, low = range(c.lanes), log2(c.lanes)
 
         # Compare the word of every lane with those of the lanes before.
@@ -84,11 +92,11 @@ class MarkRounds(wiring.Component):
         m.d.comb += [
             compared_free.eq(~compared | led_free),
             led_free.eq(~led | out.ready & done),
-            self.beats.ready.eq(compared_free),
+            taken.o.ready.eq(compared_free),
         ]
         with m.If(compared_free):
             m.d.sync += [
-                compared.eq(self.beats.valid),
+                compared.eq(taken.o.valid),
                 [here.eq(sample) for here, sample in zip(samples, given.samples)],
                 marks.eq(given.marks),
                 last.eq(given.last),

@@ -38,7 +38,9 @@ def result_ports(config: Config) -> list[tuple[str, ...]]:
 
 def result_port(config: Config, names) -> ResultPort:
     """The port over which those clients write."""
-    return ResultPort(config, len(names), shallow=among(SHALLOW_RESULTS, names),
+    # Two bursts: one goes out while the next comes in.
+    return ResultPort(config, len(names), depth=max(16, 2 * config.burst_beats),
+                      shallow=among(SHALLOW_RESULTS, names),
                       striped=among(STRIPED_CLIENTS, names))
 
 

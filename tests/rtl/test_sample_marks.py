@@ -262,7 +262,7 @@ def test_rounds_of_a_beat(config):
     taken = [cycle for cycle, _ in Bench(config).run([given]).entered]
     rounds = [rounds_of(beat, config) for beat in given[1]]
     assert rounds[:runs] == [1] * runs and rounds[-5:-3] == [lanes // 2, lanes]
-    assert taken[-1] - taken[0] == sum(rounds[:-3]) + 2  # beats wait in two stages before theirs
+    assert taken[-1] - taken[0] == sum(rounds[:-4]) + 3  # beats wait in three places before theirs
 
 
 @pytest.mark.parametrize("taking, after", [

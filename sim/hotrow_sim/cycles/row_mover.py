@@ -7,7 +7,7 @@ data bus, or the round trips that so many copies share.
 
 from hotrow_rtl.config import Config
 
-REQUESTED = 17  # from the first word of the list to the first address of a read
+REQUESTED = 18  # from the first word of the list to the first address of a read
 ARRIVED = 2  # from the last beat of a burst to its arrival in order
 REUSED = 3  # from there to the next address with its id
 OPENED = 1  # from the arrival to the copy's first word out of the buffer
