@@ -110,7 +110,7 @@ class LookupBank(wiring.Component):
         counted = self._later(
             m, counts.answers.p.counted, asked - CountBank.latency, "counted")
         found = self._later(m, directory.answer.as_value(), MissBank.latency, "found")
-        answer = directory.answer.shape()
+        answer, told = directory.answer.shape(), self.answers.p.as_value()
         head, place = found[:answer["slot"].offset], found[answer["slot"].offset:]
         m.d.comb += [
             counts.requests.valid.eq(taken & (request.amount != 0)),
@@ -122,9 +122,12 @@ class LookupBank(wiring.Component):
             misses.rest.eq(rest),
             misses.epoch.eq(epoch),
             self.answers.valid.eq(valid[-1] & ~self.restart),
-            # As in `bank_answer`: a slot, or what the miss table says.
-            Cat(self.answers.p).eq(Cat(
-                counted, head, Mux(answer(found).placed, place, misses.answer.as_value()))),
+            # As in `bank_answer`: a slot, or what the miss table says. Part by part, as a port
+            # that is one `Cat` would be named otherwise in every bank.
+            told[0].eq(counted),
+            told[1:1 + len(head)].eq(head),
+            told[1 + len(head):].eq(
+                Mux(answer(found).placed, place, misses.answer.as_value())),
         ]
         with m.If(self.restart):
             m.d.sync += [waits.eq(0), valid.eq(0)]
