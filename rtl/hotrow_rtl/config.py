@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-ROW_NUMBER_WIDTH = 32  # up to 2**32 rows a table
+ROW_NUMBER_WIDTH = 32  # as it stands in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
@@ -163,9 +163,19 @@ class Config:
         return self.miss_entries // self.banks // MISS_WAYS
 
     @property
+    def row_width(self) -> int:
+        """Bits of the number of a row that exists: a table lies in memory, row by row."""
+        return min(ROW_NUMBER_WIDTH, self.address_width - log2(ROW_ALIGNMENT))
+
+    @property
     def key_width(self) -> int:
         """Bits of a (table, row) pair; the row is the lower part."""
-        return self.table_width + ROW_NUMBER_WIDTH
+        return self.table_width + self.row_width
+
+    @property
+    def entry_width(self) -> int:
+        """Lowest bits of a row in a list in memory, its table included; those above are zero."""
+        return ROW_NUMBER_WIDTH + self.table_width
 
     @property
     def rest_width(self) -> int:
@@ -203,7 +213,7 @@ PRESETS = {
                burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
                clock_mhz=50),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208.
-        Config(name="ecp5-85f", bus_bytes=16, address_width=40, handles=64, tables=32,
+        Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
                counter_sets=4096, counter_ways=8, directory_sets=4096, directory_ways=4,
                directory_partitions=2, batch_samples=16384, miss_entries=8192, burst_beats=8,
                outstanding=16, row_bytes=1024, clock_mhz=100),

@@ -6,7 +6,7 @@ Records of the contract keep the byte offsets of ``contract``; the others are in
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import ROW_NUMBER_WIDTH, Config, log2
+from .config import Config, log2
 from .contract import (
     COMMAND_BYTES,
     COMPLETION,
@@ -67,7 +67,7 @@ def command_word(config: Config) -> data.StructLayout:
 
 def row_key(config: Config) -> data.StructLayout:
     """A (table, row) pair; as a number it is what `mixing.mix` permutes."""
-    return data.StructLayout({"row": ROW_NUMBER_WIDTH, "table": config.table_width})
+    return data.StructLayout({"row": config.row_width, "table": config.table_width})
 
 
 def region(config: Config) -> data.StructLayout:
@@ -84,7 +84,7 @@ def table(config: Config) -> data.StructLayout:
     """One table descriptor; row sizes in units of 16 bytes, state in units of 4."""
     return data.StructLayout({
         "valid": 1,
-        "last_row": ROW_NUMBER_WIDTH,
+        "last_row": config.row_width,
         "weights": packed_address,
         "row16": 9,
         "stride16": 12,

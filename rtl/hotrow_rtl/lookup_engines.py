@@ -195,7 +195,7 @@ class LookupEngines(wiring.Component):
                   "nonpopular": log2(config.batch_samples)}
         packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
         packers["misses"] = LanePacker(
-            config, config.key_width, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
+            config, config.entry_width, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
         packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
@@ -207,7 +207,7 @@ class LookupEngines(wiring.Component):
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
         for number, name in enumerate(LISTS):
             requests[name] = control.requests[number]
-        stripe = WordStripe(config, Element(config.key_width, ROW_ENTRY_BYTES))
+        stripe = WordStripe(config, Element(config.entry_width, ROW_ENTRY_BYTES))
         m.submodules.stripe = ResetInserter(self.restart)(stripe)
         connect(m, queue=requests["misses"], stripe=stripe.start)
         connect(m, packer=words["misses"], stripe=stripe.words)

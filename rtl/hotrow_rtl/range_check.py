@@ -1,11 +1,11 @@
 """Range check: each id against the last row of its table."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .batch_order import unchecked_beat
-from .config import ROW_NUMBER_WIDTH, Config
+from .config import Config
 from .layouts import lookup_beat, table_update
 from .ram import Ram
 from .table_extent import extent_of, table_extent
@@ -55,7 +55,7 @@ class RangeCheck(wiring.Component):
         reading = Signal(unchecked_beat(c), reset_less=True)
         # Of an id its row, and whether there is more to it.
         holding = [Signal(data.StructLayout({
-            "present": 1, "row": ROW_NUMBER_WIDTH, "beyond": 1, "table": c.table_width,
+            "present": 1, "row": c.row_width, "beyond": 1, "table": c.table_width,
             "sample": lane.sample.shape().width, "fault": lane.fault.shape().width,
         }), name=f"holding{number}", reset_less=True) for number, lane in enumerate(reading.lanes)]
         last = Signal(reset_less=True)
@@ -102,9 +102,10 @@ class RangeCheck(wiring.Component):
                 m.d.sync += [
                     *(held[name].eq(read[name])
                       for name in ("present", "table", "sample", "fault")),
-                    held.row.eq(read.id[:ROW_NUMBER_WIDTH]),
-                    held.beyond.eq(
-                        read.id[ROW_NUMBER_WIDTH:].any() if number < c.lanes // 2 else 0),
+                    held.row.eq(read.id[:c.row_width]),
+                    held.beyond.eq(Cat(  # of the upper lanes, ids have 32 bits
+                        read.id[c.row_width:64 if number < c.lanes // 2 else 32], Const(0, 1)
+                    ).any()),
                     entry.eq(copy.read_data),
                     lane.present.eq(held.present),
                     lane.key.row.eq(held.row),

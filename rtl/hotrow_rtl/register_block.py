@@ -236,7 +236,7 @@ class RegisterBlock(wiring.Component):
         m.d.comb += [  # these hold still in the cycle of `enable`: no access is that quick
             region.entry.base16.eq(_wide(plain, "REGION_BASE")[4:]),
             region.entry.size.eq(_wide(plain, "REGION_SIZE")),
-            table.entry.last_row.eq(plain["TABLE_LAST_ROW"]),
+            table.entry.last_row.eq(_most(plain["TABLE_LAST_ROW"], len(table.entry.last_row))),
             Cat(table.entry.weights).eq(_wide(plain, "TABLE_WEIGHTS")),
             table.entry.row16.eq(plain["TABLE_ROW"][4:16]),
             table.entry.stride16.eq(plain["TABLE_ROW"][20:32]),
@@ -253,6 +253,11 @@ def _of(queue, name):
 
 def _wide(plain, name):
     return Cat(plain[f"{name}_LOW"], plain[f"{name}_HIGH"])
+
+
+def _most(value, width):
+    """A value, or if it has more bits than `width`, the largest number of that width."""
+    return Mux(Cat(value[width:], Const(0, 1)).any(), (1 << width) - 1, value[:width])
 
 
 class _Access:

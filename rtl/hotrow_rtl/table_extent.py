@@ -3,14 +3,14 @@
 from amaranth import Mux
 from amaranth.lib import data
 
-from .config import ROW_NUMBER_WIDTH, Config, log2
+from .config import Config, log2
 
 
 def table_extent(config: Config) -> data.StructLayout:
     """The last row, and the directory partition as wide as there are partitions."""
     most = log2(config.directory_partitions)
     return data.StructLayout({
-        "last_row": ROW_NUMBER_WIDTH,
+        "last_row": config.row_width,
         "parts_log2": max(1, most.bit_length()),
         "part": max(1, most),
     })

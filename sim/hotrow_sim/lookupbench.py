@@ -50,7 +50,7 @@ def tables_of(config):
     """Descriptors that differ in every field the reader uses; the first has rows to the limit."""
     rng = np.random.default_rng(config.tables)
     last_rows = rng.integers(10, 1000, config.tables)
-    last_rows[0] = (1 << 32) - 1
+    last_rows[0] = (1 << config.row_width) - 1
     return [{"valid": 1, "last_row": int(last_row), "parts_log2": number % 4, "part": number % 8}
             for number, last_row in enumerate(last_rows)]
 
@@ -104,7 +104,7 @@ class Batch:
     def expected(self, config, faults=()):
         """(lane, table, row, sample, parts_log2, part, out_of_range, fault) per id.
 
-        `faults` holds (first id, end, fault); the row of a faulty id is not compared.
+        `faults` holds (first id, end, fault); the row of a refused or faulty id is not compared.
         """
         tables, fault = tables_of(config), np.zeros(self.count, int)
         for first, end, value in faults:
@@ -112,7 +112,7 @@ class Batch:
         columns = (self.lookups.table, self.lookups.row, self.lookups.sample, self.refused, fault)
         for at, (table, row, sample, refused, fault) in enumerate(
                 zip(*(column.tolist() for column in columns))):
-            yield (at % self.per_word, table, None if fault else row & 0xFFFF_FFFF, sample,
+            yield (at % self.per_word, table, None if fault or refused else row, sample,
                    tables[table]["parts_log2"], tables[table]["part"],
                    0 if fault else int(refused), fault)
 
@@ -123,7 +123,8 @@ def lookups_of(beats):
     for number, beat in enumerate(beats):
         for lane, lookup in enumerate(beat.lanes):
             if lookup.present:
-                lookups.append((lane, lookup.key.table, None if lookup.fault else lookup.key.row,
+                refused = lookup.fault or lookup.out_of_range
+                lookups.append((lane, lookup.key.table, None if refused else lookup.key.row,
                                 lookup.sample, lookup.parts_log2, lookup.part,
                                 lookup.out_of_range, lookup.fault))
         if beat.last:

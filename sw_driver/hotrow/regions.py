@@ -36,8 +36,8 @@ class Regions:
         Raises
         ------
         RegistrationError
-            If the memory is misaligned, read-only though writable is asked for, or no handle is
-            free.
+            If the memory is misaligned, read-only though writable is asked for, no handle is
+            free, or the device's addresses have no room for it.
         """
         buffer = Buffer(name or "the buffer", source, writable)
         if None not in self._buffers:
@@ -48,7 +48,10 @@ class Regions:
             raise RegistrationError(f"{buffer.name} has {buffer.nbytes} bytes: a region holds "
                                     f"fewer than 2**{OFFSET_WIDTH}")
         handle = self._buffers.index(None)
-        buffer.device_address = self._transport.attach(buffer.bytes, writable)
+        try:
+            buffer.device_address = self._transport.attach(buffer.bytes, writable)
+        except MemoryError as error:
+            raise RegistrationError(f"{buffer.name} cannot be registered: {error}") from error
         self._registers.write_wide("REGION_BASE", buffer.device_address)
         self._registers.write_wide("REGION_SIZE", buffer.nbytes)
         self._commit(handle, _VALID | (_WRITABLE if writable else 0))

@@ -32,6 +32,7 @@ class Transport(Protocol):
         """Let the device reach `array` (uint8[n]) in place, and keep a reference to it.
 
         Returns the device byte address of its first byte, congruent to the host's modulo 64.
+        Raises MemoryError if the device's addresses have no room for it.
         """
 
     def detach(self, address: int) -> None:

@@ -99,7 +99,8 @@ def trace(config, kind, count, seed):
 def rows_of_one_set(config, count, bank=1, at=0):
     """(table, row) that all fall into set `at` of a bank."""
     tag = np.arange(count, dtype=np.uint64) * np.uint64(977) + np.uint64(5)
-    return unpack_key(key_of(config, np.uint64(bank), counter_rest(config, np.uint64(at), tag)))
+    rest = counter_rest(config, np.uint64(at), tag)
+    return unpack_key(config, key_of(config, np.uint64(bank), rest))
 
 
 KINDS = ("uniform", "skewed", "single", "one-set")
@@ -135,7 +136,7 @@ class Bench:
         return self
 
     async def _observe(self, ctx, table, row, beat):
-        key = pack_key(table, row)
+        key = pack_key(self.config, table, row)
         owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
         bank, rest = place(self.config, key[owner])
         hits = self.golden.observe(table, row, beat)

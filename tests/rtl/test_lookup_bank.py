@@ -46,7 +46,7 @@ class Golden:
 
     def answer(self, key, amount, ask, miss, epoch, edit, partition):
         """(counted, (hit, placed, slot), (kept, repeated, place)); None: anything."""
-        table, row = (int(part) for part in unpack_key(np.uint64(key)))
+        table, row = (int(part) for part in unpack_key(self.config, np.uint64(key)))
         counted = found = missed = None
         if amount:
             together = np.full(amount, table), np.full(amount, row), np.zeros(amount, int)

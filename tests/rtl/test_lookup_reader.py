@@ -21,8 +21,9 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 CONFIGS = {bus: dataclasses.replace(
-    TINY, name=f"bus-{bus}", bus_bytes=bus, counter_sets=256, directory_sets=256,
-    miss_entries=1024, batch_samples=64) for bus in (16, 32, 64)}  # keep 32 or 64 lengths
+    TINY, name=f"bus-{bus}", bus_bytes=bus, address_width=address_width, counter_sets=256,
+    directory_sets=256, miss_entries=1024, batch_samples=64)  # keep 32 or 64 lengths
+    for bus, address_width in ((16, 32), (32, 64), (64, 64))}
 MANY_TABLES = dataclasses.replace(TINY, name="many-tables", tables=1024, batch_samples=64)
 ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
 STALLS = pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from amaranth import Module, Signal
 from amaranth.sim import Simulator
 from hotrow.traces import open_trace
-from hotrow_rtl.config import PRESETS, ROW_NUMBER_WIDTH
+from hotrow_rtl.config import PRESETS
 from hotrow_rtl.mixing import CHAINS, mix, unmix
 from hotrow_rtl.mixing_gates import mixed, unmixed
 from hotrow_rtl.placement import place
@@ -75,9 +75,13 @@ def test_integers_arrays_and_hardware_agree(choice):
     simulator.run()
 
 
-def check_spread(key, choice, sets, what):
+# Bits of a row number and of a key: 64 tables on wide addresses, 32 on those of 32 bits.
+WIDTHS = ((32, 38), (28, 33))
+
+
+def check_spread(key, width, choice, sets, what):
     """The fullest set, which decides what is evicted, holds about what it would of random rows."""
-    rows = np.bincount((mix(key, choice, 38) & np.uint64(sets - 1)).astype(int), minlength=sets)
+    rows = np.bincount((mix(key, choice, width) & np.uint64(sets - 1)).astype(int), minlength=sets)
     rng = np.random.default_rng(sets)
     random = max(np.bincount(rng.integers(0, sets, len(key))).max() for _ in range(9))
     assert rows.max() <= 1.25 * random, (
@@ -85,27 +89,31 @@ def check_spread(key, choice, sets, what):
         f"the fullest; {random} for random rows")
 
 
+@pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("sets_log2", [3, 6, 10, 16])
 @pytest.mark.parametrize("stride", [1, 2, 3, 7, 8, 64, 100, 256, 1000, 1024, 4096, 65536])
-def test_strided_rows_spread_like_random_ones(stride, sets_log2, choice):
+def test_strided_rows_spread_like_random_ones(stride, sets_log2, choice, widths):
     """Eight rows per set on average, from each of several starting rows and tables."""
-    sets = 1 << sets_log2
-    count = min(8 * sets, (1 << 32) // stride)
+    sets, (row_width, width) = 1 << sets_log2, widths
+    count = min(8 * sets, (1 << row_width) // stride)
     for table, first in ((0, 0), (0, 1), (3, 12345), (25, 1 << 20)):
-        rows = (first + stride * np.arange(count, dtype=np.uint64)) % np.uint64(1 << 32)
-        check_spread(np.uint64(table << 32) | rows, choice, sets,
+        rows = (first + stride * np.arange(count, dtype=np.uint64)) % np.uint64(1 << row_width)
+        check_spread(np.uint64(table << row_width) | rows, width, choice, sets,
                      f"stride {stride} from row {first} of table {table}")
 
 
+@pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("sets_log2", [3, 6, 10])
-def test_first_rows_of_many_tables_spread(sets_log2, choice):
+def test_first_rows_of_many_tables_spread(sets_log2, choice, widths):
     """They are the hot ones in data sets that number rows by frequency."""
-    tables, rows = np.meshgrid(np.arange(64, dtype=np.uint64), np.arange(
-        max(1, (8 << sets_log2) // 64), dtype=np.uint64), indexing="ij")
-    check_spread((tables << np.uint64(32) | rows).ravel(), choice, 1 << sets_log2,
-                 "first rows of 64 tables")
+    row_width, width = widths
+    count = 1 << width - row_width
+    tables, rows = np.meshgrid(np.arange(count, dtype=np.uint64), np.arange(
+        max(1, (8 << sets_log2) // count), dtype=np.uint64), indexing="ij")
+    check_spread((tables << np.uint64(row_width) | rows).ravel(), width, choice, 1 << sets_log2,
+                 f"first rows of {count} tables")
 
 
 @pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS)
@@ -115,7 +123,7 @@ def test_rows_of_a_real_log_spread_over_the_banks(config):
         pytest.skip(f"{RETAIL} is absent")
     columns = ("stock", "customer", "country", "hour_of_week")
     ids = open_trace(str(RETAIL), ids=columns).batch(0, 40_960).ids.reshape(-1, len(columns))
-    tables = np.arange(len(columns), dtype=np.uint64) << np.uint64(ROW_NUMBER_WIDTH)
+    tables = np.arange(len(columns), dtype=np.uint64) << np.uint64(config.row_width)
     bank, _ = place(config, np.unique(tables | ids.astype(np.uint64)))
     load = np.bincount(bank.astype(int), minlength=config.banks)
     assert load.max() < 1.1 * load.mean(), load
@@ -125,4 +133,4 @@ def test_choices_disagree():
     """Rows that share a set of the first choice are spread by the second."""
     key, sets = keys(38, 1 << 18, seed=1), 1 << 6
     together = key[mix(key, 0, 38) & np.uint64(sets - 1) == 5]
-    check_spread(together, 1, sets, "rows of one set of the first choice")
+    check_spread(together, 38, 1, sets, "rows of one set of the first choice")

@@ -250,6 +250,25 @@ def test_commits_reach_every_table():
     assert (entry.parts_log2, entry.part) == (3, 5)
 
 
+@pytest.mark.parametrize("written, kept", [
+    (0, 0), ((1 << 28) - 2, (1 << 28) - 2), ((1 << 28) - 1, (1 << 28) - 1),
+    (1 << 28, (1 << 28) - 1), (0xFFFF_FFFF, (1 << 28) - 1)])
+def test_the_last_row_is_one_that_addresses_can_hold(written, kept):
+    async def scenario(ctx, dut, master):
+        await master.write(ctx, "TABLE_LAST_ROW", written)
+        assert await master.read_value(ctx, "TABLE_LAST_ROW") == written
+        await master.write(ctx, "TABLE_COMMIT", 1)
+
+    dut = RegisterBlock(replace(CONFIG, address_width=32))
+    bench = StreamBench(dut)
+    bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus)))
+    table = dut.table_update
+    watch, tables = collect(dut, table.enable, table.index, table.entry)
+    bench.background(watch)
+    bench.run(1000)
+    assert [entry.last_row for _, entry in tables] == [kept]
+
+
 @pytest.mark.parametrize("number, queue", list(enumerate(QUEUES)))
 def test_queue_control(number, queue):
     name = queue.upper()

@@ -280,14 +280,14 @@ def test_restart(taking, after):
 @pytest.mark.parametrize("name", ["tiny", "ecp5-85f", "alveo-u55c"])
 def test_memory_equals_the_design(name):
     config = preset(name)
-    for element in (ANY_BYTES, Element(config.key_width, 8)):
+    for element in (ANY_BYTES, Element(config.entry_width, 8)):
         assert memory_bits(WordStripe(config, element)) == word_stripe_bits(config, element)
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2, 3, 4, 33, 70])
 def test_elements_keep_their_low_bits(entries):
     """The bits above are 0, where an element is and where none is."""
-    element = Element(TINY.key_width, 8)
+    element = Element(TINY.entry_width, 8)
     dut, bus = WordStripe(TINY, element), TINY.bus_bytes
     rows = [number * 0x9E37_79B9_7F4A % 2**element.width for number in range(1, entries + 1)]
     pairs = [rows[at:at + bus // 4] for at in range(0, entries, bus // 4)] or [[]]

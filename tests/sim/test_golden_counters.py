@@ -1,18 +1,18 @@
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.placement import counter_place, place
-from hotrow_sim.golden.counters import Counters, pack_key
+from hotrow_sim.golden.counters import Counters, pack_key, unpack_key
 
 TINY = preset("tiny")
 APART = TINY.window_beats + 1  # beats
 CONFIGS = [
-    dataclasses.replace(TINY, name="tiny"),
-    dataclasses.replace(TINY, name="three-ways", counter_sets=16, counter_ways=3, counter_bits=4),
-    dataclasses.replace(TINY, name="two-ways", counter_sets=16, counter_ways=2, counter_bits=5),
-    dataclasses.replace(TINY, name="many-ways", counter_sets=16, counter_ways=16, counter_bits=32),
+    replace(TINY, name="tiny"),
+    replace(TINY, name="three-ways", counter_sets=16, counter_ways=3, counter_bits=4),
+    replace(TINY, name="two-ways", counter_sets=16, counter_ways=2, counter_bits=5),
+    replace(TINY, name="many-ways", counter_sets=16, counter_ways=16, counter_bits=32),
 ]
 
 
@@ -159,5 +159,10 @@ def test_clear_forgets_everything():
     assert golden.observe(*one_a_beat(*range(50))) == 0
 
 
-def test_keys_pack_table_above_row():
-    assert pack_key(3, 0xFFFF_FFFF) == (3 << 32) + 0xFFFF_FFFF
+@pytest.mark.parametrize("address_width, row_width", [(64, 32), (36, 32), (35, 31), (32, 28)])
+def test_keys_pack_table_above_row(address_width, row_width):
+    config = replace(TINY, address_width=address_width)
+    last = (1 << row_width) - 1
+    key = pack_key(config, [3, 0], [last, last])
+    assert key.tolist() == [(3 << row_width) + last, last]
+    assert np.array_equal(unpack_key(config, key), [[3, 0], [last, last]])

@@ -4,6 +4,8 @@ Two sequences of one seed meet unlike memories, so this also shows that no resul
 the memory answers.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
@@ -14,6 +16,8 @@ from hotrow_sim.fuzz.setup import FuzzHost, make_setup
 from hotrow_sim.model import open_transport as open_model
 
 TINY = preset("tiny")
+# Addresses so short that they, and not 32 bits, bound the number of a row.
+NARROW = replace(TINY, name="narrow", address_width=32)
 ROUNDS = 8
 RINGS_LOG2 = 4
 MEMORIES = {
@@ -38,13 +42,15 @@ def rounds_on(hosts, seed, setup, count):
 def test_model_equals_device(seed, memory):
     from hotrow_sim.verilated.transport import open_transport as open_sim
 
-    setup = make_setup(np.random.default_rng([seed, 1]), TINY)
-    device = open_sim("tiny", seed=seed, **MEMORIES[memory])
-    hosts = [FuzzHost(transport, setup, RINGS_LOG2) for transport in (open_model("tiny"), device)]
+    config = NARROW if seed % 3 == 2 else TINY
+    setup = make_setup(np.random.default_rng([seed, 1]), config)
+    device = open_sim(config=config, seed=seed, **MEMORIES[memory])
+    hosts = [FuzzHost(transport, setup, RINGS_LOG2)
+             for transport in (open_model(config=config), device)]
     for number, (model, rtl) in enumerate(rounds_on(hosts, [seed, 2], setup, ROUNDS)):
         unequal = differences(model, rtl)
         assert not unequal, (
-            f"seed {seed}, memory {memory}, round {number}, model and RTL differ:\n"
+            f"seed {seed}, {config.name}, memory {memory}, round {number}, model and RTL differ:\n"
             + "\n".join(unequal[:20]))
     assert device.violations() == []
 

@@ -1,6 +1,6 @@
 """Memory of the directory and its lists."""
 
-from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config, log2
+from hotrow_rtl.config import Config, log2
 
 
 def partition_width(config: Config):
@@ -22,4 +22,4 @@ def directory_bits(config: Config):
 
 def directory_list_bits(config: Config):
     """A valid bit, the last row and the partition per table."""
-    return config.tables * (1 + ROW_NUMBER_WIDTH + partition_width(config))
+    return config.tables * (1 + config.row_width + partition_width(config))

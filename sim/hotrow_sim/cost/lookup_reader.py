@@ -1,6 +1,6 @@
 """Memory of the lookup reader."""
 
-from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config
+from hotrow_rtl.config import Config
 
 from .directory import partition_width
 
@@ -9,5 +9,5 @@ LENGTH_WIDTH = 16
 
 def lookup_reader_bits(config: Config):
     """The last row and the partition of every table, once per lane, and the lengths kept."""
-    tables = config.lanes * config.tables * (ROW_NUMBER_WIDTH + partition_width(config))
+    tables = config.lanes * config.tables * (config.row_width + partition_width(config))
     return tables + config.stored_lengths * LENGTH_WIDTH

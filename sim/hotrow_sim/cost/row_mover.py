@@ -1,6 +1,6 @@
 """Memory of the row mover."""
 
-from hotrow_rtl.config import LARGEST_ROW, ROW_NUMBER_WIDTH, Config, log2
+from hotrow_rtl.config import LARGEST_ROW, Config, log2
 
 PACKED_ADDRESS = 64
 ROW_SIZES = 9 + 12  # of a row and its stride, in 16 bytes
@@ -10,8 +10,8 @@ COPY_BYTES = LARGEST_ROW.bit_length()
 
 
 def table_bits(config: Config):
-    """A descriptor per table: 1 + 32 + 64 + 21 + 68 + 9 = 195 bits."""
-    descriptor = 1 + ROW_NUMBER_WIDTH + PACKED_ADDRESS + ROW_SIZES + STATE + PARTITION
+    """A descriptor per table: with row numbers of 32 bits, 1 + 32 + 64 + 21 + 68 + 9 = 195."""
+    descriptor = 1 + config.row_width + PACKED_ADDRESS + ROW_SIZES + STATE + PARTITION
     return config.tables * descriptor
 
 

@@ -7,19 +7,21 @@ hand then points to the way behind it.
 """
 
 import numpy as np
-from hotrow_rtl.config import ROW_NUMBER_WIDTH, Config, log2
+from hotrow_rtl.config import Config, log2
 from hotrow_rtl.placement import counter_place, counter_rest, key_of, place
 
 from .window import owners
 
 
-def pack_key(table, row):
+def pack_key(config: Config, table, row):
     """(table, row) as the uint64 key that is hashed; the row is the lower part."""
-    return np.asarray(table, np.uint64) << np.uint64(ROW_NUMBER_WIDTH) | np.asarray(row, np.uint64)
+    return np.asarray(table, np.uint64) << np.uint64(config.row_width) | np.asarray(row, np.uint64)
 
 
-def unpack_key(key):
-    return (key >> np.uint64(ROW_NUMBER_WIDTH)).astype(np.uint32), key.astype(np.uint32)
+def unpack_key(config: Config, key):
+    """The (table, row), as uint32 each, that `pack_key` took."""
+    row = key & np.uint64((1 << config.row_width) - 1)
+    return (key >> np.uint64(config.row_width)).astype(np.uint32), row.astype(np.uint32)
 
 
 class Counters:
@@ -56,7 +58,7 @@ class Counters:
         """
         if not len(row):
             return 0
-        key = pack_key(table, row)
+        key = pack_key(self.config, table, row)
         owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
         sets, tags = self._place(key[owner])
         # Sets are independent: bring each one's owners together, in order; then all sets advance in
@@ -100,7 +102,7 @@ class Counters:
         bank_bits = np.uint64(log2(self.config.banks))
         rest = counter_rest(self.config, sets >> bank_bits, self.tag.ravel()[at])
         key = key_of(self.config, sets & np.uint64(self.config.banks - 1), rest)
-        return *unpack_key(key), count[at]
+        return *unpack_key(self.config, key), count[at]
 
     def _place(self, key):
         bank, rest = place(self.config, key)

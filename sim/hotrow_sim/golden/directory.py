@@ -65,7 +65,7 @@ class Directory:
 
     def _place(self, choice, table, row, parts_log2, part):
         c = self.config
-        bank, rest = place(c, pack_key(table, row))
+        bank, rest = place(c, pack_key(c, table, row))
         hashed = directory_hash(c, choice, rest)
         width = (log2(c.directory_sets // c.banks) - np.asarray(parts_log2)).astype(np.uint64)
         low = hashed & ((np.uint64(1) << width) - np.uint64(1))

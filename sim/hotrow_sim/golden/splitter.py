@@ -46,11 +46,11 @@ def split(config, lookups, found, refused, beat):
     """
     slots = np.where(refused, np.uint32(NO_SLOT), found)
     missed = np.flatnonzero((found == NO_SLOT) & ~refused)
-    key = pack_key(lookups.table[missed], lookups.row[missed])
+    key = pack_key(config, lookups.table[missed], lookups.row[missed])
     owner, joined = np.unique(owners(key, beat[missed], config.window_beats), return_inverse=True)
     index, listed, kept = MissTable(config).number(key[owner])
     slots[missed] = np.uint32(MISS_FLAG) | index[joined].astype(np.uint32)
-    miss_table, miss_row = unpack_key(key[owner[listed]])
+    miss_table, miss_row = unpack_key(config, key[owner[listed]])
 
     cold = np.zeros(lookups.samples, bool)
     cold[lookups.sample[missed]] = True

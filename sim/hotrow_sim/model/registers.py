@@ -146,7 +146,8 @@ class RegisterBlock:
         if value & 1:
             partition, row = self.stored["TABLE_PARTITION"], self.stored["TABLE_ROW"]
             self.device.tables[number] = Table(
-                last_row=self.stored["TABLE_LAST_ROW"],
+                last_row=min(self.stored["TABLE_LAST_ROW"],
+                             (1 << self.device.config.row_width) - 1),
                 weights=self._wide("TABLE_WEIGHTS"), row_bytes=row & 0x1FF0, stride=row >> 16 & ~15,
                 state=self._wide("TABLE_STATE"),
                 state_bytes=self.stored["TABLE_STATE_BYTES"] & 0x3C,
