@@ -169,7 +169,7 @@ def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
     (["--ids", "user,,item"], "expected names separated by commas"),
     (["--ids", "price"], "column 'price', line 2: expected an integer, not '0.5'"),
     (["--label", "item"], "column 'item', line 4: a label is 0 or 1, not '4'"),
-    (["--slots", "16385"], "--slots 16385 is 16,385 rows of 64 bytes, and the card's directory"),
+    (["--slots", "32769"], "--slots 32769 is 32,769 rows of 64 bytes, and the card's directory"),
     (["--slots", "0"], "expected an integer of at least 1, not '0'"),
     (["--hot-budget", "2MB", "--slots", "5"], "not allowed with argument"),
     (["--hot-budget", "some"], "expected bytes such as 512MB"),
