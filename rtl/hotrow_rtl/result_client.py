@@ -10,7 +10,7 @@ from .fifo import RamFifo
 from .layouts import FAULT_TIMEOUT, Deposit
 
 CLOSED_BURSTS = 8  # complete bursts of one client that may wait for their turn on the bus
-UNANSWERED_WIDTH = 9  # bits of a count of one client's bursts without answer, 256 in flight and more
+UNANSWERED_WIDTH = 9  # bits of a count of one client's bursts without answer: 256 and some
 
 
 def result_beat(config: Config) -> data.StructLayout:
