@@ -50,7 +50,7 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    2 cycles per command beside its check and its effects; a WAIT looks at its event every 4 cycles
+    3 cycles per command beside its check and its effects; a WAIT looks at its event every 4 cycles
     or more.
     """
 
@@ -81,6 +81,7 @@ class CommandExecutor(wiring.Component):
         opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
         reached, idle, alone = Signal(), Signal(), Signal()
         # Every command from when it is taken up until it is reported.
+        taken = Signal()  # the oldest one's completion was, in the cycle before
         m.submodules.jobs = jobs = RamFifo(data.StructLayout({
             "tag": 32, "opcode": 8, "start": 64}), UNDER_WAY)
         m.d.comb += [
@@ -98,11 +99,12 @@ class CommandExecutor(wiring.Component):
             record.start.eq(jobs.o.p.start),
             record.end.eq(end),
             *(record[name].eq(engine.outcome.p[name]) for name, _ in outcome),
-            jobs.o.ready.eq(report.valid & report.ready),
+            jobs.o.ready.eq(taken),
             idle.eq(jobs.level == 0),
             alone.eq((jobs.level == 1) & jobs.o.valid),
             self.busy.eq(~idle),
         ]
+        m.d.sync += taken.eq(report.valid & report.ready)  # late, so that it is no long way
         with m.If(self.resume):
             m.d.sync += [self.halted.eq(0), self.status.eq(Status.OK)]
 
@@ -135,12 +137,14 @@ class CommandExecutor(wiring.Component):
                         with m.Case(Opcode.WAIT, Opcode.SIGNAL):
                             m.next = "ASK EVENT"
                         with m.Default():
-                            m.d.comb += [
-                                engine.command.valid.eq(1),
-                                checked.ready.eq(engine.command.ready),
-                            ]
-                            with m.If(engine.command.ready):
-                                m.next = "IDLE"
+                            m.next = "HAND OVER"
+            with m.State("HAND OVER"):
+                m.d.comb += [
+                    engine.command.valid.eq(1),
+                    checked.ready.eq(engine.command.ready),
+                ]
+                with m.If(engine.command.ready):
+                    m.next = "IDLE"
             with m.State("ASK EVENT"):
                 m.d.comb += request.valid.eq(1)
                 self._wait(m, opcode, aborted)
@@ -168,7 +172,7 @@ class CommandExecutor(wiring.Component):
         # A command that is not the engine's, or was refused, is reported when it is alone.
         with m.FSM(name="engine_fsm"):
             with m.State("ENGINE"):
-                with m.If(engine.outcome.valid & jobs.o.valid):
+                with m.If(engine.outcome.valid & jobs.o.valid & ~taken):
                     m.d.sync += end.eq(self.cycle)
                     m.next = "REPORT ENGINE"
             with m.State("REPORT ENGINE"):
@@ -215,8 +219,11 @@ class CommandExecutor(wiring.Component):
                             known[number].eq(given.opcode == Opcode.SPLIT),
                             *(each.eq(handle(name)) for each, name in zip(record, WRITTEN)),
                         ]
-        return (next_is_batch & only_batches & ~self.halt_on_error & (jobs.level < UNDER_WAY)
-                & ~conflicts.any())
+        # Told a cycle late: until a command has been on offer that long it waits.
+        may = Signal()
+        m.d.sync += may.eq(self.commands.valid & next_is_batch & only_batches
+                           & ~self.halt_on_error & (jobs.level < UNDER_WAY) & ~conflicts.any())
+        return may
 
     def _wait(self, m, opcode, aborted):
         with m.If(opcode == Opcode.WAIT):
