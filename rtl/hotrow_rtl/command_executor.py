@@ -15,6 +15,26 @@ UNDER_WAY = 4  # most batches under way at a time
 WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
 
 
+class OneJob(wiring.Component):
+    """A queue, as `RamFifo`, of one payload, into which nothing comes while it is there."""
+
+    def __init__(self, shape):
+        super().__init__({
+            "i": In(stream.Signature(shape)),
+            "o": Out(stream.Signature(shape)),
+            "level": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.i.ready.eq(~self.o.valid), self.level.eq(self.o.valid)]
+        with m.If(~self.o.valid):
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.p.eq(self.i.p)]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        return m
+
+
 class CommandExecutor(wiring.Component):
     """Run the commands of one queue as if strictly one after the other.
 
@@ -50,7 +70,7 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    3 cycles per command beside its check and its effects; a WAIT looks at its event every 4 cycles
+    3 cycles per command beside its check and its effects; a WAIT looks at its event every 5 cycles
     or more.
     """
 
@@ -82,15 +102,13 @@ class CommandExecutor(wiring.Component):
         reached, idle, alone = Signal(), Signal(), Signal()
         # Every command from when it is taken up until it is reported.
         taken = Signal()  # the oldest one's completion was, in the cycle before
-        m.submodules.jobs = jobs = RamFifo(data.StructLayout({
-            "tag": 32, "opcode": 8, "start": 64}), UNDER_WAY)
+        job = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
+        m.submodules.jobs = jobs = RamFifo(job, UNDER_WAY) if self.batches else OneJob(job)
         m.d.comb += [
             engine.command.p.eq(checked.p.command),
             request.p.event.eq(checked.p.command.event),
             request.p.value.eq(checked.p.command.value),
             request.p.write.eq(opcode == Opcode.SIGNAL),
-            # Half-range comparison: a counter may pass a value and wrap.
-            reached.eq(~(reply.p - checked.p.command.value)[31]),
             jobs.i.p.tag.eq(self.commands.p.tag),
             jobs.i.p.opcode.eq(self.commands.p.opcode),
             jobs.i.p.start.eq(self.cycle),
@@ -153,9 +171,15 @@ class CommandExecutor(wiring.Component):
             with m.State("EVENT"):
                 m.d.comb += reply.ready.eq(1)
                 self._wait(m, opcode, aborted)
-                with m.If(reply.valid & (request.p.write | reached | aborted)):
+                # Half-range comparison: a counter may pass a value and wrap.
+                m.d.sync += reached.eq(~(reply.p - checked.p.command.value)[31])
+                with m.If(reply.valid):
+                    m.next = "EVENT SEEN"
+            with m.State("EVENT SEEN"):
+                self._wait(m, opcode, aborted)
+                with m.If(request.p.write | reached | aborted):
                     ended()
-                with m.Elif(reply.valid):
+                with m.Else():
                     m.next = "ASK EVENT"
             with m.State("REPORT"):
                 m.d.comb += [
