@@ -33,7 +33,7 @@ class RegionArbiter(wiring.Component):
     enable : In(1)
         While low no access is taken up: the region table is being cleared.
     restart : In(1)
-        The clients have forgotten their accesses: drops the verdict of the one in progress.
+        The clients forget their accesses: drops the verdict of the one in progress.
 
     Timing
     ------
@@ -79,10 +79,9 @@ class RegionArbiter(wiring.Component):
                 with m.Elif(check.accesses.ready):
                     m.next = "ANSWER"
             with m.State("ANSWER"):
-                gone = dropped | self.restart
                 for number, client in enumerate(self.clients):
                     m.d.comb += client.verdicts.valid.eq(
-                        check.verdicts.valid & owner[number] & ~gone)
+                        check.verdicts.valid & owner[number] & ~dropped)
                 with m.If(check.verdicts.valid):
                     m.next = "CHOOSE"
         return m

@@ -236,10 +236,10 @@ class RegisterBlock(wiring.Component):
         m.d.comb += [
             Cat(control.commands).eq(_wide(plain, _of(queue, "COMMANDS"))),
             Cat(control.completions).eq(_wide(plain, _of(queue, "COMPLETIONS"))),
-            # A number of entries that does not fit the port must not look like one that does.
-            control.entries.eq(Mux(plain[_of(queue, "ENTRIES")] < 32,
-                                   plain[_of(queue, "ENTRIES")], 0)),
         ]
+        # A number of entries that does not fit the port must not look like one that does.
+        entries = plain[_of(queue, "ENTRIES")]
+        m.d.sync += control.entries.eq(Mux(entries < 32, entries, 0))
         return {
             _of(queue, "CONTROL"): Cat(control.enable, control.halt_on_error),
             _of(queue, "TAIL"): control.tail,

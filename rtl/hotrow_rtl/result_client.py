@@ -91,21 +91,25 @@ class ResultClient(wiring.Component):
             request.ready.eq(~self.draining & ~open_ & ~held & ~taken_up[writing]),
             words.ready.eq(~self.draining & open_ & free),
         ]
+        keep = Signal(reset_less=True)
         with m.If(free):
-            m.d.sync += [held.eq(words.valid & words.ready), word.eq(words.p)]
+            m.d.sync += [
+                held.eq(words.valid & words.ready),
+                word.eq(words.p),
+                # The word that only ends a sequence does not go to memory: beyond the last result
+                # there may be none.
+                keep.eq(words.p.strobe.any() | ~words.p.last),
+            ]
         with m.If(words.valid & words.ready & words.p.last):
             m.d.sync += open_.eq(0)
 
         next_word = Signal(word_width(config))
         gathered = Signal.like(closing.less)  # words of the burst that is being filled
-        keep, ends, close = Signal(), Signal(), Signal()
+        ends, close = Signal(), Signal()
         start = Signal.like(gathered)  # its first word's place in its block
         boundary = next_word[:len(start)].all()
         skip = boundary if self.striped else Const(0, 1)  # the block that follows
         m.d.comb += [
-            # The word that only ends a sequence does not go to memory: beyond the last result
-            # there may be none.
-            keep.eq(word.strobe.any() | ~word.last),
             closing.less.eq(Mux(keep, gathered, gathered - 1)),
             closing.word.eq(Cat(start, next_word[len(start):])),
             ends.eq(word.last | boundary),
