@@ -1,6 +1,6 @@
 """Fair choice among requesters."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,12 +29,13 @@ class RoundRobin(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         above = Signal.like(self.requests)  # requesters above the one granted last
-        first, eligible = Signal.like(above), Signal.like(above)
-        m.d.comb += [
-            first.eq(self.requests & above),
-            eligible.eq(Mux(first.any(), first, self.requests)),
-            self.grant.eq(eligible & -eligible),
-        ]
-        with m.If(self.advance & self.grant.any()):
-            m.d.sync += above.eq(~(self.grant | (self.grant - 1)))
+        first = Signal.like(above)
+        m.d.comb += first.eq(self.requests & above)
+        for number in range(len(above)):
+            m.d.comb += self.grant[number].eq(Mux(
+                first.any(),
+                first[number] & ~first[:number].any(),
+                self.requests[number] & ~self.requests[:number].any()))
+        with m.If(self.advance & self.requests.any()):
+            m.d.sync += above.eq(Cat(self.grant[:number].any() for number in range(len(above))))
         return m

@@ -1,19 +1,15 @@
 """One cutter of bursts for all the clients of a port."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .arbiter import RoundRobin
-from .bursts import burst, word_width, words_width
+from .bursts import burst, less_width, word_width
 from .config import Config, log2
 from .layouts import Fetch
 from .ram import Ram
-
-
-def run(config: Config) -> data.StructLayout:
-    """`words` bus words from number `word`."""
-    return data.StructLayout({"word": word_width(config), "words": words_width(config)})
+from .request_turns import RequestTurns
 
 
 def owned_burst(config: Config, clients) -> data.StructLayout:
@@ -25,7 +21,7 @@ def owned_burst(config: Config, clients) -> data.StructLayout:
 class BurstTurns(wiring.Component):
     """Cut the requests of several clients into bursts, taking turns.
 
-    What is left of a request is kept in a memory, one row per client. A burst ends where the
+    What is left of a request is kept in memories, one row per client. A burst ends where the
     memory beyond is a multiple of its client's longest burst.
 
     Parameters
@@ -38,18 +34,24 @@ class BurstTurns(wiring.Component):
     -------
     requests : In(stream).array
         As of `Fetch`. A client's next request is taken when the one before is cut.
-    words : Out
-        Bus words of the request that is taken in this cycle.
-    room : In
-        One bit per client: its next burst may come.
+    less : Out
+        Bus words of the request that is taken in this cycle, less one.
+    room, rooms : In
+        One bit per client: its next burst may come; the next two may. Either tells what it told of
+        in a burst's own cycle until that burst is `counted`.
+    counted : In
+        One bit per client: its burst of the cycle before is being counted.
     bursts : Out(stream(owned_burst))
+    drop : In(1)
+        Requests are taken and forgotten.
     clear : In(1)
-        Forget all requests.
+        Forget all requests, one that is being taken included.
 
     Timing
     ------
-    A burst 2 cycles after its request was taken, or after its `room` is there; one burst a cycle in
-    all, one every two cycles of the same client.
+    A burst 3 cycles after its request was taken or its `room` is there; one burst a cycle in all,
+    one every 3 cycles of the same client, 8 from one request to its next. Another's request may
+    cost 2 cycles. Requests as in `RequestTurns`.
     """
 
     def __init__(self, config: Config, longest):
@@ -57,69 +59,91 @@ class BurstTurns(wiring.Component):
         count = len(longest)
         super().__init__({
             "requests": In(Fetch(config).members["request"].signature).array(count),
-            "words": Out(words_width(config)),
+            "less": Out(less_width(config)),
             "room": In(count),
+            "rooms": In(count),
+            "counted": In(count),
             "bursts": Out(stream.Signature(owned_burst(config, count))),
+            "drop": In(1),
             "clear": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         config, out, count = self.config, self.bursts, len(self.longest)
+        rows = max(2, count)
+        m.submodules.taker = taker = RequestTurns(config, count)
         m.submodules.arbiter = arbiter = RoundRobin(count)
-        m.submodules.left = left = Ram(run(config), max(2, count))
-        has_run = Signal(count)  # something left
-        chosen = Signal(count)  # the client whose turn it is, none or one of them
-        number, taking, advance = Signal.like(out.p.client), Signal(), Signal()
-        offered = Cat(request.valid for request in self.requests)
+        m.submodules.words = words = Ram(word_width(config), rows)  # the next burst's first word
+        m.submodules.ends = ends = Ram(word_width(config), rows)  # the last word of all
+        for own, request in zip(self.requests, taker.requests):
+            connect(m, client=flipped(own), taker=request)
 
-        # A client is chosen, its row read; in the next cycle a request is taken or a burst cut.
+        # In one cycle a client is chosen, in the next its rows are read, in the third a burst cut.
+        has_run = Signal(count)  # something left
+        asking = Signal(count)  # that may be chosen: none of them is under way
+        reading, cutting = Signal(count), Signal(count)  # one-hot
+        number, advance = Signal.like(out.p.client), Signal()
         m.d.comb += [
-            arbiter.requests.eq(~chosen & (has_run & self.room | ~has_run & offered)),
+            advance.eq(~out.valid | out.ready),
+            # A request that is there waits for a cycle without a burst, which then comes.
+            arbiter.requests.eq(asking & ~(taker.write & out.valid).replicate(count)),
             arbiter.advance.eq(advance),
-            advance.eq(~chosen.any() | taking | out.ready),
-            left.read_enable.eq(advance),
         ]
         for client in range(count):
-            with m.If(arbiter.grant[client]):
-                m.d.comb += left.read_address.eq(client)
+            with m.If(reading[client]):
+                m.d.comb += words.read_address.eq(client)
+        m.d.comb += [
+            ends.read_address.eq(words.read_address),
+            words.read_enable.eq(advance),
+            ends.read_enable.eq(advance),
+        ]
         with m.If(advance):
             m.d.sync += [
-                chosen.eq(arbiter.grant),
-                number.eq(left.read_address),
-                taking.eq((arbiter.grant & ~has_run).any()),
+                reading.eq(arbiter.grant),
+                cutting.eq(reading),
+                out.valid.eq(reading.any()),
+                number.eq(words.read_address),
             ]
 
-        given, now, after = Signal(run(config)), left.read_data, left.write_data
-        byte_width = log2(config.bus_bytes)
-        to_boundary, beats = Signal.like(out.p.burst.beats), Signal.like(out.p.burst.beats)
-        final = Signal()
-        for client, request in enumerate(self.requests):
-            with m.If(chosen[client]):
-                longest = self.longest[client]
-                m.d.comb += [
-                    to_boundary.eq(longest - now.word[:log2(longest)]),
-                    given.word.eq(request.p.address >> byte_width),
-                    given.words.eq((request.p.bytes + (config.bus_bytes - 1)) >> byte_width),
-                    request.ready.eq(taking),
-                ]
+        most = log2(max(self.longest))
+        word, last, within = words.read_data, ends.read_data, Signal(most)
+        for client, longest in enumerate(self.longest):
+            with m.If(cutting[client]):
+                m.d.comb += within.eq(longest - 1)
+        final, less = Signal(), Signal(most)
         m.d.comb += [
-            final.eq(now.words <= to_boundary),
-            beats.eq(Mux(final, now.words, to_boundary)),
-            out.valid.eq(chosen.any() & ~taking),
+            final.eq((word | within) == (last | within)),
+            less.eq(Mux(final, last[:most] - word[:most], ~word[:most] & within)),
             out.p.client.eq(number),
-            out.p.burst.word.eq(now.word),
-            out.p.burst.beats.eq(beats),
-            self.words.eq(given.words),
-            left.write_enable.eq(chosen.any()),
-            left.write_address.eq(number),
-            after.word.eq(Mux(taking, given.word, now.word + beats)),
-            after.words.eq(Mux(taking, given.words, now.words - beats)),
+            out.p.burst.word.eq(word),
+            out.p.burst.less.eq(less),
+            self.less.eq(taker.less),
+            taker.busy.eq(has_run),
+            taker.hold.eq(out.valid),
+            taker.clear.eq(self.clear),
+            words.write_enable.eq(out.valid | taker.write),
+            words.write_address.eq(Mux(out.valid, number, taker.number)),
+            words.write_data.eq(Mux(out.valid, (word | within) + 1, taker.word)),
+            ends.write_enable.eq(taker.write),
+            ends.write_address.eq(taker.number),
+            ends.write_data.eq(taker.last),
         ]
-        with m.If(taking):
-            m.d.sync += has_run.eq(has_run | chosen)
-        with m.Elif(out.ready & final):
-            m.d.sync += has_run.eq(has_run & ~chosen)
-        with m.If(self.clear):
-            m.d.sync += [has_run.eq(0), chosen.eq(0), taking.eq(0)]
+
+        cut, begun = Signal(count), Signal(count)
+        m.d.comb += [
+            cut.eq(cutting & (out.valid & out.ready).replicate(count)),
+            begun.eq(taker.taken & ~self.drop.replicate(count)),
+        ]
+        m.d.sync += has_run.eq((has_run | begun) & ~(cut & final.replicate(count)))
+        # Until a burst is counted there must be room for it and another.
+        for client in range(count):
+            may = Mux(cut[client] | self.counted[client], self.rooms[client], self.room[client])
+            waits = reading[client] | cutting[client] & ~cut[client]
+            m.d.sync += asking[client].eq(
+                (has_run[client] & ~(cut[client] & final) | begun[client]) & may & ~waits
+                & ~(arbiter.grant[client] & advance))
+        with m.If(self.drop | self.clear):
+            m.d.sync += [
+                flags.eq(0) for flags in (has_run, asking, reading, cutting, out.valid)]
         return m

@@ -23,9 +23,14 @@ def words_width(config: Config) -> int:
     return LIST_BYTES_WIDTH - log2(config.bus_bytes) + 1
 
 
+def less_width(config: Config) -> int:
+    """Bits of such a count less one."""
+    return words_width(config) - 1
+
+
 def burst(config: Config) -> data.StructLayout:
-    """`beats` (1 to `burst_beats`) bus words from number `word`."""
-    return data.StructLayout({"word": word_width(config), "beats": log2(config.burst_beats) + 1})
+    """`less` + 1 (1 to `burst_beats`) bus words from number `word`."""
+    return data.StructLayout({"word": word_width(config), "less": log2(config.burst_beats)})
 
 
 def fault_of(response):

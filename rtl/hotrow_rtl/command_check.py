@@ -1,5 +1,7 @@
 """Every check that a command must pass before any of its effects."""
 
+from itertools import pairwise
+
 from amaranth import Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -11,7 +13,7 @@ from .layouts import command, command_word
 from .region_arbiter import RegionPort
 from .table_span import TableSpanPort
 
-LANE = 64  # bits of an address operand, and of a part of the command that is written as a whole
+LANE = 64  # bits of an address operand, and of a part of the command that moves as a whole
 
 # A command and the first check that it failed. With status OK its address operands that were
 # checked have been replaced by byte addresses.
@@ -40,7 +42,10 @@ class CommandCheck(wiring.Component):
     Members
     -------
     words : In(stream(command_word(config)))
-        Ready from word to word of a command, once the one before has been taken as `checked`.
+        Taken over as many cycles as they have addresses, once the command before has been taken as
+        `checked`.
+    idle : Out(1)
+        Nothing of a command has come.
     commands : Out(stream(command))
         Each command on offer; its check begins once it is taken up.
     checked : Out(stream(checked_command))
@@ -51,15 +56,16 @@ class CommandCheck(wiring.Component):
 
     Timing
     ------
-    One command at a time: one cycle per bus word, then 5 cycles, 1 for each address operand that
-    the queue's commands know, for a batch `table_count` + 4, and what the region check takes for
-    each operand in use.
+    One command at a time: 16 cycles for its lanes of 64 bits, then 6 cycles, 1 for each lane from
+    the first with an address to the last, as the queue's commands have them, for a batch
+    `table_count` + 4, and for each address in use 1 and what the region check takes.
     """
 
     def __init__(self, config: Config, queue: str):
         self.config, self.queue = config, queue
         super().__init__({
             "words": In(stream.Signature(command_word(config))),
+            "idle": Out(1),
             "commands": Out(stream.Signature(command)),
             "checked": Out(stream.Signature(checked_command)),
             "region": Out(RegionPort(config)),
@@ -71,13 +77,19 @@ class CommandCheck(wiring.Component):
         of_queue = rules(self.queue)
         operands = sorted({name for rule in of_queue.values() for name in rule.extents},
                           key=lambda name: OPERANDS[name].offset)
+        lane_of = {name: 8 * OPERANDS[name].offset // LANE for name in operands}
+        first, final = min(lane_of.values()), max(lane_of.values())
+        around = final + 1 - first  # lanes that go around
         held, words = Signal(command), self.words
-        beat = Signal(range(COMMAND_BYTES // self.config.bus_bytes))
-        given, at_operand = Signal(LANE), Signal()  # the operand under check; its address is wrong
+        lanes = [held.as_value().word_select(lane, LANE)
+                 for lane in range(8 * COMMAND_BYTES // LANE)]
+        given, at_operand = lanes[first], Signal()  # the operand under check; its address is wrong
         shape = Signal(data.StructLayout({
             "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "event": 1, "stride": 1}))
-        used = Signal(len(operands))
-        operand = Signal(range(len(operands) + 1))
+        wrong = Signal(data.StructLayout({
+            "event": 1, "batch": 1, "samples": 1, "list": 1, "stride": 1}))
+        used = Signal(around)  # lanes from the one under check on
+        operand = Signal(range(around + 1))
         samples = held.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE goes before
         bags = Signal(len(samples) + len(held.table_count))
         spans, tables = self.tables.spans, self.tables.verdicts
@@ -104,10 +116,9 @@ class CommandCheck(wiring.Component):
                 shape.event.eq(rule.has_event),
                 shape.stride.eq(rule.has_stride),
             ]
-            for place, name in enumerate(operands):
-                if extent := rule.extents.get(name):
-                    wanted = flagged(extent.flag) if extent.flag else Const(1)
-                    m.d.sync += used[place].eq(wanted & ~everything)
+            for name, extent in rule.extents.items():
+                wanted = flagged(extent.flag) if extent.flag else Const(1)
+                m.d.sync += used[lane_of[name] - first].eq(wanted & ~everything)
 
         def extents(name):
             """How long an operand is, by whether the command is a batch."""
@@ -124,41 +135,53 @@ class CommandCheck(wiring.Component):
             if extent.doubled_by:
                 m.d.comb += element_log2.eq(extent.element_log2 + flagged(extent.doubled_by))
 
-        # What comes from memory and what an operand is replaced by take the same way in.
-        lanes, per_word = len(held.as_value()) // LANE, self.config.bus_width // LANE
-        incoming, translated = Signal(self.config.bus_width), Signal(LANE)
-        loads, replaces = Signal(), Signal()
+        # The command comes lane by lane, each shifting those before it down. Those with operands go
+        # around: each comes down to `given` and is put behind the others, checked.
+        parts = self.config.bus_width // LANE
+        part, lane = Signal(range(max(2, parts))), Signal(range(len(lanes)))
+        loads, turns, skips = Signal(), Signal(), Signal()
+        # States with a flip-flop of their own, as what they enable is wide.
+        receiving, asked = Signal(init=1), Signal()
+        over = Signal()  # all have been around
         m.d.comb += [
-            incoming.eq(Mux(loads, words.p.data, translated.replicate(per_word))),
-            translated.eq(area.p.address),
+            loads.eq(words.valid & receiving),
+            words.ready.eq((part == parts - 1) & receiving),
             self.commands.p.eq(held),
             self.checked.p.command.eq(held),
             self.checked.p.error_address.eq(Mux(at_operand, given, 0)),
             access.p.address.eq(given),
-            access.p.bytes.eq(units << element_log2),
         ]
+        misaligned = area.p.address[:log2(LIST_ALIGNMENT)].any()
+        m.d.comb += turns.eq(skips | asked & area.valid & ~(
+            area.p.region | area.p.read_only | misaligned))
+        with m.If(loads):
+            m.d.sync += [
+                lane.eq(lane + 1),
+                part.eq(Mux(part == parts - 1, 0, part + 1)),
+                lanes[-1].eq(words.p.data.word_select(part, LANE)),
+                *(low.eq(high) for low, high in pairwise(lanes)),
+            ]
+        with m.If(turns):
+            m.d.sync += [
+                operand.eq(operand + 1),
+                over.eq(operand == around - 1),
+                used.eq(used >> 1),
+                *(low.eq(high) for low, high in pairwise(lanes[first:final + 1])),
+                lanes[final].eq(Mux(asked, area.p.address, given)),
+            ]
         with m.Switch(operand):
-            for place, name in enumerate(operands):
-                with m.Case(place):
-                    m.d.comb += given.eq(held[name])
+            for name in operands:
+                with m.Case(lane_of[name] - first):
                     for is_batch, extent in extents(name).items():
                         with m.If(shape.batch == is_batch):
                             measure(extent)
-        at_lane = {8 * OPERANDS[name].offset // LANE: place for place, name in enumerate(operands)}
-        for lane in range(lanes):
-            writes = loads & (beat == lane // per_word)
-            if lane in at_lane:
-                writes |= replaces & (operand == at_lane[lane])
-            with m.If(writes):
-                m.d.sync += held.as_value().word_select(lane, LANE).eq(
-                    incoming.word_select(lane % per_word, LANE))
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += [words.ready.eq(1), loads.eq(words.valid)]
-                m.d.sync += [
-                    beat.eq(beat + words.valid), shape.eq(0), used.eq(0), operand.eq(0)]
-                with m.If(words.valid & words.p.last):
+                m.d.comb += self.idle.eq(lane == 0)
+                m.d.sync += [shape.eq(0), used.eq(0), operand.eq(0), over.eq(0)]
+                with m.If(words.valid & (lane == len(lanes) - 1)):
+                    m.d.sync += receiving.eq(0)
                     m.next = "OFFER"
             with m.State("OFFER"):
                 m.d.comb += self.commands.valid.eq(1)
@@ -171,25 +194,34 @@ class CommandCheck(wiring.Component):
                             classify(rule)
                 m.next = "SHAPE"
             with m.State("SHAPE"):
-                m.d.sync += bags.eq(samples * held.table_count)
-                nothing = held.count == 0
-                stride = held.stride
+                nothing, stride = held.count == 0, held.stride
+                m.d.sync += [
+                    bags.eq(samples * held.table_count),
+                    wrong.event.eq(shape.event & (held.event >= self.config.events)),
+                    wrong.batch.eq(shape.batch & (
+                        nothing | (held.samples == 0) | (held.table_count == 0))),
+                    wrong.samples.eq(shape.batch & (held.samples > self.config.batch_samples)),
+                    wrong.list.eq(shape.list & nothing),
+                    wrong.stride.eq(shape.stride & (
+                        (stride == 0) | (stride > LARGEST_STRIDE)
+                        | stride[:log2(ROW_ALIGNMENT)].any())),
+                ]
+                m.next = "JUDGE"
+            with m.State("JUDGE"):
                 with m.If(~shape.known):
                     fail(Status.BAD_OPCODE, held.opcode)
                 with m.Elif(~shape.flags_defined):
                     fail(Status.BAD_FLAGS, held.flags)
-                with m.Elif(shape.event & (held.event >= self.config.events)):
+                with m.Elif(wrong.event):
                     fail(Status.BAD_EVENT, held.event)
-                with m.Elif(shape.batch
-                            & (nothing | (held.samples == 0) | (held.table_count == 0))):
+                with m.Elif(wrong.batch):
                     fail(Status.EMPTY)
-                with m.Elif(shape.batch & (held.samples > self.config.batch_samples)):
+                with m.Elif(wrong.samples):
                     fail(Status.TOO_LARGE, held.samples)
-                with m.Elif(shape.list & nothing):
+                with m.Elif(wrong.list):
                     fail(Status.EMPTY)
-                with m.Elif(shape.stride & ((stride == 0) | (stride > LARGEST_STRIDE)
-                                            | stride[:log2(ROW_ALIGNMENT)].any())):
-                    fail(Status.MISALIGNED, stride)
+                with m.Elif(wrong.stride):
+                    fail(Status.MISALIGNED, held.stride)
                 with m.Elif(shape.batch):
                     m.next = "LOOKUPS"
                 with m.Else():
@@ -214,35 +246,36 @@ class CommandCheck(wiring.Component):
                 with m.Elif(tables.valid):
                     m.next = "OPERAND"
             with m.State("OPERAND"):
+                m.d.sync += access.p.bytes.eq(units << element_log2)
                 with m.Switch(operand):
-                    for place, name in enumerate(operands):
-                        with m.Case(place):
+                    for name in operands:
+                        with m.Case(lane_of[name] - first):
                             extent, *_ = extents(name).values()
-                            m.d.comb += [
-                                access.valid.eq(used[place]),
-                                access.p.write.eq(extent.write),
-                            ]
-                    with m.Default():
-                        fail(Status.OK)
-                with m.If(access.valid & access.ready):
-                    m.next = "OPERAND CHECKED"
-                with m.Elif(~access.valid):
-                    m.d.sync += operand.eq(operand + 1)
-            with m.State("OPERAND CHECKED"):
-                m.d.comb += area.ready.eq(1)
+                            m.d.sync += access.p.write.eq(extent.write)
+                with m.If(over):
+                    fail(Status.OK)
+                with m.Elif(used[0]):
+                    m.next = "ACCESS"
+                with m.Else():
+                    m.d.comb += skips.eq(1)
+            with m.State("ACCESS"):
+                m.d.comb += access.valid.eq(1)
+                with m.If(access.ready):
+                    m.d.sync += asked.eq(1)
+                    m.next = "VERDICT"
+            with m.State("VERDICT"):
                 with m.If(area.valid):
+                    m.d.sync += asked.eq(0)
+                    m.next = "OPERAND"
                     with m.If(area.p.region):
                         fail(Status.REGION, 0, 1)
                     with m.Elif(area.p.read_only):
                         fail(Status.READ_ONLY, 0, 1)
-                    with m.Elif(area.p.address[:log2(LIST_ALIGNMENT)].any()):
+                    with m.Elif(misaligned):
                         fail(Status.MISALIGNED, 0, 1)
-                    with m.Else():
-                        m.d.comb += replaces.eq(1)
-                        m.d.sync += operand.eq(operand + 1)
-                        m.next = "OPERAND"
             with m.State("DONE"):
                 m.d.comb += self.checked.valid.eq(1)
                 with m.If(self.checked.ready):
+                    m.d.sync += receiving.eq(1)
                     m.next = "IDLE"
         return m

@@ -15,6 +15,26 @@ UNDER_WAY = 4  # most batches under way at a time
 WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
 
 
+class OneJob(wiring.Component):
+    """A queue, as `RamFifo`, of one payload, into which nothing comes while it is there."""
+
+    def __init__(self, shape):
+        super().__init__({
+            "i": In(stream.Signature(shape)),
+            "o": Out(stream.Signature(shape)),
+            "level": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.i.ready.eq(~self.o.valid), self.level.eq(self.o.valid)]
+        with m.If(~self.o.valid):
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.p.eq(self.i.p)]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        return m
+
+
 class CommandExecutor(wiring.Component):
     """Run the commands of one queue as if strictly one after the other.
 
@@ -50,7 +70,7 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    2 cycles per command beside its check and its effects; a WAIT looks at its event every 4 cycles
+    3 cycles per command beside its check and its effects; a WAIT looks at its event every 5 cycles
     or more.
     """
 
@@ -81,15 +101,14 @@ class CommandExecutor(wiring.Component):
         opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
         reached, idle, alone = Signal(), Signal(), Signal()
         # Every command from when it is taken up until it is reported.
-        m.submodules.jobs = jobs = RamFifo(data.StructLayout({
-            "tag": 32, "opcode": 8, "start": 64}), UNDER_WAY)
+        taken = Signal()  # the oldest one's completion was, in the cycle before
+        job = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
+        m.submodules.jobs = jobs = RamFifo(job, UNDER_WAY) if self.batches else OneJob(job)
         m.d.comb += [
             engine.command.p.eq(checked.p.command),
             request.p.event.eq(checked.p.command.event),
             request.p.value.eq(checked.p.command.value),
             request.p.write.eq(opcode == Opcode.SIGNAL),
-            # Half-range comparison: a counter may pass a value and wrap.
-            reached.eq(~(reply.p - checked.p.command.value)[31]),
             jobs.i.p.tag.eq(self.commands.p.tag),
             jobs.i.p.opcode.eq(self.commands.p.opcode),
             jobs.i.p.start.eq(self.cycle),
@@ -98,11 +117,12 @@ class CommandExecutor(wiring.Component):
             record.start.eq(jobs.o.p.start),
             record.end.eq(end),
             *(record[name].eq(engine.outcome.p[name]) for name, _ in outcome),
-            jobs.o.ready.eq(report.valid & report.ready),
+            jobs.o.ready.eq(taken),
             idle.eq(jobs.level == 0),
             alone.eq((jobs.level == 1) & jobs.o.valid),
             self.busy.eq(~idle),
         ]
+        m.d.sync += taken.eq(report.valid & report.ready)  # late, so that it is no long way
         with m.If(self.resume):
             m.d.sync += [self.halted.eq(0), self.status.eq(Status.OK)]
 
@@ -135,12 +155,14 @@ class CommandExecutor(wiring.Component):
                         with m.Case(Opcode.WAIT, Opcode.SIGNAL):
                             m.next = "ASK EVENT"
                         with m.Default():
-                            m.d.comb += [
-                                engine.command.valid.eq(1),
-                                checked.ready.eq(engine.command.ready),
-                            ]
-                            with m.If(engine.command.ready):
-                                m.next = "IDLE"
+                            m.next = "HAND OVER"
+            with m.State("HAND OVER"):
+                m.d.comb += [
+                    engine.command.valid.eq(1),
+                    checked.ready.eq(engine.command.ready),
+                ]
+                with m.If(engine.command.ready):
+                    m.next = "IDLE"
             with m.State("ASK EVENT"):
                 m.d.comb += request.valid.eq(1)
                 self._wait(m, opcode, aborted)
@@ -149,9 +171,15 @@ class CommandExecutor(wiring.Component):
             with m.State("EVENT"):
                 m.d.comb += reply.ready.eq(1)
                 self._wait(m, opcode, aborted)
-                with m.If(reply.valid & (request.p.write | reached | aborted)):
+                # Half-range comparison: a counter may pass a value and wrap.
+                m.d.sync += reached.eq(~(reply.p - checked.p.command.value)[31])
+                with m.If(reply.valid):
+                    m.next = "EVENT SEEN"
+            with m.State("EVENT SEEN"):
+                self._wait(m, opcode, aborted)
+                with m.If(request.p.write | reached | aborted):
                     ended()
-                with m.Elif(reply.valid):
+                with m.Else():
                     m.next = "ASK EVENT"
             with m.State("REPORT"):
                 m.d.comb += [
@@ -168,7 +196,7 @@ class CommandExecutor(wiring.Component):
         # A command that is not the engine's, or was refused, is reported when it is alone.
         with m.FSM(name="engine_fsm"):
             with m.State("ENGINE"):
-                with m.If(engine.outcome.valid & jobs.o.valid):
+                with m.If(engine.outcome.valid & jobs.o.valid & ~taken):
                     m.d.sync += end.eq(self.cycle)
                     m.next = "REPORT ENGINE"
             with m.State("REPORT ENGINE"):
@@ -215,8 +243,11 @@ class CommandExecutor(wiring.Component):
                             known[number].eq(given.opcode == Opcode.SPLIT),
                             *(each.eq(handle(name)) for each, name in zip(record, WRITTEN)),
                         ]
-        return (next_is_batch & only_batches & ~self.halt_on_error & (jobs.level < UNDER_WAY)
-                & ~conflicts.any())
+        # Told a cycle late: until a command has been on offer that long it waits.
+        may = Signal()
+        m.d.sync += may.eq(self.commands.valid & next_is_batch & only_batches
+                           & ~self.halt_on_error & (jobs.level < UNDER_WAY) & ~conflicts.any())
+        return may
 
     def _wait(self, m, opcode, aborted):
         with m.If(opcode == Opcode.WAIT):

@@ -9,13 +9,14 @@ from .command_executor import CommandExecutor
 from .command_rules import rules
 from .completion_writer import CompletionWriter
 from .config import Config
-from .contract import QUEUES, Status
+from .contract import QUEUES
 from .doorbell import Doorbell
 from .events import EventPort
 from .layouts import Deposit, Engine, Fetch, region_update, table_update
 from .queue_control import QueueControl
 from .region_arbiter import RegionArbiter
 from .region_check import RegionCheck
+from .ring_entry import MOST_ENTRIES_LOG2
 from .ring_reader import RingReader
 from .table_span import TableSpan
 
@@ -49,7 +50,7 @@ class CommandQueue(wiring.Component):
 
     Timing
     ------
-    Between two commands that need no engine pass about 40 cycles and what the memory takes for a
+    Between two commands that need no engine pass about 55 cycles and what the memory takes for a
     command, or about 30 and what it takes for a completion, as there is one of each at a time.
     """
 
@@ -110,17 +111,25 @@ class CommandQueue(wiring.Component):
             m.d.comb += span.restart.eq(clear)
             tables_ready = span.ready
 
-        busy, fault, enable = Signal(), Signal(8), Signal()
+        busy, faulted, enable = Signal(), Signal(), Signal()
+        again = Signal()  # the queue is idle and starts
+        last = Signal(MOST_ENTRIES_LOG2)  # entry of the rings
+        fault = Mux(writer.faulted, writer.fault, reader.fault)
+        m.d.sync += [
+            again.eq(starting & ~busy & ~again),
+            last.eq((1 << control.entries) - 1),
+        ]
         m.d.comb += [
             busy.eq(executor.busy | reader.busy | writer.busy),
-            fault.eq(Mux(writer.fault != Status.OK, writer.fault, reader.fault)),
-            enable.eq(control.enable & ~starting & (fault == Status.OK)),
-            clear.eq(self.restart | starting & ~busy),
+            faulted.eq(writer.faulted | reader.faulted),
+            enable.eq(control.enable & ~starting & ~faulted),
+            clear.eq(self.restart | again),
             self.ready.eq(regions.ready & tables_ready),
             arbiter.enable.eq(regions.ready),
             arbiter.restart.eq(clear),
             reader.ring.eq(control.commands),
-            reader.entries.eq(control.entries),
+            reader.last.eq(last),
+            reader.wanted.eq(check.idle),
             reader.enable.eq(enable),
             reader.tail.eq(doorbell.tail),
             executor.cycle.eq(self.cycle),
@@ -129,7 +138,7 @@ class CommandQueue(wiring.Component):
             executor.resume.eq(control.resume),
             executor.abort.eq(control.abort),
             writer.ring.eq(control.completions),
-            writer.entries.eq(control.entries),
+            writer.last.eq(last),
             doorbell.ring.eq(control.doorbell),
             doorbell.submitted.eq(control.submitted),
             doorbell.completed.eq(writer.completed),
@@ -141,8 +150,8 @@ class CommandQueue(wiring.Component):
             control.state.busy.eq(busy),
             control.state.halted.eq(executor.halted),
             control.state.waiting.eq(executor.waiting),
-            control.state.faulted.eq(fault != Status.OK),
-            control.state.status.eq(Mux(fault != Status.OK, fault, executor.status)),
+            control.state.faulted.eq(faulted),
+            control.state.status.eq(Mux(faulted, fault, executor.status)),
             control.refused.eq(doorbell.refused),
             control.landed.eq(writer.landed),
         ]

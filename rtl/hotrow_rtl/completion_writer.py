@@ -8,7 +8,7 @@ from .config import Config
 from .contract import COMPLETION, COMPLETION_BYTES, Status
 from .layouts import Deposit, completion, outcome, packed_address, reported_completion
 from .region_arbiter import RegionPort
-from .ring_entry import RingEntry, fault_status
+from .ring_entry import MOST_ENTRIES_LOG2, RingEntry, fault_status
 
 PART = 32  # bits that are counters altogether, or not at all
 COUNTERS = [name for name, _ in outcome if name not in ("status", "error_index", "error_address")]
@@ -25,10 +25,10 @@ class CompletionWriter(wiring.Component):
 
     Members
     -------
-    ring, entries : In
+    ring, last : In
         As in `RingEntry`.
     completions : In(stream(reported_completion))
-        Taken with their last word on its way; their `sequence` is filled in here.
+        Taken when their last word is on its way; their `sequence` is filled in here.
     completed : Out(32)
         Completions that have landed in memory.
     landed : Out(1)
@@ -37,12 +37,13 @@ class CompletionWriter(wiring.Component):
     deposit : Out(Deposit(config))
     fault : Out(8)
         Status of the access that failed; from then on completions are dropped.
+    faulted : Out(1)
     busy : Out(1)
         A completion has yet to land.
 
     Timing
     ------
-    The next completion is begun once the one before has landed: 3 cycles, those of the region check
+    The next completion is begun once the one before has landed: 6 cycles, those of the region check
     and the memory's, and one per bus word.
     """
 
@@ -50,13 +51,14 @@ class CompletionWriter(wiring.Component):
         self.config = config
         super().__init__({
             "ring": In(packed_address),
-            "entries": In(5),
+            "last": In(MOST_ENTRIES_LOG2),
             "completions": In(stream.Signature(reported_completion)),
             "completed": Out(32),
             "landed": Out(1),
             "region": Out(RegionPort(config)),
             "deposit": Out(Deposit(config)),
             "fault": Out(8),
+            "faulted": Out(1),
             "busy": Out(1),
         })
 
@@ -68,7 +70,8 @@ class CompletionWriter(wiring.Component):
         record, fault = Signal(completion), Signal(8)
         number = Signal(32)  # of the completion, from 1
         beats = COMPLETION_BYTES // self.config.bus_bytes
-        beat = Signal(range(beats))
+        beat = Signal(beats, init=1)  # one-hot
+        address = Signal.like(place.p.address, reset_less=True)
         per_word = self.config.bus_width // PART
 
         def chosen(lane):
@@ -76,7 +79,7 @@ class CompletionWriter(wiring.Component):
             value = Const(0, PART)
             for word in range(beats):
                 part = word * per_word + lane
-                shown = beat == word
+                shown = beat[word]
                 if part in COUNTER_PARTS:
                     shown &= self.completions.p.counted
                 value |= record.as_value().word_select(part, PART) & shown.replicate(PART)
@@ -84,15 +87,15 @@ class CompletionWriter(wiring.Component):
 
         m.d.comb += [
             entry.ring.eq(self.ring),
-            entry.entries.eq(self.entries),
+            entry.last.eq(self.last),
             entry.numbers.p.eq(self.completed),
             number.eq(self.completed + 1),
             record.eq(self.completions.p.record),
             record.sequence.eq(number),
-            deposit.request.p.address.eq(place.p.address),
+            deposit.request.p.address.eq(address),
             deposit.words.p.data.eq(Cat(chosen(lane) for lane in range(per_word))),
             deposit.words.p.strobe.eq(~0),
-            deposit.words.p.last.eq(beat == beats - 1),
+            deposit.words.p.last.eq(beat[-1]),
             self.busy.eq(1),
         ]
         m.d.sync += self.landed.eq(0)
@@ -103,28 +106,28 @@ class CompletionWriter(wiring.Component):
                     entry.numbers.valid.eq(self.completions.valid),
                     self.busy.eq(self.completions.valid),
                 ]
-                m.d.sync += beat.eq(0)
                 with m.If(self.completions.valid & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.sync += fault.eq(place.p.status)
-                with m.If(place.p.status == Status.OK):
-                    m.d.comb += [
-                        deposit.request.valid.eq(place.valid),
-                        place.ready.eq(deposit.request.ready),
-                    ]
-                    with m.If(place.valid & deposit.request.ready):
+                m.d.sync += [fault.eq(place.p.status), address.eq(place.p.address)]
+                with m.If(place.valid):
+                    m.next = "REQUEST"
+            with m.State("REQUEST"):  # from a register: whether a place is valid is known late
+                with m.If(fault == Status.OK):
+                    m.d.comb += deposit.request.valid.eq(1)
+                    with m.If(deposit.request.ready):
                         m.next = "WORDS"
-                with m.Elif(place.valid):
-                    m.d.comb += place.ready.eq(1)
+                with m.Else():
                     m.next = "FAULTED"
             with m.State("WORDS"):
                 m.d.comb += deposit.words.valid.eq(1)
                 with m.If(deposit.words.ready):
-                    m.d.sync += beat.eq(beat + 1)
+                    m.d.sync += beat.eq(beat.rotate_left(1))
                     with m.If(deposit.words.p.last):
-                        m.d.comb += self.completions.ready.eq(1)
-                        m.next = "OUTCOME"
+                        m.next = "TAKEN"
+            with m.State("TAKEN"):
+                m.d.comb += self.completions.ready.eq(1)
+                m.next = "OUTCOME"
             with m.State("OUTCOME"):
                 m.d.comb += deposit.outcome.ready.eq(1)
                 m.d.sync += fault.eq(fault_status(deposit.outcome.p.fault))
@@ -137,6 +140,7 @@ class CompletionWriter(wiring.Component):
                 m.d.comb += [
                     self.completions.ready.eq(1),
                     self.fault.eq(fault),
+                    self.faulted.eq(1),
                     self.busy.eq(0),
                 ]
         return m

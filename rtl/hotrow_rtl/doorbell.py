@@ -45,16 +45,17 @@ class Doorbell(wiring.Component):
         m = Module()
         rung, ahead, already = Signal(), Signal(32), Signal(32)
         submitted, room = Signal(32), Signal(MOST_ENTRIES_LOG2 + 1)
-        legal = self.enable & (self.entries != 0)  # and beyond the most entries there is no room
+        legal = Signal()  # and beyond the most entries there is no room
         m.d.sync += [
             rung.eq(self.ring),
             submitted.eq(self.submitted),
             ahead.eq(self.submitted - self.completed),
             already.eq(self.tail - self.completed),
             room.eq(1 << self.entries),
+            legal.eq(self.entries != 0),
             self.refused.eq(0),
         ]
-        with m.If(rung & legal & (ahead <= room) & (ahead >= already)):
+        with m.If(rung & self.enable & legal & (ahead <= room) & (ahead >= already)):
             m.d.sync += self.tail.eq(submitted)
         with m.Elif(rung):
             m.d.sync += self.refused.eq(1)

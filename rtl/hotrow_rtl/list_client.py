@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bursts import words_width
+from .bursts import less_width
 from .config import Config, log2
 from .fifo import RamFifo
 from .layouts import FAULT_TIMEOUT, Fetch
@@ -35,12 +35,12 @@ class ListClient(wiring.Component):
     client : In(Fetch(config))
     request : Out(stream)
         The client's requests, as of `Fetch`, that are to be cut into bursts.
-    count : In
-        Bus words of the request that is taken.
-    room : Out(1)
-        The longest burst has room in the buffer.
+    less : In
+        Bus words of the request that is taken, less one.
+    room, rooms : Out(1)
+        The longest burst has room in the buffer; two of them have.
     reserve : In(1)
-        A burst of `reserved` beats is being requested.
+        A burst of `reserved` + 1 beats has been requested.
     reserved : In
     beats : In(stream(beat(config)))
         The words that answer the bursts, in order; always ready.
@@ -61,10 +61,11 @@ class ListClient(wiring.Component):
         super().__init__({
             "client": In(Fetch(config)),
             "request": Out(Fetch(config).members["request"].signature),
-            "count": In(words_width(config)),
+            "less": In(less_width(config)),
             "room": Out(1),
+            "rooms": Out(1),
             "reserve": In(1),
-            "reserved": In(log2(config.burst_beats) + 1),
+            "reserved": In(log2(config.burst_beats)),
             "beats": In(stream.Signature(beat(config), always_ready=True)),
             "stopped": In(1),
             "draining": In(1),
@@ -76,30 +77,42 @@ class ListClient(wiring.Component):
         request, words = self.client.request, self.client.words
         m.submodules.buffer = buffer = RamFifo(beat(self.config), self.depth)
 
-        following = Signal(words_width(self.config))  # words of the second list, 0 without one
-        remaining = Signal.like(following)  # words of the first list that have not left
+        # Counts of words, less one; a list's own does not move in the cycle of its last word.
+        following, second = Signal(less_width(self.config)), Signal()  # the second list's
+        remaining, first = Signal.like(following), Signal()  # those that have not left
+        final = Signal()  # the next word is the first list's last
         taken, left, willing = Signal(), Signal(), Signal()
         m.d.comb += [
-            willing.eq(~self.draining & (following == 0)),
+            willing.eq(~self.draining & ~second),
             self.request.p.eq(request.p),
             self.request.valid.eq(request.valid & willing),
             request.ready.eq(willing & self.request.ready),
         ]
-        with m.If((remaining == 0) | taken & words.p.last):
-            m.d.sync += [remaining.eq(following), following.eq(0)]
-        with m.Elif(taken):
-            m.d.sync += remaining.eq(remaining - 1)
+        # What of it depends on `taken` comes late: it enables registers.
+        with m.If(~first | taken):
+            with m.If(~first | final):
+                m.d.sync += [remaining.eq(following), final.eq(following == 0)]
+            with m.Else():
+                m.d.sync += [remaining.eq(remaining - 1), final.eq(remaining == 1)]
+        with m.If(~first | taken & final):
+            m.d.sync += [first.eq(second), second.eq(0)]
+        with m.If(~second):
+            m.d.sync += following.eq(self.less)
         with m.If(request.valid & request.ready):
-            m.d.sync += following.eq(self.count)
+            m.d.sync += second.eq(1)
 
-        # Room is asked for the longest burst: one comparison with a constant.
-        free = Signal(range(self.depth + 1), init=self.depth)
-        m.d.comb += self.room.eq(free >= self.longest)
+        # Room is asked for the longest burst: a look at the upper bits.
+        free, after = (Signal(range(self.depth + 1), init=self.depth, name=name)
+                       for name in ("free", "after"))
+        m.d.comb += after.eq(free + left)
         m.d.sync += left.eq(taken)  # that one does comes late, and room may
         with m.If(self.reserve):
-            m.d.sync += free.eq(free + left - self.reserved)
-        with m.Else():
-            m.d.sync += free.eq(free + left)
+            m.d.comb += after.eq(free + left - self.reserved - 1)
+        m.d.sync += free.eq(after)
+        m.d.comb += [
+            self.room.eq(free[log2(self.longest):].any()),
+            self.rooms.eq(free[log2(self.longest) + 1:].any()),
+        ]
 
         lost = Signal()  # the next word will never come: so it is for good, and may be told late
         m.d.sync += lost.eq(self.stopped & (buffer.level == 0))
@@ -107,11 +120,11 @@ class ListClient(wiring.Component):
             buffer.i.valid.eq(self.beats.valid),
             buffer.i.p.eq(self.beats.p),
             buffer.clear.eq(self.restart),
-            words.valid.eq((remaining != 0) & (buffer.o.valid | lost)),
+            words.valid.eq(first & (buffer.o.valid | lost)),
             words.p.data.eq(buffer.o.p.data),
             words.p.fault.eq(buffer.o.p.fault),
-            words.p.last.eq(remaining == 1),
-            buffer.o.ready.eq(words.ready & (remaining != 0)),
+            words.p.last.eq(final),
+            buffer.o.ready.eq(words.ready & first),
             taken.eq(words.valid & words.ready),
         ]
         with m.If(lost):
@@ -119,5 +132,5 @@ class ListClient(wiring.Component):
 
         with m.If(self.restart):
             m.d.sync += [
-                lost.eq(0), remaining.eq(0), following.eq(0), free.eq(self.depth), left.eq(0)]
+                lost.eq(0), first.eq(0), second.eq(0), free.eq(self.depth), left.eq(0)]
         return m

@@ -1,6 +1,6 @@
 """The AXI4 read master that fetches rings, batches and lists for all their readers."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -56,8 +56,8 @@ class ListPort(wiring.Component):
     burst_beats)) words a cycle; all together get one word a cycle.
     """
 
-    latency = 6
-    turnaround = 6  # from a burst's AR to the reuse of its words' room, the memory's part left out
+    latency = 7
+    turnaround = 9  # from a burst's AR to the reuse of its words' room, the memory's part left out
 
     def __init__(self, config: Config, clients, *, depth=None, shallow=None):
         if clients < 1:
@@ -116,24 +116,24 @@ class ListPort(wiring.Component):
             m.d.sync += draining.eq(0)
 
         # AR: a granted burst waits in registers, so that it holds whatever happens behind it.
+        free, chosen = Signal(), turns.bursts.p
+        reserving = Signal(count)  # whose burst has been granted in the cycle before
         m.d.comb += [
             bus.arburst.eq(BURST_INCR),
             bus.arsize.eq(log2(self.config.bus_bytes)),
-            # After a stop requests are still taken, and their bursts go nowhere.
-            turns.bursts.ready.eq((~bus.arvalid | bus.arready) & ~dropping | self.stopped),
-            turns.room.eq(Cat(client.room | self.stopped for client in clients)),
+            free.eq(~bus.arvalid | bus.arready),
+            turns.bursts.ready.eq(free & ~dropping),
+            turns.drop.eq(self.stopped),
             turns.clear.eq(self.restart),
         ]
-        granted, chosen = Signal(), turns.bursts.p
-        m.d.comb += granted.eq(turns.bursts.valid & turns.bursts.ready & ~dropping)
-        with m.If(bus.arready):
-            m.d.sync += bus.arvalid.eq(0)
-        with m.If(granted):
+        m.d.sync += reserving.eq(0)
+        with m.If(free):
             m.d.sync += [
-                bus.arvalid.eq(1),
+                bus.arvalid.eq(turns.bursts.valid & ~dropping),
                 bus.arid.eq(chosen.client),
                 bus.araddr.eq(chosen.burst.word << log2(self.config.bus_bytes)),
-                bus.arlen.eq(chosen.burst.beats - 1),
+                bus.arlen.eq(chosen.burst.less),
+                reserving.eq(Mux(turns.bursts.valid & ~dropping, 1 << chosen.client, 0)),
             ]
 
         # R: one register on the way to the clients' buffers. It is empty when the port stops, as
@@ -151,9 +151,12 @@ class ListPort(wiring.Component):
             connect(m, requester=flipped(self.clients[number]), buffer=client.client)
             connect(m, client=client.request, turns=turns.requests[number])
             m.d.comb += [
-                client.count.eq(turns.words),
-                client.reserve.eq(granted & (chosen.client == number)),
-                client.reserved.eq(chosen.burst.beats),
+                client.less.eq(turns.less),
+                turns.room[number].eq(client.room),
+                turns.rooms[number].eq(client.rooms),
+                turns.counted[number].eq(reserving[number]),
+                client.reserve.eq(reserving[number]),
+                client.reserved.eq(bus.arlen),
                 client.beats.valid.eq(arrived & (arrived_id == number)),
                 client.beats.p.data.eq(arrived_data),
                 client.beats.p.fault.eq(arrived_fault),

@@ -14,7 +14,7 @@ class RegionPort(wiring.Signature):
     def __init__(self, config: Config):
         super().__init__({
             "accesses": Out(stream.Signature(access)),
-            "verdicts": In(stream.Signature(verdict(config))),
+            "verdicts": In(stream.Signature(verdict(config), always_ready=True)),
         })
 
 
@@ -33,11 +33,11 @@ class RegionArbiter(wiring.Component):
     enable : In(1)
         While low no access is taken up: the region table is being cleared.
     restart : In(1)
-        The clients have forgotten their accesses: drops the verdict of the one in progress.
+        The clients forget their accesses: drops the verdict of the one in progress.
 
     Timing
     ------
-    Adds 3 cycles to an access; the next one is taken up after its verdict was taken.
+    Adds 2 cycles to an access; the next one is taken up after its verdict.
     """
 
     def __init__(self, config: Config, clients: int):
@@ -51,39 +51,37 @@ class RegionArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        held, owner, dropped = Signal(access), Signal(range(self.client_count + 1)), Signal()
+        owner, dropped = Signal(self.client_count), Signal()  # one-hot
         check = self.check
-        m.d.comb += check.accesses.p.eq(held)
         for client in self.clients:
             m.d.comb += client.verdicts.p.eq(check.verdicts.p)
+        for number, client in enumerate(self.clients):
+            with m.If(owner[number]):
+                m.d.comb += check.accesses.p.eq(client.accesses.p)
         with m.If(self.restart):
             m.d.sync += dropped.eq(1)
 
         with m.FSM():
             with m.State("CHOOSE"):
                 m.d.sync += dropped.eq(0)
-                granted = self.enable & ~self.restart
-                for number, client in enumerate(self.clients):
-                    with m.If(granted & client.accesses.valid):
-                        m.d.comb += client.accesses.ready.eq(1)
-                        m.d.sync += [held.eq(client.accesses.p), owner.eq(number)]
-                        m.next = "ASK"
-                    granted &= ~client.accesses.valid
+                for number, client in reversed(list(enumerate(self.clients))):
+                    with m.If(client.accesses.valid):
+                        m.d.sync += owner.eq(1 << number)
+                        with m.If(self.enable & ~self.restart):
+                            m.next = "ASK"
             with m.State("ASK"):
-                m.d.comb += check.accesses.valid.eq(1)
-                with m.If(check.accesses.ready):
+                m.d.comb += check.accesses.valid.eq(~self.restart)
+                for number, client in enumerate(self.clients):
+                    m.d.comb += client.accesses.ready.eq(
+                        check.accesses.ready & owner[number] & ~self.restart)
+                with m.If(self.restart):
+                    m.next = "CHOOSE"
+                with m.Elif(check.accesses.ready):
                     m.next = "ANSWER"
             with m.State("ANSWER"):
-                with m.If(dropped | self.restart):
-                    m.d.comb += check.verdicts.ready.eq(1)
-                with m.Else():
-                    with m.Switch(owner):
-                        for number, client in enumerate(self.clients):
-                            with m.Case(number):
-                                m.d.comb += [
-                                    client.verdicts.valid.eq(check.verdicts.valid),
-                                    check.verdicts.ready.eq(client.verdicts.ready),
-                                ]
-                with m.If(check.verdicts.valid & check.verdicts.ready):
+                for number, client in enumerate(self.clients):
+                    m.d.comb += client.verdicts.valid.eq(
+                        check.verdicts.valid & owner[number] & ~dropped)
+                with m.If(check.verdicts.valid):
                     m.next = "CHOOSE"
         return m

@@ -7,10 +7,11 @@ from amaranth.lib.wiring import In, Out
 from .axi import AXI4Lite
 from .axi_lite_slave import AXI4LiteSlave
 from .config import Config
-from .contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION, Access
+from .contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION
 from .events import EventPort
 from .layouts import region_update, table_update
 from .queue_control import QueueControl
+from .ram import ClearedRam
 
 REGISTER_ADDRESS_WIDTH = 12  # a page of the host, larger than the register space
 
@@ -58,7 +59,8 @@ class RegisterBlock(wiring.Component):
 
     Timing
     ------
-    A reply comes 3 cycles after its access, EVENT_VALUE apart, which asks the event counters. An
+    A reply comes 5 cycles after its access, EVENT_VALUE apart, which asks the event counters, and
+    the first ones after reset, as a memory is cleared: one cycle per register that it keeps. An
     effect of a write is visible to the access that follows it.
     """
 
@@ -86,11 +88,8 @@ class RegisterBlock(wiring.Component):
 
         plain = {name: Signal(32, name=name.lower()) for name in (
             *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
-        for name, register in plain.items():
-            with m.If(access.writes(name)):
-                m.d.sync += register.eq(access.merged)
+        self._keep(m, access, plain)
         reads = {
-            **plain,
             "IDENTITY": Const(IDENTITY, 32),
             "VERSION": Const(VERSION, 32),
             **{name: Const(getattr(self.config, parameter), 32)
@@ -116,6 +115,28 @@ class RegisterBlock(wiring.Component):
         self._serve(m, access, slave, reads, exists)
         return m
 
+    def _keep(self, m, access, plain):
+        """Write plain registers; they are read from a copy in a memory, which takes less logic."""
+        m.submodules.kept = kept = ClearedRam(32, 1 << (len(plain) - 1).bit_length())
+        row, is_plain = Signal.like(kept.read_address), Signal()
+        m.d.comb += [
+            access.ready.eq(kept.ready),
+            access.kept.eq(Mux(is_plain, kept.read_data, 0)),
+            kept.write_enable.eq(access.acting & access.payload.write & is_plain),
+            kept.write_address.eq(row),
+            kept.write_data.eq(access.merged),
+            kept.read_address.eq(row),
+        ]
+        with m.If(access.looking):
+            m.d.sync += is_plain.eq(0)
+            with m.Switch(access.payload.word):
+                for number, name in enumerate(plain):
+                    with m.Case(REGISTERS[name].offset // 4):
+                        m.d.sync += [row.eq(number), is_plain.eq(1)]
+        for number, register in enumerate(plain.values()):
+            with m.If(kept.write_enable & (row == number)):
+                m.d.sync += register.eq(access.merged)
+
     def _serve(self, m, access, slave, reads, exists):
         """Look the register up, let a write take effect, reply."""
         setting = Signal()  # EVENT_VALUE has been read and is to be written
@@ -127,18 +148,24 @@ class RegisterBlock(wiring.Component):
         ]
         with m.FSM():
             with m.State("LOOK UP"):
-                m.d.comb += access.looking.eq(slave.accesses.valid)
+                m.d.comb += access.looking.eq(slave.accesses.valid & access.ready)
                 m.d.sync += [access.value.eq(0), access.known.eq(0), setting.eq(0)]
                 with m.Switch(access.payload.word):
                     for register in REGISTERS.values():
                         with m.Case(register.offset // 4):
                             m.d.sync += access.known.eq(exists.get(register.name, 1))
-                            if register.access is not Access.WRITE_ONLY:
+                            if register.name in reads:
                                 m.d.sync += access.value.eq(reads[register.name])
-                with m.If(slave.accesses.valid):
-                    m.next = "ACT"
+                with m.If(access.looking):
+                    m.d.sync += access.word.eq(access.payload.word)
+                    m.next = "READ"
                     with m.If(access.at("EVENT_VALUE") & exists["EVENT_VALUE"]):
                         m.next = "ASK EVENT"
+            with m.State("READ"):
+                m.next = "GATHER"
+            with m.State("GATHER"):
+                m.d.sync += access.value.eq(access.value | access.kept)
+                m.next = "ACT"
             with m.State("ASK EVENT"):
                 m.d.comb += request.valid.eq(1)
                 with m.If(request.ready):
@@ -209,10 +236,10 @@ class RegisterBlock(wiring.Component):
         m.d.comb += [
             Cat(control.commands).eq(_wide(plain, _of(queue, "COMMANDS"))),
             Cat(control.completions).eq(_wide(plain, _of(queue, "COMPLETIONS"))),
-            # A number of entries that does not fit the port must not look like one that does.
-            control.entries.eq(Mux(plain[_of(queue, "ENTRIES")] < 32,
-                                   plain[_of(queue, "ENTRIES")], 0)),
         ]
+        # A number of entries that does not fit the port must not look like one that does.
+        entries = plain[_of(queue, "ENTRIES")]
+        m.d.sync += control.entries.eq(Mux(entries < 32, entries, 0))
         return {
             _of(queue, "CONTROL"): Cat(control.enable, control.halt_on_error),
             _of(queue, "TAIL"): control.tail,
@@ -269,6 +296,12 @@ class _Access:
     known : Signal()
         Its register exists; valid, like `value`, from the cycle after the look-up.
     value : Signal(32)
+    word : Signal
+        Of the register, from the cycle after the look-up.
+    ready : Signal()
+        Registers may be looked up.
+    kept : Signal(32)
+        A plain register, 0 for another, two cycles after the look-up.
     looking, acting : Signal()
         High for one cycle, in which the register is looked up; in which a write takes effect.
     merged, strobed : Value, 32 bits
@@ -277,8 +310,9 @@ class _Access:
 
     def __init__(self, payload):
         self.payload = payload
+        self.word = Signal.like(payload.word)
         self.looking, self.known, self.acting = Signal(), Signal(), Signal()
-        self.value = Signal(32)
+        self.ready, self.value, self.kept = Signal(), Signal(32), Signal(32)
         mask = Cat(strobe.replicate(8) for strobe in payload.strobe)
         self.strobed = payload.data & mask
         self.merged = self.strobed | self.value & ~mask
@@ -287,4 +321,5 @@ class _Access:
         return self.payload.word == REGISTERS[name].offset // 4
 
     def writes(self, name):
-        return self.acting & self.payload.write & self.known & self.at(name)
+        return (self.acting & self.payload.write & self.known
+                & (self.word == REGISTERS[name].offset // 4))

@@ -10,7 +10,7 @@ from .fifo import RamFifo
 from .layouts import FAULT_TIMEOUT, Deposit
 
 CLOSED_BURSTS = 8  # complete bursts of one client that may wait for their turn on the bus
-UNANSWERED_WIDTH = 12  # bits of a count of one client's bursts whose answer has not come
+UNANSWERED_WIDTH = 9  # bits of a count of one client's bursts without answer: 256 and some
 
 
 def result_beat(config: Config) -> data.StructLayout:
@@ -54,7 +54,7 @@ class ResultClient(wiring.Component):
 
     Timing
     ------
-    Word to beat 2 cycles; one word a cycle.
+    Word to beat 3 cycles; one word a cycle.
     """
 
     def __init__(self, config: Config, depth, *, striped=False):
@@ -80,79 +80,106 @@ class ResultClient(wiring.Component):
         # Two sequences by number: `writing` takes words, `answering` is the older one's.
         writing, answering = Signal(), Signal()
         taken_up = Array(Signal(name=f"taken_up_{i}") for i in range(2))
-        ended = Array(Signal(name=f"ended_{i}") for i in range(2))
-        fault = Array(Signal(2, name=f"fault_{i}") for i in range(2))
-        unanswered = Array(Signal(UNANSWERED_WIDTH, name=f"unanswered_{i}") for i in range(2))
         open_ = Signal()
 
+        # A word waits one cycle, so that what it means is told from registers.
+        word, held = Signal(words.p.shape(), reset_less=True), Signal()
+        free, moves = Signal(), Signal()
+        m.d.comb += [
+            free.eq(~held | self.stopped | buffer.i.ready & closed.i.ready),
+            moves.eq(held & free),
+            request.ready.eq(~self.draining & ~open_ & ~held & ~taken_up[writing]),
+            words.ready.eq(~self.draining & open_ & free),
+        ]
+        keep = Signal(reset_less=True)
+        with m.If(free):
+            m.d.sync += [
+                held.eq(words.valid & words.ready),
+                word.eq(words.p),
+                # The word that only ends a sequence does not go to memory: beyond the last result
+                # there may be none.
+                keep.eq(words.p.strobe.any() | ~words.p.last),
+            ]
+        with m.If(words.valid & words.ready & words.p.last):
+            m.d.sync += open_.eq(0)
+
         next_word = Signal(word_width(config))
-        gathered = Signal.like(closing.beats)  # words of the burst that is being filled
-        keep, close, accept = Signal(), Signal(), Signal()
-        start = Signal(log2(config.burst_beats))  # its first word's place in its block
-        boundary = next_word[:log2(config.burst_beats)].all()
+        gathered = Signal.like(closing.less)  # words of the burst that is being filled
+        ends, close = Signal(), Signal()
+        start = Signal.like(gathered)  # its first word's place in its block
+        boundary = next_word[:len(start)].all()
         skip = boundary if self.striped else Const(0, 1)  # the block that follows
         m.d.comb += [
-            request.ready.eq(~self.draining & ~open_ & ~taken_up[writing]),
-            words.ready.eq(~self.draining & open_
-                           & (self.stopped | buffer.i.ready & closed.i.ready)),
-            accept.eq(words.valid & words.ready),
-            # The word that only ends a sequence does not go to memory: beyond the last result
-            # there may be none.
-            keep.eq(words.p.strobe.any() | ~words.p.last),
-            closing.beats.eq(gathered + keep),
+            closing.less.eq(Mux(keep, gathered, gathered - 1)),
             closing.word.eq(Cat(start, next_word[len(start):])),
-            close.eq(accept & ~self.stopped & (words.p.last | boundary) & (closing.beats != 0)),
-            buffer.i.valid.eq(accept & keep & ~self.stopped),
-            buffer.i.p.data.eq(words.p.data),
-            buffer.i.p.strobe.eq(words.p.strobe),
+            ends.eq(word.last | boundary),
+            close.eq(moves & ~self.stopped & ends & (keep | gathered.any())),
+            buffer.i.valid.eq(moves & keep & ~self.stopped),
+            buffer.i.p.data.eq(word.data),
+            buffer.i.p.strobe.eq(word.strobe),
             closed.i.valid.eq(close),
         ]
+        with m.If(moves):
+            m.d.sync += [
+                next_word.eq(next_word + (1 | skip << len(start))),
+                gathered.eq(Mux(ends, 0, gathered + 1)),
+            ]
+            with m.If(ends):
+                m.d.sync += start.eq(0)
+            with m.If(word.last):
+                m.d.sync += writing.eq(~writing)
         with m.If(request.valid & request.ready):
             m.d.sync += [
                 open_.eq(1),
                 taken_up[writing].eq(1),
-                ended[writing].eq(0),
-                fault[writing].eq(0),
                 next_word.eq(request.p.address >> log2(config.bus_bytes)),
                 start.eq(request.p.address >> log2(config.bus_bytes)),
-                gathered.eq(0),
             ]
-        with m.If(accept):
-            m.d.sync += [
-                next_word.eq(next_word + (1 | skip << log2(config.burst_beats))),
-                gathered.eq(Mux(close, 0, closing.beats)),
-            ]
-            with m.If(close):
-                m.d.sync += start.eq(0)
-            with m.If(words.p.last):
-                m.d.sync += [open_.eq(0), ended[writing].eq(1), writing.eq(~writing)]
 
         m.d.comb += [buffer.clear.eq(self.restart), closed.clear.eq(self.restart)]
         connect(m, buffer=buffer.o, port=flipped(self.beats))
         connect(m, closed=closed.o, port=flipped(self.bursts))
 
-        oldest = Signal()  # the sequence to which the next answer belongs
-        m.d.comb += oldest.eq(Mux(unanswered[answering] != 0, answering, ~answering))
-        for i in range(2):
-            answered = self.answers.valid & (oldest == i)
-            with m.If(self.stopped):
-                with m.If((unanswered[i] != 0) | accept & (writing == i)):
-                    m.d.sync += [unanswered[i].eq(0), fault[i].eq(FAULT_TIMEOUT)]
-            with m.Else():
-                m.d.sync += unanswered[i].eq(
-                    unanswered[i] + (close & (writing == i)) - answered)
-                with m.If(answered & (self.answers.p.fault > fault[i])):
-                    m.d.sync += fault[i].eq(self.answers.p.fault)
-
-        m.d.comb += [
-            outcome.valid.eq(taken_up[answering] & ended[answering]
-                             & (unanswered[answering] == 0)),
-            outcome.p.fault.eq(fault[answering]),
+        # What happened to a sequence is noted a cycle late; an answer takes longer.
+        noted, of = Signal(data.StructLayout({"moved": 1, "ended": 1, "closed": 1})), Signal()
+        m.d.sync += [
+            noted.moved.eq(moves),
+            noted.ended.eq(moves & word.last),
+            noted.closed.eq(close),
+            of.eq(writing),
         ]
+        awaits = Array(Signal(name=f"awaits_{i}") for i in range(2))  # unanswered is not 0
+        fault = Array(Signal(2, name=f"fault_{i}") for i in range(2))
+        done = Array(Signal(name=f"done_{i}") for i in range(2))
+        oldest = Signal()  # the sequence to which the next answer belongs
+        m.d.comb += oldest.eq(Mux(awaits[answering], answering, ~answering))
+        for i in range(2):
+            ended, its = Signal(name=f"ended_{i}"), of == i
+            unanswered = Signal(UNANSWERED_WIDTH, name=f"unanswered_{i}")
+            more, fewer = noted.closed & its, self.answers.valid & (oldest == i)
+            with m.If(~taken_up[i]):
+                m.d.sync += [ended.eq(0), fault[i].eq(0)]
+            with m.Elif(self.stopped):
+                with m.If(awaits[i] | noted.moved & its):
+                    m.d.sync += [unanswered.eq(0), awaits[i].eq(0), fault[i].eq(FAULT_TIMEOUT)]
+            with m.Else():
+                with m.If(more & ~fewer):
+                    m.d.sync += [unanswered.eq(unanswered + 1), awaits[i].eq(1)]
+                with m.Elif(fewer & ~more):
+                    m.d.sync += [unanswered.eq(unanswered - 1), awaits[i].eq(unanswered != 1)]
+                with m.If(fewer & (self.answers.p.fault > fault[i])):
+                    m.d.sync += fault[i].eq(self.answers.p.fault)
+            with m.If(noted.ended & its):
+                m.d.sync += ended.eq(1)
+            m.d.sync += done[i].eq(taken_up[i] & ended & ~awaits[i])
+            with m.If(self.restart):
+                m.d.sync += [unanswered.eq(0), awaits[i].eq(0), taken_up[i].eq(0), done[i].eq(0)]
+
+        m.d.comb += [outcome.valid.eq(done[answering]), outcome.p.fault.eq(fault[answering])]
         with m.If(outcome.valid & outcome.ready):
             m.d.sync += [taken_up[answering].eq(0), answering.eq(~answering)]
 
         with m.If(self.restart):
-            m.d.sync += [open_.eq(0), writing.eq(0), answering.eq(0)]
-            m.d.sync += [signal.eq(0) for pair in (taken_up, unanswered) for signal in pair]
+            m.d.sync += [
+                flag.eq(0) for flag in (open_, held, noted, gathered, writing, answering)]
         return m

@@ -1,12 +1,12 @@
 """An AXI4 write master that carries the results of several engines to memory."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .arbiter import RoundRobin
 from .axi import BURST_INCR, AXI4Write
-from .bursts import fault_of
+from .bursts import burst, fault_of
 from .config import Config, log2
 from .fifo import RamFifo
 from .layouts import Deposit
@@ -57,7 +57,7 @@ class ResultPort(wiring.Component):
     last word was taken, if the bus is free.
     """
 
-    latency = 5
+    latency = 7
 
     def __init__(self, config: Config, clients, *, depth=None, shallow=(), striped=()):
         if clients < 1:
@@ -114,61 +114,59 @@ class ResultPort(wiring.Component):
         with m.Elif(self.idle):
             m.d.sync += draining.eq(0)
 
-        # AW: a granted burst waits in registers, and in the queue that orders the W channel.
+        # AW: a client is chosen, its burst granted in the next cycle. It then waits in registers,
+        # and in the queue that orders the W channel.
         m.submodules.turns = turns = RamFifo(data.StructLayout({
-            "id": len(bus.awid), "beats": log2(config.burst_beats) + 1}), GRANTED_BURSTS)
-        coming, turn = turns.i.p, turns.o.p
+            "id": len(bus.awid), "less": log2(config.burst_beats)}), GRANTED_BURSTS)
+        turn, chosen, free = turns.o.p, Signal(len(clients)), Signal()
+        coming = Signal(burst(config))
+        offered = Cat(client.bursts.valid for client in clients)
+        below = Signal()  # told a cycle late, in which another may have been granted
+        m.d.sync += below.eq(in_flight < OUTSTANDING_BURSTS - 1)
         m.d.comb += [
+            arbiter.requests.eq(offered & ~chosen),
+            arbiter.advance.eq(~chosen.any() | granted),
+            free.eq(~bus.awvalid | bus.awready),
+            granted.eq(chosen.any() & free & below & turns.i.ready & ~discarding),
             bus.awburst.eq(BURST_INCR),
             bus.awsize.eq(log2(config.bus_bytes)),
-            arbiter.advance.eq((~bus.awvalid | bus.awready) & turns.i.ready & ~discarding
-                               & (in_flight != OUTSTANDING_BURSTS)),
-            granted.eq(arbiter.advance & arbiter.grant.any()),
             turns.i.valid.eq(granted),
+            turns.i.p.less.eq(coming.less),
         ]
-        with m.If(bus.awready):
-            m.d.sync += bus.awvalid.eq(0)
         for number, client in enumerate(clients):
-            chosen = arbiter.grant[number] & arbiter.advance
-            m.d.comb += [
-                arbiter.requests[number].eq(client.bursts.valid),
-                client.bursts.ready.eq(chosen),
-            ]
-            with m.If(chosen):
-                m.d.comb += [coming.id.eq(number), coming.beats.eq(client.bursts.p.beats)]
-                m.d.sync += [
-                    bus.awvalid.eq(1),
-                    bus.awid.eq(number),
-                    bus.awaddr.eq(client.bursts.p.word << log2(config.bus_bytes)),
-                    bus.awlen.eq(client.bursts.p.beats - 1),
-                ]
-
-        # W: beats of the burst whose turn it is. It does not wait for AW: the memory may take the
-        # address only once it sees the data.
-        sent = Signal(range(config.burst_beats))
-        present, load, final = Signal(), Signal(), Signal()
-        m.d.comb += [
-            load.eq(turns.o.valid & (present | discarding) & (~bus.wvalid | bus.wready)),
-            final.eq(sent == turn.beats - 1),
-            turns.o.ready.eq(load & final),
-        ]
-        with m.If(bus.wready):
-            m.d.sync += bus.wvalid.eq(0)
-        with m.If(load):
+            m.d.comb += client.bursts.ready.eq(granted & chosen[number])
+            with m.If(chosen[number]):
+                m.d.comb += [coming.eq(client.bursts.p), turns.i.p.id.eq(number)]
+        with m.If(arbiter.advance):
+            m.d.sync += chosen.eq(arbiter.grant)
+        with m.If(self.restart):
+            m.d.sync += chosen.eq(0)
+        with m.If(free):
             m.d.sync += [
-                bus.wvalid.eq(1),
-                bus.wlast.eq(final),
-                bus.wstrb.eq(0),
-                sent.eq(sent + 1),
+                bus.awvalid.eq(granted),
+                bus.awid.eq(turns.i.p.id),
+                bus.awaddr.eq(coming.word << log2(config.bus_bytes)),
+                bus.awlen.eq(coming.less),
             ]
-            with m.If(final):
-                m.d.sync += sent.eq(0)
+
+        # W: beats of the burst whose turn it is; they have all been in their buffer for long. It
+        # does not wait for AW: the memory may take the address only once it sees the data.
+        sent = Signal(range(config.burst_beats))
+        sends, load, final = Signal(), Signal(), Signal()
+        m.d.comb += [
+            sends.eq(~bus.wvalid | bus.wready),
+            load.eq(turns.o.valid & sends),
+            final.eq(sent == turn.less),
+            turns.o.ready.eq(sends & final),
+        ]
+        with m.If(sends):
+            m.d.sync += [bus.wvalid.eq(turns.o.valid), bus.wlast.eq(final), bus.wstrb.eq(0)]
+        with m.If(load):
+            m.d.sync += sent.eq(Mux(final, 0, sent + 1))
         for number, client in enumerate(clients):
             its_turn = turn.id == number
-            with m.If(its_turn):
-                m.d.comb += present.eq(client.beats.valid)
             m.d.comb += client.beats.ready.eq(load & its_turn)
-            with m.If(load & its_turn):
+            with m.If(sends & its_turn):
                 m.d.sync += bus.wdata.eq(client.beats.p.data)
                 with m.If(~discarding):
                     m.d.sync += bus.wstrb.eq(client.beats.p.strobe)

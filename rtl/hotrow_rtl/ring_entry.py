@@ -30,38 +30,36 @@ class RingEntry(wiring.Component):
     -------
     ring : In(packed_address)
         First byte of the ring, whose entries have 128 bytes.
-    entries : In(5)
-        log2 of the entries, 1 to 16.
+    last : In(MOST_ENTRIES_LOG2)
+        Number of the last entry.
     numbers : In(stream(32))
         Entries counted for ever; their lower bits say where in the ring.
     places : Out(stream(ring_place(config)))
-        One per number, in order: OK, REGION, READ_ONLY or MISALIGNED.
+        One per number, in order, at once: OK, REGION, READ_ONLY or MISALIGNED.
     region : Out(RegionPort(config))
 
     Timing
     ------
-    2 cycles beside the region check; one number at a time.
+    3 cycles beside the region check; one number at a time.
     """
 
     def __init__(self, config: Config, write: bool):
         self.config, self.write = config, write
         super().__init__({
             "ring": In(packed_address),
-            "entries": In(5),
+            "last": In(MOST_ENTRIES_LOG2),
             "numbers": In(stream.Signature(32)),
-            "places": Out(stream.Signature(ring_place(config))),
+            "places": Out(stream.Signature(ring_place(config), always_ready=True)),
             "region": Out(RegionPort(config)),
         })
 
     def elaborate(self, platform):
         m = Module()
         access, verdict, place = self.region.accesses, self.region.verdicts, self.places
-        last = Signal(MOST_ENTRIES_LOG2)
+        index = Signal.like(self.last)
         # Cannot wrap: rings start at entry 0, and the entry before would end beyond any region.
         offset = Signal(OFFSET_WIDTH)
-        index = self.numbers.p[:MOST_ENTRIES_LOG2] & last
         m.d.comb += [
-            last.eq((1 << self.entries) - 1),
             access.p.address.handle.eq(self.ring.handle),
             access.p.address.offset.eq(offset),
             access.p.bytes.eq(COMMAND_BYTES),
@@ -80,16 +78,19 @@ class RingEntry(wiring.Component):
         with m.FSM():
             with m.State("NUMBER"):
                 m.d.comb += self.numbers.ready.eq(1)
-                m.d.sync += offset.eq(self.ring.offset + (index << log2(COMMAND_BYTES)))
+                m.d.sync += index.eq(self.numbers.p & self.last)
                 with m.If(self.numbers.valid):
-                    m.next = "ACCESS"
+                    m.next = "OFFSET"
+            with m.State("OFFSET"):
+                m.d.sync += offset.eq(self.ring.offset + (index << log2(COMMAND_BYTES)))
+                m.next = "ACCESS"
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
                 with m.If(access.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.comb += [place.valid.eq(verdict.valid), verdict.ready.eq(place.ready)]
-                with m.If(place.valid & place.ready):
+                m.d.comb += place.valid.eq(verdict.valid)
+                with m.If(verdict.valid):
                     m.next = "NUMBER"
         return m
 

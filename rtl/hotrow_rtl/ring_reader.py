@@ -1,6 +1,6 @@
 """Fetch commands from their ring in memory."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,7 +8,7 @@ from .config import Config
 from .contract import COMMAND_BYTES, Status
 from .layouts import Fetch, command_word, packed_address
 from .region_arbiter import RegionPort
-from .ring_entry import RingEntry, fault_status
+from .ring_entry import MOST_ENTRIES_LOG2, RingEntry, fault_status
 
 
 class RingReader(wiring.Component):
@@ -20,41 +20,45 @@ class RingReader(wiring.Component):
 
     Members
     -------
-    ring, entries : In
+    ring, last : In
         As in `RingEntry`.
     enable : In(1)
         While low no further command is fetched.
+    wanted : In(1)
+        A further command may come; low in the cycle after the last word of another.
     tail : In(32)
         Commands submitted.
     head : Out(32)
         Commands fetched.
     commands : Out(stream(command_word(config)))
-        Must take every word of a command at once; a command is fetched when its `ready` is high.
         The words of one that cannot be read end without `last`.
     region : Out(RegionPort(config))
     fetch : Out(Fetch(config))
     fault : Out(8)
         Status of the access that failed; from then on nothing is fetched.
+    faulted : Out(1)
     busy : Out(1)
         An access to memory is under way.
 
     Timing
     ------
-    4 cycles, those of the region check and the memory's, and one per bus word.
+    6 cycles, those of the region check and the memory's, and one per bus word.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "ring": In(packed_address),
-            "entries": In(5),
+            "last": In(MOST_ENTRIES_LOG2),
             "enable": In(1),
+            "wanted": In(1),
             "tail": In(32),
             "head": Out(32),
             "commands": Out(stream.Signature(command_word(config))),
             "region": Out(RegionPort(config)),
             "fetch": Out(Fetch(config)),
             "fault": Out(8),
+            "faulted": Out(1),
             "busy": Out(1),
         })
 
@@ -63,28 +67,28 @@ class RingReader(wiring.Component):
         m.submodules.entry = entry = RingEntry(self.config, write=False)
         wiring.connect(m, reader=wiring.flipped(self.region), entry=entry.region)
         place, request, words = entry.places, self.fetch.request, self.fetch.words
-        fault, worst = Signal(8), Signal(8)
+        fault, held, waiting = Signal(8), self.commands, Signal()
         address = Signal.like(place.p.address, reset_less=True)
         m.d.comb += [
             entry.ring.eq(self.ring),
-            entry.entries.eq(self.entries),
+            entry.last.eq(self.last),
             entry.numbers.p.eq(self.head),
             request.p.address.eq(address),
             request.p.bytes.eq(COMMAND_BYTES),
-            self.commands.p.data.eq(words.p.data),
-            self.commands.p.last.eq(words.p.last),
             self.busy.eq(1),
-            worst.eq(Mux(fault == Status.OK, fault_status(words.p.fault), fault)),
         ]
+        # Told late: a command is not wanted at once after another.
+        m.d.sync += waiting.eq(self.head != self.tail)
+        with m.If(held.ready):
+            m.d.sync += held.valid.eq(0)
 
         with m.FSM():
             with m.State("IDLE"):
-                wanted = self.enable & self.commands.ready & (self.head != self.tail)
+                wanted = self.enable & self.wanted & waiting
                 m.d.comb += [entry.numbers.valid.eq(wanted), self.busy.eq(0)]
                 with m.If(wanted & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.comb += place.ready.eq(1)
                 m.d.sync += [fault.eq(place.p.status), address.eq(place.p.address)]
                 with m.If(place.valid):
                     m.next = "REQUEST"
@@ -96,17 +100,24 @@ class RingReader(wiring.Component):
                 with m.Else():
                     m.next = "FAULTED"
             with m.State("WORDS"):
-                m.d.comb += [
-                    words.ready.eq(1),
-                    self.commands.valid.eq(words.valid & (worst == Status.OK)),
-                ]
-                with m.If(words.valid):
-                    m.d.sync += fault.eq(worst)
-                    with m.If(words.p.last & (worst != Status.OK)):
-                        m.next = "FAULTED"
-                    with m.Elif(words.p.last):
-                        m.d.sync += self.head.eq(self.head + 1)
-                        m.next = "IDLE"
+                m.d.comb += words.ready.eq(~held.valid | held.ready)
+                with m.If(words.ready):
+                    m.d.sync += [held.p.data.eq(words.p.data), held.p.last.eq(words.p.last)]
+                with m.If(words.valid & words.ready):
+                    with m.If(words.p.fault == 0):
+                        m.d.sync += held.valid.eq(1)
+                        with m.If(words.p.last):
+                            m.d.sync += self.head.eq(self.head + 1)
+                            m.next = "IDLE"
+                    with m.Else():
+                        m.d.sync += fault.eq(fault_status(words.p.fault))
+                        m.next = "DROP"
+                        with m.If(words.p.last):
+                            m.next = "FAULTED"
+            with m.State("DROP"):
+                m.d.comb += words.ready.eq(1)
+                with m.If(words.valid & words.p.last):
+                    m.next = "FAULTED"
             with m.State("FAULTED"):
-                m.d.comb += [self.fault.eq(fault), self.busy.eq(0)]
+                m.d.comb += [self.faulted.eq(1), self.fault.eq(fault), self.busy.eq(0)]
         return m

@@ -15,7 +15,7 @@ class Watchdog(wiring.Component):
     progress : In(1)
         A handshake on any channel of the port.
     timeout : In(32)
-        Cycles to wait; 0 waits for ever.
+        Cycles to wait; 0 waits for ever. Holds still from the cycle before `waiting` on.
     restart : In(1)
         A pulse lowers `stopped`.
     stopped : Out(1)
@@ -30,13 +30,20 @@ class Watchdog(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        quiet = Signal(32)
-        with m.If(self.waiting & ~self.progress):
-            m.d.sync += quiet.eq(quiet + 1)
-            with m.If((self.timeout != 0) & (quiet + 1 >= self.timeout)):
-                m.d.sync += self.stopped.eq(1)
+        # The comparison takes a cycle of its own: what it compares is two cycles ahead.
+        ahead, due = Signal(32, init=2), Signal()
+        some, one = Signal(), Signal()  # of the timeout: it is not 0, it is 1
+        upper = self.timeout[1:].any()
+        m.d.comb += one.eq(~upper & self.timeout[0])
+        m.d.sync += some.eq(upper | self.timeout[0])
+        with m.If(self.waiting & ~self.progress & ~self.restart):
+            m.d.sync += [
+                ahead.eq(ahead + 1),
+                due.eq((ahead >= self.timeout) & some),
+                self.stopped.eq(self.stopped | due),
+            ]
         with m.Else():
-            m.d.sync += quiet.eq(0)
+            m.d.sync += [ahead.eq(2), due.eq(one)]
         with m.If(self.restart):
-            m.d.sync += [self.stopped.eq(0), quiet.eq(0)]
+            m.d.sync += self.stopped.eq(0)
         return m

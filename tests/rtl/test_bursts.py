@@ -45,15 +45,18 @@ def test_bursts(longest, gaps, pauses):
             for word, words in runs], gaps)
     count = sum(map(len, expected))
     taken = bench.sink(turns.bursts, count, pauses,
-                       read=lambda owner: (owner.client, owner.burst.word, owner.burst.beats))
+                       read=lambda owner: (owner.client, owner.burst.word, owner.burst.less + 1))
 
     async def room(ctx):
         ctx.set(turns.room, (1 << len(longest)) - 1)
+        ctx.set(turns.rooms, (1 << len(longest)) - 1)
     bench.process("room", room)
     cycles = bench.run(2000)
     assert [owned(taken, client) for client in range(len(longest))] == expected, f"seed {seed}"
     if gaps is STEADY and pauses is STEADY:
-        alone = max(2 * (len(mine) + 16) for mine in expected)
+        # 3 cycles from burst to burst of a client, 8 where its next request comes between them, and
+        # 2 for each request of another.
+        alone = max(3 * len(mine) + (8 - 3) * 16 for mine in expected) + 2 * 16 * len(longest[1:])
         assert cycles <= max(alone, count + 16 * len(longest)) + 10, "a burst a cycle"
 
 
@@ -61,16 +64,18 @@ def test_the_longest_list_is_not_cut_short():
     turns = BurstTurns(TINY, (4,))
     bench = StreamBench(turns)
     bench.source(turns.requests[0], [{"address": 0, "bytes": (1 << LIST_BYTES_WIDTH) - 1}])
-    taken = bench.sink(turns.bursts, 50, read=lambda owner: (owner.burst.word, owner.burst.beats))
+    taken = bench.sink(turns.bursts, 50,
+                       read=lambda owner: (owner.burst.word, owner.burst.less + 1))
     seen = []
 
     async def watch(ctx):
         ctx.set(turns.room, 1)
-        seen.extend(await ctx.tick().sample(turns.words).until(turns.requests[0].ready))
+        ctx.set(turns.rooms, 1)
+        seen.extend(await ctx.tick().sample(turns.less).until(turns.requests[0].ready))
     bench.process("words", watch)
     bench.run(200)
     assert taken == [(4 * i, 4) for i in range(50)]
-    assert seen == [1 << LIST_BYTES_WIDTH - 4]
+    assert seen == [(1 << LIST_BYTES_WIDTH - 4) - 1]
 
 
 def test_without_room_nothing_comes_and_nobody_waits():
@@ -82,8 +87,9 @@ def test_without_room_nothing_comes_and_nobody_waits():
 
     async def room(ctx):
         ctx.set(turns.room, 2)
+        ctx.set(turns.rooms, 2)
     bench.process("room", room)
-    assert bench.run(60) <= 30
+    assert bench.run(60) <= 3 * 10 + 10
     assert taken == [1] * 10
 
 
@@ -96,9 +102,10 @@ def test_clear_forgets_the_requests():
         ctx.set(request.p, {"address": 0, "bytes": 1600})
         ctx.set(request.valid, 1)
         ctx.set(turns.room, 3)
+        ctx.set(turns.rooms, 3)
         await ctx.tick().until(request.ready)
         ctx.set(request.valid, 0)
-        await ctx.tick().repeat(3)
+        await ctx.tick().repeat(4)
         assert ctx.get(turns.bursts.valid)
         ctx.set(turns.clear, 1)
         await ctx.tick()

@@ -262,9 +262,8 @@ def test_other_geometries(config):
 
 @pytest.mark.parametrize("tables", [1, 6, 24])
 def test_cycles_of_a_check(tables):
-    """The formula of the docstring, at the queue's seven operands and a region check's 4 more."""
+    """The formula of the docstring, at the queue's eight lanes and a region check's 4 cycles."""
     command = legal(Opcode.OBSERVE, first_table=8, table_count=tables, count=4 * tables)
     _, one = check([command], "lookup")
     _, nine = check([command] * 9, "lookup")
-    words = COMMAND_BYTES // CONFIG.bus_bytes
-    assert nine - one == 8 * (words + 5 + 7 + (tables + 4) + 4)
+    assert nine - one == 8 * (COMMAND_BYTES // 8 + 6 + 8 + (tables + 4) + 1 + 4)

@@ -12,6 +12,7 @@ def run(timeout, cycles, waiting=lambda cycle: True, progress=lambda cycle: Fals
 
     async def drive(ctx):
         ctx.set(watchdog.timeout, timeout)
+        await ctx.tick()
         for cycle in range(cycles):
             for name, rule in (("waiting", waiting), ("progress", progress), ("restart", restart)):
                 ctx.set(getattr(watchdog, name), rule(cycle))
