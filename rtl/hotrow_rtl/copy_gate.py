@@ -5,7 +5,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
-from .contract import Status
 from .row_layouts import addressed_copy, checked_copy, refusal
 
 
@@ -48,23 +47,23 @@ class CopyGate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         item, out, layout = self.checked.p, self.copies, checked_copy(self.config)
-        held, holds, settled = Signal(layout), Signal(), Signal()  # a row, or what may leave
+        held = Signal(layout)
+        waits, leaves = Signal(), Signal()  # what is held: a row, for its state, or what may leave
+        barred = Signal()  # a row that waits and is refused
         index, held_index = Signal(32), Signal(32)  # of `item`; of `held`
-        free, is_state, good = Signal(), Signal(), Signal()
-        row_bad = held.status != Status.OK
+        free, good = Signal(), Signal()
         has_more = item.copy.identity.bytes != 0
         bad = Signal(layout)
         m.d.comb += [
             # A row leaves when its state comes, which then takes its place.
-            is_state.eq(holds & ~settled),
-            good.eq(~(is_state & row_bad) & (item.status == Status.OK)),
-            free.eq(~holds | (out.valid & out.ready)),
-            out.valid.eq(holds & (settled | self.checked.valid & good)),
+            good.eq(~barred & ~item.refused),
+            free.eq(~leaves | out.ready),
+            out.valid.eq(leaves | waits & self.checked.valid & good),
             out.p.eq(held.copy),
             out.p.identity.index.eq(held_index),
-            self.checked.ready.eq(Mux(is_state, ~good | out.ready, Mux(
+            self.checked.ready.eq(Mux(waits, ~good | out.ready, Mux(
                 good | ~item.copy.identity.last, free, 1))),
-            bad.eq(Mux(is_state & row_bad, held, item)),
+            bad.eq(Mux(barred, held, item)),
             self.refused.index.eq(index),
             self.refused.status.eq(bad.status),
             self.refused.address.eq(Mux(bad.no_address, 0, Mux(
@@ -72,22 +71,23 @@ class CopyGate(wiring.Component):
                 bad.copy.identity.destination.as_value()))),
             self.refusing.eq(self.checked.valid & item.copy.identity.last & ~good),
         ]
-        with m.If(is_state):
+        with m.If(waits):
             m.d.comb += out.p.identity.last.eq(~has_more)
 
         taken = self.checked.valid & self.checked.ready
         with m.If(out.valid & out.ready):
-            m.d.sync += holds.eq(0)
+            m.d.sync += [waits.eq(0), barred.eq(0), leaves.eq(0)]
         with m.If(taken):
             m.d.sync += index.eq(index + item.copy.identity.last)
-            with m.If(is_state):
-                m.d.sync += [held.eq(item), holds.eq(good & has_more), settled.eq(1)]
+            with m.If(waits):
+                m.d.sync += [held.eq(item), waits.eq(0), barred.eq(0), leaves.eq(good & has_more)]
             with m.Elif(good | ~item.copy.identity.last):
                 m.d.sync += [
                     held.eq(item),
                     held_index.eq(index),
-                    holds.eq(1),
-                    settled.eq(item.copy.identity.last),
+                    waits.eq(~item.copy.identity.last),
+                    barred.eq(~item.copy.identity.last & item.refused),
+                    leaves.eq(item.copy.identity.last),
                 ]
         with m.If(self.start):
             m.d.sync += index.eq(0)

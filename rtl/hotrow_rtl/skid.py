@@ -41,6 +41,8 @@ class Skid(wiring.Component):
             ]
             with m.If(full):
                 m.d.sync += self.o.p.eq(spare)
-        with m.Elif(self.i.valid & ~full):
-            m.d.sync += [spare.eq(self.i.p), full.eq(1)]
+        with m.Elif(self.i.valid):
+            m.d.sync += full.eq(1)
+        with m.If(~full):  # whether it will be needed is known late
+            m.d.sync += spare.eq(self.i.p)
         return m

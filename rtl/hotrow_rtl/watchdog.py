@@ -30,13 +30,13 @@ class Watchdog(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        quiet = Signal(32)
+        quiet = Signal(32, init=1)  # cycles, the one in progress included
         with m.If(self.waiting & ~self.progress):
             m.d.sync += quiet.eq(quiet + 1)
-            with m.If((self.timeout != 0) & (quiet + 1 >= self.timeout)):
+            with m.If((self.timeout != 0) & (quiet >= self.timeout)):
                 m.d.sync += self.stopped.eq(1)
         with m.Else():
-            m.d.sync += quiet.eq(0)
+            m.d.sync += quiet.eq(1)
         with m.If(self.restart):
-            m.d.sync += [self.stopped.eq(0), quiet.eq(0)]
+            m.d.sync += [self.stopped.eq(0), quiet.eq(1)]
         return m
