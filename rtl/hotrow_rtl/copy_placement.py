@@ -19,6 +19,7 @@ class CopyPlacement(wiring.Component):
     -------
     copies : In(stream(addressed_copy(config)))
     placed : Out(stream(placed_copy(config)))
+        Nothing moves while it is not taken.
 
     Timing
     ------
@@ -50,7 +51,7 @@ class CopyPlacement(wiring.Component):
             differs.eq(source_end[lane] ^ end[lane]),  # the number of words, by one at most
             late.eq(begin < first),
             single.eq(source_end >> lane == 0),
-            self.copies.ready.eq(~out.valid | out.ready),
+            self.copies.ready.eq(out.ready),
         ]
         with m.If(self.copies.ready):
             m.d.sync += [

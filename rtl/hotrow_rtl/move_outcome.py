@@ -27,7 +27,7 @@ class MoveOutcome(wiring.Component):
 
     Timing
     ------
-    Latency 3 cycles after the last entry.
+    Latency 3 cycles after the last entry that ends, 2 after one that is refused.
     """
 
     start: In(1)
@@ -43,10 +43,9 @@ class MoveOutcome(wiring.Component):
         identity, failed = ended.identity, ended.fault != 0
         over, running, broken = Signal(32), Signal(), Signal()
         done = ended.valid & identity.last
-        refused = Signal()
-        m.d.sync += [ended.eq(self.ended), refused.eq(self.refusing)]
+        m.d.sync += ended.eq(self.ended)
 
-        m.d.sync += over.eq(over + refused + done)
+        m.d.sync += over.eq(over + self.refusing + done)
         with m.If(ended.valid):
             m.d.sync += broken.eq(Mux(identity.last, 0, broken | failed))
             with m.If(~failed):
