@@ -13,6 +13,7 @@ from .layouts import packed_address, region_update, table, table_update
 from .page_cutter import crosses_page
 from .region_check import RegionCheck
 from .row_layouts import COPY_BYTES, checked_copy, wanted_copy
+from .skid import Skid
 from .valid_ram import ValidRam
 
 
@@ -89,33 +90,26 @@ class CopyAddresses(wiring.Component):
         # whenever the output can take what comes out, and no table is being written.
         advance = source_check.accesses.ready
         stage = data.StructLayout({"valid": 1, "wanted": wanted_copy(config)})
-        given, spare, full = Signal(stage), Signal(wanted_copy(config)), Signal()
+        m.submodules.taken = taken = Skid(wanted_copy(config).size, rigid=True)
+        given = data.View(wanted_copy(config), taken.o.p)
         m.d.comb += [
-            self.wanted.ready.eq(~full),
+            taken.i.valid.eq(self.wanted.valid),
+            taken.i.p.eq(self.wanted.p.as_value()),
+            self.wanted.ready.eq(taken.i.ready),
+            taken.o.ready.eq(advance),
             tables.read_enable.eq(advance),
-            tables.read_address.eq(given.wanted.table),
+            tables.read_address.eq(given.table),
             source.enable.eq(advance),
             destination.enable.eq(advance),
         ]
 
-        # Stage 1: take a copy, or keep it while nothing advances, as `Skid` does.
-        with m.If(advance):
-            m.d.sync += [
-                given.valid.eq(full | self.wanted.valid),
-                given.wanted.eq(Mux(full, spare, self.wanted.p)),
-                full.eq(0),
-            ]
-        with m.Elif(self.wanted.valid):
-            m.d.sync += full.eq(1)
-        with m.If(~full):
-            m.d.sync += spare.eq(self.wanted.p)
-
-        # Stages 2 and 3: read the table, take its output.
+        # Stages 2 and 3, after that: read the table, take its output.
         read, described = Signal(stage), Signal(stage)
         entry = Signal(table(config))
         with m.If(advance):
             m.d.sync += [
-                read.eq(given),
+                read.valid.eq(taken.o.valid),
+                read.wanted.eq(given),
                 described.eq(read),
                 entry.eq(tables.read_data),
             ]
