@@ -1,12 +1,13 @@
 """Bag chunks: the lengths of a batch's bags, half a bus word of them at a time."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .batch_order import LENGTH_WIDTH, batch_order, chunk_bags, fetched_words
 from .config import Config, log2
 from .length_store import kept_words
+from .skid import Skid
 
 
 def bag_chunk(config: Config) -> data.StructLayout:
@@ -41,6 +42,7 @@ class BagChunks(wiring.Component):
     fetches : Out(1)
         The next word fetched is for this unit.
     chunks : Out(stream(bag_chunk(config)))
+        For a rigid pipeline, see `Skid`.
 
     Timing
     ------
@@ -61,33 +63,37 @@ class BagChunks(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, given = self.config, self.chunks, self.start.p
+        m.submodules.skid = skid = Skid(bag_chunk(c).size, rigid=True)
+        chunk = data.View(bag_chunk(c), skid.i.p)
         busy, jagged, kept = (Signal(name=name) for name in ("busy", "jagged", "kept"))
         wide, last_bag = Signal.like(given.wide), Signal.like(given.last_bag)
         left, final = Signal.like(given.chunks), Signal()  # chunks, and whether one is left
-        word, lengths = Signal(c.bus_width), Signal.like(out.p.lengths)
-        upper, moves = Signal(), Signal()  # the half of the word that is next
+        word, lengths = Signal(c.bus_width), Signal.like(chunk.lengths)
+        upper = Signal()  # the half of the word that is next
+        has, moves = Signal(), Signal()
         m.d.comb += [
             self.fetches.eq(busy & jagged & ~kept),
             word.eq(Mux(kept, self.kept.p.data, self.fetched.p.data)),
             lengths.eq(word.word_select(upper, len(lengths))),
-            moves.eq(busy & (~out.valid | out.ready)
-                     & (~jagged | Mux(kept, self.kept.valid, self.fetched.valid))),
+            has.eq(~jagged | Mux(kept, self.kept.valid, self.fetched.valid)),
+            moves.eq(busy & skid.i.ready & has),
+            skid.i.valid.eq(busy & has),
+            chunk.lengths.eq(lengths),
+            chunk.fault.eq(Mux(jagged & ~kept, self.fetched.p.fault, 0)),
+            chunk.final.eq(final),
+            chunk.last_bag.eq(last_bag),
+            chunk.wide.eq(wide),
+            out.valid.eq(skid.o.valid),
+            Value.cast(out.p).eq(skid.o.p),
+            skid.o.ready.eq(out.ready),
             self.kept.ready.eq(moves & jagged & kept & (upper | final)),
             self.fetched.ready.eq(moves & jagged & ~kept & (upper | final)),
             self.start.ready.eq(~busy | moves & final),
         ]
         with m.If(~jagged):
             m.d.comb += lengths.eq(Cat(Const(1, LENGTH_WIDTH) for _ in range(chunk_bags(c))))
-        with m.If(out.ready):
-            m.d.sync += out.valid.eq(0)
         with m.If(moves):
             m.d.sync += [
-                out.valid.eq(1),
-                out.p.lengths.eq(lengths),
-                out.p.fault.eq(Mux(jagged & ~kept, self.fetched.p.fault, 0)),
-                out.p.final.eq(final),
-                out.p.last_bag.eq(last_bag),
-                out.p.wide.eq(wide),
                 left.eq(left - 1),
                 final.eq(left == 2),
                 busy.eq(~final),

@@ -157,9 +157,9 @@ class BagEnds(wiring.Component):
         m.d.comb += beyond.eq(offset + sums[-1][:lane_width])
         with m.If(advance):
             m.d.sync += [register.eq(offset + total) for register, total in zip(ends, sums)]
-            with m.If(valid[levels - 1]):
-                m.d.sync += offset.eq(
-                    Mux(ending.final, 0, Mux(ending.wide, beyond[:-1], beyond)))
+            m.d.sync += offset.eq(Mux(
+                valid[levels - 1],
+                Mux(ending.final, 0, Mux(ending.wide, beyond[:-1], beyond)), offset))
 
         placed = asides[-1]
         with m.If(advance):

@@ -85,6 +85,7 @@ class BatchWalk(wiring.Component):
             with m.If(port.ready):
                 m.d.sync += pending[name].eq(0)
 
+        m.d.sync += [store.keep.eq(0), store.drop.eq(0)]
         total = length_sum.total
         found, matches, accepted = Signal.like(total.p), Signal(), Signal()
         m.d.comb += accepted.eq(matches & (found.fault == 0))
@@ -137,7 +138,7 @@ class BatchWalk(wiring.Component):
                     m.next = "JUDGE"
             with m.State("JUDGE"):
                 launch("verdict")
-                m.d.comb += [store.keep.eq(order.kept & accepted), store.drop.eq(~accepted)]
+                m.d.sync += [store.keep.eq(order.kept & accepted), store.drop.eq(~accepted)]
                 with m.If(accepted):
                     launch("ids", *orders)
                     with m.If(~order.kept):

@@ -1,6 +1,6 @@
 """Burst window: which reads are in flight, where their words go, and which is the oldest."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -60,8 +60,10 @@ class BurstWindow(wiring.Component):
         m = Module()
         count, words = self.config.outstanding, buffer_words(self.config)
         newest, oldest = Signal(tag(self.config)), Signal(tag(self.config))
-        in_window = Signal(range(count + 1))
-        tail, free = Signal(range(words)), Signal(range(words + 1), init=words)
+        in_window, some, full = Signal(range(count + 1)), Signal(), Signal()
+        # Room is taken with the burst, and may then be owed: its request waits until it is there.
+        tail, room = Signal(range(words)), Signal(signed(words.bit_length() + 1), init=words)
+        taken, fits = Signal(), Signal()
         ended, slave_error, decode_error = Signal(count), Signal(count), Signal(count)
         accept, retire = Signal(), Signal()
         out, arrival, beat = self.requests, self.arrivals, self.beats
@@ -71,18 +73,19 @@ class BurstWindow(wiring.Component):
             return Mux(number == count - 1, 0, number + 1)
 
         m.d.comb += [
-            self.bursts.ready.eq((in_window != count) & (free >= wanted)
-                                 & (~out.valid | out.ready)),
+            fits.eq(room >= 0),
+            out.valid.eq(taken & fits),
+            self.bursts.ready.eq(~full & (~taken | fits & out.ready)),
             accept.eq(self.bursts.valid & self.bursts.ready),
             self.places.valid.eq(accept),
             self.places.id.eq(newest),
             self.places.position.eq(tail),
         ]
-        with m.If(out.ready):
-            m.d.sync += out.valid.eq(0)
+        with m.If(out.valid & out.ready):
+            m.d.sync += taken.eq(0)
         with m.If(accept):
             m.d.sync += [
-                out.valid.eq(1),
+                taken.eq(1),
                 out.p.id.eq(newest),
                 out.p.burst.eq(self.bursts.p),
                 newest.eq(following(newest)),
@@ -99,7 +102,7 @@ class BurstWindow(wiring.Component):
                 m.d.sync += decode_error.bit_select(beat.id, 1).eq(1)
 
         complete = ended.bit_select(oldest, 1)
-        m.d.comb += retire.eq((in_window != 0) & (complete | self.stopped)
+        m.d.comb += retire.eq(some & (complete | self.stopped)
                               & (~arrival.valid | arrival.ready))
         with m.If(arrival.ready):
             m.d.sync += arrival.valid.eq(0)
@@ -111,8 +114,9 @@ class BurstWindow(wiring.Component):
                         slave_error.bit_select(oldest, 1), FAULT_SLVERR, 0)))),
                 oldest.eq(following(oldest)),
             ]
-        m.d.sync += [
-            in_window.eq(in_window + accept - retire),
-            free.eq(free - Mux(accept, wanted, 0) + self.freed),
-        ]
+        with m.If(accept & ~retire):
+            m.d.sync += [in_window.eq(in_window + 1), some.eq(1), full.eq(in_window == count - 1)]
+        with m.Elif(retire & ~accept):
+            m.d.sync += [in_window.eq(in_window - 1), some.eq(in_window != 1), full.eq(0)]
+        m.d.sync += room.eq(room - Mux(accept, wanted, 0) + self.freed)
         return m

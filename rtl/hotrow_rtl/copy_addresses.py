@@ -10,8 +10,10 @@ from .config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config, log2
 from .contract import Status
 from .item_address import STRIDE4_WIDTH, ItemAddress
 from .layouts import packed_address, region_update, table, table_update
+from .page_cutter import crosses_page
 from .region_check import RegionCheck
 from .row_layouts import COPY_BYTES, checked_copy, wanted_copy
+from .skid import Skid
 from .valid_ram import ValidRam
 
 
@@ -39,6 +41,7 @@ class CopyAddresses(wiring.Component):
         Bytes from one destination slot to the next, a multiple of 16. These three are stable
         while copies of a command are in flight.
     wanted : In(stream(wanted_copy(config)))
+        Its `ready` is a register.
     checked : Out(stream(checked_copy(config)))
         One per wanted copy, in order. The state of a table without state is a copy of 0 bytes.
         A row longer than `config.row_bytes`, or empty, counts as longer than the stride.
@@ -47,10 +50,10 @@ class CopyAddresses(wiring.Component):
 
     Timing
     ------
-    Latency 11 cycles, throughput 1 copy per cycle.
+    Latency 12 cycles, throughput 1 copy per cycle.
     """
 
-    latency = 11
+    latency = 12
 
     def __init__(self, config: Config):
         self.config = config
@@ -86,27 +89,32 @@ class CopyAddresses(wiring.Component):
         # One rigid pipeline: its stages advance together, with the stages of both region checks,
         # whenever the output can take what comes out, and no table is being written.
         advance = source_check.accesses.ready
+        stage = data.StructLayout({"valid": 1, "wanted": wanted_copy(config)})
+        m.submodules.taken = taken = Skid(wanted_copy(config).size, rigid=True)
+        given = data.View(wanted_copy(config), taken.o.p)
         m.d.comb += [
-            self.wanted.ready.eq(advance),
+            taken.i.valid.eq(self.wanted.valid),
+            taken.i.p.eq(self.wanted.p.as_value()),
+            self.wanted.ready.eq(taken.i.ready),
+            taken.o.ready.eq(advance),
             tables.read_enable.eq(advance),
-            tables.read_address.eq(self.wanted.p.table),
+            tables.read_address.eq(given.table),
             source.enable.eq(advance),
             destination.enable.eq(advance),
         ]
 
-        # Stages 1 and 2: read the table, take its output.
-        stage = data.StructLayout({"valid": 1, "wanted": wanted_copy(config)})
+        # Stages 2 and 3, after that: read the table, take its output.
         read, described = Signal(stage), Signal(stage)
         entry = Signal(table(config))
         with m.If(advance):
             m.d.sync += [
-                read.valid.eq(self.wanted.valid),
-                read.wanted.eq(self.wanted.p),
+                read.valid.eq(taken.o.valid),
+                read.wanted.eq(given),
                 described.eq(read),
                 entry.eq(tables.read_data),
             ]
 
-        # Stages 3 to 6: what the descriptor refuses; the addresses.
+        # Stages 4 to 7: what the descriptor refuses; the addresses.
         item = described.wanted
         m.d.comb += [
             source.stride4.eq(Mux(item.is_state, entry.state4, entry.stride16 << 2)),
@@ -148,7 +156,7 @@ class CopyAddresses(wiring.Component):
                 self.state_destination, self.destination)),
         ]
 
-        # Stages 7 to 9: both region checks, in step.
+        # Stages 8 to 10: both region checks, in step.
         asked = notes[ItemAddress.latency - 1]
         for check, end in ((source_check, source), (destination_check, destination)):
             m.d.comb += [
@@ -170,7 +178,7 @@ class CopyAddresses(wiring.Component):
                 *(after.eq(before) for before, after in pairwise(addresses)),
             ]
 
-        # Stage 10: the first error decides.
+        # Stage 11: the first error decides.
         told, packed = notes[-1], addresses[-1]
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
         low = writes.address[:log2(ROW_ALIGNMENT)]
@@ -188,10 +196,15 @@ class CopyAddresses(wiring.Component):
                     (writes.read_only, Status.READ_ONLY),
                     (crooked, Status.MISALIGNED),
                 )),
+                out.p.refused.eq(early | ~nothing & (
+                    bad_source | writes.region | packed.beyond_destination | writes.read_only
+                    | crooked)),
                 out.p.no_address.eq(early),
                 out.p.at_source.eq(bad_source),
                 out.p.copy.source.eq(reads.address),
                 out.p.copy.destination.eq(writes.address),
+                out.p.copy.two_reads.eq(crosses_page(reads.address, told.bytes)),
+                out.p.copy.two_writes.eq(crosses_page(writes.address, told.bytes)),
                 out.p.copy.identity.source.eq(packed.source),
                 out.p.copy.identity.destination.eq(packed.destination),
                 out.p.copy.identity.bytes.eq(told.bytes),

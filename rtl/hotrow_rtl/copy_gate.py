@@ -5,7 +5,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
-from .contract import Status
 from .row_layouts import addressed_copy, checked_copy, refusal
 
 
@@ -26,7 +25,7 @@ class CopyGate(wiring.Component):
         The copies of entries without error, in order; `last` on the final one of an entry. A
         state of 0 bytes is left out.
     refused : Out(refusal)
-        Valid with `refusing`: an entry that is not moved, with its first error.
+        Valid with `refusing`, a pulse: an entry that is not moved, with its first error.
     refusing : Out(1)
 
     Timing
@@ -47,48 +46,43 @@ class CopyGate(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        item, out, layout = self.checked.p, self.copies, checked_copy(self.config)
-        held, holds, settled = Signal(layout), Signal(), Signal()  # a row, or what may leave
-        index, held_index = Signal(32), Signal(32)  # of `item`; of `held`
-        free, is_state, good = Signal(), Signal(), Signal()
-        row_bad = held.status != Status.OK
+        item, out = self.checked.p, self.copies
+        held, held_index = Signal(checked_copy(self.config)), Signal(32)  # a copy, and its entry
+        # What is held may leave, or is a row that waits for its state, refused if it is barred.
+        leaves, waits, barred = Signal(), Signal(), Signal()
+        index, good, taken = Signal(32), Signal(), Signal()
         has_more = item.copy.identity.bytes != 0
-        bad = Signal(layout)
         m.d.comb += [
             # A row leaves when its state comes, which then takes its place.
-            is_state.eq(holds & ~settled),
-            good.eq(~(is_state & row_bad) & (item.status == Status.OK)),
-            free.eq(~holds | (out.valid & out.ready)),
-            out.valid.eq(holds & (settled | self.checked.valid & good)),
+            good.eq(~barred & ~item.refused),
+            out.valid.eq(leaves | waits & self.checked.valid & good),
             out.p.eq(held.copy),
             out.p.identity.index.eq(held_index),
-            self.checked.ready.eq(Mux(is_state, ~good | out.ready, Mux(
-                good | ~item.copy.identity.last, free, 1))),
-            bad.eq(Mux(is_state & row_bad, held, item)),
-            self.refused.index.eq(index),
-            self.refused.status.eq(bad.status),
-            self.refused.address.eq(Mux(bad.no_address, 0, Mux(
-                bad.at_source, bad.copy.identity.source.as_value(),
-                bad.copy.identity.destination.as_value()))),
-            self.refusing.eq(self.checked.valid & item.copy.identity.last & ~good),
+            self.checked.ready.eq(out.ready | Mux(waits, ~good, ~leaves)),
+            taken.eq(self.checked.valid & self.checked.ready),
+            self.refused.index.eq(held_index),
+            self.refused.status.eq(held.status),
+            self.refused.address.eq(Mux(held.no_address, 0, Mux(
+                held.at_source, held.copy.identity.source.as_value(),
+                held.copy.identity.destination.as_value()))),
         ]
-        with m.If(is_state):
+        with m.If(waits):
             m.d.comb += out.p.identity.last.eq(~has_more)
 
-        taken = self.checked.valid & self.checked.ready
+        m.d.sync += self.refusing.eq(taken & item.copy.identity.last & ~good)
         with m.If(out.valid & out.ready):
-            m.d.sync += holds.eq(0)
+            m.d.sync += leaves.eq(0)
         with m.If(taken):
-            m.d.sync += index.eq(index + item.copy.identity.last)
-            with m.If(is_state):
-                m.d.sync += [held.eq(item), holds.eq(good & has_more), settled.eq(1)]
-            with m.Elif(good | ~item.copy.identity.last):
-                m.d.sync += [
-                    held.eq(item),
-                    held_index.eq(index),
-                    holds.eq(1),
-                    settled.eq(item.copy.identity.last),
-                ]
+            m.d.sync += [
+                index.eq(index + item.copy.identity.last),
+                waits.eq(~item.copy.identity.last),
+                barred.eq(~item.copy.identity.last & item.refused),
+                leaves.eq(item.copy.identity.last & good & (~waits | has_more)),
+            ]
+            with m.If(~waits):
+                m.d.sync += held_index.eq(index)
+            with m.If(~barred):
+                m.d.sync += held.eq(item)
         with m.If(self.start):
             m.d.sync += index.eq(0)
         return m

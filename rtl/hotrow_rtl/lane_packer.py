@@ -152,24 +152,28 @@ class LanePacker(wiring.Component):
         # Merge them into the ring; the word in turn leaves if it is, or now gets, closed.
         held, filled = self._payload("held"), Signal(lanes)  # what is not filled is zero
         closed, turn = Signal(range(ring + 1)), Signal(ring, init=1)  # words that wait, the first
-        finals = Signal(ring)
-        free, fits, take, emit, waiting, ends = (Signal(name=name) for name in (
-            "free", "fits", "take", "emit", "waiting", "ends"))
+        finals, waiting = Signal(ring), Signal()
+        free, fits, take, emit, ends = (Signal(name=name) for name in (
+            "free", "fits", "take", "emit", "ends"))
+        # While the output is not free nothing here changes: `free` comes late, and is in nothing
+        # else but enables.
+        left = Signal.like(closed)
         m.d.comb += [
             free.eq(~out.valid | out.ready),
-            waiting.eq(closed != 0),
             fits.eq(~waiting | (now.spans + closed <= ring + 1)),
-            take.eq(exchanged & free & fits),
+            take.eq(exchanged & fits),
             move.eq(~exchanged | free & fits),
-            emit.eq(free & (waiting | take & (now.closes != 0))),
+            emit.eq(waiting | take & (now.closes != 0)),
             ends.eq(~waiting & now.last & (now.closes == 1)),  # with the word that leaves
+            left.eq(closed + Mux(take, now.closes, 0) - emit),
         ]
         shown, strobes = [], []  # by word: what leaves if it is the word's turn
         for word in range(ring):
             leaves = Signal(name=f"leaves{word}")
             m.d.comb += leaves.eq(emit & turn[word])
-            m.d.sync += finals[word].eq(
-                finals[word] & ~leaves | take & now.last & now.final[word] & ~(leaves & ends))
+            with m.If(free):
+                m.d.sync += finals[word].eq(
+                    finals[word] & ~leaves | take & now.last & now.final[word] & ~(leaves & ends))
             parts, has = [], []
             for place in range(word * per_word, (word + 1) * per_word):
                 joins, comes = Signal(name=f"joins{place}"), Signal(name=f"comes{place}")
@@ -179,25 +183,27 @@ class LanePacker(wiring.Component):
                     comes.eq(take & coming[place] & ~(leaves & joins)),
                     stays.eq(filled[place] & ~leaves),
                 ]
-                m.d.sync += [
-                    filled[place].eq(comes | stays),
-                    held[place].eq(Mux(comes, brought[place], Mux(stays, held[place], 0))),
-                ]
+                with m.If(free):
+                    m.d.sync += [
+                        filled[place].eq(comes | stays),
+                        held[place].eq(Mux(comes, brought[place], Mux(stays, held[place], 0))),
+                    ]
                 padding = Const(0, 8 * self.element_bytes - self.width)
                 parts += [Mux(joins, brought[place], held[place])[:self.width], padding]
                 has.append((filled[place] | joins & coming[place]).replicate(self.element_bytes))
             shown.append(Cat(parts))
             strobes.append(Cat(has))
         with m.If(free):
-            m.d.sync += out.valid.eq(emit)
-        with m.If(emit):
             m.d.sync += [
+                out.valid.eq(emit),
                 out.p.data.eq(choose(shown, turn)),
                 out.p.strobe.eq(choose(strobes, turn)),
                 out.p.last.eq(ends | (finals & turn).any()),
-                turn.eq(Cat(turn[-1], turn[:-1])),
+                closed.eq(left),
+                waiting.eq(left != 0),
             ]
-        m.d.sync += closed.eq(closed + Mux(take, now.closes, 0) - emit)
+            with m.If(emit):
+                m.d.sync += turn.eq(Cat(turn[-1], turn[:-1]))
         return m
 
     def _payload(self, name):

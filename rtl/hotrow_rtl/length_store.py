@@ -1,13 +1,12 @@
 """Length store: the lengths of a jagged batch between their sum and their use."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
 from .length_sum import LENGTH_BYTES
 from .ram import Ram
-from .skid import Skid
 
 
 def kept_words(config: Config) -> stream.Signature:
@@ -28,7 +27,8 @@ class LengthStore(wiring.Component):
         Words of `data`. At most as many between two of `keep` or `drop` as hold
         `config.stored_lengths`.
     keep, drop : In(1)
-        A pulse lets the words since the last such pulse leave, or forgets them.
+        A pulse lets the words since the last such pulse leave, or forgets them. No word comes in
+        that cycle.
     o : Out(stream)
         The words kept, in order.
 
@@ -49,36 +49,47 @@ class LengthStore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.exit = exit_ = Skid(self.config.bus_width)
         m.submodules.memory = memory = Ram(self.config.bus_width, self.rows)
         write_at, read_at, begin = (
             Signal(range(self.rows), name=name) for name in ("write_at", "read_at", "begin"))
         free = Signal(range(self.rows + 1), init=self.rows)
         fresh, kept = (Signal(range(self.rows + 1), name=name) for name in ("fresh", "kept"))
-        taken, load, read = Signal(), Signal(), Signal()
+        full, some = Signal(), Signal()  # no row is free, words are kept
+        taken, load, read, moves = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq(free != 0),
+            self.i.ready.eq(~full),
             taken.eq(self.i.valid & self.i.ready),
-            load.eq((kept != 0) & (~read | exit_.i.ready)),
+            moves.eq(~self.o.valid | self.o.ready),
+            load.eq(some & (~read | moves) & ~self.keep & ~self.drop),
             memory.write_enable.eq(taken),
             memory.write_address.eq(write_at),
             memory.write_data.eq(self.i.p.data),
             memory.read_enable.eq(load),
             memory.read_address.eq(read_at),
-            exit_.i.valid.eq(read),
-            exit_.i.p.eq(memory.read_data),
-            self.o.valid.eq(exit_.o.valid),
-            self.o.p.data.eq(exit_.o.p),
-            exit_.o.ready.eq(self.o.ready),
         ]
-        m.d.sync += [
-            write_at.eq(Mux(self.drop, begin, write_at + taken)),
-            read_at.eq(read_at + load),
-            fresh.eq(Mux(self.keep | self.drop, 0, fresh + taken)),
-            kept.eq(kept + Mux(self.keep, fresh, 0) - load),
-            free.eq(free + Mux(self.drop, fresh, 0) + load - taken),
-            read.eq(load | read & ~exit_.i.ready),
-        ]
+        # The memory's output is slow, so it is held.
+        with m.If(moves):
+            m.d.sync += [self.o.valid.eq(read), self.o.p.data.eq(memory.read_data)]
+        with m.If(load | moves):
+            m.d.sync += read.eq(load)
+
+        # `taken` and `load` come late: they enable registers, and stay out of carry chains.
+        last_kept = Signal()
+        m.d.comb += last_kept.eq(kept == 1)
+        with m.If(load):
+            m.d.sync += read_at.eq(read_at + 1)
+        with m.If(taken):
+            m.d.sync += [write_at.eq(write_at + 1), fresh.eq(fresh + 1)]
+        with m.If(taken & ~load):
+            m.d.sync += [free.eq(free - 1), full.eq(free == 1)]
+        with m.Elif(load & ~taken):
+            m.d.sync += [free.eq(free + 1), full.eq(0)]
+        with m.If(load):
+            m.d.sync += [kept.eq(kept - 1), some.eq(~last_kept)]
+        with m.If(self.drop):
+            m.d.sync += [write_at.eq(begin), fresh.eq(0), free.eq(free + fresh),
+                         full.eq(full & (fresh == 0))]
         with m.If(self.keep):
-            m.d.sync += begin.eq(write_at)
+            m.d.sync += [begin.eq(write_at), fresh.eq(0), kept.eq(kept + fresh),
+                         some.eq(some | (fresh != 0))]
         return m

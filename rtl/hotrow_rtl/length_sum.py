@@ -53,18 +53,21 @@ class LengthSum(wiring.Component):
         remaining = Signal(bags_width(self.config))
         draining = Signal(levels)  # bit n: level n of the tree holds a word's lengths
         busy = Signal()
-        taken, final = self.words.valid & self.words.ready, remaining <= per_word
+        some, final = Signal(), Signal()  # words remain, and one alone
+        taken = self.words.valid & some
         total = self.total
 
         m.d.comb += [
             self.start.ready.eq(~busy & ~total.valid),
-            self.words.ready.eq(remaining != 0),
+            self.words.ready.eq(some),
         ]
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [
-                busy.eq(1), remaining.eq(self.start.p.count), total.p.eq(0)]
+                busy.eq(1), remaining.eq(self.start.p.count), total.p.eq(0), some.eq(1),
+                final.eq(self.start.p.count <= per_word)]
         with m.If(taken):
-            m.d.sync += remaining.eq(Mux(final, 0, remaining - per_word))
+            m.d.sync += [remaining.eq(remaining - per_word), some.eq(~final),
+                         final.eq(remaining <= 2 * per_word)]
             with m.If(total.p.fault == 0):
                 m.d.sync += total.p.fault.eq(self.words.p.fault)
 
@@ -72,13 +75,14 @@ class LengthSum(wiring.Component):
         terms = [Mux(~final | (number < in_word), self.words.p.data.word_select(number, width), 0)
                  for number in range(per_word)]
         for level in range(levels):
-            sums = [Signal(width + level, name=f"sum{level}_{i}") for i in range(len(terms))]
+            sums = [Signal(width + level, name=f"sum{level}_{i}", reset_less=True)
+                    for i in range(len(terms))]
             m.d.sync += [register.eq(term) for register, term in zip(sums, terms)]
             terms = [low + high for low, high in zip(sums[::2], sums[1::2])]
         m.d.sync += draining.eq(draining << 1 | taken)
         with m.If(draining[-1]):
             m.d.sync += total.p.sum.eq(total.p.sum + sums[0])
-        with m.If(busy & (remaining == 0) & ~draining.any()):
+        with m.If(busy & ~some & ~draining.any()):
             m.d.sync += [busy.eq(0), total.valid.eq(1)]
         with m.If(total.valid & total.ready):
             m.d.sync += total.valid.eq(0)

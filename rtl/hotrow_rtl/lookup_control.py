@@ -80,8 +80,8 @@ class LookupControl(wiring.Component):
 
     Timing
     ------
-    A command costs 3 cycles besides its units and its results' way to memory, 4 with a batch, and
-    as many more as there are lists if it has one.
+    A command costs 3 cycles besides its units and its results' way to memory, 4 with a batch, 1
+    more if it waits for those before it, and as many more as there are lists if it has one.
     """
 
     def __init__(self, config: Config):
@@ -119,11 +119,17 @@ class LookupControl(wiring.Component):
         m.submodules.addresses = addresses = ResultAddresses(self.config)
         for mine, request in zip(self.requests, addresses.requests):
             connect(m, addresses=request, own=flipped(mine))
-        self._start(m, under_way.i, under_way.level == 0, addresses.start)
-        self._end(m, under_way.o, addresses)
+        # What decides whether a command may start comes late, and is known a cycle later.
+        nothing, cleared, reporting = Signal(), Signal(), Signal()
+        m.d.sync += [
+            nothing.eq((under_way.level == 0) & ~under_way.i.valid & ~reporting),
+            cleared.eq(self.cleared & ~self.clear_misses),
+        ]
+        self._start(m, under_way.i, nothing, cleared, addresses.start)
+        self._end(m, under_way.o, reporting, addresses)
         return m
 
-    def _start(self, m, job, nothing, lists):
+    def _start(self, m, job, nothing, cleared, lists):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(LISTS)), Signal(Unit)
@@ -142,9 +148,9 @@ class LookupControl(wiring.Component):
         ]
         with m.Switch(opcode):
             with m.Case(Opcode.OBSERVE):
-                m.d.comb += [is_batch.eq(1), alone.eq(Unit.TALLY)]
+                m.d.comb += alone.eq(Unit.TALLY)
             with m.Case(Opcode.SPLIT):
-                m.d.comb += [is_batch.eq(1), alone.eq(Unit.TALLY), opens.eq(0b1111)]
+                m.d.comb += [alone.eq(Unit.TALLY), opens.eq(0b1111)]
             with m.Case(Opcode.HARVEST):
                 m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b0010)]
             with m.Case(Opcode.INSTALL):
@@ -172,13 +178,13 @@ class LookupControl(wiring.Component):
                     given.p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any()
                 m.d.comb += [
                     given.ready.eq(
-                        self.cleared & ~used_up & (nothing | is_batch & next_is_batch)),
+                        cleared & ~used_up & (nothing | is_batch & next_is_batch)),
                     self.clear_misses.eq(used_up & nothing),
                 ]
                 with m.If(self.clear_misses):
                     m.d.sync += [used_up.eq(0), epoch.eq(1)]
                 with m.If(given.valid & given.ready):
-                    m.d.sync += order.eq(given.p)
+                    m.d.sync += [order.eq(given.p), is_batch.eq(next_is_batch)]
                     m.next = "START"
             with m.State("START"):
                 m.d.sync += [self.reader.valid.eq(is_batch), self.edits.eq(alone == Unit.ENTRIES)]
@@ -219,8 +225,8 @@ class LookupControl(wiring.Component):
                     with m.If(splits):
                         m.d.sync += [epoch.eq(epoch + 1), used_up.eq(epoch.all())]
 
-    def _end(self, m, job, addresses):
-        report = Signal(outcome)
+    def _end(self, m, job, reporting, addresses):
+        report, dropped = Signal(outcome), Signal()  # of the job, which is dropped when it is told
         opened = Cat(job.p.opened, job.p.opened[-1])  # by number in `DEPOSITS`, as the next two
         landed = Signal(len(DEPOSITS))
         faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
@@ -271,10 +277,13 @@ class LookupControl(wiring.Component):
                 m.d.comb += tell_address.eq(1)
                 m.next = "REPORT"
             with m.State("REPORT"):
-                m.d.comb += self.engine.outcome.valid.eq(1)
-                with m.If(self.engine.outcome.ready):
+                m.d.comb += [self.engine.outcome.valid.eq(1), reporting.eq(1)]
+                m.d.sync += dropped.eq(1)
+                with m.If(~dropped):
                     m.d.comb += [job.ready.eq(1), addresses.ended.eq(job.p.unit != Unit.NONE)]
                     m.d.sync += [landed.eq(0), faults.eq(0), parted.eq(0)]
+                with m.If(self.engine.outcome.ready):
+                    m.d.sync += dropped.eq(0)
                     m.next = "WORK"
         with m.If(tell):
             m.d.sync += [report[name].eq(told[name])

@@ -1,6 +1,6 @@
 """Lookup reader: the ids of a batch, each with its table, sample and the verdict of its table."""
 
-from amaranth import Module, ResetInserter, Value
+from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -8,7 +8,6 @@ from .batch_walk import BatchWalk, verdict
 from .config import Config
 from .layouts import Fetch, command, lookup_beat, table_update
 from .range_check import RangeCheck
-from .skid import Skid
 
 __all__ = ["LookupReader", "verdict"]
 
@@ -41,7 +40,7 @@ class LookupReader(wiring.Component):
     Timing
     ------
     A beat is one whole bus word; one leaves in every cycle in which `ids` delivers a word and
-    `beats` is taken, 4 cycles after its word, except where more bags than its lanes go into a
+    `beats` is taken, 3 cycles after its word, except where more bags than its lanes go into a
     word of ids: then half a bus word of lengths a cycle. A jagged batch's ids are requested when
     the sum of its lengths is known, `LengthSum`'s pass after the command.
 
@@ -52,7 +51,7 @@ class LookupReader(wiring.Component):
     then waits for the end of the second reading.
     """
 
-    latency = RangeCheck.latency + Skid.latency
+    latency = RangeCheck.latency
 
     def __init__(self, config: Config):
         self.config = config
@@ -77,15 +76,7 @@ class LookupReader(wiring.Component):
         connect(m, walk=walk.lengths, lengths=flipped(self.lengths))
         connect(m, walk=walk.verdict, verdict=flipped(self.verdict))
         connect(m, walk=walk.lookups, check=check.unchecked)
-        m.submodules.exit = exit_ = ResetInserter(self.restart)(Skid(lookup_beat(self.config).size))
-        m.d.comb += [
-            exit_.i.valid.eq(check.beats.valid),
-            exit_.i.p.eq(check.beats.p.as_value()),
-            check.beats.ready.eq(exit_.i.ready),
-            self.beats.valid.eq(exit_.o.valid),
-            Value.cast(self.beats.p).eq(exit_.o.p),
-            exit_.o.ready.eq(self.beats.ready),
-        ]
+        connect(m, check=check.beats, beats=flipped(self.beats))
         connect(m, check=check.table_update, table_update=flipped(self.table_update))
         m.d.comb += [check.restart.eq(self.restart), self.ready.eq(check.ready)]
         return m

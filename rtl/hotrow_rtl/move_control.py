@@ -26,7 +26,7 @@ class MoveControl(wiring.Component):
     rows_start, targets_start : Out(stream)
         The `count` of elements, for the unpackers.
     start : Out(1)
-        A pulse when a command is taken; its settings are there from the next cycle on.
+        A pulse in the cycle after a command is taken, from which on its settings are there.
     over : In(1)
         A pulse when its outcome has been taken.
     listed, with_state, count, stride, destination, state_destination : Out
@@ -55,12 +55,12 @@ class MoveControl(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        wanted, busy = self.command.p, Signal()
+        wanted, busy, taken = self.command.p, Signal(), Signal()
         listed = (wanted.flags & GatherFlag.LISTED) != 0
         orders = (self.rows_request, self.targets_request, self.rows_start, self.targets_start)
         m.d.comb += [
             self.command.ready.eq(~busy),
-            self.start.eq(self.command.valid & ~busy),
+            taken.eq(self.command.valid & ~busy),
             self.rows_request.p.bytes.eq(self.count * ROW_ENTRY_BYTES),
             self.targets_request.p.bytes.eq(self.count * TARGET_BYTES),
             self.rows_start.p.count.eq(self.count),
@@ -71,7 +71,8 @@ class MoveControl(wiring.Component):
                 m.d.sync += order.valid.eq(0)
         with m.If(self.over):
             m.d.sync += busy.eq(0)
-        with m.If(self.start):
+        m.d.sync += self.start.eq(taken)
+        with m.If(taken):
             m.d.sync += [
                 busy.eq(1),
                 self.rows_request.valid.eq(1),

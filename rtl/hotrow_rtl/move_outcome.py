@@ -27,7 +27,7 @@ class MoveOutcome(wiring.Component):
 
     Timing
     ------
-    Latency 2 cycles after the last entry.
+    Latency 3 cycles after the last entry that ends, 2 after one that is refused.
     """
 
     start: In(1)
@@ -39,13 +39,14 @@ class MoveOutcome(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        out, identity = self.outcome, self.ended.identity
+        out, ended = self.outcome, Signal(ended_copy())  # held, as it comes out of a memory
+        identity, failed = ended.identity, ended.fault != 0
         over, running, broken = Signal(32), Signal(), Signal()
-        failed = self.ended.fault != 0
-        done = self.ended.valid & identity.last
+        done = ended.valid & identity.last
+        m.d.sync += ended.eq(self.ended)
 
         m.d.sync += over.eq(over + self.refusing + done)
-        with m.If(self.ended.valid):
+        with m.If(ended.valid):
             m.d.sync += broken.eq(Mux(identity.last, 0, broken | failed))
             with m.If(~failed):
                 m.d.sync += out.p.bytes.eq(out.p.bytes + identity.bytes)
@@ -55,11 +56,11 @@ class MoveOutcome(wiring.Component):
         # Entries are refused before the copies of earlier entries have ended: a copy that fails
         # may come before an error that is known, a refused entry never.
         lower = (out.p.status == Status.OK) | (identity.index < out.p.error_index)
-        with m.If(self.ended.valid & failed & lower):
+        with m.If(ended.valid & failed & lower):
             m.d.sync += [
-                out.p.status.eq(Status.SLVERR - 1 + self.ended.fault),
+                out.p.status.eq(Status.SLVERR - 1 + ended.fault),
                 out.p.error_index.eq(identity.index),
-                out.p.error_address.eq(Mux(self.ended.written, identity.destination.as_value(),
+                out.p.error_address.eq(Mux(ended.written, identity.destination.as_value(),
                                            identity.source.as_value())),
             ]
         with m.Elif(self.refusing & (out.p.status == Status.OK)):

@@ -1,20 +1,22 @@
 """Page cutter: spans of bytes as AXI bursts that cross no page."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config, log2
+from .config import STATE_ALIGNMENT, Config, log2
 from .row_layouts import PAGE_WIDTH, burst, span
+from .skid import Skid
 
 
 def crosses_page(address, size):
-    """Whether `size` bytes (1 to 4096) from `address` lie in two pages."""
-    return (address[:PAGE_WIDTH] + size - 1)[PAGE_WIDTH]
+    """Whether `size` bytes (1 to 4096) from `address` lie in two pages; both in steps of 4."""
+    step = log2(STATE_ALIGNMENT)
+    return (address[step:PAGE_WIDTH] + (size >> step) - 1)[PAGE_WIDTH - step]
 
 
 class PageCutter(wiring.Component):
-    """Cut each span at the page boundary, if it crosses one.
+    """Cut each span that crosses a page at the boundary.
 
     Parameters
     ----------
@@ -23,6 +25,7 @@ class PageCutter(wiring.Component):
     Members
     -------
     spans : In(stream(span(config)))
+        Ready depends on `crosses` and on registers.
     bursts : Out(stream(burst(config)))
         One or two of each span, whole bus words; at most 256 words since a page has no more.
 
@@ -43,24 +46,27 @@ class PageCutter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word = log2(self.config.bus_bytes)
-        address, out = self.spans.p.address, self.bursts
+        address, crosses = self.spans.p.address, self.spans.p.crosses
+        m.submodules.skid = skid = Skid(burst(self.config).size)
+        cut = data.View(burst(self.config), skid.i.p)
         second = Signal()
-        crosses = crosses_page(address, self.spans.p.bytes)
-        final = (address[:PAGE_WIDTH] + self.spans.p.bytes - 1)[word:PAGE_WIDTH]  # word in its page
-        first = address[word:PAGE_WIDTH]
-        last_of_page = 2 ** (PAGE_WIDTH - word) - 1
-        free = ~out.valid | out.ready
-        m.d.comb += self.spans.ready.eq(free & (second | ~crosses))
-        with m.If(free):
-            m.d.sync += out.valid.eq(self.spans.valid)
-            with m.If(self.spans.valid):
-                m.d.sync += [
-                    second.eq(crosses & ~second),
-                    out.p.address.eq(Mux(
-                        second,
-                        Cat(Const(0, PAGE_WIDTH), (address >> PAGE_WIDTH) + 1),
-                        Cat(Const(0, word), address >> word))),
-                    out.p.length.eq(Mux(
-                        second, final, Mux(crosses, last_of_page, final) - first)),
-                ]
+        step = log2(STATE_ALIGNMENT)
+        first = address[word:PAGE_WIDTH]  # word in its page
+        length = Signal(PAGE_WIDTH - word + 1)  # words of the span less one
+        m.d.comb += length.eq(
+            ((self.spans.p.bytes >> step) + (address[step:word] - 1)) >> (word - step))
+        m.d.comb += [
+            self.spans.ready.eq(skid.i.ready & (second | ~crosses)),
+            skid.i.valid.eq(self.spans.valid),
+            cut.address.eq(Mux(
+                second,
+                Cat(Const(0, PAGE_WIDTH), (address >> PAGE_WIDTH) + 1),
+                Cat(Const(0, word), address >> word))),
+            cut.length.eq(Mux(second, (first + length)[:len(first)], Mux(crosses, ~first, length))),
+            self.bursts.valid.eq(skid.o.valid),
+            Value.cast(self.bursts.p).eq(skid.o.p),
+            skid.o.ready.eq(self.bursts.ready),
+        ]
+        with m.If(self.spans.valid & skid.i.ready):
+            m.d.sync += second.eq(crosses & ~second)
         return m

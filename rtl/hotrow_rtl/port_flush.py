@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-LEAST_CYCLES = 16  # more than any pipeline that empties itself, see CopyAddresses
+LEAST_CYCLES = 20  # more than any pipeline that empties itself, see CopyAddresses
 
 
 class PortFlush(wiring.Component):
@@ -17,7 +17,7 @@ class PortFlush(wiring.Component):
     drained : In(1)
         Nothing is in flight.
     clear : Out(1)
-        High in the cycle of `restart` and until nothing is in flight, at least 16 cycles.
+        High in the cycle of `restart` and until nothing is in flight, at least 20 cycles.
     """
 
     restart: In(1)

@@ -1,6 +1,6 @@
 """Range check: each id against the last row of its table."""
 
-from amaranth import Cat, Const, Module, Signal
+from amaranth import Cat, Const, Module, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,7 @@ from .batch_order import unchecked_beat
 from .config import Config
 from .layouts import lookup_beat, table_update
 from .ram import Ram
+from .skid import Skid
 from .table_extent import extent_of, table_extent
 
 
@@ -24,6 +25,7 @@ class RangeCheck(wiring.Component):
     -------
     table_update : In(table_update(config))
     unchecked : In(stream(unchecked_beat(config)))
+        Its `ready` is a register.
     beats : Out(stream(lookup_beat(config)))
         The same lanes; `out_of_range` only without a `fault`, and compared over all 64 bits.
     restart : In(1)
@@ -53,21 +55,27 @@ class RangeCheck(wiring.Component):
         c, out = self.config, self.beats
         kept = table_extent(c)
         reading = Signal(unchecked_beat(c), reset_less=True)
+        m.submodules.exit = exit_ = ResetInserter(self.restart)(Skid(lookup_beat(c).size))
+        compared = data.View(lookup_beat(c), exit_.i.p)
         # Of an id its row, and whether there is more to it.
         holding = [Signal(data.StructLayout({
             "present": 1, "row": c.row_width, "beyond": 1, "table": c.table_width,
             "sample": lane.sample.shape().width, "fault": lane.fault.shape().width,
         }), name=f"holding{number}", reset_less=True) for number, lane in enumerate(reading.lanes)]
         last = Signal(reset_less=True)
-        valid = Signal(self.latency)
+        valid = Signal(2)
         advance = Signal()
         copies = [Ram(kept, c.tables, reads_old=True) for _ in range(c.lanes)]
         cleared = Signal(range(c.tables))
         write, entry_written = Signal(), Signal(kept)
         write_at = Signal.like(cleared)
         m.d.comb += [
-            out.valid.eq(valid[-1]),
-            advance.eq(~out.valid | out.ready),
+            exit_.i.valid.eq(valid[-1]),
+            compared.last.eq(last),
+            out.valid.eq(exit_.o.valid),
+            Value.cast(out.p).eq(exit_.o.p),
+            exit_.o.ready.eq(out.ready),
+            advance.eq(exit_.i.ready),
             self.unchecked.ready.eq(advance),
             write.eq(self.table_update.enable),
             write_at.eq(self.table_update.index),
@@ -82,14 +90,13 @@ class RangeCheck(wiring.Component):
                 valid.eq(Cat(self.unchecked.valid, valid[:-1])),
                 reading.eq(self.unchecked.p),
                 last.eq(reading.last),
-                out.p.last.eq(last),
             ]
         with m.If(self.restart):
             m.d.sync += valid.eq(0)
 
         for number, copy in enumerate(copies):
             m.submodules[f"tables{number}"] = copy
-            read, held, lane = reading.lanes[number], holding[number], out.p.lanes[number]
+            read, held, lane = reading.lanes[number], holding[number], compared.lanes[number]
             entry = Signal(kept, name=f"entry{number}", reset_less=True)
             m.d.comb += [
                 copy.write_enable.eq(write),
@@ -107,14 +114,16 @@ class RangeCheck(wiring.Component):
                         read.id[c.row_width:64 if number < c.lanes // 2 else 32], Const(0, 1)
                     ).any()),
                     entry.eq(copy.read_data),
-                    lane.present.eq(held.present),
-                    lane.key.row.eq(held.row),
-                    lane.key.table.eq(held.table),
-                    lane.sample.eq(held.sample),
-                    lane.parts_log2.eq(entry.parts_log2),
-                    lane.part.eq(entry.part),
-                    lane.out_of_range.eq(
-                        (held.beyond | (held.row > entry.last_row)) & (held.fault == 0)),
-                    lane.fault.eq(held.fault),
                 ]
+            m.d.comb += [
+                lane.present.eq(held.present),
+                lane.key.row.eq(held.row),
+                lane.key.table.eq(held.table),
+                lane.sample.eq(held.sample),
+                lane.parts_log2.eq(entry.parts_log2),
+                lane.part.eq(entry.part),
+                lane.out_of_range.eq(
+                    (held.beyond | (held.row > entry.last_row)) & (held.fault == 0)),
+                lane.fault.eq(held.fault),
+            ]
         return m

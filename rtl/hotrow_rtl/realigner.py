@@ -2,11 +2,12 @@
 words."""
 
 from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
 from .row_layouts import destination_word, lane_width, source_word
+from .skid import Skid
 
 
 class Realigner(wiring.Component):
@@ -41,16 +42,22 @@ class Realigner(wiring.Component):
         m = Module()
         lanes, out = self.config.lanes, self.aligned
         width = self.config.bus_width
-        item, valid = Signal(source_word(self.config)), Signal()  # a rotated word
-        rotated = self.words.p.data
+        m.submodules.taken = taken = Skid(source_word(self.config).size)
+        item, valid = data.View(source_word(self.config), taken.o.p), taken.o.valid
+        rotated = item.data
         for power in range(lane_width(self.config)):
             by = 32 << power
-            rotated = Mux(self.words.p.placement.rotate[power], rotated.rotate_left(by), rotated)
-        take, free = Signal(), Signal()
-        m.d.comb += [free.eq(~out.valid | out.ready), self.words.ready.eq(~valid | take)]
-        with m.If(self.words.ready):
-            m.d.sync += [item.eq(self.words.p), item.data.eq(rotated),
-                         valid.eq(self.words.valid)]
+            rotated = Mux(item.placement.rotate[power], rotated.rotate_left(by), rotated)
+        turned = Signal(width)
+        take, free, remains = Signal(), Signal(), Signal()
+        m.d.comb += [
+            taken.i.valid.eq(self.words.valid),
+            taken.i.p.eq(self.words.p.as_value()),
+            self.words.ready.eq(taken.i.ready),
+            taken.o.ready.eq(free & ~remains),
+            turned.eq(rotated),
+            free.eq(~out.valid | out.ready),
+        ]
 
         # Lanes below `rotate` of a rotated word belong to the next destination word, or to this
         # one if it is `late`: a destination word joins the low lanes of the former rotated word
@@ -58,7 +65,7 @@ class Realigner(wiring.Component):
         how = item.placement
         former = Signal(width)
         end = Signal(lane_width(self.config))
-        begun, remains = Signal(), Signal()  # a word of the copy has left; one is still to leave
+        begun = Signal()  # a word of the copy has left; when it `remains`, one is still to leave
         waits = how.late & item.first & ~item.last
         leaves, is_end = Signal(), Signal()
         last_lane = Mux(remains, end, how.end)
@@ -77,11 +84,13 @@ class Realigner(wiring.Component):
             m.d.comb += strobe.eq((begun | remains | (lane >= how.begin))
                                   & (~is_end | (lane <= last_lane)))
             strobes.append(strobe.replicate(4))
-            with m.If(leaves):
+            with m.If(free):
                 m.d.sync += out.p.data.word_select(lane, 32).eq(Mux(
-                    use_former, former.word_select(lane, 32), item.data.word_select(lane, 32)))
+                    use_former, former.word_select(lane, 32), turned.word_select(lane, 32)))
+        with m.If(free):
+            m.d.sync += out.p.strobe.eq(Cat(strobes))
         with m.If(leaves):
-            m.d.sync += [out.p.strobe.eq(Cat(strobes)), begun.eq(~is_end), remains.eq(0)]
+            m.d.sync += [begun.eq(~is_end), remains.eq(0)]
         with m.If(take):
-            m.d.sync += [former.eq(item.data), end.eq(how.end), remains.eq(item.last & how.extra)]
+            m.d.sync += [former.eq(turned), end.eq(how.end), remains.eq(item.last & how.extra)]
         return m

@@ -75,10 +75,12 @@ def copy_identity() -> data.StructLayout:
 
 
 def addressed_copy(config: Config) -> data.StructLayout:
-    """One copy by byte addresses."""
+    """One copy by byte addresses. `two_reads`, `two_writes`: its bytes cross a page."""
     return data.StructLayout({
         "source": config.address_width,
         "destination": config.address_width,
+        "two_reads": 1,
+        "two_writes": 1,
         "identity": copy_identity(),
     })
 
@@ -86,11 +88,12 @@ def addressed_copy(config: Config) -> data.StructLayout:
 def checked_copy(config: Config) -> data.StructLayout:
     """A copy, of which the index is left out, and its `status`.
 
-    If that is not OK, the address to report is that of the destination, or that `at_source`, or
-    there is `no_address`.
+    If that is not OK, it is `refused`; the address to report is that of the destination, or that
+    `at_source`, or there is `no_address`.
     """
     return data.StructLayout({
         "status": 8,
+        "refused": 1,
         "no_address": 1,
         "at_source": 1,
         "copy": addressed_copy(config),
@@ -103,8 +106,9 @@ def refusal() -> data.StructLayout:
 
 
 def span(config: Config) -> data.StructLayout:
-    """Consecutive bytes, at least 1 and at most LARGEST_ROW."""
-    return data.StructLayout({"address": config.address_width, "bytes": COPY_BYTES})
+    """Consecutive bytes, at least 1 and at most LARGEST_ROW, that cross a page or not."""
+    return data.StructLayout({
+        "address": config.address_width, "bytes": COPY_BYTES, "crosses": 1})
 
 
 def burst(config: Config) -> data.StructLayout:
@@ -147,7 +151,7 @@ def placement(config: Config) -> data.StructLayout:
 
 
 def placed_copy(config: Config) -> data.StructLayout:
-    """A copy whose reads are on their way. `two_reads`, `two_writes`: its bytes cross a page."""
+    """A copy whose reads are on their way."""
     return data.StructLayout({
         "placement": placement(config),
         "destination": config.address_width,

@@ -1,6 +1,6 @@
 """Row mover: GATHER, from a list of rows to their copies in the destination's slots."""
 
-from amaranth import Module, ResetInserter, Signal, Value
+from amaranth import Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -16,10 +16,9 @@ from .move_outcome import MoveOutcome
 from .move_tracker import MoveTracker
 from .port_flush import PortFlush
 from .row_entries import RowEntries
-from .row_layouts import copies_in_flight, copy_identity, tag, wanted_copy
+from .row_layouts import copies_in_flight, copy_identity, tag
 from .row_reader import RowReader
 from .row_writer import RowWriter
-from .skid import Skid
 from .stream_fork import fork
 from .streams import Unpacker
 
@@ -124,16 +123,7 @@ class RowMover(wiring.Component):
         connect(m, port=flipped(self.targets.words), unpacker=targets.words)
         connect(m, unpacker=rows.elements, entries=entries.rows)
         connect(m, unpacker=targets.elements, entries=entries.targets)
-        wanted = Skid(wanted_copy(config).size)  # ends the way of `ready` from copies to lists
-        m.submodules.wanted = cleared(wanted)
-        m.d.comb += [
-            wanted.i.valid.eq(entries.copies.valid),
-            wanted.i.p.eq(entries.copies.p.as_value()),
-            entries.copies.ready.eq(wanted.i.ready),
-            addresses.wanted.valid.eq(wanted.o.valid),
-            Value.cast(addresses.wanted.p).eq(wanted.o.p),
-            wanted.o.ready.eq(addresses.wanted.ready),
-        ]
+        connect(m, entries=entries.copies, addresses=addresses.wanted)
         connect(m, addresses=addresses.checked, gate=gate.checked)
         connect(m, flipped(self.table_update), addresses.table_update)
         connect(m, flipped(self.region_update), addresses.region_update)

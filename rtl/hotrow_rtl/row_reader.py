@@ -86,6 +86,7 @@ class RowReader(wiring.Component):
         m.d.comb += [
             cutter.spans.p.address.eq(self.copies.p.source),
             cutter.spans.p.bytes.eq(self.copies.p.identity.bytes),
+            cutter.spans.p.crosses.eq(self.copies.p.two_reads),
             placement.copies.p.eq(self.copies.p),
         ]
         connect(m, cutter=cutter.bursts, window=window.bursts)

@@ -60,7 +60,7 @@ class RowStreamer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         copy, out, arrival = self.placed.p, self.words, self.arrivals
-        half = Signal()  # the first of two reads has ended, with `half_fault`
+        half = Signal()  # the first of two reads has ended, with `half_fault`, else 0
         half_fault, fault = Signal(2), Signal(2)
         inside, dropping = Signal(), Signal()  # behind the first word of a copy
         word = Signal(word_count_width(self.config))
@@ -69,7 +69,7 @@ class RowStreamer(wiring.Component):
         awaits_second = self.placed.valid & copy.two_reads & ~half & ~inside
         m.d.comb += [
             free.eq(~out.valid | out.ready),
-            fault.eq(Mux(half & (half_fault > arrival.p.fault), half_fault, arrival.p.fault)),
+            fault.eq(Mux(half_fault > arrival.p.fault, half_fault, arrival.p.fault)),
             opens.eq(self.placed.valid & ~inside & arrival.valid & (half | ~copy.two_reads)),
             self.rows.valid.eq(opens & free),
             self.rows.p.fault.eq(fault),
@@ -96,6 +96,7 @@ class RowStreamer(wiring.Component):
                 word.eq(Mux(final, 0, word + 1)),
                 inside.eq(~final),
                 half.eq(0),
+                half_fault.eq(0),
                 out.valid.eq(~Mux(inside, dropping, fault != 0)),
                 of_word.eq(copy.placement),
                 first.eq(~inside),

@@ -66,11 +66,12 @@ class RowWritePort(wiring.Component):
         m.submodules.watchdog = watchdog = Watchdog()
         m.submodules.owed = owed = fifo.SyncFIFO(width=8, depth=BURSTS_AHEAD)
         most = writes_waiting(self.config)
-        in_flight = Signal(range(most + 1))  # from the address to the answer
+        in_flight, some, full = Signal(range(most + 1)), Signal(), Signal()  # till the answer
+        owes = Signal()  # words
         draining, closed, load, answered = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             closed.eq(self.stopped | draining | self.restart),
-            self.idle.eq((in_flight == 0) & ~bus.awvalid & ~bus.wvalid & ~owed.r_rdy),
+            self.idle.eq(~some & ~bus.awvalid & ~bus.wvalid & ~owes),
             watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq((bus.awvalid & bus.awready) | (bus.wvalid & bus.wready)
                                  | (bus.bvalid & bus.bready)),
@@ -85,10 +86,8 @@ class RowWritePort(wiring.Component):
 
         # AW. Words are owed from the cycle in which the address appears.
         m.d.comb += [
-            load.eq(asked.valid & ~closed & (~bus.awvalid | bus.awready) & owed.w_rdy
-                    & (in_flight != most)),
-            asked.ready.eq(closed | ((~bus.awvalid | bus.awready) & owed.w_rdy
-                                     & (in_flight != most))),
+            load.eq(asked.valid & ~closed & (~bus.awvalid | bus.awready) & owed.w_rdy & ~full),
+            asked.ready.eq(closed | ((~bus.awvalid | bus.awready) & owed.w_rdy & ~full)),
             owed.w_en.eq(load),
             owed.w_data.eq(asked.p.length),
             bus.awsize.eq(log2(self.config.bus_bytes)),
@@ -108,11 +107,15 @@ class RowWritePort(wiring.Component):
         free, put, final = Signal(), Signal(), Signal()
         m.d.comb += [
             free.eq(~bus.wvalid | bus.wready),
-            put.eq(free & owed.r_rdy & (closed | self.words.valid)),
-            self.words.ready.eq(closed | (free & owed.r_rdy)),
+            put.eq(free & owes & (closed | self.words.valid)),
+            self.words.ready.eq(closed | (free & owes)),
             final.eq(word == owed.r_data),
             owed.r_en.eq(put & final),
         ]
+        with m.If(load):
+            m.d.sync += owes.eq(1)
+        with m.Elif(owed.r_en):
+            m.d.sync += owes.eq(owed.level != 1)
         with m.If(bus.wready):
             m.d.sync += bus.wvalid.eq(0)
         with m.If(put):
@@ -128,11 +131,14 @@ class RowWritePort(wiring.Component):
         held, held_fault = Signal(), Signal(2)
         m.d.comb += [
             bus.bready.eq(closed | ~held | answer.ready),
-            answered.eq(bus.bvalid & bus.bready & (in_flight != 0)),
+            answered.eq(bus.bvalid & bus.bready & some),
             answer.valid.eq(held | self.stopped),
             answer.p.fault.eq(Mux(held, held_fault, FAULT_TIMEOUT)),
         ]
-        m.d.sync += in_flight.eq(in_flight + load - answered)
+        with m.If(load & ~answered):
+            m.d.sync += [in_flight.eq(in_flight + 1), some.eq(1), full.eq(in_flight == most - 1)]
+        with m.Elif(answered & ~load):
+            m.d.sync += [in_flight.eq(in_flight - 1), some.eq(in_flight != 1), full.eq(0)]
         with m.If(closed):
             with m.If(answer.ready | ~self.stopped):
                 m.d.sync += held.eq(0)

@@ -86,6 +86,7 @@ class RowWriter(wiring.Component):
             cutter.spans.valid.eq(self.rows.valid & moves.i.ready & (row.fault == 0)),
             cutter.spans.p.address.eq(row.destination),
             cutter.spans.p.bytes.eq(row.bytes),
+            cutter.spans.p.crosses.eq(row.two_writes),
             moves.i.valid.eq(self.rows.valid & cut),
             moves.i.p.fault.eq(row.fault),
             moves.i.p.two_writes.eq(row.two_writes),

@@ -156,7 +156,7 @@ class SampleLists(wiring.Component):
             offers.eq(parted & (~counting | adds)
                       & Cat(~out.valid | out.ready for out, _ in lists).all()),
             more.eq(total + counts),
-            adds.eq(counting & ~(counts_last & self.counted.valid & ~self.counted.ready)),
+            adds.eq(counting & ~(counts_last & self.counted.valid)),
         ]
         for out, present in lists:
             with m.If(out.ready):

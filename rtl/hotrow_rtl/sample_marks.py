@@ -73,7 +73,8 @@ class MarkRounds(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out = self.config, self.rounds
-        m.submodules.taken = taken = ResetInserter(self.restart)(Skid(marked_beat(c).size))
+        m.submodules.taken = taken = ResetInserter(self.restart)(
+            Skid(marked_beat(c).size, rigid=True))
         m.d.comb += [
             taken.i.valid.eq(self.beats.valid),
             taken.i.p.eq(self.beats.p.as_value()),
@@ -83,18 +84,17 @@ class MarkRounds(wiring.Component):
         lanes, low = range(c.lanes), log2(c.lanes)
 
         # Compare the word of every lane with those of the lanes before.
-        compared, led, compared_free, led_free, done = (Signal(name=name) for name in (
-            "compared", "led", "compared_free", "led_free", "done"))
+        compared, led, free, done = (Signal(name=name) for name in (
+            "compared", "led", "free", "done"))
         samples = [Signal(log2(c.batch_samples), name=f"sample{lane}", reset_less=True)
                    for lane in lanes]
         marks, last = Signal(c.lanes, reset_less=True), Signal(reset_less=True)
         same = [Signal(max(1, lane), name=f"same{lane}", reset_less=True) for lane in lanes]
         m.d.comb += [
-            compared_free.eq(~compared | led_free),
-            led_free.eq(~led | out.ready & done),
-            taken.o.ready.eq(compared_free),
+            free.eq(~led | out.ready & done),
+            taken.o.ready.eq(free),
         ]
-        with m.If(compared_free):
+        with m.If(free):
             m.d.sync += [
                 compared.eq(taken.o.valid),
                 [here.eq(sample) for here, sample in zip(samples, given.samples)],
@@ -111,7 +111,7 @@ class MarkRounds(wiring.Component):
         led_last = Signal(reset_less=True)
         leaders = [Signal(c.lanes, name=name, reset_less=True) for name in ("even", "odd")]
         follow = [Signal(c.lanes, name=f"follow{lane}", reset_less=True) for lane in lanes]
-        with m.If(led_free):
+        with m.If(free):
             m.d.sync += [
                 led.eq(compared),
                 [after.eq(before) for after, before in zip(led_samples, samples)],
@@ -298,13 +298,17 @@ class SampleMarks(wiring.Component):
 
         # Batches take the halves in turn, and have them until they are listed.
         taken, half, round_ = Signal(range(3)), Signal(), cutter.rounds.p
-        enters, closes = Signal(), Signal()
+        has_half, enters, closes = Signal(), Signal(), Signal()
         m.d.comb += [
-            cutter.rounds.ready.eq((taken != 2) & self.ready),
+            cutter.rounds.ready.eq(has_half),
             enters.eq(cutter.rounds.valid & cutter.rounds.ready),
             closes.eq(enters & round_.last),
         ]
-        m.d.sync += [half.eq(half ^ closes), taken.eq(taken + closes - lists.over)]
+        m.d.sync += [
+            half.eq(half ^ closes),
+            taken.eq(taken + closes - lists.over),
+            has_half.eq(self.ready & (lists.over | Mux(closes, taken == 0, taken != 2))),
+        ]
 
         ends = Signal(2)
         markers = []
@@ -346,5 +350,5 @@ class SampleMarks(wiring.Component):
                     ram.write_data.eq(Mux(writes, marker.write_data, 0)),
                 ]
         with m.If(self.restart):
-            m.d.sync += [taken.eq(0), half.eq(0), ends.eq(0)]
+            m.d.sync += [taken.eq(0), half.eq(0), has_half.eq(0), ends.eq(0)]
         return m

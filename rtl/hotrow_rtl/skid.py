@@ -12,6 +12,9 @@ class Skid(wiring.Component):
     ----------
     width : int
         Bits of the payload.
+    rigid : bool
+        Nothing moves in `o` while its `ready` is low, even if it is empty: for a pipeline whose
+        stages all advance together.
 
     Members
     -------
@@ -26,14 +29,15 @@ class Skid(wiring.Component):
 
     latency = 1
 
-    def __init__(self, width):
+    def __init__(self, width, *, rigid=False):
+        self.rigid = rigid
         super().__init__({"i": In(stream.Signature(width)), "o": Out(stream.Signature(width))})
 
     def elaborate(self, platform):
         m = Module()
         spare, full = Signal.like(self.o.p, reset_less=True), Signal()
         m.d.comb += self.i.ready.eq(~full)
-        with m.If(~self.o.valid | self.o.ready):
+        with m.If(self.o.ready if self.rigid else ~self.o.valid | self.o.ready):
             m.d.sync += [
                 self.o.valid.eq(full | self.i.valid),
                 self.o.p.eq(self.i.p),
@@ -41,6 +45,8 @@ class Skid(wiring.Component):
             ]
             with m.If(full):
                 m.d.sync += self.o.p.eq(spare)
-        with m.Elif(self.i.valid & ~full):
-            m.d.sync += [spare.eq(self.i.p), full.eq(1)]
+        with m.Elif(self.i.valid):
+            m.d.sync += full.eq(1)
+        with m.If(~full):  # whether it will be needed is known late
+            m.d.sync += spare.eq(self.i.p)
         return m

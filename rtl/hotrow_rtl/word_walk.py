@@ -72,13 +72,14 @@ class WordWalk(wiring.Component):
         names = Signal.like(self.names.p, reset_less=True)
         fault, final = Signal(2), Signal()
         tail = bags[-1]
+        tail_leaves, tail_closes = Signal(), Signal()  # what follows from it, a cycle ahead
         moves, leaves, exhausts, ends = (
             Signal(name=name) for name in ("moves", "leaves", "exhausts", "ends"))
         m.d.comb += [
             moves.eq(held & busy & out.ready),
-            leaves.eq(tail.later | tail.open),
+            leaves.eq(tail_leaves),
             exhausts.eq(leaves & at_last),
-            ends.eq(done | exhausts | ~tail.open & (~tail.later | tail.next)),
+            ends.eq(done | exhausts | tail_closes),
             out.valid.eq(held & busy & ~done),
             out.p.names.eq(names),
             out.p.fault.eq(fault),
@@ -107,6 +108,9 @@ class WordWalk(wiring.Component):
                 m.d.sync += [held.eq(0), done.eq(done | exhausts)]
                 with m.If(final):
                     m.d.sync += busy.eq(0)
+            stays = tail.later & ~tail.next
+            m.d.sync += [tail_leaves.eq(stays | tail.open),
+                         tail_closes.eq(~tail.open & (~stays | (tail.words == 2)))]
             for bag in bags:
                 m.d.sync += [
                     bag.words.eq(bag.words - 1),
@@ -121,6 +125,12 @@ class WordWalk(wiring.Component):
                          fault.eq(self.ends.p.fault), final.eq(self.ends.p.final)]
             m.d.sync += [bag.as_value().eq(self.ends.p.ends.word_select(number, bag.shape().size))
                          for number, bag in enumerate(bags)]
+            given_tail = data.View(tail.shape(), self.ends.p.ends.word_select(
+                len(bags) - 1, tail.shape().size))
+            m.d.sync += [
+                tail_leaves.eq(given_tail.later | given_tail.open),
+                tail_closes.eq(~given_tail.open & (~given_tail.later | given_tail.next)),
+            ]
 
         given = self.start.p
         m.d.comb += self.start.ready.eq(~busy | moves & ends & final)

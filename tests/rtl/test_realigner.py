@@ -31,9 +31,6 @@ def placements(config, copies):
          "identity": {"bytes": 4 * lanes}} for first, begin, lanes in copies])
     placed = bench.sink(dut.placed, len(copies))
     bench.run(len(copies) + 4)
-    for (first, _, lanes), copy in zip(copies, placed):
-        assert copy.two_reads == (first + lanes > config.lanes)
-        assert not copy.two_writes
     return [copy.placement.as_bits() for copy in placed]
 
 

@@ -6,7 +6,7 @@ from hotrow_rtl.config import Config, log2
 from hotrow_rtl.contract import BatchFlag
 
 REQUEST = 2  # the command, and the request it leads to
-CHECK = 4  # from a word to its beat: read the table, hold, compare, leave
+CHECK = 3  # from a word to its beat: read the table, hold, compare
 SEEDS = 7  # besides a cycle a bag of a chunk: from the request until the first ones are known
 SUM = 7  # from the last level of adders to the verdict, and from the command to the request
 ENDS = 11  # besides a cycle a level: from lengths fetched again to the first beat

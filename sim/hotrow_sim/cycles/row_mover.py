@@ -13,7 +13,7 @@ REUSED = 3  # from there to the next address with its id
 OPENED = 1  # from the arrival to the copy's first word out of the buffer
 WRITTEN = 4  # from there to the write bus
 ANSWERED = 2  # from the answer to its count
-ENDED = 1  # from the last count to the outcome
+ENDED = 2  # from the last count to the outcome
 
 
 def gather_cycles(config: Config, words, read_latency, write_latency, first_word=0):
