@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .bank_layouts import Edit, bank_answer, bank_request
 from .config import Config, log2
 from .count_bank import CountBank
-from .counter_set import ScanPort
+from .counter_set import ScanPort, scanned_entry
 from .directory_bank import DirectoryBank
 from .miss_bank import MissBank
 from .placement import counter_place
@@ -27,7 +27,7 @@ class LookupBank(wiring.Component):
     answers : Out(stream(bank_answer(config), always_ready=True))
         One per request, in order.
     scan : In(ScanPort(config))
-        Of the counters.
+        Of the counters; only while nothing is inside.
     clear_counts, clear_slots, clear_misses : In(1)
         A pulse empties one of the three; only while nothing is inside.
     restart : In(1)
@@ -73,7 +73,7 @@ class LookupBank(wiring.Component):
         # shift out with time.
         waits = Signal()
         request = Signal(bank_request(c), reset_less=True)
-        taken, scanned = Signal(), Signal()
+        taken = Signal()
         m.d.comb += [
             self.ready.eq(counts.ready & directory.ready & misses.ready),
             self.requests.ready.eq(~waits | taken),
@@ -87,12 +87,8 @@ class LookupBank(wiring.Component):
                        self.requests.p.miss),
         ]
         hold = Signal(self.distance - 1)
-        m.d.comb += taken.eq(
-            waits & (hold == 0) & self.ready & ~directory.busy & ~scanned)
-        m.d.sync += [
-            scanned.eq(self.scan.enable),
-            hold.eq(hold << 1),
-        ]
+        m.d.comb += taken.eq(waits & (hold == 0) & self.ready & ~directory.busy)
+        m.d.sync += hold.eq(hold << 1)
         with m.If(self.requests.ready):
             m.d.sync += [
                 waits.eq(self.requests.valid),
@@ -131,10 +127,10 @@ class LookupBank(wiring.Component):
         ]
         with m.If(self.restart):
             m.d.sync += [waits.eq(0), valid.eq(0)]
-        for field in ("enable", "read_enable", "read_address", "write_enable", "write_address",
-                      "write_data"):
+        for field in ("active", "enable", "halve", "set", "ways", "complement"):
             m.d.comb += getattr(counts.scan, field).eq(getattr(self.scan, field))
-        m.d.comb += self.scan.read_data.eq(counts.scan.read_data)
+        for field, _ in scanned_entry(c):
+            m.d.comb += self.scan.entry[field].eq(counts.scan.entry[field])
         return m
 
     def _near(self, m, name, set_, entering_set, enters, asks):
