@@ -184,8 +184,10 @@ class CountBank(wiring.Component):
             sets.write_enable.eq(
                 Mux(valid["decided"] | halves["decided"], written, 0)),
             sets.write_address.eq(at["decided"].set),
-            sets.write_data.eq(Cat(new for _ in held)),
         ]
+        # Way by way: what is given one `Cat` would be named otherwise in every bank.
+        m.d.comb += [sets.write_data.word_select(number, len(new.as_value())).eq(new)
+                     for number in range(c.counter_ways)]
         with m.If(self.clear | ~sets.ready):
             m.d.sync += [count.eq(0), tag.eq(0), turn.eq(0), [mark.eq(0) for mark in marks]]
         return m

@@ -178,7 +178,8 @@ class DirectoryBank(wiring.Component):
             m.d.comb += [
                 ram.write_enable.eq(
                     Mux(editing[-1] & (self.answer.slot.choice == choice), ways, 0)),
-                ram.write_data.eq(Cat(Cat(tag, installs) for _ in ways)),
+                [(way.tag.eq(tag), way.valid.eq(installs))
+                 for way in data.View(layout, ram.write_data)],
             ]
         with m.If(clears):
             m.d.sync += installs.eq(0)
