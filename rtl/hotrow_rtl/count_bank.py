@@ -147,7 +147,7 @@ class CountBank(wiring.Component):
             counts.append(kept[:c.counter_bits])
             tags.append(kept[c.counter_bits:])
             marks.append(decided_mark)
-        victim = self._victim(m, held, hands["held"])
+        victim, behind_victim = self._victim(m, held, hands["held"])
 
         # Decide: which way is written, and with what.
         limit = (1 << c.counter_bits) - 1
@@ -162,9 +162,8 @@ class CountBank(wiring.Component):
             before.eq(reduce(or_, counts)),
             grown.eq(before + (asked.amount | scan.complement)),
         ]
-        behind_victim = Mux(victim == c.counter_ways - 1, 0, victim + 1)
         m.d.sync += [
-            written.eq(Mux(hit, match, 1 << victim)),
+            written.eq(Mux(hit, match, victim)),
             count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
             tag.eq(reduce(or_, tags, asked.tag)),
             turn.eq(Mux(hit, 0, behind_victim ^ hands["compared"])),
@@ -193,14 +192,16 @@ class CountBank(wiring.Component):
         return m
 
     def _victim(self, m, held, hand):
-        """The way with the least count, the first from the hand on; known with `compared`."""
+        """The way with the least count, the first from the hand on, as a flag; and the number of
+        the way behind it. Known with `compared`."""
         ways = self.config.counter_ways
         nodes = self._halve(m, [(Cat(behind(hand, number, ways), way.count), number)
                                 for number, way in enumerate(held)], "first")
         kept = []
         for number, (key, way) in enumerate(nodes):
             registers = (Signal(len(key), name=f"least{number}", reset_less=True),
-                         Signal(range(ways), name=f"least{number}_way", reset_less=True))
+                         Signal(range(ways), name=f"least{number}_way", reset_less=True,
+                                init=2 * number))  # so that only one bit of it is a register
             m.d.sync += [registers[0].eq(key), registers[1].eq(way)]
             kept.append(registers)
         step = 0
@@ -208,17 +209,21 @@ class CountBank(wiring.Component):
             kept = self._halve(m, kept, f"step{step}")
             step += 1
         # Each of the last few is compared with all others at once; the first of the least wins.
-        victim = Signal(range(ways))
+        victim, behind_it = Signal(ways), Signal(way_bits(self.config))
         less = {(low, high): Signal(name=f"less{low}_{high}")
                 for high in range(len(kept)) for low in range(high)}
         for (low, high), before_high in less.items():
             m.d.comb += before_high.eq(kept[low][0] <= kept[high][0])
-        m.d.comb += victim.eq(picked(
-            (way for _, way in kept),
-            (Cat(1, *(~less[other, at] if other < at else less[at, other]
-                      for other in range(len(kept)) if other != at)).all()
-             for at in range(len(kept)))))
-        return victim
+        wins = Signal(len(kept))
+        m.d.comb += [
+            wins.eq(Cat(
+                Cat(1, *(~less[other, at] if other < at else less[at, other]
+                         for other in range(len(kept)) if other != at)).all()
+                for at in range(len(kept)))),
+            victim.eq(picked((1 << way for _, way in kept), wins)),
+            behind_it.eq(picked((Mux(way == ways - 1, 0, way + 1) for _, way in kept), wins)),
+        ]
+        return victim, behind_it
 
     def _halve(self, m, nodes, name):
         """One level of the tree that finds the least key; an odd one out passes."""

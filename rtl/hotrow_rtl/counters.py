@@ -47,7 +47,7 @@ class CounterScans(wiring.Component):
     ------
     From taking a command to its outcome, both included. DECAY: entries / banks *
     `entry_walk.pace` for each place that it shifts by, up to `counter_bits`, and 8; of ALL, sets /
-    banks + 3. HARVEST: see `Harvest`, and 1.
+    banks + 4. HARVEST: see `Harvest`, and 1.
     """
 
     _heard = CountBank.latency + 1  # cycles from a request to what is heard of it
@@ -115,25 +115,29 @@ class CounterScans(wiring.Component):
             control.d.sync += [report[name].eq(count) for name, count in counts.items()]
             control.next = "REPORT"
 
+        # A command is taken in a state of its own: that all memories are at rest is known late.
+        control.d.sync += self.clear.eq(0)
         with control.FSM():
             with control.State("IDLE"):
-                control.d.comb += self.command.ready.eq(self.cleared)
-                with control.If(self.command.valid & self.command.ready):
-                    with control.If(given.opcode == Opcode.HARVEST):
-                        control.d.comb += harvest.start.eq(1)
-                        control.next = "HARVEST"
-                    with control.Elif((given.flags & AllFlag.ALL) != 0):
-                        control.d.comb += self.clear.eq(1)
-                        control.next = "CLEAR"
-                    with control.Else():
-                        shift, most = given.shift, self.config.counter_bits
-                        control.d.sync += [
-                            passes.eq(Mux(shift > most, most, shift)),
-                            again.eq(shift > 1),
-                            decays.eq(shift != 0),
-                        ]
-                        control.d.comb += walk.begin.eq(shift != 0)
-                        control.next = "DECAY"
+                with control.If(self.command.valid & self.cleared):
+                    control.next = "TAKE"
+            with control.State("TAKE"):
+                control.d.comb += self.command.ready.eq(1)
+                with control.If(given.opcode == Opcode.HARVEST):
+                    control.d.comb += harvest.start.eq(1)
+                    control.next = "HARVEST"
+                with control.Elif((given.flags & AllFlag.ALL) != 0):
+                    control.d.sync += self.clear.eq(1)
+                    control.next = "CLEAR"
+                with control.Else():
+                    shift, most = given.shift, self.config.counter_bits
+                    control.d.sync += [
+                        passes.eq(Mux(shift > most, most, shift)),
+                        again.eq(shift > 1),
+                        decays.eq(shift != 0),
+                    ]
+                    control.d.comb += walk.begin.eq(shift != 0)
+                    control.next = "DECAY"
             with control.State("HARVEST"):
                 with control.If(harvest.done):
                     control.next = "HARVESTED"

@@ -86,14 +86,21 @@ class LookupBank(wiring.Component):
                        request.rest[:log2(c.miss_sets)], taken & request.miss,
                        self.requests.p.miss),
         ]
-        hold = Signal(self.distance - 1)
-        m.d.comb += taken.eq(waits & (hold == 0) & self.ready & ~directory.busy)
-        m.d.sync += hold.eq(hold << 1)
+        # Decided a cycle ahead: no memory is being cleared, nothing holds the request.
+        hold, awake, free = Signal(self.distance - 1), Signal(), Signal(init=1)
+        clears = self.clear_counts | self.clear_slots | self.clear_misses
+        m.d.comb += taken.eq(waits & free & awake & ~directory.busy)
+        m.d.sync += [
+            awake.eq(self.ready & ~clears),
+            hold.eq(hold << 1),
+            free.eq(~hold[:-1].any()),
+        ]
         with m.If(self.requests.ready):
             m.d.sync += [
                 waits.eq(self.requests.valid),
                 request.eq(self.requests.p),
                 hold.eq(near[0] | near[1]),
+                free.eq(~(near[0] | near[1]).any()),
             ]
 
         # All three know when they answer; counters and directory wait for the miss table.

@@ -21,6 +21,7 @@ module {RAM_MODULE} #(
   input [ADDRESS-1:0] write_address,
   input [WIDTH-1:0] write_data,
   input read_enable,
+  input read_clear,
   input [ADDRESS-1:0] read_address,
   output reg [WIDTH-1:0] read_data
 );
@@ -33,7 +34,9 @@ module {RAM_MODULE} #(
         for (part = 0; part < PARTS; part = part + 1)
           if (write_enable[part])
             rows[write_address][part*PART +: PART] <= write_data[part*PART +: PART];
-        if (read_enable) read_data <= rows[read_address];
+        if (read_enable)
+          if (read_clear) read_data <= 0;
+          else read_data <= rows[read_address];
       end
     end else begin : loose
       (* no_rw_check *) reg [WIDTH-1:0] rows [DEPTH-1:0];
@@ -41,7 +44,9 @@ module {RAM_MODULE} #(
         for (part = 0; part < PARTS; part = part + 1)
           if (write_enable[part])
             rows[write_address][part*PART +: PART] <= write_data[part*PART +: PART];
-        if (read_enable) read_data <= rows[read_address];
+        if (read_enable)
+          if (read_clear) read_data <= 0;
+          else read_data <= rows[read_address];
       end
     end
   endgenerate
@@ -69,6 +74,8 @@ class Ram(wiring.Component):
     write_enable : In(parts)
     write_address, write_data : In
     read_enable, read_address : In
+    read_clear : In(1)
+        Read zero instead.
     read_data : Out(shape)
         Holds its value while `read_enable` is low.
 
@@ -90,6 +97,7 @@ class Ram(wiring.Component):
             "write_data": In(shape),
             "read_enable": In(1, init=1),
             "read_address": In(range(depth)),
+            "read_clear": In(1),
             "read_data": Out(shape),
         })
 
@@ -104,7 +112,8 @@ class Ram(wiring.Component):
                 i_clk=ClockSignal(),
                 i_write_enable=self.write_enable, i_write_address=self.write_address,
                 i_write_data=Cat(self.write_data),
-                i_read_enable=self.read_enable, i_read_address=self.read_address,
+                i_read_enable=self.read_enable, i_read_clear=self.read_clear,
+                i_read_address=self.read_address,
                 o_read_data=flat,
             )
             m.d.comb += Cat(self.read_data).eq(flat)
@@ -121,12 +130,15 @@ class Ram(wiring.Component):
             read.addr.eq(self.read_address),
         ]
         # What is undefined comes out inverted, so that a test sees who relies on it.
-        collided = Signal()
+        collided, cleared = Signal(), Signal()
         with m.If(self.read_enable):
-            m.d.sync += collided.eq(
-                self.write_enable.any() & (self.write_address == self.read_address)
-                & (not self.reads_old))
-        m.d.comb += Cat(self.read_data).eq(Mux(collided, ~read.data, read.data))
+            m.d.sync += [
+                collided.eq(self.write_enable.any() & (self.write_address == self.read_address)
+                            & (not self.reads_old)),
+                cleared.eq(self.read_clear),
+            ]
+        m.d.comb += Cat(self.read_data).eq(
+            Mux(cleared, 0, Mux(collided, ~read.data, read.data)))
         return m
 
 

@@ -49,7 +49,7 @@ def decay_cycles(config: Config, shift):
 
 def clear_cycles(config: Config):
     """A DECAY of everything sweeps the sets of all banks at a time."""
-    return 2 + config.counter_sets // config.banks + REPORT
+    return 3 + config.counter_sets // config.banks + REPORT
 
 
 def harvest_cycles(config: Config, counts, wanted, threshold):
