@@ -1,6 +1,9 @@
 """Bank feed: one bank's side of the ring, from beats to requests and from answers to beats."""
 
-from amaranth import Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,8 +21,8 @@ class BankFeed(wiring.Component):
     Parameters
     ----------
     config : Config
-    request, answer : int
-        Bits of what the bank takes and returns.
+    request, shared, answer : int
+        Bits of what a lane asks, of what all lanes of a beat ask besides, and of an answer.
     beats : int, optional
         Places of the ring, a power of two.
 
@@ -31,10 +34,11 @@ class BankFeed(wiring.Component):
     mask : In(config.lanes)
         Its lanes that ask this bank. (Given, so that the feeds of all banks are one module.)
     requests : In(ArrayLayout(request, config.lanes))
+    shared : In(shared)
     room : Out(1)
         A beat may enter in the next cycle, even if one does in this.
-    request : Out(stream(request))
-        The lanes for this bank in lane order, beats in order.
+    request : Out(stream(request + shared))
+        The lanes for this bank in lane order, beats in order; what is shared in the high bits.
     answer : In(stream(answer, always_ready=True))
         One per request, in order, at the earliest in the cycle after it was taken.
     done : Out(1)
@@ -44,8 +48,10 @@ class BankFeed(wiring.Component):
     read : In(1)
         Fetch the answers of the beat in place `read_slot`.
     read_slot : In(range(beats))
+    wanted : In(config.lanes)
+        Of which lanes.
     answers : Out(ArrayLayout(answer, config.lanes))
-        One cycle after `read`; those of lanes that did not ask this bank are undefined.
+        One cycle after `read`; zero of lanes that are not wanted.
     restart : In(1)
         A pulse drops everything; nothing asked before may be answered after it.
 
@@ -57,21 +63,25 @@ class BankFeed(wiring.Component):
 
     latency = RamFifo.latency + 1
 
-    def __init__(self, config: Config, request: int, answer: int, beats: int = RING_BEATS):
-        self.config, self._request, self._answer = config, request, answer
+    def __init__(self, config: Config, request: int, shared: int, answer: int,
+                 beats: int = RING_BEATS):
+        self.config, self._request, self._shared = config, request, shared
+        self._answer = answer
         self._beats = beats
         super().__init__({
             "enter": In(1),
             "slot": In(range(beats)),
             "mask": In(config.lanes),
             "requests": In(data.ArrayLayout(request, config.lanes)),
+            "shared": In(shared),
             "room": Out(1),
-            "request": Out(stream.Signature(request)),
+            "request": Out(stream.Signature(request + shared)),
             "answer": In(stream.Signature(answer, always_ready=True)),
             "done": Out(1),
             "leave": In(1),
             "read": In(1),
             "read_slot": In(range(beats)),
+            "wanted": In(config.lanes),
             "answers": Out(data.ArrayLayout(answer, config.lanes)),
             "restart": In(1),
         })
@@ -82,6 +92,7 @@ class BankFeed(wiring.Component):
         m.submodules.beats = beats = RamFifo(data.StructLayout({
             "mask": lanes,
             "slot": range(self._beats),
+            "shared": self._shared,
             "requests": data.ArrayLayout(self._request, lanes),
         }), BACKLOG)
         m.submodules.in_flight = in_flight = RamFifo(data.StructLayout({
@@ -92,6 +103,7 @@ class BankFeed(wiring.Component):
             beats.i.p.mask.eq(self.mask),
             beats.i.p.slot.eq(self.slot),
             beats.i.p.requests.eq(self.requests),
+            beats.i.p.shared.eq(self.shared),
             beats.i.valid.eq(self.enter & self.mask.any()),
             self.room.eq(beats.level <= BACKLOG - 2),
         ]
@@ -117,7 +129,7 @@ class BankFeed(wiring.Component):
         with m.If(ask):
             m.d.sync += [
                 self.request.valid.eq(1),
-                self.request.p.eq(beat.requests[lane]),
+                self.request.p.eq(Cat(beat.requests[lane], beat.shared)),
                 gone.eq(Mux(behind.any(), beat.mask & ~behind, 0)),
             ]
 
@@ -127,16 +139,26 @@ class BankFeed(wiring.Component):
             m.d.sync += [complete.eq(complete + 1), self.done.eq(1)]
         with m.Elif(self.leave & ~(self.answer.valid & answered.last)):
             m.d.sync += [complete.eq(complete - 1), self.done.eq(complete != 1)]
+        # In memories as deep as those in logic are, of which all but one read zero.
+        depth = min(self._beats, 16)
         for number in range(lanes):
-            m.submodules[f"answers{number}"] = rows = Ram(self._answer, self._beats)
-            m.d.comb += [
-                rows.write_enable.eq(self.answer.valid & (answered.lane == number)),
-                rows.write_address.eq(answered.slot),
-                rows.write_data.eq(self.answer.p),
-                rows.read_enable.eq(self.read),
-                rows.read_address.eq(self.read_slot),
-                self.answers[number].eq(rows.read_data),
-            ]
+            told = []
+            for first in range(0, self._beats, depth):
+                here = [(slot >= first) & (slot < first + depth)
+                        for slot in (answered.slot, self.read_slot)]
+                rows = Ram(self._answer, depth)
+                m.submodules[f"answers{number}_{first}"] = rows
+                m.d.comb += [
+                    rows.write_enable.eq(
+                        self.answer.valid & (answered.lane == number) & here[0]),
+                    rows.write_address.eq(answered.slot),
+                    rows.write_data.eq(self.answer.p),
+                    rows.read_enable.eq(self.read),
+                    rows.read_clear.eq(~(self.wanted[number] & here[1])),
+                    rows.read_address.eq(self.read_slot),
+                ]
+                told.append(rows.read_data)
+            m.d.comb += self.answers[number].eq(reduce(or_, told))
         with m.If(self.restart):
             m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0), self.done.eq(0)]
         return m

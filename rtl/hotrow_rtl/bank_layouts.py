@@ -77,22 +77,35 @@ def asked_beat(config: Config) -> data.StructLayout:
     })
 
 
+def row_request(config: Config) -> data.StructLayout:
+    """What each lane says in a `bank_request`: the row, and its part of the directory."""
+    most = log2(config.directory_partitions)
+    return data.StructLayout({
+        "rest": config.rest_width,
+        "amount": amount_width(config),
+        "parts_log2": max(1, most.bit_length()),
+        "part": max(1, most),
+    })
+
+
+def beat_request() -> data.StructLayout:
+    """What all lanes of a beat have in common in a `bank_request`."""
+    return data.StructLayout({"ask": 1, "miss": 1, "epoch": EPOCH_WIDTH, "edit": Edit})
+
+
 def bank_request(config: Config) -> data.StructLayout:
-    """What a bank is asked of a row.
+    """What a bank is asked of a row: `row_request` and `beat_request`.
 
     To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot; with
     `miss` besides, for its place in the miss table of the batch numbered `epoch` if it has no slot.
     """
-    return data.StructLayout({
-        "rest": config.rest_width,
-        "amount": amount_width(config),
-        "ask": 1,
-        "miss": 1,
-        "epoch": EPOCH_WIDTH,
-        "edit": Edit,
-        "parts_log2": 3,
-        "part": 6,
-    })
+    return joined(row_request(config), beat_request())
+
+
+def joined(lane: data.StructLayout, shared: data.StructLayout) -> data.StructLayout:
+    """The fields of both, the lane's lowest: a request as a bank sees it."""
+    return data.StructLayout(
+        {name: field.shape for layout in (lane, shared) for name, field in layout})
 
 
 def count_request(config: Config) -> data.StructLayout:
@@ -162,10 +175,12 @@ def ring_lane(config: Config, request) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "bank": log2(config.banks), "request": request})
 
 
-def ring_beat(config: Config, carried, request) -> data.StructLayout:
-    """A beat on its way into the ring; `carried` comes out of it as it went in."""
+def ring_beat(config: Config, carried, request, shared) -> data.StructLayout:
+    """A beat on its way into the ring; `carried` comes out of it as it went in. Each lane has a
+    request, and `shared` is part of the requests of all."""
     return data.StructLayout({
         "carried": carried,
+        "shared": shared,
         "lanes": data.ArrayLayout(ring_lane(config, request), config.lanes),
     })
 

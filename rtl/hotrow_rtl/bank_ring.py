@@ -1,6 +1,9 @@
 """Ring of banks: beats of requests go out to the banks and come back in order with the answers."""
 
-from amaranth import Array, Cat, Module, ResetInserter, Signal, Value
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, ResetInserter, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -22,15 +25,17 @@ class BankRing(wiring.Component):
     Parameters
     ----------
     config : Config
-    carried, request, answer : ShapeCastable
-        What stays with a beat, what a lane asks, what it is told.
+    carried, request, shared, answer : ShapeCastable
+        What stays with a beat, what a lane asks, what all lanes of a beat ask besides, and what
+        each is told.
     beats : int, optional
         Places for beats, a power of two.
 
     Members
     -------
-    beats : In(stream(ring_beat(config, carried, request)))
-    requests : Out(stream(request)).array(config.banks)
+    beats : In(stream(ring_beat(config, carried, request, shared)))
+    requests : Out(stream(request and shared)).array(config.banks)
+        What is shared in the high bits.
     answers : In(stream(answer, always_ready=True)).array(config.banks)
         One for each request of that bank, in its order, at any time from the cycle after it was
         taken.
@@ -48,14 +53,16 @@ class BankRing(wiring.Component):
     counted, and up to `BACKLOG` of those wait for one bank.
     """
 
-    latency = 4  # done, read, two steps of selection
+    latency = 4  # done, read, select, exit
 
-    def __init__(self, config: Config, carried, request, answer, *, beats=RING_BEATS):
+    def __init__(self, config: Config, carried, request, shared, answer, *, beats=RING_BEATS):
         self.config, self._beats = config, beats
-        self._carried, self._request, self._answer = carried, request, answer
+        self._carried, self._request, self._shared = carried, request, shared
+        self._answer = answer
+        asked = Shape.cast(request).width + Shape.cast(shared).width
         super().__init__({
-            "beats": In(stream.Signature(ring_beat(config, carried, request))),
-            "requests": Out(stream.Signature(request)).array(config.banks),
+            "beats": In(stream.Signature(ring_beat(config, carried, request, shared))),
+            "requests": Out(stream.Signature(asked)).array(config.banks),
             "answers": In(stream.Signature(answer, always_ready=True)).array(config.banks),
             "answered": Out(stream.Signature(answered_beat(config, carried, answer))),
             "idle": Out(1),
@@ -67,13 +74,16 @@ class BankRing(wiring.Component):
         c = self.config
         # Opaque bits from here: every field of a signal is a name in the Verilog.
         carried, *widths = (Shape.cast(shape).width
-                            for shape in (self._carried, self._request, self._answer))
-        kept = data.StructLayout({
-            "carried": carried, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
-        m.submodules.kept = rows = Ram(kept, self._beats)
+                            for shape in (self._carried, self._request, self._shared,
+                                          self._answer))
+        m.submodules.kept = rows = Ram(carried, self._beats)
 
         entry, oldest = Signal(range(self._beats)), Signal(range(self._beats))
-        m.submodules.order = order = RamFifo(c.banks, self._beats)  # banks that each beat asks
+        # Which banks each beat asks, and the bank of each lane.
+        asked = data.StructLayout({
+            "any": c.banks, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
+        m.submodules.order = order = RamFifo(asked, self._beats)
+        oldest_asks = order.o.p
         open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
         enter, leave = Signal(), Signal()
         out = answered_beat(c, self._carried, self._answer)
@@ -104,59 +114,50 @@ class BankRing(wiring.Component):
                 feed.mask.eq(Cat(lane.valid for lane in self.beats.p.lanes)
                              & Cat(lane.bank == number for lane in self.beats.p.lanes)),
                 feed.requests.eq(Cat(lane.request for lane in self.beats.p.lanes)),
-                order.i.p[number].eq(feed.mask.any()),
-                feed.leave.eq(leave & order.o.p[number]),
-                feed.read.eq(leave),
+                feed.shared.eq(self.beats.p.shared),
+                order.i.p.any[number].eq(feed.mask.any()),
+                feed.leave.eq(leave & oldest_asks.any[number]),
+                feed.read.eq(advance),
                 feed.read_slot.eq(oldest),
+                [wanted.eq(bank == number)
+                 for wanted, bank in zip(feed.wanted, oldest_asks.banks)],
                 feed.restart.eq(self.restart),
             ]
             connect(m, feed=feed.request, bank=flipped(self.requests[number]))
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
         done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
-        m.d.comb += leave.eq(order.o.valid & (done | ~order.o.p).all() & advance)
+        m.d.comb += leave.eq(order.o.valid & (done | ~oldest_asks.any).all() & advance)
         m.d.sync += open_.eq((order.level <= self._beats - 2) & rooms.all())
 
         m.d.comb += [
             rows.write_enable.eq(enter),
             rows.write_address.eq(entry),
-            rows.write_data.carried.eq(Value.cast(self.beats.p.carried)),
-            [bank.eq(lane.bank) for bank, lane in zip(rows.write_data.banks, self.beats.p.lanes)],
-            rows.read_enable.eq(leave),
+            rows.write_data.eq(Value.cast(self.beats.p.carried)),
+            [bank.eq(lane.bank) for bank, lane in zip(order.i.p.banks, self.beats.p.lanes)],
+            # Whether or not it leaves: that is known late.
+            rows.read_enable.eq(advance),
             rows.read_address.eq(oldest),
         ]
         read, chosen = Signal(), Signal()  # stages of the exit that hold a beat
+        read_banks = Signal.like(oldest_asks.banks.as_value(), reset_less=True)
+        leaving = Signal(out, reset_less=True)
         m.d.comb += self.idle.eq((order.level == 0) & ~read & ~chosen & ~self.answered.valid)
         with m.If(advance):
-            m.d.sync += [read.eq(leave), chosen.eq(read)]
-        m.d.comb += exit_.i.valid.eq(chosen)
-        self._select(m, advance, rows.read_data, [feed.answers for feed in feeds],
-                     data.View(out, exit_.i.p))
+            m.d.sync += [
+                read.eq(leave),
+                read_banks.eq(oldest_asks.banks),
+                chosen.eq(read),
+                Value.cast(leaving.carried).eq(rows.read_data),
+                leaving.banks.eq(read_banks),
+                # All banks but the one that a lane asked say zero.
+                [Value.cast(leaving.answers[lane]).eq(
+                    reduce(or_, (feed.answers[lane] for feed in feeds)))
+                 for lane in range(c.lanes)],
+            ]
+        m.d.comb += [exit_.i.valid.eq(chosen), exit_.i.p.eq(leaving)]
         with m.If(self.restart):
             m.d.sync += [
                 entry.eq(0), oldest.eq(0),
                 read.eq(0), chosen.eq(0),
             ]
         return m
-
-    def _select(self, m, advance, beat, answers, out):
-        """From the stage `read` to the exit: each lane's answer, by the low bits of its bank's
-        number first."""
-        banks, bits = self.config.banks, log2(self.config.banks)
-        low = (bits + 1) // 2
-        kept = Signal.like(beat, name="kept_chosen", reset_less=True)
-        with m.If(advance):
-            m.d.sync += kept.eq(beat)
-        m.d.comb += [
-            Value.cast(out.carried).eq(kept.carried),
-            out.banks.eq(kept.banks),
-        ]
-        for lane in range(self.config.lanes):
-            groups = []
-            for first in range(0, banks, 1 << low):
-                group = Signal.like(answers[first][lane], reset_less=True,
-                                    name=f"chosen{lane}_{first}")
-                words = Array(answers[first + n][lane] for n in range(1 << low))
-                with m.If(advance):
-                    m.d.sync += group.eq(words[beat.banks[lane][:low]])
-                groups.append(group)
-            m.d.comb += Value.cast(out.answers[lane]).eq(Array(groups)[kept.banks[lane][low:]])

@@ -15,7 +15,14 @@ from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import amount_width, count_answer, count_request
 from .config import Config, log2
-from .counter_set import ScanPort, counter_set
+from .counter_set import (
+    ScanPort,
+    counter_set,
+    counter_way,
+    picked,
+    set_hand,
+    way_bits,
+)
 from .placement import counter_place
 from .ram import ClearedRam
 
@@ -39,6 +46,7 @@ class CountBank(wiring.Component):
     answers : Out(stream(count_answer(), always_ready=True))
         One per request, in order.
     scan : In(ScanPort(config))
+        Only while no request is inside.
     clear : In(1)
         A pulse forgets every count.
     restart : In(1)
@@ -69,49 +77,131 @@ class CountBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, scan = self.config, self.scan
-        shape = counter_set(c)
-        m.submodules.sets = sets = ClearedRam(shape, c.counter_sets // c.banks)
+        m.submodules.sets = sets = ClearedRam(
+            counter_set(c).size, c.counter_sets // c.banks, parts=c.counter_ways)
         place = data.StructLayout({
             "set": log2(c.counter_sets // c.banks), "tag": c.counter_tag_width,
             "amount": amount_width(c)})
         at = {name: Signal(place, name=f"{name}_place", reset_less=True)
               for name in ("read", "held", "compared", "decided")}
-        valid = {name: Signal(name=f"{name}_valid") for name in at}
+        valid, halves = ({name: Signal(name=f"{name}_{flag}") for name in at}
+                         for flag in ("valid", "halves"))
         given, taken = Signal(place), Signal()
         given_set, given_tag = counter_place(c, self.requests.p.rest)
         m.d.comb += [
-            given.set.eq(given_set),
+            given.set.eq(Mux(scan.active, scan.set, given_set)),
             given.tag.eq(given_tag),
             given.amount.eq(self.requests.p.amount),
             self.ready.eq(sets.ready),
-            self.requests.ready.eq(sets.ready & ~scan.enable),
+            self.requests.ready.eq(sets.ready),
             taken.eq(self.requests.valid & self.requests.ready),
             sets.clear.eq(self.clear),
+            sets.read_address.eq(given.set),
         ]
         if not self._spaced:
             with m.If(Cat(valid[name] & (at[name].set == given.set) for name in at).any()):
                 m.d.comb += self.requests.ready.eq(0)
-        stages = list(at)
-        m.d.sync += [at["read"].eq(given), valid["read"].eq(taken)]
-        for before, after in pairwise(stages):
-            m.d.sync += [at[after].eq(at[before]), valid[after].eq(valid[before])]
-        with m.If(self.restart):
-            m.d.sync += [each.eq(0) for each in valid.values()]
-
-        held, compared = (Signal(shape, name=name, reset_less=True)
-                          for name in ("held_word", "compared_word"))
-        match = Signal(c.counter_ways, reset_less=True)
         m.d.sync += [
-            held.eq(sets.read_data),
-            compared.eq(held),
-            match.eq(Cat((way.count != 0) & (way.tag == at["held"].tag) for way in held.ways)),
+            at["read"].eq(given), valid["read"].eq(taken), halves["read"].eq(scan.halve)]
+        for before, after in pairwise(at):
+            m.d.sync += [at[after].eq(at[before]), valid[after].eq(valid[before]),
+                         halves[after].eq(halves[before])]
+        # A scan names the way itself, and no row.
+        forced = {name: Signal(c.counter_ways, name=f"{name}_forced") for name in ("read", "held")}
+        m.d.sync += [
+            forced["read"].eq(Mux(scan.enable, scan.ways, 0)),
+            forced["held"].eq(forced["read"]),
         ]
-        nodes = self._halve(m, [(Cat(behind(held.hand, number, c.counter_ways), way.count), number)
-                                for number, way in enumerate(held.ways)], "first")
+        with m.If(scan.active):
+            m.d.sync += [at["read"].tag.eq(0), at["read"].amount.eq(0)]
+        with m.If(self.restart):
+            m.d.sync += [each.eq(0) for each in (*valid.values(), *halves.values())]
+
+        read, shape = data.View(counter_set(c), sets.read_data).ways, counter_way(c)
+        held = [Signal(shape, name=f"held{number}", reset_less=True)
+                for number in range(c.counter_ways)]
+        hands = {name: Signal(way_bits(c), name=f"{name}_hand", reset_less=True)
+                 for name in ("held", "compared")}
+        matching, match = Signal(c.counter_ways), Signal(c.counter_ways)
+        m.d.sync += [
+            [each.eq(way) for each, way in zip(held, read)],
+            hands["held"].eq(set_hand(read)),
+            hands["compared"].eq(hands["held"]),
+            match.eq(matching),
+        ]
+        m.d.comb += matching.eq(forced["held"] | Cat(
+            valid["held"] & way.live & (way.tag == at["held"].tag) for way in held))
+        # What is kept of a way is zero unless it matches: one more word is the other operand of an
+        # `or`, and no way has to be selected.
+        counts, tags, marks = [], [], []
+        for number, (way, matches) in enumerate(zip(held, matching)):
+            kept = Signal(len(way.count) + len(way.tag), name=f"compared{number}",
+                          reset_less=True)
+            mark, decided_mark = (Signal(way_bits(c), name=f"{name}_mark{number}")
+                                  for name in ("compared", "decided"))
+            m.d.sync += [
+                kept.eq(Mux(matches, Cat(way.count, way.tag), 0)),
+                mark.eq(way.mark),
+                decided_mark.eq(mark),
+            ]
+            counts.append(kept[:c.counter_bits])
+            tags.append(kept[c.counter_bits:])
+            marks.append(decided_mark)
+        victim, behind_victim = self._victim(m, held, hands["held"])
+
+        # Decide: which way is written, and with what.
+        limit = (1 << c.counter_bits) - 1
+        hit, before, asked = Signal(), Signal(c.counter_bits), at["compared"]
+        grown = Signal(max(c.counter_bits, amount_width(c)) + 1)
+        written = Signal(c.counter_ways)
+        count, tag, turn = Signal(c.counter_bits), Signal(c.counter_tag_width), Signal(way_bits(c))
+        told, reaches = Signal(c.counter_bits, reset_less=True), Signal(reset_less=True)
+        new = Signal(shape)
+        m.d.comb += [
+            hit.eq(match.any()),
+            before.eq(reduce(or_, counts)),
+            grown.eq(before + (asked.amount | scan.complement)),
+        ]
+        m.d.sync += [
+            written.eq(Mux(hit, match, victim)),
+            count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
+            tag.eq(reduce(or_, tags, asked.tag)),
+            turn.eq(Mux(hit, 0, behind_victim ^ hands["compared"])),
+            told.eq(before),
+            reaches.eq(grown[c.counter_bits]),
+            self.answers.valid.eq(valid["compared"] & ~self.restart),
+            self.answers.p.counted.eq(hit),
+        ]
+        m.d.comb += [
+            new.count.eq(count),
+            new.tag.eq(tag),
+            new.mark.eq(turn ^ picked(marks, written)),
+            new.live.eq(count != 0),
+            scan.entry.count.eq(told),
+            scan.entry.tag.eq(tag),
+            scan.entry.reaches.eq(reaches),
+            sets.write_enable.eq(
+                Mux(valid["decided"] | halves["decided"], written, 0)),
+            sets.write_address.eq(at["decided"].set),
+        ]
+        # Way by way: what is given one `Cat` would be named otherwise in every bank.
+        m.d.comb += [sets.write_data.word_select(number, len(new.as_value())).eq(new)
+                     for number in range(c.counter_ways)]
+        with m.If(self.clear | ~sets.ready):
+            m.d.sync += [count.eq(0), tag.eq(0), turn.eq(0), [mark.eq(0) for mark in marks]]
+        return m
+
+    def _victim(self, m, held, hand):
+        """The way with the least count, the first from the hand on, as a flag; and the number of
+        the way behind it. Known with `compared`."""
+        ways = self.config.counter_ways
+        nodes = self._halve(m, [(Cat(behind(hand, number, ways), way.count), number)
+                                for number, way in enumerate(held)], "first")
         kept = []
         for number, (key, way) in enumerate(nodes):
             registers = (Signal(len(key), name=f"least{number}", reset_less=True),
-                         Signal(range(c.counter_ways), name=f"least{number}_way", reset_less=True))
+                         Signal(range(ways), name=f"least{number}_way", reset_less=True,
+                                init=2 * number))  # so that only one bit of it is a register
             m.d.sync += [registers[0].eq(key), registers[1].eq(way)]
             kept.append(registers)
         step = 0
@@ -119,59 +209,21 @@ class CountBank(wiring.Component):
             kept = self._halve(m, kept, f"step{step}")
             step += 1
         # Each of the last few is compared with all others at once; the first of the least wins.
-        victim = Signal(range(c.counter_ways))
+        victim, behind_it = Signal(ways), Signal(way_bits(self.config))
         less = {(low, high): Signal(name=f"less{low}_{high}")
                 for high in range(len(kept)) for low in range(high)}
         for (low, high), before_high in less.items():
             m.d.comb += before_high.eq(kept[low][0] <= kept[high][0])
-        m.d.comb += victim.eq(reduce(or_, (
-            Mux(Cat(1, *(~less[other, at] if other < at else less[at, other]
-                         for other in range(len(kept)) if other != at)).all(), way, 0)
-            for at, (_, way) in enumerate(kept))))
-
-        # Decide: which way is written, and with which count.
-        limit = (1 << c.counter_bits) - 1
-        hit, before = Signal(), Signal(c.counter_bits)
-        grown = Signal(max(c.counter_bits, amount_width(c)) + 1)
-        word = Signal(shape, name="decided_word", reset_less=True)
-        written = Signal(c.counter_ways, reset_less=True)
-        count, hand = Signal(c.counter_bits, reset_less=True), Signal(
-            range(c.counter_ways), reset_less=True)
+        wins = Signal(len(kept))
         m.d.comb += [
-            hit.eq(match.any()),
-            before.eq(reduce(or_, (Mux(here, way.count, 0)
-                                   for way, here in zip(compared.ways, match)))),
-            grown.eq(before + at["compared"].amount),
+            wins.eq(Cat(
+                Cat(1, *(~less[other, at] if other < at else less[at, other]
+                         for other in range(len(kept)) if other != at)).all()
+                for at in range(len(kept)))),
+            victim.eq(picked((1 << way for _, way in kept), wins)),
+            behind_it.eq(picked((Mux(way == ways - 1, 0, way + 1) for _, way in kept), wins)),
         ]
-        m.d.sync += [
-            word.eq(compared),
-            written.eq(Mux(hit, match, 1 << victim)),
-            count.eq(Mux(grown > limit, limit, grown)),
-            hand.eq(Mux(hit, compared.hand, Mux(victim == c.counter_ways - 1, 0, victim + 1))),
-            self.answers.valid.eq(valid["compared"] & ~self.restart),
-            self.answers.p.counted.eq(hit),
-        ]
-
-        m.d.comb += [
-            sets.read_enable.eq(Mux(scan.enable, scan.read_enable, 1)),
-            sets.read_address.eq(Mux(scan.enable, scan.read_address, given.set)),
-            scan.read_data.eq(Cat(sets.read_data)),
-            sets.write_enable.eq(valid["decided"]),
-            sets.write_address.eq(at["decided"].set),
-            sets.write_data.hand.eq(hand),
-        ]
-        for old, after, here in zip(word.ways, sets.write_data.ways, written):
-            m.d.comb += [
-                after.count.eq(Mux(here, count, old.count)),
-                after.tag.eq(Mux(here, at["decided"].tag, old.tag)),
-            ]
-        with m.If(scan.enable):
-            m.d.comb += [
-                sets.write_enable.eq(scan.write_enable),
-                sets.write_address.eq(scan.write_address),
-                Cat(sets.write_data).eq(scan.write_data),
-            ]
-        return m
+        return victim, behind_it
 
     def _halve(self, m, nodes, name):
         """One level of the tree that finds the least key; an odd one out passes."""

@@ -1,19 +1,44 @@
-"""One set of the access counters, as it lies in memory."""
+"""One set of the access counters, as it lies in memory, and how scans reach it."""
 
+from functools import reduce
+from operator import or_, xor
+
+from amaranth import Mux
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out, Signature
 
 from .config import Config, log2
 
 
-def counter_set(config: Config) -> data.StructLayout:
-    """One memory word. A way that counts zero is empty; `hand` is the way that the search for the
-    least counted one starts from."""
-    way = data.StructLayout({"count": config.counter_bits, "tag": config.counter_tag_width})
+def way_bits(config: Config) -> int:
+    """Bits of a way's number."""
+    return (config.counter_ways - 1).bit_length()
+
+
+def counter_way(config: Config) -> data.StructLayout:
+    """A row and its count. `live`: the count is not zero; otherwise the way is empty."""
     return data.StructLayout({
-        "ways": data.ArrayLayout(way, config.counter_ways),
-        "hand": range(config.counter_ways),
+        "count": config.counter_bits,
+        "tag": config.counter_tag_width,
+        "mark": way_bits(config),
+        "live": 1,
     })
+
+
+def counter_set(config: Config) -> data.StructLayout:
+    """One memory word, of which one way is written at a time."""
+    return data.StructLayout({"ways": data.ArrayLayout(counter_way(config), config.counter_ways)})
+
+
+def set_hand(ways):
+    """The way that the search for the least counted one starts from: the exclusive-or of all marks,
+    so that to write any one way is enough to set it."""
+    return reduce(xor, (way.mark for way in ways))
+
+
+def picked(values, flags):
+    """The one value whose flag is set, or 0."""
+    return reduce(or_, (Mux(flag, value, 0) for value, flag in zip(values, flags)))
 
 
 def counter_place(config: Config) -> data.StructLayout:
@@ -25,28 +50,40 @@ def counter_place(config: Config) -> data.StructLayout:
     })
 
 
+def scanned_entry(config: Config) -> data.StructLayout:
+    """What a bank tells of an entry: its count, its tag, and whether the count reaches the bound.
+    All zero for a bank that was not asked."""
+    return data.StructLayout({
+        "count": config.counter_bits, "tag": config.counter_tag_width, "reaches": 1})
+
+
 class ScanPort(Signature):
-    """How harvest and decay reach the sets of a bank while no lookup is in flight.
+    """How harvest and decay reach the entries of a bank while no lookup is in flight.
 
     Members
     -------
+    active : Out(1)
+        Requests come from here.
     enable : Out(1)
-        The memory is the scan's; lookups wait.
-    read_enable, read_address : Out
-    read_data : In
-        A `counter_set`, as bits: read latency 1.
-    write_enable, write_address, write_data : Out
+        The bank is asked for an entry.
+    halve : Out(1)
+        And its count is to be halved; two such of the same set `CountBank.distance` cycles apart.
+    set, ways : Out
+        Which one; one way.
+    complement : Out
+        What a count that reaches the bound takes to overflow; 0 if there is no bound. Constant
+        during a scan, and 0 while lookups are in flight.
+    entry : In(scanned_entry(config))
+        `CountBank.latency` cycles after it was asked for, as it was before.
     """
 
     def __init__(self, config: Config):
-        set_width = log2(config.counter_sets // config.banks)
-        word_width = counter_set(config).size
         super().__init__({
+            "active": Out(1),
             "enable": Out(1),
-            "read_enable": Out(1),
-            "read_address": Out(set_width),
-            "read_data": In(word_width),
-            "write_enable": Out(1),
-            "write_address": Out(set_width),
-            "write_data": Out(word_width),
+            "halve": Out(1),
+            "set": Out(log2(config.counter_sets // config.banks)),
+            "ways": Out(config.counter_ways),
+            "complement": Out(config.counter_bits),
+            "entry": In(scanned_entry(config)),
         })

@@ -1,13 +1,17 @@
 """Counter scans: DECAY and HARVEST over the sets of all count banks."""
 
-from amaranth import Array, Cat, Module, ResetInserter, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .config import Config, log2
+from .config import Config
 from .contract import AllFlag, Opcode
+from .count_bank import CountBank
 from .counter_set import ScanPort
-from .decay import DecaySweep
+from .entry_walk import EntryWalk
 from .harvest import Harvest
 from .layouts import command, harvest_entry, outcome, result
 
@@ -15,7 +19,8 @@ from .layouts import command, harvest_entry, outcome, result
 class CounterScans(wiring.Component):
     """Go through all counters while no lookup is in flight.
 
-    Sets are numbered over all banks, the bank in the lowest bits.
+    Sets are numbered over all banks, the bank in the lowest bits. A DECAY walks through the entries
+    of all banks at a time and halves each, as often as it shifts.
 
     Parameters
     ----------
@@ -40,9 +45,12 @@ class CounterScans(wiring.Component):
 
     Timing
     ------
-    From taking a command to its outcome, both included. DECAY: sets + `DecaySweep.latency` + 1; of
-    ALL, sets / banks + 3. HARVEST: see `Harvest`, and 1.
+    From taking a command to its outcome, both included. DECAY: entries / banks *
+    `entry_walk.pace` for each place that it shifts by, up to `counter_bits`, and 8; of ALL, sets /
+    banks + 4. HARVEST: see `Harvest`, and 1.
     """
+
+    _heard = CountBank.latency + 1  # cycles from a request to what is heard of it
 
     def __init__(self, config: Config):
         self.config = config
@@ -59,74 +67,91 @@ class CounterScans(wiring.Component):
     def elaborate(self, platform):
         m, control = Module(), Module()
         m.submodules.control = ResetInserter(self.restart)(control)
-        control.submodules.decay = decay = DecaySweep(self.config)
+        control.submodules.walk = walk = EntryWalk(self.config)
         control.submodules.harvest = harvest = Harvest(self.config)
         connect(control, harvest=harvest.harvested, harvested=flipped(self.harvested))
         given, report = self.command.p, self.outcome.p
+        decays, again = Signal(), Signal()
+        passes = Signal(range(self.config.counter_bits + 1))  # halving all bits leaves zero
         control.d.comb += [
-            decay.shift.eq(given.shift),
             harvest.wanted.eq(given.count),
             harvest.threshold.eq(given.threshold),
-        ]
-
-        bank_bits = log2(self.config.banks)
-        enable, read_enable, write_enable = Signal(), Signal(), Signal()
-        read_address, write_address = (Signal(log2(self.config.counter_sets), name=name)
-                                       for name in ("read_address", "write_address"))
-        read_bank = Signal(bank_bits)  # that the data comes from
-        words = Array(bank.read_data for bank in self.banks)
-        word = Signal.like(self.banks[0].read_data, reset_less=True)
-        with control.If(read_enable):
-            control.d.sync += [read_bank.eq(read_address[:bank_bits]), word.eq(words[read_bank])]
-        control.d.comb += [
-            Cat(decay.read_data).eq(word),
-            Cat(harvest.read_data).eq(word),
+            walk.begin.eq(harvest.begin),
+            walk.alone.eq(harvest.alone),
+            walk.go.eq(decays | harvest.go),
+            walk.again.eq(decays & again),
         ]
         for number, bank in enumerate(self.banks):
             control.d.comb += [
-                bank.enable.eq(enable),
-                bank.read_enable.eq(read_enable),
-                bank.read_address.eq(read_address[bank_bits:]),
-                bank.write_enable.eq(write_enable & (write_address[:bank_bits] == number)),
-                bank.write_address.eq(write_address[bank_bits:]),
-                bank.write_data.eq(Cat(decay.write_data)),
+                bank.active.eq(decays | harvest.active),
+                bank.enable.eq(walk.asks & walk.banks[number]),
+                bank.halve.eq(walk.asks & decays),
+                bank.set.eq(walk.set),
+                bank.ways.eq(walk.ways),
+                bank.complement.eq(harvest.complement),
             ]
+
+        # What the banks tell, `latency` cycles after it was asked for, and a register behind.
+        asked, last = Signal(self._heard), Signal(self._heard)
+        quiet = ~asked.any()
+        told, heard = [bank.entry for bank in self.banks], harvest.heard
+        control.d.sync += [
+            asked.eq(Cat(walk.asks, asked)),
+            last.eq(Cat(walk.last, last)),
+            heard.count.eq(reduce(or_, (entry.count for entry in told))),
+            heard.tag.eq(reduce(or_, (entry.tag for entry in told))),
+            heard.reach.eq(sum(entry.reaches for entry in told)),
+        ]
+        control.d.comb += [harvest.heard_valid.eq(asked[-1]), heard.last.eq(last[-1])]
+        place = Cat(walk.bank, walk.set)
+        for age in range(self._heard):
+            register = Signal(len(place), name=f"asked_set{age}", reset_less=True)
+            control.d.sync += register.eq(place)
+            place = register
+        control.d.comb += harvest.set.eq(place)
 
         def finish(**counts):
             control.d.sync += [self.outcome.valid.eq(1), report.eq(0)]
             control.d.sync += [report[name].eq(count) for name, count in counts.items()]
             control.next = "REPORT"
 
+        # A command is taken in a state of its own: that all memories are at rest is known late.
+        control.d.sync += self.clear.eq(0)
         with control.FSM():
             with control.State("IDLE"):
-                control.d.comb += self.command.ready.eq(self.cleared)
-                with control.If(self.command.valid & self.command.ready):
-                    with control.If(given.opcode == Opcode.HARVEST):
-                        control.d.comb += harvest.start.eq(1)
-                        control.next = "HARVEST"
-                    with control.Elif((given.flags & AllFlag.ALL) != 0):
-                        control.d.comb += self.clear.eq(1)
-                        control.next = "CLEAR"
-                    with control.Else():
-                        control.d.comb += decay.start.eq(1)
-                        control.next = "DECAY"
+                with control.If(self.command.valid & self.cleared):
+                    control.next = "TAKE"
+            with control.State("TAKE"):
+                control.d.comb += self.command.ready.eq(1)
+                with control.If(given.opcode == Opcode.HARVEST):
+                    control.d.comb += harvest.start.eq(1)
+                    control.next = "HARVEST"
+                with control.Elif((given.flags & AllFlag.ALL) != 0):
+                    control.d.sync += self.clear.eq(1)
+                    control.next = "CLEAR"
+                with control.Else():
+                    shift, most = given.shift, self.config.counter_bits
+                    control.d.sync += [
+                        passes.eq(Mux(shift > most, most, shift)),
+                        again.eq(shift > 1),
+                        decays.eq(shift != 0),
+                    ]
+                    control.d.comb += walk.begin.eq(shift != 0)
+                    control.next = "DECAY"
             with control.State("HARVEST"):
-                control.d.comb += [
-                    enable.eq(1),
-                    read_enable.eq(harvest.read_enable),
-                    read_address.eq(harvest.read_address),
-                ]
                 with control.If(harvest.done):
+                    control.next = "HARVESTED"
+            with control.State("HARVESTED"):
+                with control.If(quiet):
                     finish(entries=harvest.entries)
             with control.State("DECAY"):
-                control.d.comb += [
-                    enable.eq(1),
-                    read_enable.eq(1),
-                    read_address.eq(decay.read_address),
-                    write_enable.eq(decay.write_enable),
-                    write_address.eq(decay.write_address),
-                ]
-                with control.If(decay.done):
+                with control.If(walk.asks & walk.last):
+                    control.d.sync += [passes.eq(passes - 1), again.eq(passes > 2)]
+                with control.If(passes == 0):
+                    control.d.sync += decays.eq(0)
+                    control.next = "DECAYED"
+            with control.State("DECAYED"):
+                with control.If(quiet):
                     finish()
             with control.State("CLEAR"):
                 control.next = "CLEARING"  # `cleared` falls a cycle after the pulse

@@ -19,10 +19,9 @@ from .ram import ClearedRam
 
 
 def directory_set(config: Config) -> data.StructLayout:
-    """One memory word: the ways of a set."""
-    ways = config.directory_ways
-    return data.StructLayout({
-        "valid": ways, "tags": data.ArrayLayout(config.directory_tag_width, ways)})
+    """One memory word: the ways of a set, of which one is written at a time."""
+    way = data.StructLayout({"tag": config.directory_tag_width, "valid": 1})
+    return data.ArrayLayout(way, config.directory_ways)
 
 
 class DirectoryBank(wiring.Component):
@@ -80,7 +79,7 @@ class DirectoryBank(wiring.Component):
         rams = []
         for choice in range(c.directory_choices):
             m.submodules[f"choice{choice}"] = ram = ClearedRam(
-                layout.size, c.directory_sets // c.banks)
+                layout.size, c.directory_sets // c.banks, parts=c.directory_ways)
             rams.append(ram)
         m.d.comb += self.ready.eq(Cat(ram.ready for ram in rams).all())
 
@@ -93,17 +92,18 @@ class DirectoryBank(wiring.Component):
         ]
 
         # What enters stays here until the next one does. So an edit, which none may follow, finds
-        # its own tag and set at the end of the pipeline, and the word that it changes in `held`.
+        # its own tag and set at the end of the pipeline.
         parts_log2, part, installs = Signal(3), Signal(6), Signal()
+        clears = self.clear | ~self.ready  # what is written then must be zero
         with m.If(self.enter):
             m.d.sync += [
                 parts_log2.eq(request.parts_log2),
                 part.eq(request.part),
                 installs.eq(request.edit == Edit.INSTALL),
             ]
-        words, matches, lowest, vacancies, sets = [], [], [], [], []
+        tags, matches, lowest, vacancies, sets = [], [], [], [], []
         for choice, ram in enumerate(rams):
-            hashed = Signal(c.rest_width, name=f"hashed{choice}", reset_less=True)
+            hashed = Signal(c.rest_width, name=f"hashed{choice}")
             with m.If(self.enter):
                 m.d.sync += hashed.eq(request.rest if choice == 0 else
                                       mixed(m, "mixed_rest", request.rest, choice, c.rest_width))
@@ -125,18 +125,20 @@ class DirectoryBank(wiring.Component):
                 ram.clear.eq(self.clear),
                 ram.read_address.eq(set_),
                 ram.write_address.eq(set_),
-                free.eq(~word.valid),
+                free.eq(~Cat(way.valid for way in word)),
             ]
             m.d.sync += [
                 Cat(read_tag, read_set).eq(Cat(tag, set_)),
                 Cat(held_tag, held_set).eq(Cat(read_tag, read_set)),
                 held.eq(ram.read_data),
                 compared_set.eq(held_set),
-                match.eq(word.valid & Cat(kept == held_tag for kept in word.tags)),
+                match.eq(Cat(way.valid & (way.tag == held_tag) for way in word)),
                 first.eq(free & -free),
                 vacancy.eq(sum(free)),
             ]
-            words.append((word, tag))
+            with m.If(clears):
+                m.d.sync += hashed.eq(0)
+            tags.append(tag)
             matches.append(match)
             lowest.append(first)
             vacancies.append(vacancy)
@@ -170,15 +172,17 @@ class DirectoryBank(wiring.Component):
             ways.eq(touched),
         ]
 
-        # Every edit writes; one that changes nothing leaves the valid ways as they were.
-        for choice, (ram, (word, tag)) in enumerate(zip(rams, words)):
-            new = data.View(layout, ram.write_data)
+        # Every edit writes the way touched, if any: one that has removed a row keeps no tag of it
+        # that counts, and one that finds its row again writes what is there.
+        for choice, (ram, tag) in enumerate(zip(rams, tags)):
             m.d.comb += [
-                ram.write_enable.eq(editing[-1] & (self.answer.slot.choice == choice)),
-                new.valid.eq(Mux(installs, word.valid | ways, word.valid & ~ways)),
+                ram.write_enable.eq(
+                    Mux(editing[-1] & (self.answer.slot.choice == choice), ways, 0)),
+                [(way.tag.eq(tag), way.valid.eq(installs))
+                 for way in data.View(layout, ram.write_data)],
             ]
-            for to, old, way in zip(new.tags, word.tags, ways):
-                m.d.comb += to.eq(Mux(way, tag, old))
+        with m.If(clears):
+            m.d.sync += installs.eq(0)
         with m.If(self.restart):
             m.d.sync += [editing.eq(0), self.busy.eq(0)]
         return m

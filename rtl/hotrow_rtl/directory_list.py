@@ -9,8 +9,9 @@ from .bank_layouts import (
     answered_beat,
     asked_beat,
     bank_answer,
-    bank_request,
+    beat_request,
     ring_beat,
+    row_request,
     slot_number,
 )
 from .config import Config
@@ -57,15 +58,17 @@ class ListSequence(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         order, busy, listing = self.command.p, Signal(), Signal()
+        takes = Signal()  # decided a cycle ahead: that all memories are at rest is known late
         removes, everything = Signal(), Signal()
         m.d.comb += [
-            self.command.ready.eq(~busy & self.cleared),
-            self.begin.eq(self.command.valid & self.command.ready),
+            self.command.ready.eq(takes),
+            self.begin.eq(takes),
             removes.eq(order.opcode == Opcode.REMOVE),
             everything.eq(removes & ((order.flags & AllFlag.ALL) != 0)),
             self.clear.eq(self.begin & everything),
             self.ended.valid.eq(busy & ~listing & self.cleared),
         ]
+        m.d.sync += takes.eq(self.command.valid & ~takes & ~busy & self.cleared)
         for start in (self.fetch, self.count):
             with m.If(start.ready):
                 m.d.sync += start.valid.eq(0)
@@ -173,7 +176,7 @@ class DirectoryList(wiring.Component):
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     source : Out(Fetch(config))
-    beats : Out(stream(ring_beat(config, asked_beat(config), bank_request(config))))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
         To the ring of banks; see `EditLane`.
     answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
         The same beats, in order.
@@ -199,7 +202,7 @@ class DirectoryList(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = ring_beat(config, asked_beat(config), bank_request(config))
+        beat = ring_beat(config, asked_beat(config), row_request(config), beat_request())
         answered = answered_beat(config, asked_beat(config), bank_answer(config))
         super().__init__({
             "command": In(stream.Signature(command)),

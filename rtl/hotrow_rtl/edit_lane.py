@@ -4,7 +4,7 @@ from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import Edit, asked_beat, bank_request, ring_beat
+from .bank_layouts import Edit, asked_beat, beat_request, ring_beat, row_request
 from .config import Config
 from .contract import Status
 from .entry_check import checked_entry
@@ -23,7 +23,7 @@ class EditLane(wiring.Component):
     entries : In(stream(checked_entry(config)))
     edit : In(Edit)
         What the entries served ask for.
-    beats : Out(stream(ring_beat(config, asked_beat(config), bank_request(config))))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
         One per entry, in order; of what is carried, `last` and lane 0's `present`, `status` and
         `key` tell something.
     restart : In(1)
@@ -38,7 +38,7 @@ class EditLane(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), bank_request(config))
+        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request())
         super().__init__({
             "entries": In(stream.Signature(checked_entry(config))),
             "edit": In(Edit),
@@ -61,7 +61,7 @@ class EditLane(wiring.Component):
                 lane.valid.eq(entry.status == Status.OK),
                 Cat(lane.bank, lane.request.rest).eq(
                     mixed(m, "mixed_key", entry.key.as_value(), 0, self.config.key_width)),
-                lane.request.edit.eq(self.edit),
+                out.p.shared.edit.eq(self.edit),
                 lane.request.parts_log2.eq(entry.parts_log2),
                 lane.request.part.eq(entry.part),
             ]

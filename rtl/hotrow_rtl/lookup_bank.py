@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .bank_layouts import Edit, bank_answer, bank_request
 from .config import Config, log2
 from .count_bank import CountBank
-from .counter_set import ScanPort
+from .counter_set import ScanPort, scanned_entry
 from .directory_bank import DirectoryBank
 from .miss_bank import MissBank
 from .placement import counter_place
@@ -27,7 +27,7 @@ class LookupBank(wiring.Component):
     answers : Out(stream(bank_answer(config), always_ready=True))
         One per request, in order.
     scan : In(ScanPort(config))
-        Of the counters.
+        Of the counters; only while nothing is inside.
     clear_counts, clear_slots, clear_misses : In(1)
         A pulse empties one of the three; only while nothing is inside.
     restart : In(1)
@@ -73,7 +73,7 @@ class LookupBank(wiring.Component):
         # shift out with time.
         waits = Signal()
         request = Signal(bank_request(c), reset_less=True)
-        taken, scanned = Signal(), Signal()
+        taken = Signal()
         m.d.comb += [
             self.ready.eq(counts.ready & directory.ready & misses.ready),
             self.requests.ready.eq(~waits | taken),
@@ -86,18 +86,21 @@ class LookupBank(wiring.Component):
                        request.rest[:log2(c.miss_sets)], taken & request.miss,
                        self.requests.p.miss),
         ]
-        hold = Signal(self.distance - 1)
-        m.d.comb += taken.eq(
-            waits & (hold == 0) & self.ready & ~directory.busy & ~scanned)
+        # Decided a cycle ahead: no memory is being cleared, nothing holds the request.
+        hold, awake, free = Signal(self.distance - 1), Signal(), Signal(init=1)
+        clears = self.clear_counts | self.clear_slots | self.clear_misses
+        m.d.comb += taken.eq(waits & free & awake & ~directory.busy)
         m.d.sync += [
-            scanned.eq(self.scan.enable),
+            awake.eq(self.ready & ~clears),
             hold.eq(hold << 1),
+            free.eq(~hold[:-1].any()),
         ]
         with m.If(self.requests.ready):
             m.d.sync += [
                 waits.eq(self.requests.valid),
                 request.eq(self.requests.p),
                 hold.eq(near[0] | near[1]),
+                free.eq(~(near[0] | near[1]).any()),
             ]
 
         # All three know when they answer; counters and directory wait for the miss table.
@@ -131,10 +134,10 @@ class LookupBank(wiring.Component):
         ]
         with m.If(self.restart):
             m.d.sync += [waits.eq(0), valid.eq(0)]
-        for field in ("enable", "read_enable", "read_address", "write_enable", "write_address",
-                      "write_data"):
+        for field in ("active", "enable", "halve", "set", "ways", "complement"):
             m.d.comb += getattr(counts.scan, field).eq(getattr(self.scan, field))
-        m.d.comb += self.scan.read_data.eq(counts.scan.read_data)
+        for field, _ in scanned_entry(c):
+            m.d.comb += self.scan.entry[field].eq(counts.scan.entry[field])
         return m
 
     def _near(self, m, name, set_, entering_set, enters, asks):

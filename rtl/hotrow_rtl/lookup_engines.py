@@ -4,7 +4,7 @@ from amaranth import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bank_layouts import asked_beat, bank_answer, bank_request
+from .bank_layouts import asked_beat, bank_answer, beat_request, row_request
 from .bank_ring import BankRing
 from .batch_tag import BatchTag, batch_kind
 from .batch_tally import BatchTally
@@ -20,7 +20,7 @@ from .lookup_bank import LookupBank
 from .lookup_control import DEPOSITS, LISTS, UNDER_WAY, LookupControl
 from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
-from .number_bank import NUMBER_WIDTH, NumberBank, number_request
+from .number_bank import NUMBER_WIDTH, NumberBank, number_lane, number_shared
 from .placer import Placer
 from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
@@ -112,11 +112,12 @@ class LookupEngines(wiring.Component):
         m.submodules.combiner = combiner = Combiner(config)
         m.submodules.placer = placer = Placer(config)
         m.submodules.ring = ring = BankRing(
-            config, asked_beat(config), bank_request(config), bank_answer(config))
+            config, asked_beat(config), row_request(config), beat_request(), bank_answer(config))
         banks = [LookupBank(config) for _ in range(config.banks)]
         m.submodules.numbers = numbers = MissNumbers(config)
         m.submodules.number_ring = number_ring = BankRing(
-            config, split_beat(config), number_request(config), NUMBER_WIDTH, beats=NUMBER_BEATS)
+            config, split_beat(config), number_lane(config), number_shared(), NUMBER_WIDTH,
+            beats=NUMBER_BEATS)
         number_banks = [NumberBank(config) for _ in range(config.banks)]
         m.submodules.slot_lanes = slot_lanes = SlotLanes(config)
         m.submodules.marks = marks = SampleMarks(config)

@@ -74,11 +74,12 @@ class MissBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         shape, sets = miss_set(self.config), self.config.miss_sets
-        m.submodules.table = table = ClearedRam(shape, sets)
+        m.submodules.table = table = ClearedRam(shape, sets, parts=MISS_WAYS)
         place = data.StructLayout({
             "set": log2(sets), "tag": miss_tag_width(self.config), "epoch": EPOCH_WIDTH})
-        at = {name: Signal(place, name=f"{name}_place", reset_less=True)
+        at = {name: Signal(place, name=f"{name}_place")
               for name in ("read", "held", "compared", "decided")}
+        new = at["decided"]
         valid = {name: Signal(name=f"{name}_valid") for name in at}
         m.d.comb += [
             self.ready.eq(table.ready),
@@ -93,17 +94,14 @@ class MissBank(wiring.Component):
         for before, after in pairwise(at):
             m.d.sync += [at[after].eq(at[before]), valid[after].eq(valid[before])]
 
-        held, compared, decided = (Signal(shape, name=f"{name}_word", reset_less=True)
-                                   for name in ("held", "compared", "decided"))
+        held = Signal(shape, name="held_word", reset_less=True)
         match, taken = (Signal(MISS_WAYS, name=name, reset_less=True)
                         for name in ("match", "taken"))
         m.d.sync += [
             held.eq(table.read_data),
-            compared.eq(held),
             taken.eq(Cat(way.epoch == at["held"].epoch for way in held.ways)),
             match.eq(Cat((way.epoch == at["held"].epoch) & (way.tag == at["held"].tag)
                          for way in held.ways)),
-            decided.eq(compared),
         ]
 
         # Decide: the way that has the row, or the lowest free one, as a one-hot `chosen`.
@@ -124,14 +122,13 @@ class MissBank(wiring.Component):
         ]
 
         m.d.comb += [
-            table.write_enable.eq(valid["decided"] & entered.any()),
-            table.write_address.eq(at["decided"].set),
+            table.write_enable.eq(Mux(valid["decided"], entered, 0)),
+            table.write_address.eq(new.set),
         ]
-        for old, after, here in zip(decided.ways, table.write_data.ways, entered):
-            m.d.comb += [
-                after.epoch.eq(Mux(here, at["decided"].epoch, old.epoch)),
-                after.tag.eq(Mux(here, at["decided"].tag, old.tag)),
-            ]
+        for way in table.write_data.ways:
+            m.d.comb += [way.epoch.eq(new.epoch), way.tag.eq(new.tag)]
+        with m.If(self.clear | ~self.ready):
+            m.d.sync += [new.epoch.eq(0), new.tag.eq(0)]
         with m.If(self.restart | self.clear):
             m.d.sync += [each.eq(0) for each in valid.values()]
         return m

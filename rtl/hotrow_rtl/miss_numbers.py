@@ -12,9 +12,9 @@ from .bank_layouts import (
     ring_beat,
     slot_number,
 )
-from .config import Config
+from .config import Config, log2
 from .layouts import row_entry, row_key
-from .number_bank import NUMBER_WIDTH, number_request
+from .number_bank import NUMBER_WIDTH, number_lane, number_shared
 
 
 def asked_lookup(config: Config) -> data.StructLayout:
@@ -63,7 +63,8 @@ class MissNumbers(wiring.Component):
     Members
     -------
     answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
-    beats : Out(stream(ring_beat(config, split_beat(config), number_request(config))))
+    beats : Out(stream(ring_beat(config, split_beat(config), number_lane(config),
+            number_shared())))
         One per beat. A request goes to the bank that answered: a missed owner that is kept writes
         its number if `listed`, or reads it.
     listed : Out(stream(lane_results(config, row_entry)))
@@ -85,7 +86,7 @@ class MissNumbers(wiring.Component):
             "answered": In(stream.Signature(answered_beat(
                 config, asked_beat(config), bank_answer(config)))),
             "beats": Out(stream.Signature(ring_beat(
-                config, split_beat(config), number_request(config)))),
+                config, split_beat(config), number_lane(config), number_shared()))),
             "listed": Out(stream.Signature(lane_results(config, row_entry))),
             "restart": In(1),
         })
@@ -129,6 +130,7 @@ class MissNumbers(wiring.Component):
                 self.listed.valid.eq(valid & splits),
                 Cat(out.carried.position, out.carried.counts, out.carried.splits,
                     out.carried.last).eq(held),
+                out.shared.count.eq(count),
             ]
             with m.If(valid):
                 m.d.sync += count.eq(Mux(last, 0, count + total))
@@ -140,7 +142,9 @@ class MissNumbers(wiring.Component):
             kept = Cat(*(lane[name] for name in named), answer.counted, missed[number],
                        adds[number], answer.missed.kept)
             slot = slot_number(c, bank, answer.found.slot)
-            asked = Cat(missed[number] & answer.missed.kept, bank, adds[number], place)
+            before = Signal(log2(c.lanes), name=f"before{number}")  # listed in lanes before
+            m.d.comb += before.eq(sum(adds[:number]))
+            asked = Cat(missed[number] & answer.missed.kept, bank, adds[number], place, before)
             held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
                                      for name, bits in (("held", kept), ("asked", asked)))
             # What is added to the count of a missed row; the slot of another.
@@ -155,16 +159,15 @@ class MissNumbers(wiring.Component):
                     held_asked.eq(asked),
                     held_key.eq(lane.key),
                     key.eq(held_key),
-                    base.eq(Mux(missed[number], sum(adds[:number]), slot)),
+                    base.eq(Mux(missed[number], before, slot)),
                     counts.eq(missed[number]),
                     Cat(*(to[name] for name in named), to.counted, to.missed, to.listed,
                         to.kept).eq(held_lane),
                     to.number.eq(Mux(counts, count, 0) + base),
                     Cat(request.valid, request.bank, request.request.write,
-                        request.request.place).eq(held_asked),
+                        request.request.place, request.request.before).eq(held_asked),
                 ]
             m.d.comb += [
-                request.request.number.eq(to.number),
                 listed.values[number].row.eq(row_key(c)(key).row),
                 listed.values[number].table.eq(row_key(c)(key).table),
                 listed.present[number].eq(to.listed),

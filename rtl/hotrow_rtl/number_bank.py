@@ -4,8 +4,8 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import miss_place
-from .config import Config
+from .bank_layouts import joined, miss_place
+from .config import Config, log2
 from .contract import MISS_FLAG
 from .ram import Ram
 
@@ -14,11 +14,21 @@ from .ram import Ram
 NUMBER_WIDTH = MISS_FLAG.bit_length() - 1
 
 
-def number_request(config: Config) -> data.StructLayout:
-    """The number of a place of the miss table: is `number` from here on, if `write`, or what is
-    it?"""
+def number_lane(config: Config) -> data.StructLayout:
+    """What each lane says in a `number_request`; `before`: rows listed in lanes before it."""
     return data.StructLayout({
-        "write": 1, "place": miss_place(config), "number": NUMBER_WIDTH})
+        "write": 1, "place": miss_place(config), "before": log2(config.lanes)})
+
+
+def number_shared() -> data.StructLayout:
+    """What all lanes of a beat have in common: `count` rows were listed before it."""
+    return data.StructLayout({"count": NUMBER_WIDTH})
+
+
+def number_request(config: Config) -> data.StructLayout:
+    """The number of a place of the miss table: is `count` + `before` from here on, if `write`, or
+    what is it?"""
+    return joined(number_lane(config), number_shared())
 
 
 class NumberBank(wiring.Component):
@@ -57,19 +67,20 @@ class NumberBank(wiring.Component):
         request = self.requests.p
         m.submodules.rows = rows = Ram(NUMBER_WIDTH, 1 << miss_place(self.config))
         read, written = Signal(), Signal(reset_less=True)
-        number = Signal(NUMBER_WIDTH, reset_less=True)
+        wanted, number = Signal(NUMBER_WIDTH), Signal(NUMBER_WIDTH, reset_less=True)
         # A write lands with its request, so the next one reads it.
         m.d.comb += [
+            wanted.eq(request.count + request.before),
             self.requests.ready.eq(1),
             rows.write_enable.eq(self.requests.valid & request.write),
             rows.write_address.eq(request.place),
-            rows.write_data.eq(request.number),
+            rows.write_data.eq(wanted),
             rows.read_address.eq(request.place),
         ]
         m.d.sync += [
             read.eq(self.requests.valid & ~self.restart),
             written.eq(request.write),
-            number.eq(request.number),
+            number.eq(wanted),
             self.answers.valid.eq(read & ~self.restart),
             self.answers.p.eq(Mux(written, number, rows.read_data)),
         ]

@@ -4,7 +4,14 @@ from amaranth import Cat, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import Edit, asked_beat, bank_request, combined_beat, ring_beat
+from .bank_layouts import (
+    Edit,
+    asked_beat,
+    beat_request,
+    combined_beat,
+    ring_beat,
+    row_request,
+)
 from .config import Config
 from .mixing_gates import mixed
 
@@ -19,7 +26,7 @@ class Placer(wiring.Component):
     Members
     -------
     combined : In(stream(combined_beat(config)))
-    beats : Out(stream(ring_beat(config, asked_beat(config), bank_request(config))))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
         Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
         in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
     restart : In(1)
@@ -34,7 +41,7 @@ class Placer(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), bank_request(config))
+        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request())
         super().__init__({
             "combined": In(stream.Signature(combined_beat(config))),
             "beats": Out(stream.Signature(beats)),
@@ -44,10 +51,16 @@ class Placer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, out = self.combined.p, self.beats
-        carried = out.p.carried
+        carried, shared = out.p.carried, out.p.shared
         m.d.comb += self.combined.ready.eq(~out.valid | out.ready)
         with m.If(self.combined.ready):
             m.d.sync += out.valid.eq(self.combined.valid)
+            m.d.sync += [
+                shared.ask.eq(beat.splits),
+                shared.miss.eq(beat.splits),
+                shared.epoch.eq(beat.epoch),
+                shared.edit.eq(Edit.NONE),
+            ]
             m.d.sync += [carried[name].eq(beat[name])
                          for name, _ in asked_beat(self.config) if name != "lanes"]
             for number, (lane, kept, to) in enumerate(
@@ -59,10 +72,6 @@ class Placer(wiring.Component):
                     Cat(to.bank, request.rest).eq(
                         mixed(m, f"mixed{number}_", lane.key, 0, self.config.key_width)),
                     request.amount.eq(Mux(beat.counts, lane.amount, 0)),
-                    request.ask.eq(beat.splits),
-                    request.miss.eq(beat.splits),
-                    request.epoch.eq(beat.epoch),
-                    request.edit.eq(Edit.NONE),
                     request.parts_log2.eq(lane.parts_log2),
                     request.part.eq(lane.part),
                 ]

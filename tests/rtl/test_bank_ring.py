@@ -18,7 +18,7 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
-REQUEST, ANSWER = 16, data.StructLayout({"value": 24, "turn": 16})
+REQUEST, SHARED, ANSWER = 11, 5, data.StructLayout({"value": 24, "turn": 16})
 FLUENT = (0.0, 1, 1)  # stalls never, answers in the cycle after the request
 
 
@@ -71,7 +71,8 @@ def beats_of(config, count, valid, seed, banks=None):
     rng = np.random.default_rng(seed)
     return [{"carried": number & 0xFFF, "lanes": [
         {"valid": int(rng.random() < valid), "bank": int(rng.integers(banks or config.banks)),
-         "request": int(rng.integers(1 << 16))} for _ in range(config.lanes)]}
+         "request": int(rng.integers(1 << 11))} for _ in range(config.lanes)],
+        "shared": int(rng.integers(1 << 5))}
         for number in range(count)]
 
 
@@ -83,14 +84,15 @@ def expected(config, beats):
         for lane in beat["lanes"]:
             answers.append(None)
             if lane["valid"]:
-                told = Banks.answer(lane["bank"], lane["request"], turns[lane["bank"]])
+                asked = beat["shared"] << REQUEST | lane["request"]
+                told = Banks.answer(lane["bank"], asked, turns[lane["bank"]])
                 turns[lane["bank"]] += 1
                 answers[-1] = lane["bank"], told["value"], told["turn"]
         yield beat["carried"], answers
 
 
 def ring_of(config):
-    return BankRing(config, 12, REQUEST, ANSWER)
+    return BankRing(config, 12, REQUEST, SHARED, ANSWER)
 
 
 def check(config, beats, taken):
@@ -160,7 +162,7 @@ def test_latency():
         ring = ring_of(TINY)
         bench = StreamBench(ring)
         Banks(bench, ring, FLUENT, 0)
-        bench.source(ring.beats, [{"carried": 0, "lanes": lanes}])
+        bench.source(ring.beats, [{"carried": 0, "shared": 0, "lanes": lanes}])
         bench.sink(ring.answered, 1)
         assert bench.run(100) == latency + 1
 
@@ -233,5 +235,5 @@ def test_rate(config, wait):
 @pytest.mark.parametrize("config", [TINY, preset("ecp5-85f"), WIDE],
                          ids=lambda config: config.name)
 def test_memory(config):
-    shapes = asked_beat(config), count_request(config), count_answer()
+    shapes = asked_beat(config), count_request(config), 3, count_answer()
     assert memory_bits(BankRing(config, *shapes)) == bank_ring_bits(config, *shapes)

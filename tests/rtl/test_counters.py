@@ -206,7 +206,7 @@ class Bench:
 
     async def _decay(self, ctx, shift):
         self.golden.decay(shift)
-        self.models.append(decay_cycles(self.config))
+        self.models.append(decay_cycles(self.config, shift))
         await self._command(ctx, opcode=Opcode.DECAY, shift=shift)
 
     async def _clear(self, ctx):

@@ -10,7 +10,13 @@ import pytest
 from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.bank_layouts import Edit, asked_beat, bank_answer, bank_request
+from hotrow_rtl.bank_layouts import (
+    Edit,
+    asked_beat,
+    bank_answer,
+    beat_request,
+    row_request,
+)
 from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import ROW_NUMBER_WIDTH, log2, preset
 from hotrow_rtl.contract import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
@@ -103,12 +109,13 @@ class Ring:
         if lane.valid:
             request, key = lane.request, key_of(c, lane.bank, lane.request.rest)
             assert key == kept.key
-            assert not request.ask and not request.miss and not request.amount
+            shared = beat.shared
+            assert not shared.ask and not shared.miss and not request.amount
             row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF, (request.parts_log2, request.part)
-            if request.edit == Edit.INSTALL:
+            if shared.edit == Edit.INSTALL:
                 slot, hit = self.directory.install(*row)
             else:
-                assert request.edit == Edit.REMOVE
+                assert shared.edit == Edit.REMOVE
                 slot = self.directory.remove(*row)
                 hit = slot != NO_SLOT
             found["hit"], found["placed"] = hit, slot != NO_SLOT
@@ -140,7 +147,8 @@ class ListedDirectory(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.entries = entries = DirectoryList(c)
-        m.submodules.ring = ring = BankRing(c, asked_beat(c), bank_request(c), bank_answer(c))
+        m.submodules.ring = ring = BankRing(
+            c, asked_beat(c), row_request(c), beat_request(), bank_answer(c))
         for name in ("command", "table_update", "source", "slots", "outcome"):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
         connect(m, entries=entries.beats, ring=ring.beats)
@@ -153,7 +161,7 @@ class ListedDirectory(wiring.Component):
             m.d.comb += [
                 ask.ready.eq(bank.ready & ~bank.busy),
                 bank.enter.eq(ask.valid & ask.ready),
-                bank.request.eq(ask.p),
+                bank.request.as_value().eq(ask.p),
                 bank.clear.eq(entries.clear),
                 answer.valid.eq(flying[-1]),
                 answer.p.found.eq(bank.answer),

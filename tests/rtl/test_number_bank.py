@@ -26,14 +26,16 @@ def requests_of(config, count, places, seed):
         value = int(rng.integers(1 << NUMBER_WIDTH))  # of a read, it must not matter
         if write:
             number[place] = value
-        made.append(({"write": int(write), "place": place, "number": value}, number[place]))
+        before = int(rng.integers(min(config.lanes, value + 1)))
+        made.append(({"write": int(write), "place": place, "count": value - before,
+                      "before": before}, number[place]))
     return made
 
 
 async def offer(ctx, dut, request):
     """One cycle with a request, or with what is none; the answer in it, if any."""
     ctx.set(dut.requests.valid, request is not None)
-    ctx.set(dut.requests.p, request or {"write": 1, "place": 0, "number": 0x155})
+    ctx.set(dut.requests.p, request or {"write": 1, "place": 0, "count": 0x155, "before": 1})
     _, _, ready, valid, answer = await ctx.tick().sample(
         dut.requests.ready, dut.answers.valid, dut.answers.p)
     assert ready

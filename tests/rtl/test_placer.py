@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Shape
 from amaranth.lib import data
-from hotrow_rtl.bank_layouts import Edit, asked_beat, combined_beat
+from hotrow_rtl.bank_layouts import Edit, asked_beat, combined_beat, row_request
 from hotrow_rtl.config import preset
 from hotrow_rtl.placement import place
 from hotrow_rtl.placer import Placer
@@ -40,9 +40,11 @@ def check(config, beat, out):
         assert (got.valid, got.bank) == (lane["owner"], bank), where
         request, counts, splits = got.request, beat["counts"], beat["splits"]
         assert (request.rest, request.amount) == (rest, lane["amount"] * counts), where
-        assert (request.ask, request.miss, request.edit) == (splits, splits, Edit.NONE), where
-        assert request.epoch == beat["epoch"], where
-        assert (request.parts_log2, request.part) == (lane["parts_log2"], lane["part"]), where
+        shared = out.shared
+        assert (shared.ask, shared.miss, shared.edit) == (splits, splits, Edit.NONE), where
+        assert shared.epoch == beat["epoch"], where
+        for name in ("parts_log2", "part"):  # as many bits of them as there are partitions for
+            assert request[name] == lane[name] % (1 << row_request(config)[name].width), where
         for name, _ in asked_beat(config)["lanes"].shape.elem_shape:
             assert carried.lanes[number][name] == lane[name], where
 

@@ -1,12 +1,12 @@
 import dataclasses
 
 import pytest
-from hotrow_rtl.bank_layouts import asked_beat, bank_answer, bank_request
+from hotrow_rtl.bank_layouts import asked_beat, bank_answer, beat_request, row_request
 from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
 from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.miss_numbers import split_beat
-from hotrow_rtl.number_bank import NUMBER_WIDTH, number_request
+from hotrow_rtl.number_bank import NUMBER_WIDTH, number_lane, number_shared
 from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.counters import counters_bits
@@ -33,9 +33,10 @@ def test_memory_equals_the_design(config, unit, bits):
 def test_lookup_side_fits_the_ecp5():
     # Of 208 block memories of 18 Kbit, with room for those that are not full.
     config = preset("ecp5-85f")
-    rings = bank_ring_bits(config, asked_beat(config), bank_request(config), bank_answer(config)) \
-        + bank_ring_bits(config, split_beat(config), number_request(config), NUMBER_WIDTH,
-                         NUMBER_BEATS)
+    rings = bank_ring_bits(config, asked_beat(config), row_request(config), beat_request(),
+                           bank_answer(config)) \
+        + bank_ring_bits(config, split_beat(config), number_lane(config), number_shared(),
+                         NUMBER_WIDTH, NUMBER_BEATS)
     bits = sum(model(config) for model in (
         counters_bits, directory_bits, directory_list_bits, miss_table_bits, miss_numbers_bits,
         sample_marks_bits, slot_lanes_bits)) + rings

@@ -6,8 +6,9 @@ from hotrow_rtl.config import Config
 REPORT = 1  # the outcome
 LATENCY = 4  # of a bank: from a request to its answer
 DISTANCE = 5  # of a bank: cycles between two requests of one set
-SCAN = 6  # beside the sets: from the beginning of a scan to the decision that its sum allows
-EMIT = 6  # beside the entries: from the beginning of the last scan to its first entry, and the end
+SCAN = 9  # beside the requests: from the beginning of a walk to the decision that its sum allows
+EMIT = 13  # beside the entries: from the beginning of the last walk to its first entry, and the end
+DECAY = 7  # beside the requests
 
 
 def bank_cycles(config: Config, rests):
@@ -29,18 +30,31 @@ def bank_cycles(config: Config, rests):
     return cycle + 1 + LATENCY if rests else 0
 
 
-def decay_cycles(config: Config):
-    return 1 + config.counter_sets + 3 + REPORT
+def pace(config: Config):
+    """Cycles from one request to the next of all banks: two of a set `DISTANCE` cycles apart."""
+    return -(-DISTANCE // (config.counter_sets // config.banks))
+
+
+def walk_cycles(config: Config):
+    """From the first request to the last, one to all banks at a time for every entry."""
+    return (config.counter_entries // config.banks - 1) * pace(config) + 1
+
+
+def decay_cycles(config: Config, shift):
+    """A walk for every place that counts are shifted by, without a gap."""
+    walks = min(shift, config.counter_bits)
+    between = max(0, walks - 1) * config.counter_entries // config.banks * pace(config)
+    return DECAY + between + (walk_cycles(config) if walks else 0) + REPORT
 
 
 def clear_cycles(config: Config):
     """A DECAY of everything sweeps the sets of all banks at a time."""
-    return 2 + config.counter_sets // config.banks + REPORT
+    return 3 + config.counter_sets // config.banks + REPORT
 
 
 def harvest_cycles(config: Config, counts, wanted, threshold):
-    """A scan that counts, one more per bit of the largest count if the wanted entries are fewer
-    than those counted, and one that emits: a cycle per set up to the last needed, and per entry.
+    """A walk that counts, one more per bit of the largest count if the wanted entries are fewer
+    than those counted, and one that emits: a cycle per entry up to the last needed.
 
     Parameters
     ----------
@@ -48,10 +62,11 @@ def harvest_cycles(config: Config, counts, wanted, threshold):
         As of `golden.counters.Counters`.
     wanted, threshold : int
     """
+    walk = walk_cycles(config) + SCAN
     eligible = counts >= max(threshold, 1)
     reached = int(np.count_nonzero(eligible))
     if not reached:
-        return config.counter_sets + SCAN + 2 + REPORT
+        return walk + 3 + REPORT
     bits = 0
     if reached > wanted:
         last = np.sort(counts[eligible])[-wanted]
@@ -59,6 +74,5 @@ def harvest_cycles(config: Config, counts, wanted, threshold):
         eligible = counts > last
         eligible.flat[ties] = True
         bits = int(counts.max()).bit_length()
-    final = int(np.flatnonzero(eligible.any(axis=1))[-1])
-    emission = final + 1 + np.count_nonzero(eligible)
-    return int((1 + bits) * (config.counter_sets + SCAN) + (bits > 0) + EMIT + emission + REPORT)
+    final = int(np.flatnonzero(eligible)[-1])
+    return int((1 + bits) * walk + (bits > 0) + EMIT + final + 1 + REPORT)

@@ -43,8 +43,9 @@ def command_cycles(config, command, outcome, counts):
     if opcode in (Opcode.OBSERVE, Opcode.SPLIT):
         return CHECKED + _batch_cycles(config, command, outcome)
     if opcode == Opcode.DECAY:
-        sweep = counters.clear_cycles if flags & AllFlag.ALL else counters.decay_cycles
-        return CHECKED + sweep(config)
+        if flags & AllFlag.ALL:
+            return CHECKED + counters.clear_cycles(config)
+        return CHECKED + counters.decay_cycles(config, command["shift"])
     if opcode == Opcode.HARVEST:
         scans = counters.harvest_cycles(config, counts, count, command["threshold"])
         return CHECKED + OPERAND + scans + LATENCY + CLOSED
