@@ -1,6 +1,6 @@
 """INSTALL and REMOVE: a list of rows through the directory."""
 
-from amaranth import Module, Mux, ResetInserter, Signal
+from amaranth import Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -18,7 +18,8 @@ from .config import Config
 from .contract import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
 from .edit_lane import EditLane
 from .entry_check import EntryCheck
-from .layouts import Fetch, command, outcome, result, row_entry, table_update
+from .layouts import Fetch, command, element, outcome, result, row_entry, table_update
+from .skid import Skid
 from .streams import Unpacker
 
 
@@ -66,9 +67,12 @@ class ListSequence(wiring.Component):
             removes.eq(order.opcode == Opcode.REMOVE),
             everything.eq(removes & ((order.flags & AllFlag.ALL) != 0)),
             self.clear.eq(self.begin & everything),
-            self.ended.valid.eq(busy & ~listing & self.cleared),
         ]
-        m.d.sync += takes.eq(self.command.valid & ~takes & ~busy & self.cleared)
+        m.d.sync += [
+            takes.eq(self.command.valid & ~takes & ~busy & self.cleared),
+            self.ended.valid.eq(
+                busy & ~listing & self.cleared & ~(self.ended.valid & self.ended.ready)),
+        ]
         for start in (self.fetch, self.count):
             with m.If(start.ready):
                 m.d.sync += start.valid.eq(0)
@@ -196,8 +200,8 @@ class DirectoryList(wiring.Component):
     Timing
     ------
     One entry a cycle while the ring takes and returns as many. The first beat comes
-    `Unpacker.latency + EntryCheck.latency + EditLane.latency` cycles after the first word; slot
-    and outcome 1 cycle after the beat that tells them returned.
+    `Unpacker.latency + Skid.latency + EntryCheck.latency + EditLane.latency` cycles after the first
+    word; the slot 1 cycle after the beat that tells it returned, the outcome 2.
     """
 
     def __init__(self, config: Config):
@@ -232,7 +236,15 @@ class DirectoryList(wiring.Component):
         connect(m, sequence=sequence.fetch, source=flipped(self.source.request))
         connect(m, sequence=sequence.count, entries=entries.start)
         connect(m, source=flipped(self.source.words), entries=entries.words)
-        connect(m, entries=entries.elements, check=check.entries)
+        m.submodules.listed = listed = restarted(Skid(element(row_entry).size))
+        m.d.comb += [  # ends the way of `ready` from the banks to the list port
+            listed.i.valid.eq(entries.elements.valid),
+            listed.i.p.eq(entries.elements.p.as_value()),
+            entries.elements.ready.eq(listed.i.ready),
+            check.entries.valid.eq(listed.o.valid),
+            Value.cast(check.entries.p).eq(listed.o.p),
+            listed.o.ready.eq(check.entries.ready),
+        ]
         connect(m, check=check.checked, lane=lane.entries)
         connect(m, lane=lane.beats, ring=flipped(self.beats))
         connect(m, ring=flipped(self.answered), tally=tally.beats)
