@@ -66,7 +66,7 @@ class BagWalk(wiring.Component):
         m.submodules.ends = ends = BagEnds(c)
         m.submodules.namer = namer = BagPlaces(c)
         m.submodules.walk = walk = WordWalk(c)
-        m.submodules.skid = skid = Skid(piece(c).size)
+        m.submodules.skid = skid = Skid(piece(c).size, rigid=True)
         m.submodules.fill = fill = LaneFill(c)
         connect(m, orders=flipped(self.chunks), cutter=cutter.start)
         connect(m, orders=flipped(self.places), namer=namer.start)

@@ -51,7 +51,7 @@ class BatchTally(wiring.Component):
         advance, valid, last = Signal(), Signal(2), Signal(2)
         m.d.comb += [
             # An outcome that has not been taken stops the end of the next batch.
-            advance.eq(~(self.outcome.valid & valid[1] & last[1])),
+            advance.eq(~(self.outcome.valid & valid[1] & last[1] & ~self.outcome.ready)),
             self.beats.ready.eq(advance),
         ]
         with m.If(advance):

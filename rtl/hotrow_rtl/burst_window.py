@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .config import Config
 from .layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from .row_layouts import buffer_words, burst, burst_end, read_beat, tag, tagged_burst
+from .skid import Skid
 
 
 def place(config: Config) -> data.StructLayout:
@@ -102,18 +103,19 @@ class BurstWindow(wiring.Component):
                 m.d.sync += decode_error.bit_select(beat.id, 1).eq(1)
 
         complete = ended.bit_select(oldest, 1)
-        m.d.comb += retire.eq(some & (complete | self.stopped)
-                              & (~arrival.valid | arrival.ready))
-        with m.If(arrival.ready):
-            m.d.sync += arrival.valid.eq(0)
+        m.submodules.skid = skid = Skid(burst_end().size)
+        m.d.comb += [
+            retire.eq(skid.i.valid & skid.i.ready),
+            skid.i.valid.eq(some & (complete | self.stopped)),
+            skid.i.p.eq(Mux(~complete, FAULT_TIMEOUT, Mux(
+                decode_error.bit_select(oldest, 1), FAULT_DECERR, Mux(
+                    slave_error.bit_select(oldest, 1), FAULT_SLVERR, 0)))),
+            arrival.valid.eq(skid.o.valid),
+            arrival.p.fault.eq(skid.o.p),
+            skid.o.ready.eq(arrival.ready),
+        ]
         with m.If(retire):
-            m.d.sync += [
-                arrival.valid.eq(1),
-                arrival.p.fault.eq(Mux(~complete, FAULT_TIMEOUT, Mux(
-                    decode_error.bit_select(oldest, 1), FAULT_DECERR, Mux(
-                        slave_error.bit_select(oldest, 1), FAULT_SLVERR, 0)))),
-                oldest.eq(following(oldest)),
-            ]
+            m.d.sync += oldest.eq(following(oldest))
         with m.If(accept & ~retire):
             m.d.sync += [in_window.eq(in_window + 1), some.eq(1), full.eq(in_window == count - 1)]
         with m.Elif(retire & ~accept):

@@ -73,7 +73,8 @@ class LanePacker(wiring.Component):
         m = Module()
         lanes, per_word, out = self.lanes, self.elements_per_word, self.words
         ring = lanes // per_word  # words in the ring
-        m.submodules.taken = taken = Skid(Shape.cast(self.elements.p.shape()).width)
+        m.submodules.taken = taken = Skid(
+            Shape.cast(self.elements.p.shape()).width, rigid=True)
         m.d.comb += [
             taken.i.valid.eq(self.elements.valid),
             taken.i.p.eq(self.elements.p.as_value()),

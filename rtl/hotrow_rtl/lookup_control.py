@@ -80,8 +80,8 @@ class LookupControl(wiring.Component):
 
     Timing
     ------
-    A command costs 3 cycles besides its units and its results' way to memory, 4 with a batch, 1
-    more if it waits for those before it, and as many more as there are lists if it has one.
+    A command costs 4 cycles besides its units and its results' way to memory, 5 with a batch, and
+    as many more as there are lists if it has one.
     """
 
     def __init__(self, config: Config):
@@ -119,17 +119,13 @@ class LookupControl(wiring.Component):
         m.submodules.addresses = addresses = ResultAddresses(self.config)
         for mine, request in zip(self.requests, addresses.requests):
             connect(m, addresses=request, own=flipped(mine))
-        # What decides whether a command may start comes late, and is known a cycle later.
-        nothing, cleared, reporting = Signal(), Signal(), Signal()
-        m.d.sync += [
-            nothing.eq((under_way.level == 0) & ~under_way.i.valid & ~reporting),
-            cleared.eq(self.cleared & ~self.clear_misses),
-        ]
-        self._start(m, under_way.i, nothing, cleared, addresses.start)
+        reporting, nothing = Signal(), Signal()
+        m.d.comb += nothing.eq((under_way.level == 0) & ~under_way.i.valid & ~reporting)
+        self._start(m, under_way.i, nothing, addresses.start)
         self._end(m, under_way.o, reporting, addresses)
         return m
 
-    def _start(self, m, job, nothing, cleared, lists):
+    def _start(self, m, job, nothing, lists):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(LISTS)), Signal(Unit)
@@ -172,14 +168,20 @@ class LookupControl(wiring.Component):
             with m.If(port.ready):
                 m.d.sync += port.valid.eq(0)
 
+        # Whether the command that waits may start, a cycle ahead, as much of it comes late.
+        may_start, empty, next_is_batch = Signal(), Signal(), Signal()
+        m.d.comb += next_is_batch.eq(Cat(
+            given.p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any())
+        m.d.sync += [
+            empty.eq(nothing),
+            may_start.eq(given.valid & self.cleared & ~used_up
+                         & (nothing | is_batch & next_is_batch)),
+        ]
         with m.FSM():
             with m.State("IDLE"):
-                next_is_batch = Cat(
-                    given.p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any()
                 m.d.comb += [
-                    given.ready.eq(
-                        cleared & ~used_up & (nothing | is_batch & next_is_batch)),
-                    self.clear_misses.eq(used_up & nothing),
+                    given.ready.eq(may_start & ~used_up),
+                    self.clear_misses.eq(used_up & empty),
                 ]
                 with m.If(self.clear_misses):
                     m.d.sync += [used_up.eq(0), epoch.eq(1)]

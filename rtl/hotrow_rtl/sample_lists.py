@@ -1,6 +1,6 @@
 """Sample lists: read the marks of a batch and part its samples by them."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,7 @@ from .bank_layouts import lane_results
 from .config import Config, log2
 from .fifo import RamFifo
 from .lane_packer import prefix_counts
+from .skid import Skid
 
 UNDER_WAY = 4  # batches whose number of samples is known before their marks are complete
 
@@ -86,7 +87,16 @@ class SampleLists(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.sizes = sizes = RamFifo(batch_samples(c), UNDER_WAY)
-        m.d.comb += sizes.clear.eq(self.restart)
+        # The queue's counts are far from `begin`.
+        m.submodules.size = size = ResetInserter(self.restart)(Skid(batch_samples(c).size))
+        samples = Signal(batch_samples(c))
+        m.d.comb += [
+            sizes.clear.eq(self.restart),
+            size.i.valid.eq(sizes.o.valid),
+            size.i.p.eq(sizes.o.p.as_value()),
+            sizes.o.ready.eq(size.i.ready),
+            samples.eq(size.o.p),
+        ]
         wiring.connect(m, wiring.flipped(self.batches), sizes.i)
 
         # Walk over the words of a batch.
@@ -102,9 +112,9 @@ class SampleLists(wiring.Component):
             self.read.eq(walking & (~found | moves)),
             self.read_half.eq(half),
             self.read_word.eq(word),
-            begin.eq((completed != 0) & sizes.o.valid & (~walking | self.read & final)),
-            sizes.o.ready.eq(begin),
-            greatest.eq(sizes.o.p.samples - 1),
+            begin.eq((completed != 0) & size.o.valid & (~walking | self.read & final)),
+            size.o.ready.eq(begin),
+            greatest.eq(samples.samples - 1),
         ]
         m.d.sync += completed.eq(completed + self.complete - begin)
         with m.If(self.read):
