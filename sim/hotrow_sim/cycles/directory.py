@@ -6,7 +6,7 @@ from hotrow_rtl.config import RING_BEATS, Config
 ASKS = 3  # of the ring: from a beat's entry to its first request
 LATENCY = 5  # of a bank: from a request to its answer
 EDIT = 5  # of a bank: cycles between two edits
-OVERHEAD = 7  # command to request, word to beat, last answered beat to outcome
+OVERHEAD = 8  # command to request, word to beat, last answered beat to outcome
 LEAVES = 1  # from its last answer to when a beat gives up its place in the ring
 ANSWERED = 3  # from there to its way out of the ring
 
@@ -45,4 +45,4 @@ def list_cycles(valid, first_word, banks=None):
 
 def clear_cycles(config: Config):
     """A REMOVE of everything sweeps the sets of all banks at a time."""
-    return 2 + config.directory_sets // config.banks
+    return 3 + config.directory_sets // config.banks

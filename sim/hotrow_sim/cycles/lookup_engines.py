@@ -9,7 +9,7 @@ PREPARED = 6  # the least of that wait, besides a cycle a lane
 COUNTED = 36  # from the last beat of a batch through both rings to its tally
 PARTED = 12  # the same to its lists of samples, besides a cycle for every `lanes` of them
 CLOSED = 4  # from the end of the lists to the outcome, besides the way to memory
-LIST_CLOSED = 14  # the same from the last slot of a list
+LIST_CLOSED = 19  # the same from the last slot of a list
 
 
 def batch_command_cycles(config: Config, beats, samples, words, splits, latency):
