@@ -16,6 +16,7 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
 BASE, SIZE = 0xA_0000_0000, 1 << 16
+ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # such as reach BASE
 STALLS = {"jitter": 12, "stall_address": 0.4, "stall_data": 0.3}
 MEMORIES = {
     "ideal": Behaviour(),
@@ -88,7 +89,7 @@ def test_every_client_gets_its_words(memory, gaps, pauses):
 
 
 @pytest.mark.parametrize("config, clients, seed", [
-    (WIDE, 6, 11), (replace(WIDE, bus_bytes=32), 2, 12), (PRESETS["ecp5-85f"], 1, 13)],
+    (WIDE, 6, 11), (replace(WIDE, bus_bytes=32), 2, 12), (ECP5, 1, 13)],
     ids=["64-byte bus, 6 clients", "32-byte bus, 2 clients", "16-byte bus, 1 client"])
 def test_geometries(config, clients, seed):
     rng = np.random.default_rng(seed)
@@ -186,7 +187,7 @@ def test_rate(latency, depth):
 
 
 def test_shallow_clients_read_in_short_bursts():
-    config = PRESETS["ecp5-85f"]
+    config = ECP5
     bench = Bench(config, 3, Behaviour(latency=200), shallow={0: 16, 2: 32})
     requests = [[(BASE + 64 * i, 16 * words)] for i, words in enumerate((8, 100, 600))]
     taken = [bench.fetch(i, mine) for i, mine in enumerate(requests)]
