@@ -19,6 +19,7 @@ from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_c
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
+ENGAGED = 6  # to an engine and back
 SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
 PORTS = 10  # of a list and its slots: to memory and back
@@ -40,21 +41,22 @@ def command_cycles(config, command, outcome, counts):
     served = outcome.lookups or outcome.entries or outcome.status == Status.OK
     if not served or opcode in (Opcode.NOP, Opcode.FENCE, Opcode.WAIT, Opcode.SIGNAL):
         return CHECKED
+    taken = CHECKED + ENGAGED
     if opcode in (Opcode.OBSERVE, Opcode.SPLIT):
-        return CHECKED + _batch_cycles(config, command, outcome)
+        return taken + _batch_cycles(config, command, outcome)
     if opcode == Opcode.DECAY:
         if flags & AllFlag.ALL:
-            return CHECKED + counters.clear_cycles(config)
-        return CHECKED + counters.decay_cycles(config, command["shift"])
+            return taken + counters.clear_cycles(config)
+        return taken + counters.decay_cycles(config, command["shift"])
     if opcode == Opcode.HARVEST:
         scans = counters.harvest_cycles(config, counts, count, command["threshold"])
-        return CHECKED + OPERAND + scans + LATENCY + CLOSED
+        return taken + OPERAND + scans + LATENCY + CLOSED
     if opcode == Opcode.REMOVE and flags & AllFlag.ALL:
-        return CHECKED + directory.clear_cycles(config)
+        return taken + directory.clear_cycles(config)
     if opcode == Opcode.GATHER:
-        return CHECKED + 2 * OPERAND + _gather_cycles(config, command, outcome)
+        return taken + 2 * OPERAND + _gather_cycles(config, command, outcome)
     edited = outcome.entries + outcome.refused + outcome.misses
-    return CHECKED + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
+    return taken + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
 
 
 def _batch_cycles(config, command, outcome):
