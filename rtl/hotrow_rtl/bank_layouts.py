@@ -9,6 +9,7 @@ from amaranth.lib import data, enum
 from .config import EPOCH_WIDTH, Config, log2
 from .contract import Status
 from .layouts import lookup_beat
+from .table_extent import partition
 
 STATUS_WIDTH = max(Status).bit_length()
 
@@ -79,13 +80,8 @@ def asked_beat(config: Config) -> data.StructLayout:
 
 def row_request(config: Config) -> data.StructLayout:
     """What each lane says in a `bank_request`: the row, and its part of the directory."""
-    most = log2(config.directory_partitions)
     return data.StructLayout({
-        "rest": config.rest_width,
-        "amount": amount_width(config),
-        "parts_log2": max(1, most.bit_length()),
-        "part": max(1, most),
-    })
+        "rest": config.rest_width, "amount": amount_width(config), **partition(config)})
 
 
 def beat_request() -> data.StructLayout:

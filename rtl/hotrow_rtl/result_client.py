@@ -10,7 +10,7 @@ from .fifo import RamFifo
 from .layouts import FAULT_TIMEOUT, Deposit
 
 CLOSED_BURSTS = 8  # complete bursts of one client that may wait for their turn on the bus
-UNANSWERED_WIDTH = 9  # bits of a count of one client's bursts without answer: 256 and some
+OUTSTANDING_BURSTS = 256  # bursts of a port without an answer
 
 
 def result_beat(config: Config) -> data.StructLayout:
@@ -151,11 +151,12 @@ class ResultClient(wiring.Component):
         awaits = Array(Signal(name=f"awaits_{i}") for i in range(2))  # unanswered is not 0
         fault = Array(Signal(2, name=f"fault_{i}") for i in range(2))
         done = Array(Signal(name=f"done_{i}") for i in range(2))
+        most = OUTSTANDING_BURSTS + CLOSED_BURSTS + 2  # in flight, in the queue, at its output
         oldest = Signal()  # the sequence to which the next answer belongs
         m.d.comb += oldest.eq(Mux(awaits[answering], answering, ~answering))
         for i in range(2):
             ended, its = Signal(name=f"ended_{i}"), of == i
-            unanswered = Signal(UNANSWERED_WIDTH, name=f"unanswered_{i}")
+            unanswered = Signal(range(most), name=f"unanswered_{i}")
             more, fewer = noted.closed & its, self.answers.valid & (oldest == i)
             with m.If(~taken_up[i]):
                 m.d.sync += [ended.eq(0), fault[i].eq(0)]

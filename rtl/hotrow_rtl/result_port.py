@@ -10,11 +10,10 @@ from .bursts import burst, fault_of
 from .config import Config, log2
 from .fifo import RamFifo
 from .layouts import Deposit
-from .result_client import ResultClient
+from .result_client import OUTSTANDING_BURSTS, ResultClient
 from .watchdog import Watchdog
 
 GRANTED_BURSTS = 4  # bursts whose address has been offered and whose beats wait for their turn
-OUTSTANDING_BURSTS = 256  # bursts without an answer
 
 
 class ResultPort(wiring.Component):

@@ -7,10 +7,10 @@ from amaranth.lib.wiring import In, Out
 from .bank_layouts import answered_beat, lane_results
 from .config import Config
 from .contract import MISS_FLAG, NO_SLOT, Status
+from .mark_rounds import marked_beat
 from .miss_numbers import split_beat
 from .number_bank import NUMBER_WIDTH
 from .ram import Ram
-from .sample_marks import marked_beat
 
 
 class SlotLanes(wiring.Component):

@@ -6,14 +6,15 @@ from amaranth.lib import data
 from .config import Config, log2
 
 
-def table_extent(config: Config) -> data.StructLayout:
-    """The last row, and the directory partition as wide as there are partitions."""
+def partition(config: Config) -> dict:
+    """Fields of a part of the directory, as wide as there are partitions."""
     most = log2(config.directory_partitions)
-    return data.StructLayout({
-        "last_row": config.row_width,
-        "parts_log2": max(1, most.bit_length()),
-        "part": max(1, most),
-    })
+    return {"parts_log2": max(1, most.bit_length()), "part": max(1, most)}
+
+
+def table_extent(config: Config) -> data.StructLayout:
+    """The last row, and the directory partition."""
+    return data.StructLayout({"last_row": config.row_width, **partition(config)})
 
 
 def extent_of(config: Config, entry) -> dict:

@@ -12,9 +12,9 @@ from hotrow_rtl.batch_tally import BatchTally
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import MISS_FLAG, NO_SLOT, Status
 from hotrow_rtl.layouts import outcome
+from hotrow_rtl.mark_rounds import marked_beat
 from hotrow_rtl.miss_numbers import split_beat
 from hotrow_rtl.number_bank import NUMBER_WIDTH
-from hotrow_rtl.sample_marks import marked_beat
 from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_rtl.stream_fork import fork
 from hotrow_sim.golden.window import owners
