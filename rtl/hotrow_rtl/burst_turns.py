@@ -84,11 +84,13 @@ class BurstTurns(wiring.Component):
         asking = Signal(count)  # that may be chosen: none of them is under way
         reading, cutting = Signal(count), Signal(count)  # one-hot
         number, advance = Signal.like(out.p.client), Signal()
+        chosen = Signal(count)
         m.d.comb += [
             advance.eq(~out.valid | out.ready),
+            arbiter.requests.eq(asking),
             # A request that is there waits for a cycle without a burst, which then comes.
-            arbiter.requests.eq(asking & ~(taker.write & out.valid).replicate(count)),
-            arbiter.advance.eq(advance),
+            arbiter.advance.eq(advance & ~(taker.write & out.valid)),
+            chosen.eq(arbiter.grant & arbiter.advance.replicate(count)),
         ]
         for client in range(count):
             with m.If(reading[client]):
@@ -100,7 +102,7 @@ class BurstTurns(wiring.Component):
         ]
         with m.If(advance):
             m.d.sync += [
-                reading.eq(arbiter.grant),
+                reading.eq(chosen),
                 cutting.eq(reading),
                 out.valid.eq(reading.any()),
                 number.eq(words.read_address),
@@ -142,7 +144,7 @@ class BurstTurns(wiring.Component):
             waits = reading[client] | cutting[client] & ~cut[client]
             m.d.sync += asking[client].eq(
                 (has_run[client] & ~(cut[client] & final) | begun[client]) & may & ~waits
-                & ~(arbiter.grant[client] & advance))
+                & ~chosen[client])
         with m.If(self.drop | self.clear):
             m.d.sync += [
                 flags.eq(0) for flags in (has_run, asking, reading, cutting, out.valid)]

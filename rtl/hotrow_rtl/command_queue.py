@@ -118,11 +118,11 @@ class CommandQueue(wiring.Component):
         m.d.sync += [
             again.eq(starting & ~busy & ~again),
             last.eq((1 << control.entries) - 1),
+            enable.eq(control.enable & ~starting & ~faulted),  # a cycle late, as it goes far
         ]
         m.d.comb += [
             busy.eq(executor.busy | reader.busy | writer.busy),
             faulted.eq(writer.faulted | reader.faulted),
-            enable.eq(control.enable & ~starting & ~faulted),
             clear.eq(self.restart | again),
             self.ready.eq(regions.ready & tables_ready),
             arbiter.enable.eq(regions.ready),

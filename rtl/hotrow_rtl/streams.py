@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from .config import Config
 from .layouts import Deposit, Fetch, element, result
+from .skid import Skid
 
 
 def check_element(config: Config, shape, element_bytes):
@@ -45,7 +46,7 @@ class Unpacker(wiring.Component):
     words : In(stream)
         As from `Fetch`: at least as many words as the elements fill. The list's first element
         is at the first byte of its first word. What follows the last element is dropped, up to
-        and including the word with `last`.
+        and including the word with `last`. Their `ready` does not depend on that of `elements`.
     elements : Out(stream(element(shape)))
         `count` elements, each with the `fault` of its word, `last` on the final one.
 
@@ -71,14 +72,19 @@ class Unpacker(wiring.Component):
         remaining = Signal(32)
         lane = Signal(range(max(2, self.elements_per_word)))  # never zero wide
         surplus = Signal()
-        word, out = self.words.p, self.elements
+        word, item = self.words.p, Signal(element(self.shape))
         final = remaining == 1
         lane_width = len(word.data) // self.elements_per_word
-        value = Signal(Shape.cast(self.shape).width)
-        m.d.comb += value.eq(word.data.word_select(lane, lane_width))
-
-        with m.If(out.ready):
-            m.d.sync += out.valid.eq(0)
+        m.submodules.out = out = Skid(item.shape().size)
+        m.d.comb += [
+            Value.cast(item.value).eq(word.data.word_select(lane, lane_width)),
+            item.fault.eq(word.fault),
+            item.last.eq(final),
+            out.i.p.eq(item.as_value()),
+            self.elements.valid.eq(out.o.valid),
+            self.elements.p.as_value().eq(out.o.p),
+            out.o.ready.eq(self.elements.ready),
+        ]
 
         with m.If(surplus):
             m.d.comb += self.words.ready.eq(1)
@@ -88,16 +94,15 @@ class Unpacker(wiring.Component):
             m.d.comb += self.start.ready.eq(1)
             with m.If(self.start.valid):
                 m.d.sync += [remaining.eq(self.start.p.count), lane.eq(0)]
-        with m.Elif(self.words.valid & (~out.valid | out.ready)):
-            m.d.comb += self.words.ready.eq(final | (lane == self.elements_per_word - 1))
+        with m.Elif(self.words.valid & out.i.ready):
+            m.d.comb += [
+                self.words.ready.eq(final | (lane == self.elements_per_word - 1)),
+                out.i.valid.eq(1),
+            ]
             m.d.sync += [
                 remaining.eq(remaining - 1),
                 lane.eq(Mux(self.words.ready, 0, lane + 1)),
                 surplus.eq(final & ~word.last),
-                out.valid.eq(1),
-                Value.cast(out.p.value).eq(value),
-                out.p.fault.eq(word.fault),
-                out.p.last.eq(final),
             ]
         return m
 
