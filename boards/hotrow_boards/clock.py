@@ -27,13 +27,20 @@ _CELLS = {
 # Modules are mapped one by one as far as gates, which takes minutes where one flat netlist takes
 # hours; then all of them together to LUTs. In place of `abc9`, which takes hours as well, `abc`;
 # wider LUTs, on this device made of those of four inputs, would cost it up to twice the area.
+# The 8 flip-flops of a tile share 2 resets, each pair an enable: with resets and enables of a few
+# flip-flops left, of which optimisation makes hundreds, the placer of a full device does not end.
+_LEAST_RESET, _LEAST_ENABLE = 100, 8  # flip-flops; those of fewer become logic
 _SCRIPT = f"""\
 read_verilog -sv core.v chain.v
-synth_ecp5 -noflatten -top {CHAIN_MODULE} -run begin:map_luts
+synth_ecp5 -noflatten -top {CHAIN_MODULE} -run begin:map_ffs
 flatten
 opt_clean -purge
 opt -full
 simplemap
+dfflegalize -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFFE_??_ 01 \
+  -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r -minsrst {_LEAST_RESET} -mince {_LEAST_ENABLE}
+synth_ecp5 -top {CHAIN_MODULE} -run map_ffs:map_luts
+opt_clean
 abc -lut 4
 clean
 synth_ecp5 -top {CHAIN_MODULE} -run map_cells: -json netlist.json
