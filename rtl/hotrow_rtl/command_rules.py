@@ -33,8 +33,9 @@ _EXTENTS = {
     "destination": Extent("count", 4, write=True),  # harvested entries
 }
 _IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
-# Where a row lands depends on its table and target: GATHER checks these row by row.
-_CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination")}
+# Where the slot of a row ends depends on its table and target: these are checked row by row.
+_CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination"),
+                   Opcode.SCATTER: ("rows", "state_rows")}
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Move control: start everything that a GATHER needs, one command at a time."""
+"""Move control: start everything that a command needs, one at a time."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
-from .contract import ROW_ENTRY_BYTES, GatherFlag
+from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode
 from .layouts import Fetch, command, packed_address
 
 TARGET_BYTES = 4
@@ -29,8 +29,12 @@ class MoveControl(wiring.Component):
         A pulse in the cycle after a command is taken, from which on its settings are there.
     over : In(1)
         A pulse when its outcome has been taken.
-    listed, with_state, count, stride, destination, state_destination : Out
+    listed, with_state, count, stride : Out
         Settings of the command.
+    to_tables : Out(1)
+        Rows go from slots to tables, else from tables to slots.
+    slots, state_slots : Out(packed_address)
+        Slot 0 of rows and of their state.
     """
 
     def __init__(self, config: Config):
@@ -49,14 +53,16 @@ class MoveControl(wiring.Component):
             "with_state": Out(1),
             "count": Out(32),
             "stride": Out(16),
-            "destination": Out(packed_address),
-            "state_destination": Out(packed_address),
+            "to_tables": Out(1),
+            "slots": Out(packed_address),
+            "state_slots": Out(packed_address),
         })
 
     def elaborate(self, platform):
         m = Module()
         wanted, busy, taken = self.command.p, Signal(), Signal()
         listed = (wanted.flags & GatherFlag.LISTED) != 0
+        to_tables = wanted.opcode == Opcode.SCATTER
         orders = (self.rows_request, self.targets_request, self.rows_start, self.targets_start)
         m.d.comb += [
             self.command.ready.eq(~busy),
@@ -85,7 +91,8 @@ class MoveControl(wiring.Component):
                 self.with_state.eq((wanted.flags & GatherFlag.STATE) != 0),
                 self.count.eq(wanted.count),
                 self.stride.eq(wanted.stride),
-                self.destination.eq(wanted.destination),
-                self.state_destination.eq(wanted.state_destination),
+                self.to_tables.eq(to_tables),
+                self.slots.eq(Mux(to_tables, wanted.rows, wanted.destination)),
+                self.state_slots.eq(Mux(to_tables, wanted.state_rows, wanted.state_destination)),
             ]
         return m

@@ -1,4 +1,4 @@
-"""Row entries: the entries of a GATHER's list, each with its slot, as the copies that it wants."""
+"""Row entries: the entries of a list, each with its slot, as the copies that it wants."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring

@@ -1,6 +1,6 @@
 """Payloads that the parts of the row mover hand to one another.
 
-A *copy* moves the bytes of one row, or of its state, from the table to the destination. A *lane*
+A *copy* moves the bytes of one row, or of its state, from the table to a slot or back. A *lane*
 is 4 bytes of a bus word: the finest step of a source or destination address.
 """
 

@@ -1,4 +1,4 @@
-"""Row mover: GATHER, from a list of rows to their copies in the destination's slots."""
+"""Row mover: GATHER and SCATTER, between listed rows of tables and slots."""
 
 from amaranth import Module, ResetInserter, Signal
 from amaranth.lib import wiring
@@ -24,11 +24,12 @@ from .streams import Unpacker
 
 
 class RowMover(wiring.Component):
-    """Copy listed rows of registered tables, and their state, to consecutive or listed slots.
+    """Copy listed rows of registered tables, and their state, to consecutive or listed slots, or
+    the reverse.
 
     Reads and writes overlap in time, and a later entry's read may come before an earlier one's
     write: what a row holds that is source and destination of one command is undefined. Writes
-    keep the order of the list, so that of entries with one slot the last wins. A row and its state
+    keep the order of the list, so that of entries with one destination the last wins. A row and its state
     are separate copies: a refused entry moves neither, but a bus fault of one spares the other.
 
     Parameters
@@ -38,7 +39,7 @@ class RowMover(wiring.Component):
     Members
     -------
     engine : In(Engine())
-        GATHER commands that passed the command check.
+        Commands that passed the command check.
     table_update : In(table_update(config))
     region_update : In(region_update(config))
     rows : Out(Fetch(config))
@@ -132,8 +133,9 @@ class RowMover(wiring.Component):
             gate.start.eq(control.start),
             entries.listed.eq(control.listed),
             entries.with_state.eq(control.with_state),
-            addresses.destination.eq(control.destination),
-            addresses.state_destination.eq(control.state_destination),
+            addresses.to_tables.eq(control.to_tables),
+            addresses.slots.eq(control.slots),
+            addresses.state_slots.eq(control.state_slots),
             addresses.stride.eq(control.stride),
             self.ready.eq(addresses.ready),
         ]

@@ -1,4 +1,4 @@
-"""Cycles of a GATHER.
+"""Cycles of a GATHER or SCATTER.
 
 In the steady state a copy of w bus words takes max(w, (a + w + 4) / `outstanding`,
 (w + b + 6) / max(8, 2 * `outstanding`)) cycles, with a and b the latencies of reads and writes: the
@@ -16,7 +16,7 @@ ANSWERED = 2  # from the answer to its count
 ENDED = 2  # from the last count to the outcome
 
 
-def gather_cycles(config: Config, words, read_latency, write_latency, first_word=0):
+def move_cycles(config: Config, words, read_latency, write_latency, first_word=0):
     """From the command to its outcome, memory never stalling and nothing crossing a page.
 
     Parameters

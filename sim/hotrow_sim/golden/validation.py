@@ -17,7 +17,8 @@ from hotrow_rtl.contract import (
 from .regions import check_operand
 
 _BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
-_LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER)
+_MOVES = (Opcode.GATHER, Opcode.SCATTER)
+_LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, *_MOVES)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def lists(command):
         yield "slots", 4 * count, True
     if opcode == Opcode.HARVEST:
         yield "destination", HARVEST_ENTRY_BYTES * count, True
-    if opcode == Opcode.GATHER:
+    if opcode in _MOVES:
         yield "source", ROW_ENTRY_BYTES * count, False
         if flags & GatherFlag.LISTED:
             yield "targets", 4 * count, False
@@ -99,7 +100,7 @@ def _check_shape(command, config):
     if opcode in _LISTS and not count:
         if not (opcode == Opcode.REMOVE and flags & AllFlag.ALL):
             return Refusal(Status.EMPTY)
-    if opcode == Opcode.GATHER:
+    if opcode in _MOVES:
         stride = command["stride"]
         if not 0 < stride <= LARGEST_STRIDE or stride % ROW_ALIGNMENT:
             return Refusal(Status.MISALIGNED, stride)

@@ -23,7 +23,7 @@ ENGAGED = 6  # to an engine and back
 SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
 PORTS = 10  # of a list and its slots: to memory and back
-MOVED = 27  # a GATHER, besides the memory and its copies
+MOVED = 27  # a GATHER or SCATTER, besides the memory and its copies
 
 
 def command_cycles(config, command, outcome, counts):
@@ -53,8 +53,8 @@ def command_cycles(config, command, outcome, counts):
         return taken + OPERAND + scans + LATENCY + CLOSED
     if opcode == Opcode.REMOVE and flags & AllFlag.ALL:
         return taken + directory.clear_cycles(config)
-    if opcode == Opcode.GATHER:
-        return taken + 2 * OPERAND + _gather_cycles(config, command, outcome)
+    if opcode in (Opcode.GATHER, Opcode.SCATTER):
+        return taken + 2 * OPERAND + _move_cycles(config, command, outcome)
     edited = outcome.entries + outcome.refused + outcome.misses
     return taken + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
 
@@ -87,7 +87,7 @@ def _result_words(config, command, outcome):
     return -(-most // config.bus_bytes)
 
 
-def _gather_cycles(config, command, outcome):
+def _move_cycles(config, command, outcome):
     """The steady state of ``cycles.row_mover`` for all copies alike, filled and drained.
 
     With STATE every row counts as having one.
