@@ -29,8 +29,9 @@ class RowMover(wiring.Component):
 
     Reads and writes overlap in time, and a later entry's read may come before an earlier one's
     write: what a row holds that is source and destination of one command is undefined. Writes
-    keep the order of the list, so that of entries with one destination the last wins. A row and its state
-    are separate copies: a refused entry moves neither, but a bus fault of one spares the other.
+    keep the order of the list, so that of entries with one destination the last wins. A row and
+    its state are separate copies: a refused entry moves neither, but a bus fault of one spares the
+    other.
 
     Parameters
     ----------
