@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 
-from .contract import IDENTITY, QUEUES, STATUS_DOC, VERSION, Opcode, Status
+from .contract import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
 from .errors import CommandError, DeviceError, RegistrationError, TransportError
 from .event_calls import EventCalls
 from .futures import Future
@@ -31,7 +31,7 @@ from .row_lists import refusal
 from .tables import Table, Tables
 from .transport import open_transport
 
-_LOOKUP, _MOVE = QUEUES
+_LOOKUP = QUEUES[0]
 _FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
 _SLICE = 0.01  # seconds between two looks at a device that is not ready
 
@@ -232,7 +232,7 @@ class Device(LookupCalls, MoveCalls, EventCalls):
             yield held
 
     def _submit(self, opcode, operands, finish, held, queue=None) -> Future:
-        queue = self._queues[queue or (_MOVE if opcode is Opcode.GATHER else _LOOKUP)]
+        queue = self._queues[queue or QUEUE_OF[opcode]]
         return queue.submit(opcode, operands, finish, held.pop_all())
 
     def _simple(self, opcode, operands, queue=_LOOKUP) -> Future:

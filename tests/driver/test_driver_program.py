@@ -63,6 +63,7 @@ def program(device, seed):
         lambda: device.remove(rows()),
         lambda: device.gather(rows()),
         lambda: device.gather(rows(), out=out, slots=rng.permutation(64)[:5]),
+        lambda: device.scatter(rows(), out),
         lambda: device.harvest(int(rng.integers(1, 300)), threshold=int(rng.integers(4))),
         lambda: device.decay(int(rng.integers(3))),
         lambda: device.signal(int(rng.integers(10)), int(rng.integers(1 << 32)), queue="move"),
