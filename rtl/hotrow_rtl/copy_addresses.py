@@ -41,8 +41,13 @@ class CopyAddresses(wiring.Component):
     slots, state_slots : In(packed_address)
         Slot 0 of rows and of their state, which is packed.
     stride : In(16)
-        Bytes from one slot to the next, a multiple of 16. These four are stable while copies of a
+        Bytes from one slot to the next, a multiple of 16.
+    spans : In(1)
+        Copies are pieces of a span from `source` to `slots`: of `stride` bytes each, the one that
+        `ends` it of `final_bytes`, piece number `slot`. All these are stable while copies of a
         command are in flight.
+    source : In(packed_address)
+    final_bytes : In
     wanted : In(stream(wanted_copy(config)))
         Its `ready` is a register.
     checked : Out(stream(checked_copy(config)))
@@ -67,6 +72,9 @@ class CopyAddresses(wiring.Component):
             "slots": In(packed_address),
             "state_slots": In(packed_address),
             "stride": In(16),
+            "spans": In(1),
+            "source": In(packed_address),
+            "final_bytes": In(COPY_BYTES),
             "wanted": In(stream.Signature(wanted_copy(config))),
             "checked": Out(stream.Signature(checked_copy(config))),
             "ready": Out(1),
@@ -123,8 +131,9 @@ class CopyAddresses(wiring.Component):
         for to_tables, table_end, slot_end in ((0, source, destination), (1, destination, source)):
             with m.If(self.to_tables == to_tables):
                 m.d.comb += [
-                    table_end.stride4.eq(Mux(item.is_state, entry.state4, entry.stride16 << 2)),
-                    table_end.number.eq(item.row),
+                    table_end.stride4.eq(Mux(self.spans, self.stride >> 2, Mux(
+                        item.is_state, entry.state4, entry.stride16 << 2))),
+                    table_end.number.eq(Mux(self.spans, item.slot, item.row)),
                     slot_end.stride4.eq(Mux(item.is_state, entry.state4, self.stride >> 2)),
                     slot_end.number.eq(item.slot),
                 ]
@@ -143,11 +152,14 @@ class CopyAddresses(wiring.Component):
         with m.If(advance):
             m.d.sync += [
                 notes[0].valid.eq(described.valid),
-                notes[0].bytes.eq(Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
-                                      entry.row16 << log2(ROW_ALIGNMENT))),
+                notes[0].bytes.eq(Mux(
+                    self.spans, Mux(item.ends, self.final_bytes, self.stride),
+                    Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
+                        entry.row16 << log2(ROW_ALIGNMENT)))),
                 notes[0].is_state.eq(item.is_state),
                 notes[0].last.eq(item.last),
                 notes[0].status.eq(first_error(
+                    (self.spans, Status.OK),
                     (item.entry_fault != 0, Status.SLVERR - 1 + item.entry_fault),
                     (item.unknown | ~entry.valid, Status.TABLE_UNKNOWN),
                     (item.row > entry.last_row, Status.ROW_OUT_OF_RANGE),
@@ -155,7 +167,8 @@ class CopyAddresses(wiring.Component):
                     (unfit, Status.STRIDE),
                 )),
                 *(after.eq(before) for before, after in pairwise(notes)),
-                bases[0].eq(Mux(item.is_state, entry.state, entry.weights)),
+                bases[0].eq(Mux(self.spans, self.source, Mux(
+                    item.is_state, entry.state, entry.weights))),
                 *(after.eq(before) for before, after in pairwise(bases)),
                 source_base.eq(Mux(self.to_tables, slot_base, bases[-1])),
                 destination_base.eq(Mux(self.to_tables, bases[-1], slot_base)),
@@ -188,7 +201,7 @@ class CopyAddresses(wiring.Component):
         told, packed = notes[-1], addresses[-1]
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
         low = Mux(self.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
-        crooked = Mux(told.is_state, low[:log2(STATE_ALIGNMENT)].any(), low.any())
+        crooked = Mux(told.is_state | self.spans, low[:log2(STATE_ALIGNMENT)].any(), low.any())
         bad_source, bad_destination = Signal(), Signal()
         m.d.comb += [
             bad_source.eq(reads.region | packed.beyond_source | self.to_tables & crooked),

@@ -167,7 +167,7 @@ class Engine(wiring.Signature):
     command : Out(stream(command))
         A command that passed every check of the queue. Its address operands have been replaced
         by byte addresses (zero-extended), except those of slots (`destination` of a GATHER, `rows`
-        of a SCATTER, and of their state), which stay packed.
+        of a SCATTER, and of their state) and those of COPY and FILL, which stay packed.
     outcome : In(stream(outcome))
         One per command, in order, once its last effect has landed in memory.
     """

@@ -63,6 +63,7 @@ class RowEntries(wiring.Component):
             copy.slot_fault.eq(Mux(self.listed, slot.fault, 0)),
             copy.is_state.eq(second),
             copy.last.eq(last),
+            copy.ends.eq(self.rows.p.last),
         ]
         with m.If(taken):
             m.d.sync += [second.eq(~last), index.eq(index + last)]

@@ -11,6 +11,7 @@ from hotrow_rtl.row_mover import RowMover
 from .golden.records import ROW_RECORD
 from .golden.regions import Region, Table, unpack_address
 from .golden.rows import move_rows
+from .golden.spans import move_span
 from .memory import Behaviour, MemoryModel
 from .memory.amaranth import read_responder, write_responder
 from .streambench import STEADY, StreamBench
@@ -118,6 +119,27 @@ class Scatter(Gather):
         gather = super().payload()
         return gather | {"opcode": Opcode.SCATTER, "rows": gather.pop("destination"),
                          "state_rows": gather.pop("state_destination")}
+
+
+@dataclass
+class Span:
+    """A COPY of `count` bytes, or with a `pattern` a FILL."""
+
+    count: int
+    source: int = packed_address(0, 0)
+    destination: int = DESTINATION
+    pattern: int | None = None
+    seed: int = 0
+
+    def expect(self, image, config):
+        """What the golden model makes of it, `image` included."""
+        return move_span(self.payload(), REGIONS, Image(image), config)
+
+    def payload(self):
+        fills = self.pattern is not None
+        return {"opcode": Opcode.FILL if fills else Opcode.COPY, "count": self.count,
+                "source": packed_address(7, 1) if fills else self.source,
+                "destination": self.destination, "value": self.pattern or 0}
 
 
 class RowBench:

@@ -145,7 +145,7 @@ class MoveCalls:
         wanted = {"rows": (values, ROW_ALIGNMENT)}
         if state is not None:
             wanted["state_rows"] = (state, STATE_ALIGNMENT)
-        if table.padded or state is not None and not state.flags.c_contiguous:
+        if table.padded or (state is not None and not state.flags.c_contiguous):
             return None
         try:
             operands = {"stride": stride_of(values, "values", table)}

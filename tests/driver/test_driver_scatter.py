@@ -151,6 +151,6 @@ def test_a_table_out_of_its_region_is_told_by_the_card(device, tables):
     device.registers.write("TABLE_ROW", 32 << 16 | 32)
     device.registers.write("TABLE_COMMIT", 1)
     device.check_ids = False
-    with pytest.raises(CommandError, match="SCATTER ended with REGION.*weights of 't0' . 0x5") as e:
+    with pytest.raises(CommandError, match=r"SCATTER ended with REGION.*weights of 't0' .") as e:
         device.scatter((tables[0], [1, 40, 2]), random_values(3, 9))
     assert (e.value.status, e.value.index) == (Status.REGION, 1)
