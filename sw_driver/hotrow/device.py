@@ -28,6 +28,7 @@ from .registers import (
 from .results import Done, OpcodeStatistics
 from .rings import CommandQueue
 from .row_lists import refusal
+from .span_calls import SpanCalls
 from .tables import Table, Tables
 from .transport import open_transport
 
@@ -73,7 +74,7 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
         raise
 
 
-class Device(LookupCalls, MoveCalls, EventCalls):
+class Device(LookupCalls, MoveCalls, SpanCalls, EventCalls):
     """An open device; a context manager. Made by `hotrow.open`.
 
     Members
@@ -239,11 +240,12 @@ class Device(LookupCalls, MoveCalls, EventCalls):
         """A command without lists."""
         self._queue(queue)
         with self._command() as held:
-            def finish(c):
-                self._raise_for(c)
-                return Done(int(c["end"]) - int(c["start"]))
+            return self._submit(opcode, operands, self._done, held, queue)
 
-            return self._submit(opcode, operands, finish, held, queue)
+    def _done(self, completion, **told):
+        """The result of a command without one; `told` as of `_raise_for`."""
+        self._raise_for(completion, **told)
+        return Done(int(completion["end"]) - int(completion["start"]))
 
     def _queue(self, name):
         if name not in self._queues:

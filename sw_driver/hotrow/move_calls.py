@@ -1,5 +1,7 @@
 """Calls that the move queue serves: rows between tables and the trainer's slots."""
 
+from functools import partial
+
 import numpy as np
 
 from .contract import ROW_ALIGNMENT, STATE_ALIGNMENT, GatherFlag, Opcode
@@ -54,7 +56,8 @@ class MoveCalls:
                 flags |= GatherFlag.LISTED
             staged = []  # (where the device writes, the array that the host fills from it)
             if direct:
-                operands["destination"] = self._reach(out, "out", held)
+                operands["destination"] = self.regions.reach(
+                    out, "out", True, ROW_ALIGNMENT, held)
                 operands["stride"] = stride_of(out, "out", table)
             else:
                 lease = held.enter_context(self._results.lease(len(rows) * table.row_bytes))
@@ -64,7 +67,8 @@ class MoveCalls:
             if state_out is not None:
                 flags |= GatherFlag.STATE
                 if direct or slots is None:
-                    operands["state_destination"] = self._reach(state_out, "state_out", held)
+                    operands["state_destination"] = self.regions.reach(
+                        state_out, "state_out", True, STATE_ALIGNMENT, held)
                 else:
                     lease = held.enter_context(self._results.lease(len(rows) * table.state_bytes))
                     operands["state_destination"] = lease.address
@@ -123,12 +127,8 @@ class MoveCalls:
             elif slots is not None:
                 operands["targets"] = self._staging.stage(slots.astype(np.uint32), held)
                 flags |= GatherFlag.LISTED
-
-            def finish(c):
-                self._raise_for(c, rows=rows)
-                return Done(int(c["end"]) - int(c["start"]))
-
-            return self._submit(Opcode.SCATTER, operands | found | {"flags": flags}, finish, held)
+            return self._submit(Opcode.SCATTER, operands | found | {"flags": flags},
+                                partial(self._done, rows=rows), held)
 
     def _stage_list(self, rows, held):
         """Operands that name the rows; their tables are held."""
@@ -190,20 +190,6 @@ class MoveCalls:
         if with_state and not tables[0].state_bytes:
             raise BatchError(f"{tables[0]!r} has no state that could be moved")
         return tables[0]
-
-    def _reach(self, array, what, held):
-        """Address of an array that the device writes to; registered for the command if need be."""
-        host, size = span(array)
-        buffer = self.regions.find(host, size, writable=True)
-        if buffer is None:
-            buffer = self.regions.add(array, True, what)
-            held.callback(self.regions.remove, buffer)
-        buffer.check()
-        if (host - buffer.host) % ROW_ALIGNMENT:
-            raise RegistrationError(f"{what} starts at {host:#x}, which is not a multiple of "
-                                    f"{ROW_ALIGNMENT} bytes")
-        held.enter_context(buffer)
-        return buffer.packed(host - buffer.host)
 
 
 def _slot_arrays(table, given, writable):

@@ -282,3 +282,50 @@ def test_rows_for_which_no_memory_answers(card, flags, bad):
     for place in set(range(40)) - bad:
         got = card.results[48 + 128 * place:48 + 128 * place + 96]
         assert (got == card.weights[128 * place:128 * place + 96]).all(), place
+
+
+def span(card, opcode, **changed):
+    """A sound COPY or FILL of 256 bytes, with changes."""
+    return {"opcode": opcode, "source": card.address("lists", 4), "count": 256,
+            "destination": card.address("results", 8)} | changed
+
+
+@pytest.mark.parametrize("opcode", [Opcode.COPY, Opcode.FILL])
+@pytest.mark.parametrize("changed, status, index, wrong", [
+    ({"count": 0}, Status.EMPTY, 0, None),
+    ({"count": 258}, Status.MISALIGNED, 258, None),
+    ({"count": 0xFFFF_FFFC}, Status.REGION, 0, None),
+    ({"flags": 1}, Status.BAD_FLAGS, 1, None),
+    ({"destination": NOWHERE}, Status.REGION, 0, "destination"),
+    ({"destination": packed_address(11, (1 << 15) - 252)}, Status.REGION, 0, "destination"),
+    ({"destination": packed_address(11, (1 << 48) - 64)}, Status.REGION, 0, "destination"),
+    ({"destination": packed_address(10, 0)}, Status.READ_ONLY, 0, "destination"),
+    ({"destination": packed_address(11, 2)}, Status.MISALIGNED, 0, "destination"),
+    ({"source": NOWHERE}, Status.REGION, 0, "source"),
+    ({"source": packed_address(10, (1 << 15) - 252)}, Status.REGION, 0, "source"),
+    ({"source": packed_address(10, 6)}, Status.MISALIGNED, 0, "source"),
+])
+def test_spans(card, opcode, changed, status, index, wrong):
+    operands = span(card, opcode, **changed)
+    if opcode == Opcode.FILL and "source" in changed:
+        assert card.run("move", **operands)["status"] == Status.OK
+        return
+    address = operands[wrong] if wrong else 0
+    if changed == {"count": 0xFFFF_FFFC}:
+        address = operands["source" if opcode == Opcode.COPY else "destination"]
+    assert refusal(card, operands) == (status, index, address)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.COPY, Opcode.FILL])
+def test_spans_for_which_no_memory_answers(card, opcode):
+    """Memory ends inside the second piece of 512 bytes."""
+    card.region(40, card.addresses[11] + 16384, 1 << 20)
+    done = card.run("move", **span(card, opcode, count=20480, value=5,
+                                   destination=packed_address(40, 64)))
+    good = (16384 - 64) // 512
+    assert (done["status"], done["error_index"], done["entries"]) == (Status.DECERR, good, good)
+    assert done["error_address"] == packed_address(40, 64 + 512 * good)
+    assert done["bytes"] == 512 * good
+    wanted = card.lists[4:4 + 512 * good] if opcode == Opcode.COPY else np.resize(
+        np.array([5, 0, 0, 0], np.uint8), 512 * good)
+    assert (card.results[16384 + 64:16384 + 64 + 512 * good] == wanted).all()

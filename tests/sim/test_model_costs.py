@@ -47,6 +47,9 @@ def commands(card):
     yield "move", {"opcode": Opcode.SCATTER, **moved}
     yield "move", {"opcode": Opcode.SCATTER, **moved, "flags": GatherFlag.STATE,
                    "source": with_state}
+    span = {"destination": card.address("results"), "count": 16384, "value": 1}
+    yield "move", {"opcode": Opcode.COPY, **span, "source": card.address("lists")}
+    yield "move", {"opcode": Opcode.FILL, **span}
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from .setup import (
 )
 
 SOUND = (0, 1, 2, 4, 5, 6, 7)
-MOVES = (Opcode.GATHER, Opcode.SCATTER)
+MOVES = (Opcode.GATHER, Opcode.SCATTER, Opcode.COPY, Opcode.FILL)
 READ = ("source", "lengths", "targets", "rows", "state_rows")
 GUARD = 64  # bytes between the areas of two commands
 ADDRESSES = tuple(field.name for field in OPERANDS.values() if field.is_address)
@@ -123,6 +123,21 @@ class CommandSource:
             "source": self._entries(count, self._known()),
             "rows": anywhere(slots * operands["stride"], 16),
             "state_rows": anywhere(slots * 32, 4)}
+
+    def copy(self):
+        """COPY from any bytes of the list buffer."""
+        count = self._bytes()
+        source = 4 * int(self.rng.integers((SIZES[LISTS] - count) // 4))
+        return {"opcode": Opcode.COPY, "count": count, "source": packed_address(LISTS, source),
+                "destination": self._result(count, shift=4)}
+
+    def fill(self):
+        count = self._bytes()
+        return {"opcode": Opcode.FILL, "count": count, "value": int(self.rng.integers(1 << 32)),
+                "destination": self._result(count, shift=4)}
+
+    def _bytes(self):
+        return 4 * int(self.rng.integers(1, self.rng.choice([4, 100, 3000])))
 
     def malformed(self, operands):
         """A command with a field or two changed, mostly for the worse."""

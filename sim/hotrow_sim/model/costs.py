@@ -16,6 +16,7 @@ from hotrow_rtl.contract import (
 
 from ..cycles import counters, directory
 from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
+from ..cycles.row_mover import FILLED
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
@@ -55,6 +56,8 @@ def command_cycles(config, command, outcome, counts):
         return taken + directory.clear_cycles(config)
     if opcode in (Opcode.GATHER, Opcode.SCATTER):
         return taken + 2 * OPERAND + _move_cycles(config, command, outcome)
+    if opcode in (Opcode.COPY, Opcode.FILL):
+        return taken + 2 * OPERAND + _span_cycles(config, outcome, opcode == Opcode.FILL)
     edited = outcome.entries + outcome.refused + outcome.misses
     return taken + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
 
@@ -97,7 +100,20 @@ def _move_cycles(config, command, outcome):
     if not outcome.entries:
         return idle + command["count"]
     copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
-    words = -(-outcome.bytes // (copies * config.bus_bytes))
+    return idle + _steady_cycles(config, copies, outcome.bytes, LATENCY)
+
+
+def _span_cycles(config, outcome, fills):
+    """The same of a COPY or FILL, which have no list."""
+    read = FILLED if fills else LATENCY
+    return MOVED + read + LATENCY + _steady_cycles(config, outcome.entries, outcome.bytes, read)
+
+
+def _steady_cycles(config, copies, octets, read_latency):
+    if not copies:
+        return 0
+    words = -(-octets // (copies * config.bus_bytes))
     writes = max(8, 2 * config.outstanding)
-    each = max(words, (LATENCY + words + 4) / config.outstanding, (words + LATENCY + 6) / writes)
-    return idle + int(copies * each)
+    each = max(words, (read_latency + words + 4) / config.outstanding,
+               (words + LATENCY + 6) / writes)
+    return int(copies * each)
