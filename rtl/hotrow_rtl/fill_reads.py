@@ -74,6 +74,6 @@ class FillReads(wiring.Component):
         ]
         with m.If(taken):
             m.d.sync += [busy.eq(1), number.eq(reader.arid), behind.eq(reader.arlen)]
-        with m.Elif(reader.rready):
+        with m.Elif(busy & reader.rready):
             m.d.sync += [busy.eq(behind != 0), behind.eq(behind - 1)]
         return m

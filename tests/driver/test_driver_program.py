@@ -64,6 +64,8 @@ def program(device, seed):
         lambda: device.gather(rows()),
         lambda: device.gather(rows(), out=out, slots=rng.permutation(64)[:5]),
         lambda: device.scatter(rows(), out),
+        lambda: device.fill(out[int(rng.integers(64)):], int(rng.integers(9))),
+        lambda: device.copy(out[:10], out[int(rng.integers(20)):][:10]),
         lambda: device.harvest(int(rng.integers(1, 300)), threshold=int(rng.integers(4))),
         lambda: device.decay(int(rng.integers(3))),
         lambda: device.signal(int(rng.integers(10)), int(rng.integers(1 << 32)), queue="move"),
