@@ -151,7 +151,8 @@ def test_a_dead_memory_stops_the_port(on_read, pattern, accept):
 
 
 @pytest.mark.parametrize("pattern", [None, 6], ids=["copy", "fill"])
-@pytest.mark.parametrize("after", [1, 30, 61, *(pytest.param(n, marks=SLOW) for n in (14, 16, 150))])
+@pytest.mark.parametrize("after", [
+    1, 30, 61, *(pytest.param(n, marks=SLOW) for n in (14, 16, 150))])
 def test_restart_in_flight(pattern, after):
     """A restart at any time leaves a mover that carries out the next command."""
     rough = dict(ROUGH, latency=20)
@@ -203,7 +204,7 @@ def test_pieces_come_without_a_gap():
             ctx.set(dut.start, 1)
             await ctx.tick()
             ctx.set(dut.start, 0)
-                last = 0
+            last = 0
             while not last:
                 ctx.set(dut.ready, next(ready))
                 *_, valid, taken, last = await ctx.tick().sample(
