@@ -7,7 +7,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .command_rules import rules
-from .config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, Config, log2
+from .config import (
+    LARGEST_STRIDE,
+    LIST_ALIGNMENT,
+    ROW_ALIGNMENT,
+    STATE_ALIGNMENT,
+    Config,
+    log2,
+)
 from .contract import COMMAND_BYTES, OPERANDS, AllFlag, BatchFlag, Status
 from .layouts import command, command_word
 from .region_arbiter import RegionPort
@@ -16,7 +23,7 @@ from .table_span import TableSpanPort
 LANE = 64  # bits of an address operand, and of a part of the command that moves as a whole
 
 # A command and the first check that it failed. With status OK its address operands that were
-# checked have been replaced by byte addresses.
+# checked have been replaced by byte addresses, except those of spans.
 checked_command = data.StructLayout({
     "command": command,
     "status": 8,
@@ -85,9 +92,10 @@ class CommandCheck(wiring.Component):
                  for lane in range(8 * COMMAND_BYTES // LANE)]
         given, at_operand = lanes[first], Signal()  # the operand under check; its address is wrong
         shape = Signal(data.StructLayout({
-            "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "event": 1, "stride": 1}))
+            "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1,
+            "stride": 1}))
         wrong = Signal(data.StructLayout({
-            "event": 1, "batch": 1, "samples": 1, "list": 1, "stride": 1}))
+            "event": 1, "batch": 1, "samples": 1, "nothing": 1, "stride": 1, "bytes": 1}))
         used = Signal(around)  # lanes from the one under check on
         operand = Signal(range(around + 1))
         samples = held.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE goes before
@@ -113,6 +121,7 @@ class CommandCheck(wiring.Component):
                 shape.flags_defined.eq((held.flags & ~Const(rule.flags, 8)) == 0),
                 shape.batch.eq(rule.is_batch),
                 shape.list.eq(rule.is_list & ~everything),
+                shape.span.eq(rule.is_span),
                 shape.event.eq(rule.has_event),
                 shape.stride.eq(rule.has_stride),
             ]
@@ -121,8 +130,8 @@ class CommandCheck(wiring.Component):
                 m.d.sync += used[lane_of[name] - first].eq(wanted & ~everything)
 
         def extents(name):
-            """How long an operand is, by whether the command is a batch."""
-            return {rule.is_batch: rule.extents[name]
+            """How long an operand is, by whether the command is a batch, or a span."""
+            return {(rule.is_batch, rule.is_span): rule.extents[name]
                     for rule in of_queue.values() if name in rule.extents}
 
         units, element_log2 = Signal(max(32, len(bags))), Signal(3)  # of the operand under check
@@ -151,7 +160,8 @@ class CommandCheck(wiring.Component):
             self.checked.p.error_address.eq(Mux(at_operand, given, 0)),
             access.p.address.eq(given),
         ]
-        misaligned = area.p.address[:log2(LIST_ALIGNMENT)].any()
+        low = area.p.address[:log2(LIST_ALIGNMENT)]
+        misaligned = Mux(shape.span, low[:log2(STATE_ALIGNMENT)].any(), low.any())
         m.d.comb += turns.eq(skips | asked & area.valid & ~(
             area.p.region | area.p.read_only | misaligned))
         with m.If(loads):
@@ -167,13 +177,13 @@ class CommandCheck(wiring.Component):
                 over.eq(operand == around - 1),
                 used.eq(used >> 1),
                 *(low.eq(high) for low, high in pairwise(lanes[first:final + 1])),
-                lanes[final].eq(Mux(asked, area.p.address, given)),
+                lanes[final].eq(Mux(asked & ~shape.span, area.p.address, given)),
             ]
         with m.Switch(operand):
             for name in operands:
                 with m.Case(lane_of[name] - first):
-                    for is_batch, extent in extents(name).items():
-                        with m.If(shape.batch == is_batch):
+                    for (is_batch, is_span), extent in extents(name).items():
+                        with m.If((shape.batch == is_batch) & (shape.span == is_span)):
                             measure(extent)
 
         with m.FSM():
@@ -201,7 +211,8 @@ class CommandCheck(wiring.Component):
                     wrong.batch.eq(shape.batch & (
                         nothing | (held.samples == 0) | (held.table_count == 0))),
                     wrong.samples.eq(shape.batch & (held.samples > self.config.batch_samples)),
-                    wrong.list.eq(shape.list & nothing),
+                    wrong.nothing.eq((shape.list | shape.span) & nothing),
+                    wrong.bytes.eq(shape.span & held.count[:log2(STATE_ALIGNMENT)].any()),
                     wrong.stride.eq(shape.stride & (
                         (stride == 0) | (stride > LARGEST_STRIDE)
                         | stride[:log2(ROW_ALIGNMENT)].any())),
@@ -218,10 +229,12 @@ class CommandCheck(wiring.Component):
                     fail(Status.EMPTY)
                 with m.Elif(wrong.samples):
                     fail(Status.TOO_LARGE, held.samples)
-                with m.Elif(wrong.list):
+                with m.Elif(wrong.nothing):
                     fail(Status.EMPTY)
                 with m.Elif(wrong.stride):
                     fail(Status.MISALIGNED, held.stride)
+                with m.Elif(wrong.bytes):
+                    fail(Status.MISALIGNED, held.count)
                 with m.Elif(shape.batch):
                     m.next = "LOOKUPS"
                 with m.Else():

@@ -33,8 +33,14 @@ _EXTENTS = {
     "destination": Extent("count", 4, write=True),  # harvested entries
 }
 _IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
-# Where a row lands depends on its table and target: GATHER checks these row by row.
-_CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination")}
+_BYTES = {  # of a span
+    "source": Extent("count", 0),
+    "destination": Extent("count", 0, write=True),
+}
+SPANS = (Opcode.COPY, Opcode.FILL)  # `count` consecutive bytes each
+# Where the slot of a row ends depends on its table and target: these are checked row by row.
+_CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination"),
+                   Opcode.SCATTER: ("rows", "state_rows")}
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,10 @@ class Rule:
     -------
     flags : int
         Bits that the command defines.
-    is_batch, is_list, has_event, has_stride : bool
-        Which shape checks apply.
+    is_batch, is_list, is_span, has_event, has_stride : bool
+        Which shape checks apply. At most one of the first three holds. The operands of a span
+        begin on any 4 bytes and stay packed; those of others begin on a multiple of LIST_ALIGNMENT
+        and are replaced by byte addresses.
     may_be_all : bool
         With AllFlag.ALL the command reads no list.
     extents : dict
@@ -57,6 +65,7 @@ class Rule:
     flags: int
     is_batch: bool
     is_list: bool
+    is_span: bool
     has_event: bool
     has_stride: bool
     may_be_all: bool
@@ -65,8 +74,9 @@ class Rule:
 
 def _rule(command: Command) -> Rule:
     operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
-    is_batch = "samples" in operands
-    extents = {name: _IDS if is_batch and name == "source" else _EXTENTS[name]
+    is_batch, is_span = "samples" in operands, command.opcode in SPANS
+    special = {"source": _IDS} if is_batch else _BYTES if is_span else {}
+    extents = {name: special.get(name) or _EXTENTS[name]
                for name in operands
                if OPERANDS[name].is_address
                and name not in _CHECKED_BY_ROW.get(command.opcode, ())}
@@ -74,7 +84,8 @@ def _rule(command: Command) -> Rule:
         opcode=command.opcode,
         flags=sum(command.flags or ()),
         is_batch=is_batch,
-        is_list="count" in operands and not is_batch,
+        is_list="count" in operands and not is_batch and not is_span,
+        is_span=is_span,
         has_event="event" in operands,
         has_stride="stride" in operands,
         may_be_all=command.flags is AllFlag,

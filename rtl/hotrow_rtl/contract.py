@@ -39,11 +39,11 @@ class Status(IntEnum):
     TOO_LARGE = 4, "more samples than batch_samples; index = samples"
     LOOKUPS = 5, "dense: count is not samples * tables; jagged: not the sum; index = expected"
     TABLE_UNKNOWN = 6, "index = position in the list, or the table number for a batch"
-    MISALIGNED = 7, "a byte address or stride off its boundary; address tells which"
+    MISALIGNED = 7, "a byte address off its boundary; or index = stride, or count of bytes"
     REGION = 8, "unregistered handle, or bytes beyond the region's end"
     READ_ONLY = 9, "the command would write to a region registered for reading"
     ROW_OUT_OF_RANGE = 10, "index = position of the id in the batch or list"
-    STRIDE = 11, "a table's row is longer than the destination's stride; index = position"
+    STRIDE = 11, "a table's row is longer than the slots' stride; index = position"
     BAD_EVENT = 12, "index = event"
     ABORTED = 13, "the host aborted a WAIT"
     SLVERR = 14, "the memory answered with a slave error"
@@ -63,6 +63,9 @@ class Opcode(IntEnum):
     REMOVE = 0x14
     SPLIT = 0x15
     GATHER = 0x20
+    SCATTER = 0x21
+    COPY = 0x24
+    FILL = 0x25
 
 
 class BatchFlag(IntFlag):
@@ -85,12 +88,12 @@ class AllFlag(IntFlag):
 
 
 class GatherFlag(IntFlag):
-    """Layout of the destination (GATHER)."""
+    """Layout of the array of slots (GATHER, SCATTER)."""
 
     __new__ = _documented
 
-    LISTED = 1, "row i goes to destination + targets[i] * stride, else to destination + i * stride"
-    STATE = 2, "carry each row's optimizer state too, packed, to state_destination"
+    LISTED = 1, "row i belongs to slot targets[i], at targets[i] * stride, else to slot i"
+    STATE = 2, "carry each row's optimizer state too, packed in the state array of the slots"
 
 
 @dataclass(frozen=True)
@@ -112,24 +115,27 @@ OPERANDS = {field.name: field for field in (
     Field("opcode", 0, 1, "what to do"),
     Field("flags", 1, 1, "variants of the command"),
     Field("tag", 4, 4, "the host's own number; comes back in the completion"),
-    _address("source", 8, "ids of a batch, or entries of a list"),
+    _address("source", 8, "ids of a batch, entries of a list, or bytes to copy"),
     _address("lengths", 16, "uint16 per bag, in the order of the bags (jagged batches)"),
-    _address("targets", 24, "uint32 destination slots, one per listed row"),
+    _address("targets", 24, "uint32 slots, one per listed row"),
     _address("slots", 32, "result: uint32 per lookup or entry"),
     _address("popular", 40, "result: uint32 positions of the samples whose lookups all hit"),
     _address("nonpopular", 48, "result: uint32 positions of the other samples"),
     _address("misses", 56, "result: one entry per missed row"),
-    _address("destination", 64, "result: rows (GATHER) or harvested entries"),
+    _address("destination", 64, "result: rows (GATHER), harvested entries, or bytes (COPY, FILL)"),
     _address("state_destination", 72, "result: per-row state, packed"),
-    Field("count", 80, 4, "lookups of the batch, entries of the list, or most entries wanted"),
+    Field("count", 80, 4, "lookups of the batch, entries of the list, most entries wanted, or "
+          "bytes (COPY, FILL)"),
     Field("samples", 84, 4, "samples in the batch"),
     Field("first_table", 88, 2, "table of the first column"),
     Field("table_count", 90, 2, "columns; column c belongs to table first_table + c"),
-    Field("stride", 92, 4, "bytes from one destination slot to the next"),
+    Field("stride", 92, 4, "bytes from one slot to the next"),
     Field("threshold", 96, 4, "least count that is harvested"),
     Field("shift", 100, 4, "binary places by which every count is shifted right"),
     Field("event", 104, 4, "event counter"),
-    Field("value", 108, 4, "value to reach or to set"),
+    Field("value", 108, 4, "value to reach or to set, or pattern (FILL)"),
+    _address("rows", 112, "rows by slot that are read (SCATTER)"),
+    _address("state_rows", 120, "per-row state by slot that is read, packed"),
 )}
 
 COMPLETION = {field.name: field for field in (
@@ -152,7 +158,7 @@ COMPLETION = {field.name: field for field in (
     Field("sequence", 124, 4, "completions of this queue so far, this one included"),
 )}
 
-ROW_ENTRY = {field.name: field for field in (  # INSTALL, REMOVE, GATHER, miss lists: 8 bytes
+ROW_ENTRY = {field.name: field for field in (  # lists of rows, miss lists: 8 bytes
     Field("row", 0, 4, "row of the table"),
     Field("table", 4, 4, "table"),
 )}
@@ -212,6 +218,17 @@ COMMANDS = {command.opcode: command for command in (
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,
             "Copy the listed rows of registered tables to consecutive or listed slots."),
+    Command(Opcode.SCATTER, "move",
+            ("source", "targets", "rows", "state_rows", "count", "stride"), GatherFlag,
+            "Copy consecutive or listed slots to the listed rows of registered tables. Of equal "
+            "rows in the list the last one stays; what rows hold that overlap otherwise, or "
+            "the slots, is undefined."),
+    Command(Opcode.COPY, "move", ("source", "destination", "count"), None,
+            "Copy `count` bytes. Addresses and count are multiples of 4; what bytes hold that are "
+            "source and destination is undefined. The bytes move in pieces of ROW_BYTES, the last "
+            "one shorter: the completion's `entries` and error index count pieces."),
+    Command(Opcode.FILL, "move", ("destination", "count", "value"), None,
+            "Set every 4 bytes of `count` bytes to `value`; else as COPY."),
 )}
 
 

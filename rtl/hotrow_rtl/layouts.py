@@ -166,8 +166,8 @@ class Engine(wiring.Signature):
     -------
     command : Out(stream(command))
         A command that passed every check of the queue. Its address operands have been replaced
-        by byte addresses (zero-extended), except GATHER's `destination` and `state_destination`,
-        which stay packed.
+        by byte addresses (zero-extended), except those of slots (`destination` of a GATHER, `rows`
+        of a SCATTER, and of their state) and those of COPY and FILL, which stay packed.
     outcome : In(stream(outcome))
         One per command, in order, once its last effect has landed in memory.
     """

@@ -1,12 +1,14 @@
-"""Move control: start everything that a GATHER needs, one command at a time."""
+"""Move control: start everything that a command needs, one at a time."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config
-from .contract import ROW_ENTRY_BYTES, GatherFlag
+from .command_rules import SPANS
+from .config import Config, log2
+from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode
 from .layouts import Fetch, command, packed_address
+from .row_layouts import COPY_BYTES
 
 TARGET_BYTES = 4
 
@@ -22,15 +24,23 @@ class MoveControl(wiring.Component):
     -------
     command : In(stream(command))
     rows_request, targets_request : Out(stream)
-        As of `Fetch`; targets only for a command that is LISTED.
+        As of `Fetch`; targets only for a command that is LISTED, neither for a span.
     rows_start, targets_start : Out(stream)
         The `count` of elements, for the unpackers.
     start : Out(1)
         A pulse in the cycle after a command is taken, from which on its settings are there.
     over : In(1)
         A pulse when its outcome has been taken.
-    listed, with_state, count, stride, destination, state_destination : Out
-        Settings of the command.
+    listed, with_state, count, stride : Out
+        Settings of the command. The `count` of a span is that of its pieces of `stride` bytes.
+    to_tables : Out(1)
+        Rows go from slots to tables, else from tables to slots.
+    slots, state_slots : Out(packed_address)
+        Slot 0 of rows and of their state; of a span its destination.
+    spans, fills : Out(1)
+        The command is a span, from `source`; and one whose bytes are not read, but of `pattern`.
+    final_bytes : Out
+        Of the last piece of a span.
     """
 
     def __init__(self, config: Config):
@@ -49,14 +59,24 @@ class MoveControl(wiring.Component):
             "with_state": Out(1),
             "count": Out(32),
             "stride": Out(16),
-            "destination": Out(packed_address),
-            "state_destination": Out(packed_address),
+            "to_tables": Out(1),
+            "slots": Out(packed_address),
+            "state_slots": Out(packed_address),
+            "spans": Out(1),
+            "fills": Out(1),
+            "source": Out(packed_address),
+            "final_bytes": Out(COPY_BYTES),
+            "pattern": Out(32),
         })
 
     def elaborate(self, platform):
         m = Module()
         wanted, busy, taken = self.command.p, Signal(), Signal()
         listed = (wanted.flags & GatherFlag.LISTED) != 0
+        to_tables, fills = wanted.opcode == Opcode.SCATTER, wanted.opcode == Opcode.FILL
+        spans = Cat(wanted.opcode == each for each in SPANS).any()
+        piece = self.config.row_bytes  # a power of two
+        rest = wanted.count[:log2(piece)]
         orders = (self.rows_request, self.targets_request, self.rows_start, self.targets_start)
         m.d.comb += [
             self.command.ready.eq(~busy),
@@ -75,17 +95,23 @@ class MoveControl(wiring.Component):
         with m.If(taken):
             m.d.sync += [
                 busy.eq(1),
-                self.rows_request.valid.eq(1),
+                self.rows_request.valid.eq(~spans),
                 self.rows_request.p.address.eq(wanted.source),
-                self.rows_start.valid.eq(1),
-                self.targets_request.valid.eq(listed),
+                self.rows_start.valid.eq(~spans),
+                self.targets_request.valid.eq(listed),  # a flag that spans do not have
                 self.targets_request.p.address.eq(wanted.targets),
                 self.targets_start.valid.eq(listed),
                 self.listed.eq(listed),
                 self.with_state.eq((wanted.flags & GatherFlag.STATE) != 0),
-                self.count.eq(wanted.count),
-                self.stride.eq(wanted.stride),
-                self.destination.eq(wanted.destination),
-                self.state_destination.eq(wanted.state_destination),
+                self.count.eq(Mux(spans, (wanted.count >> log2(piece)) + rest.any(), wanted.count)),
+                self.stride.eq(Mux(spans, piece, wanted.stride)),
+                self.spans.eq(spans),
+                self.fills.eq(fills),
+                self.source.eq(Mux(fills, wanted.destination, wanted.source)),
+                self.final_bytes.eq(Mux(rest.any(), rest, piece)),
+                self.pattern.eq(wanted.value),
+                self.to_tables.eq(to_tables),
+                self.slots.eq(Mux(to_tables, wanted.rows, wanted.destination)),
+                self.state_slots.eq(Mux(to_tables, wanted.state_rows, wanted.state_destination)),
             ]
         return m

@@ -1,4 +1,4 @@
-"""Move outcome: what a GATHER's completion says."""
+"""Move outcome: what the completion of a move command says."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring

@@ -1,4 +1,4 @@
-"""Row entries: the entries of a GATHER's list, each with its slot, as the copies that it wants."""
+"""Row entries: the entries of a list, each with its slot, as the copies that it wants."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -63,6 +63,7 @@ class RowEntries(wiring.Component):
             copy.slot_fault.eq(Mux(self.listed, slot.fault, 0)),
             copy.is_state.eq(second),
             copy.last.eq(last),
+            copy.ends.eq(self.rows.p.last),
         ]
         with m.If(taken):
             m.d.sync += [second.eq(~last), index.eq(index + last)]

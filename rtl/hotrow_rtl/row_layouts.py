@@ -1,6 +1,7 @@
 """Payloads that the parts of the row mover hand to one another.
 
-A *copy* moves the bytes of one row, or of its state, from the table to the destination. A *lane*
+A *copy* moves the bytes of one row, or of its state, from the table to a slot or back, or those of
+one piece of a *span*, the consecutive bytes of a COPY or FILL. A *lane*
 is 4 bytes of a bus word: the finest step of a source or destination address.
 """
 
@@ -49,7 +50,8 @@ def copies_in_flight(config: Config) -> int:
 def wanted_copy(config: Config) -> data.StructLayout:
     """One copy of a list, named by row and slot: of the row, or with `is_state` of its state.
 
-    `unknown` marks a table number that cannot exist. `last` is set on the final copy of an entry.
+    `unknown` marks a table number that cannot exist. `last` is set on the final copy of an entry,
+    `ends` on those of the final entry.
     """
     return data.StructLayout({
         "row": ROW_NUMBER_WIDTH,
@@ -60,6 +62,7 @@ def wanted_copy(config: Config) -> data.StructLayout:
         "slot_fault": 2,
         "is_state": 1,
         "last": 1,
+        "ends": 1,
     })
 
 

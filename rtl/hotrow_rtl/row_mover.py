@@ -1,6 +1,6 @@
-"""Row mover: GATHER, from a list of rows to their copies in the destination's slots."""
+"""Row mover: between listed rows of tables and slots, and between any bytes."""
 
-from amaranth import Module, ResetInserter, Signal
+from amaranth import Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,6 +10,7 @@ from .contract import ROW_ENTRY_BYTES
 from .copy_addresses import CopyAddresses
 from .copy_gate import CopyGate
 from .fifo import RamFifo
+from .fill_reads import FillReads
 from .layouts import Engine, Fetch, region_update, row_entry, table_update
 from .move_control import TARGET_BYTES, MoveControl
 from .move_outcome import MoveOutcome
@@ -19,17 +20,20 @@ from .row_entries import RowEntries
 from .row_layouts import copies_in_flight, copy_identity, tag
 from .row_reader import RowReader
 from .row_writer import RowWriter
+from .span_pieces import SpanPieces
 from .stream_fork import fork
 from .streams import Unpacker
 
 
 class RowMover(wiring.Component):
-    """Copy listed rows of registered tables, and their state, to consecutive or listed slots.
+    """Copy listed rows of registered tables, and their state, to consecutive or listed slots or
+    back (GATHER, SCATTER); copy or fill consecutive bytes, in pieces of `row_bytes` (COPY, FILL).
 
     Reads and writes overlap in time, and a later entry's read may come before an earlier one's
     write: what a row holds that is source and destination of one command is undefined. Writes
-    keep the order of the list, so that of entries with one slot the last wins. A row and its state
-    are separate copies: a refused entry moves neither, but a bus fault of one spares the other.
+    keep the order of the list, so that of entries with one destination the last wins. A row and
+    its state are separate copies: a refused entry moves neither, but a bus fault of one spares the
+    other.
 
     Parameters
     ----------
@@ -38,7 +42,7 @@ class RowMover(wiring.Component):
     Members
     -------
     engine : In(Engine())
-        GATHER commands that passed the command check.
+        Commands that passed the command check.
     table_update : In(table_update(config))
     region_update : In(region_update(config))
     rows : Out(Fetch(config))
@@ -90,7 +94,7 @@ class RowMover(wiring.Component):
         m = Module()
         config, clear = self.config, Signal()
         cleared = ResetInserter(clear)
-        control, entries = MoveControl(config), RowEntries(config)
+        control, entries, pieces = MoveControl(config), RowEntries(config), SpanPieces()
         rows = Unpacker(config, row_entry, ROW_ENTRY_BYTES)
         targets = Unpacker(config, 32, TARGET_BYTES)
         gate = CopyGate(config)
@@ -99,11 +103,13 @@ class RowMover(wiring.Component):
         m.submodules.control = cleared(control)
         m.submodules.rows = cleared(rows)
         m.submodules.targets = cleared(targets)
+        m.submodules.pieces = cleared(pieces)
         m.submodules.entries = cleared(entries)
         m.submodules.addresses = addresses = CopyAddresses(config)  # keeps its tables
         m.submodules.gate = cleared(gate)
         m.submodules.identities = cleared(identities)
         m.submodules.reader = reader = RowReader(config)
+        m.submodules.fill_reads = fill_reads = FillReads(config)
         m.submodules.writer = writer = RowWriter(config)
         m.submodules.tracker = cleared(tracker)
         m.submodules.outcome = cleared(outcome)
@@ -121,20 +127,31 @@ class RowMover(wiring.Component):
         connect(m, control=control.targets_start, unpacker=targets.start)
         connect(m, port=flipped(self.rows.words), unpacker=rows.words)
         connect(m, port=flipped(self.targets.words), unpacker=targets.words)
-        connect(m, unpacker=rows.elements, entries=entries.rows)
         connect(m, unpacker=targets.elements, entries=entries.targets)
         connect(m, entries=entries.copies, addresses=addresses.wanted)
         connect(m, addresses=addresses.checked, gate=gate.checked)
         connect(m, flipped(self.table_update), addresses.table_update)
         connect(m, flipped(self.region_update), addresses.region_update)
         m.d.comb += [
+            pieces.start.eq(control.start & control.spans),
+            pieces.count.eq(control.count),
+            pieces.ready.eq(entries.rows.ready),
+            # A span has pieces, any other command a list of rows.
+            rows.elements.ready.eq(entries.rows.ready),
+            entries.rows.valid.eq(rows.elements.valid | pieces.valid),
+            entries.rows.p.eq(rows.elements.p),
+            entries.rows.p.last.eq(Mux(control.spans, pieces.last, rows.elements.p.last)),
             entries.start.eq(control.start),
             gate.start.eq(control.start),
             entries.listed.eq(control.listed),
             entries.with_state.eq(control.with_state),
-            addresses.destination.eq(control.destination),
-            addresses.state_destination.eq(control.state_destination),
+            addresses.to_tables.eq(control.to_tables),
+            addresses.slots.eq(control.slots),
+            addresses.state_slots.eq(control.state_slots),
             addresses.stride.eq(control.stride),
+            addresses.spans.eq(control.spans),
+            addresses.source.eq(control.source),
+            addresses.final_bytes.eq(control.final_bytes),
             self.ready.eq(addresses.ready),
         ]
 
@@ -146,8 +163,16 @@ class RowMover(wiring.Component):
         ]
         connect(m, reader=reader.rows, writer=writer.rows)
         connect(m, reader=reader.words, writer=writer.words)
-        connect(m, reader.bus, flipped(self.read_bus))
+        connect(m, reader=reader.bus, fill_reads=fill_reads.reader)
+        connect(m, fill_reads.memory, flipped(self.read_bus))
         connect(m, writer.bus, flipped(self.write_bus))
+
+        m.d.comb += [
+            fill_reads.start.eq(control.start),
+            fill_reads.fills.eq(control.fills),
+            fill_reads.pattern.eq(control.pattern),
+            fill_reads.idle.eq(reader.idle),
+        ]
 
         # What came of them.
         connect(m, identities=identities.o, tracker=tracker.identities)

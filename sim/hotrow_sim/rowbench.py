@@ -1,16 +1,17 @@
-"""A row mover between a memory model and lists from Python, and GATHERs drawn at random."""
+"""A row mover between a memory model and lists from Python, and commands drawn at random."""
 
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 import numpy as np
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import GatherFlag, Status, packed_address
+from hotrow_rtl.contract import GatherFlag, Opcode, Status, packed_address
 from hotrow_rtl.row_mover import RowMover
 
 from .golden.records import ROW_RECORD
 from .golden.regions import Region, Table, unpack_address
-from .golden.rows import gather
+from .golden.rows import move_rows
+from .golden.spans import move_span
 from .memory import Behaviour, MemoryModel
 from .memory.amaranth import read_responder, write_responder
 from .streambench import STEADY, StreamBench
@@ -34,8 +35,16 @@ TABLES = {
     6: Table(30, packed_address(2, 0x800), 64, 64, packed_address(6, 0), 4),  # no state region
     # Row 3 lies at offset 0x20 modulo 2**48.
     7: Table(9, packed_address(0, (1 << 48) - 3 * 65520 + 0x20), 16, 65520),
+    # To be written, behind the slots.
+    8: Table(40, packed_address(1, 0x3000), 64, 80, packed_address(2, 4), 4),
+    9: Table(15, packed_address(1, 0x3D00), 256, 272, packed_address(2, 0x200), 32),
+    10: Table(100, packed_address(1, 0x4E00), 16, 16, packed_address(2, 0x800), 8),
+    11: Table(20, packed_address(1, 0x5460), 48, 64),
+    12: Table(99, packed_address(1, 0x5A00), 64, 64),  # to row 23 in its region
+    13: Table(40, packed_address(1, 0x3000), 64, 80, packed_address(3, 0x10), 4),
 }
 DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
+STATE_SLOTS = packed_address(3, 0x24)
 LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
 SOURCE_LIST, TARGET_LIST = 0x1000, 0x2000  # addresses of the lists, which have a port of their own
 CALM = Behaviour()
@@ -59,7 +68,7 @@ class Image:
 
 @dataclass
 class Gather:
-    """One command and its lists, drawn at random."""
+    """A GATHER and its lists, drawn at random."""
 
     seed: int
     tables: list
@@ -89,14 +98,48 @@ class Gather:
                 told[word == word[position]] = fault
             return told
         slots = self.targets if self.flags & LISTED else np.arange(self.count)
-        return gather(self.payload(), self.entries, slots, TABLES, REGIONS, Image(image), config,
+        return move_rows(self.payload(), self.entries, slots, TABLES, REGIONS, Image(image), config,
                       faults(self.entry_faults, 8),
                       faults(self.slot_faults, 4) if self.flags & LISTED else 0)
 
     def payload(self):
-        return {"flags": int(self.flags), "source": SOURCE_LIST, "targets": TARGET_LIST,
-                "destination": self.destination, "state_destination": self.state_destination,
-                "count": self.count, "stride": self.stride}
+        return {"opcode": Opcode.GATHER, "flags": int(self.flags), "source": SOURCE_LIST,
+                "targets": TARGET_LIST, "destination": self.destination,
+                "state_destination": self.state_destination, "count": self.count,
+                "stride": self.stride}
+
+
+@dataclass
+class Scatter(Gather):
+    """A SCATTER: the slots at `destination` and `state_destination` are what is read."""
+
+    state_destination: int = STATE_SLOTS
+
+    def payload(self):
+        gather = super().payload()
+        return gather | {"opcode": Opcode.SCATTER, "rows": gather.pop("destination"),
+                         "state_rows": gather.pop("state_destination")}
+
+
+@dataclass
+class Span:
+    """A COPY of `count` bytes, or with a `pattern` a FILL."""
+
+    count: int
+    source: int = packed_address(0, 0)
+    destination: int = DESTINATION
+    pattern: int | None = None
+    seed: int = 0
+
+    def expect(self, image, config):
+        """What the golden model makes of it, `image` included."""
+        return move_span(self.payload(), REGIONS, Image(image), config)
+
+    def payload(self):
+        fills = self.pattern is not None
+        return {"opcode": Opcode.FILL if fills else Opcode.COPY, "count": self.count,
+                "source": packed_address(7, 1) if fills else self.source,
+                "destination": self.destination, "value": self.pattern or 0}
 
 
 class RowBench:

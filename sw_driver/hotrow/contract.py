@@ -17,6 +17,7 @@ NO_SLOT = _CONSTANTS["NO_SLOT"]
 MISS_FLAG = _CONSTANTS["MISS_FLAG"]
 LIST_ALIGNMENT = _CONSTANTS["LIST_ALIGNMENT"]
 ROW_ALIGNMENT = _CONSTANTS["ROW_ALIGNMENT"]
+STATE_ALIGNMENT = _CONSTANTS["STATE_ALIGNMENT"]
 LARGEST_STRIDE = _CONSTANTS["LARGEST_STRIDE"]
 
 Status = IntEnum("Status", _MAP["status"])
@@ -29,6 +30,7 @@ STATUS_DOC = {Status[name]: text for name, text in _MAP["status_doc"].items()}
 REGISTERS = {register["name"]: register["offset"] for register in _MAP["registers"]}
 GEOMETRY = {entry["parameter"]: entry["register"] for entry in _MAP["geometry"]}
 QUEUES = tuple(queue["name"] for queue in _MAP["queues"])
+QUEUE_OF = {Opcode[command["name"]]: command["queue"] for command in _MAP["commands"]}
 PRESETS = _MAP["presets"]
 
 

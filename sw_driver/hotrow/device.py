@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 
-from .contract import IDENTITY, QUEUES, STATUS_DOC, VERSION, Opcode, Status
+from .contract import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
 from .errors import CommandError, DeviceError, RegistrationError, TransportError
 from .event_calls import EventCalls
 from .futures import Future
@@ -28,10 +28,11 @@ from .registers import (
 from .results import Done, OpcodeStatistics
 from .rings import CommandQueue
 from .row_lists import refusal
+from .span_calls import SpanCalls
 from .tables import Table, Tables
 from .transport import open_transport
 
-_LOOKUP, _MOVE = QUEUES
+_LOOKUP = QUEUES[0]
 _FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
 _SLICE = 0.01  # seconds between two looks at a device that is not ready
 
@@ -73,7 +74,7 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
         raise
 
 
-class Device(LookupCalls, MoveCalls, EventCalls):
+class Device(LookupCalls, MoveCalls, SpanCalls, EventCalls):
     """An open device; a context manager. Made by `hotrow.open`.
 
     Members
@@ -232,18 +233,19 @@ class Device(LookupCalls, MoveCalls, EventCalls):
             yield held
 
     def _submit(self, opcode, operands, finish, held, queue=None) -> Future:
-        queue = self._queues[queue or (_MOVE if opcode is Opcode.GATHER else _LOOKUP)]
+        queue = self._queues[queue or QUEUE_OF[opcode]]
         return queue.submit(opcode, operands, finish, held.pop_all())
 
     def _simple(self, opcode, operands, queue=_LOOKUP) -> Future:
         """A command without lists."""
         self._queue(queue)
         with self._command() as held:
-            def finish(c):
-                self._raise_for(c)
-                return Done(int(c["end"]) - int(c["start"]))
+            return self._submit(opcode, operands, self._done, held, queue)
 
-            return self._submit(opcode, operands, finish, held, queue)
+    def _done(self, completion, **told):
+        """The result of a command without one; `told` as of `_raise_for`."""
+        self._raise_for(completion, **told)
+        return Done(int(completion["end"]) - int(completion["start"]))
 
     def _queue(self, name):
         if name not in self._queues:

@@ -135,6 +135,7 @@ class Buffer:
         self.writable = writable
         self.handle = self.device_address = None
         self.uses = 0
+        self.for_one_command = False
         self._watch = Watch(source)
 
     @property

@@ -1,13 +1,16 @@
-"""Calls that the move queue serves: rows from tables to the trainer's slots."""
+"""Calls that the move queue serves: rows between tables and the trainer's slots."""
+
+from functools import partial
 
 import numpy as np
 
-from .contract import LARGEST_STRIDE, ROW_ALIGNMENT, GatherFlag, Opcode
+from .contract import ROW_ALIGNMENT, STATE_ALIGNMENT, GatherFlag, Opcode
 from .errors import BatchError, RegistrationError
 from .futures import Future
-from .integers import vector
-from .memory import Buffer, as_array, span
+from .memory import span
+from .results import Done
 from .row_lists import check_rows, row_list, tables_of
+from .slot_arrays import slot_array, slot_list, stride_of
 
 
 class MoveCalls:
@@ -38,22 +41,14 @@ class MoveCalls:
     def gather_async(self, rows, out=None, slots=None, state_out=None) -> Future:
         rows = row_list(rows)
         table = self._one_kind(rows, with_state=state_out is not None)
-        out = None if out is None else _target(
-            out, "out", table.dtype, table.dim * table.dtype.itemsize)
-        state_out = None if state_out is None else _target(
-            state_out, "state_out", table.state.dtype, table.state_bytes)
-        slots = _slots(slots, len(rows), [each for each in (out, state_out) if each is not None])
+        arrays = _slot_arrays(table, {"out": out, "state_out": state_out}, writable=True)
+        out, state_out = arrays.get("out"), arrays.get("state_out")
+        slots = slot_list(slots, len(rows), arrays, distinct=True)
         if not len(rows):
             return Future.of(np.empty((0, table.dim), table.dtype) if out is None else out)
-        if self.check_ids:
-            check_rows(rows, self._tables)
 
         with self._command() as held:
-            for each in tables_of(rows, self._tables):
-                for buffer in each.buffers:
-                    held.enter_context(buffer)
-            operands = {"source": self._staging.stage_rows(rows, held), "count": len(rows)}
-            flags = GatherFlag(0)
+            operands, flags = self._stage_list(rows, held), GatherFlag(0)
             # Padding must not land on what lies beside the rows: such rows take a detour.
             direct = out is not None and not table.padded
             if direct and slots is not None:
@@ -61,8 +56,9 @@ class MoveCalls:
                 flags |= GatherFlag.LISTED
             staged = []  # (where the device writes, the array that the host fills from it)
             if direct:
-                operands["destination"] = self._reach(out, "out", held)
-                operands["stride"] = _stride(out, table)
+                operands["destination"] = self.regions.reach(
+                    out, "out", True, ROW_ALIGNMENT, held)
+                operands["stride"] = stride_of(out, "out", table)
             else:
                 lease = held.enter_context(self._results.lease(len(rows) * table.row_bytes))
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
@@ -71,7 +67,8 @@ class MoveCalls:
             if state_out is not None:
                 flags |= GatherFlag.STATE
                 if direct or slots is None:
-                    operands["state_destination"] = self._reach(state_out, "state_out", held)
+                    operands["state_destination"] = self.regions.reach(
+                        state_out, "state_out", True, STATE_ALIGNMENT, held)
                 else:
                     lease = held.enter_context(self._results.lease(len(rows) * table.state_bytes))
                     operands["state_destination"] = lease.address
@@ -90,82 +87,114 @@ class MoveCalls:
 
             return self._submit(Opcode.GATHER, operands | {"flags": flags}, finish, held)
 
+    def scatter(self, rows, values, slots=None, state=None) -> Done:
+        """Write rows of registered tables: the reverse of `gather`.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+            Of tables with one dim, element type and state size, registered from writable arrays.
+            Of equal rows in the list the last one stays.
+        values : Buffer, numpy.ndarray or torch tensor [n, dim]
+            Row i of the list becomes values[slots[i]], or values[i]. In registered memory, rows
+            that are not padded are read where they are.
+        slots : integers [rows], optional
+            Places in `values` and `state`.
+        state : Buffer, numpy.ndarray or torch tensor [n] or [n, m], optional
+            What the rows' optimizer state becomes, in the same manner.
+        """
+        return self.scatter_async(rows, values, slots, state).result()
+
+    def scatter_async(self, rows, values, slots=None, state=None) -> Future:
+        rows = row_list(rows)
+        table = self._one_kind(rows, with_state=state is not None)
+        arrays = _slot_arrays(table, {"values": values, "state": state}, writable=False)
+        slots = slot_list(slots, len(rows), arrays, distinct=False)
+        for each in tables_of(rows, self._tables):
+            for buffer in each.buffers[:len(arrays)]:
+                if not buffer.writable:
+                    raise RegistrationError(f"{buffer.name} cannot be written: it was registered "
+                                            f"from a read-only array")
+        if not len(rows):
+            return Future.of(Done(0))
+
+        with self._command() as held:
+            operands = self._stage_list(rows, held)
+            flags = GatherFlag.STATE if state is not None else GatherFlag(0)
+            found = self._find_slots(table, arrays, held)
+            if found is None:
+                found = self._stage_slots(table, arrays, slots, len(rows), held)
+            elif slots is not None:
+                operands["targets"] = self._staging.stage(slots.astype(np.uint32), held)
+                flags |= GatherFlag.LISTED
+            return self._submit(Opcode.SCATTER, operands | found | {"flags": flags},
+                                partial(self._done, rows=rows), held)
+
+    def _stage_list(self, rows, held):
+        """Operands that name the rows; their tables are held."""
+        if self.check_ids:
+            check_rows(rows, self._tables)
+        for table in tables_of(rows, self._tables):
+            for buffer in table.buffers:
+                held.enter_context(buffer)
+        return {"source": self._staging.stage_rows(rows, held), "count": len(rows)}
+
+    def _find_slots(self, table, arrays, held):
+        """Operands that name slots in place, or None where the device cannot read them there."""
+        values, state = arrays["values"], arrays.get("state")
+        wanted = {"rows": (values, ROW_ALIGNMENT)}
+        if state is not None:
+            wanted["state_rows"] = (state, STATE_ALIGNMENT)
+        if table.padded or (state is not None and not state.flags.c_contiguous):
+            return None
+        try:
+            operands = {"stride": stride_of(values, "values", table)}
+        except RegistrationError:
+            return None
+        for name, (array, alignment) in wanted.items():
+            host, size = span(array)
+            buffer = self.regions.find(host, size)
+            if buffer is None or (host - buffer.host) % alignment:
+                return None
+            buffer.check()
+            held.enter_context(buffer)
+            operands[name] = buffer.packed(host - buffer.host)
+        return operands
+
+    def _stage_slots(self, table, arrays, slots, count, held):
+        """Operands that name copies of the slots, in the order of the list."""
+        chosen = slice(count) if slots is None else slots
+        lease = held.enter_context(self._staging.lease(count * table.row_bytes))
+        padded = lease.rows(table.dtype, count, table.row_bytes)
+        padded[:, :table.dim] = arrays["values"][chosen].reshape(count, table.dim)
+        padded[:, table.dim:] = 0
+        operands = {"rows": lease.address, "stride": table.row_bytes}
+        if "state" in arrays:
+            lease = held.enter_context(self._staging.lease(count * table.state_bytes))
+            packed = lease.rows(table.state.dtype, count, table.state_bytes)
+            packed[:] = arrays["state"][chosen].reshape(count, -1)
+            operands["state_rows"] = lease.address
+        return operands
+
     def _one_kind(self, rows, with_state):
         """A table that stands for all tables of a list, which must be alike."""
         tables = tables_of(rows, self._tables) or list(self._tables.registered)
         if not tables:
-            raise BatchError("no table is registered from which rows could be gathered")
+            raise BatchError("no table is registered whose rows could be moved")
         for table in tables[1:]:
             if (table.dim, table.dtype, table.state_bytes * with_state) != (
                     tables[0].dim, tables[0].dtype, tables[0].state_bytes * with_state):
                 raise BatchError(
-                    f"one gather takes rows of one kind, got {tables[0]!r} and {table!r}: gather "
+                    f"one command moves rows of one kind, got {tables[0]!r} and {table!r}: move "
                     f"them one after the other")
         if with_state and not tables[0].state_bytes:
-            raise BatchError(f"{tables[0]!r} has no state that could go to state_out")
+            raise BatchError(f"{tables[0]!r} has no state that could be moved")
         return tables[0]
 
-    def _reach(self, array, what, held):
-        """Address of an array that the device writes to; registered for the command if need be."""
-        host, size = span(array)
-        buffer = self.regions.find(host, size, writable=True)
-        if buffer is None:
-            buffer = self.regions.add(array, True, what)
-            held.callback(self.regions.remove, buffer)
-        buffer.check()
-        if (host - buffer.host) % ROW_ALIGNMENT:
-            raise RegistrationError(f"{what} starts at {host:#x}, which is not a multiple of "
-                                    f"{ROW_ALIGNMENT} bytes")
-        held.enter_context(buffer)
-        return buffer.packed(host - buffer.host)
 
-
-def _target(out, what, dtype, row_bytes):
-    """The array behind `out`, whose rows must be like those that are moved."""
-    if isinstance(out, Buffer):
-        out.check()
-        if not out.writable:
-            raise RegistrationError(f"{what} is {out!r}, registered with writable=False")
-        out = out.array
-    array = as_array(out)
-    row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0
-    if array.dtype != dtype or row != row_bytes or not array.flags.writeable:
-        raise RegistrationError(
-            f"{what} must be writable, of {dtype}, {row_bytes} bytes a row; got {array.dtype} of "
-            f"shape {array.shape}{'' if array.flags.writeable else ', read-only'}")
-    return array
-
-
-def _stride(out, table):
-    """Bytes between the rows of `out`."""
-    stride = out.strides[0] if len(out) > 1 else table.row_bytes
-    if out.ndim != 2 or (out.shape[1] > 1 and out.strides[1] != out.itemsize):
-        raise RegistrationError(f"out must be [n, dim] with contiguous rows, not of shape "
-                                f"{out.shape} with strides {out.strides}")
-    if stride % ROW_ALIGNMENT or not table.row_bytes <= stride <= LARGEST_STRIDE:
-        raise RegistrationError(
-            f"the rows of out lie {stride} bytes apart: expected a multiple of {ROW_ALIGNMENT} "
-            f"from {table.row_bytes} to {LARGEST_STRIDE}")
-    return stride
-
-
-def _slots(slots, count, targets):
-    """`slots` as an array or None, checked against the arrays that it indexes."""
-    room = min((len(target) for target in targets), default=None)
-    if slots is None:
-        if room is not None and room < count:
-            raise BatchError(f"{count} rows do not fit into out or state_out, which has {room}")
-        return None
-    if room is None:
-        raise BatchError("slots are places in out, which was not given")
-    slots = vector(slots, "slots")
-    if len(slots) != count:
-        raise BatchError(f"{len(slots)} slots for {count} rows: expected one for each")
-    wrong = np.flatnonzero((slots < 0) | (slots >= room))
-    if wrong.size:
-        at = int(wrong[0])
-        raise BatchError(f"slot {slots[at]} is out of range: there are 0 to {room - 1} "
-                         f"(position {at} of the list)", position=at)
-    if len(np.unique(slots)) != count:
-        raise BatchError("two rows cannot go to one slot: slots must be distinct")
-    return slots
+def _slot_arrays(table, given, writable):
+    """The arrays for rows and for their state, by name; those that are not given are left out."""
+    rows = table.dtype, table.dim * table.dtype.itemsize
+    state = (None, 0) if table.state is None else (table.state.dtype, table.state_bytes)
+    return {name: slot_array(value, name, *kind, writable)
+            for (name, value), kind in zip(given.items(), (rows, state)) if value is not None}

@@ -2,7 +2,7 @@
 
 from .contract import OFFSET_WIDTH, unpack_address
 from .errors import RegistrationError
-from .memory import Buffer
+from .memory import Buffer, span
 
 _VALID, _WRITABLE = 1, 2
 
@@ -72,9 +72,42 @@ class Regions:
         self._buffers[buffer.handle] = buffer.handle = None
 
     def find(self, host, size, writable=False) -> Buffer | None:
-        """A registered buffer that holds `size` bytes from host address `host`."""
-        return next((buffer for buffer in self._buffers if buffer
+        """A registered buffer that holds `size` bytes from host address `host`, and stays."""
+        return next((buffer for buffer in self._buffers if buffer and not buffer.for_one_command
                      and buffer.holds(host, size) and buffer.writable >= writable), None)
+
+    def reach(self, array, what, writable, alignment, held) -> int:
+        """Address operand of an array that the device uses in place.
+
+        Parameters
+        ----------
+        array : numpy.ndarray
+        what : str
+            Its name in messages.
+        writable : bool
+            Whether the device writes to it.
+        alignment : int
+            Bytes of which its first byte lies on a multiple.
+        held : contextlib.ExitStack
+            Keeps the memory until the command has completed; memory that is not registered is
+            until then.
+
+        Raises
+        ------
+        RegistrationError
+        """
+        host, size = span(array)
+        buffer = self.find(host, size, writable)
+        if buffer is None:
+            buffer = self.add(array, writable, what)
+            buffer.for_one_command = True
+            held.callback(self.remove, buffer)
+        buffer.check()
+        if (host - buffer.host) % alignment:
+            raise RegistrationError(
+                f"{what} starts at {host:#x}, which is not a multiple of {alignment} bytes")
+        held.enter_context(buffer)
+        return buffer.packed(host - buffer.host)
 
     def describe(self, address) -> str:
         """An address operand in words."""

@@ -7,7 +7,7 @@ from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_rtl.row_mover import RowMover
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.row_mover import row_mover_bits
-from hotrow_sim.cycles.row_mover import gather_cycles
+from hotrow_sim.cycles.row_mover import move_cycles
 from hotrow_sim.golden.regions import Table
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.rowbench import (
@@ -18,6 +18,7 @@ from hotrow_sim.rowbench import (
     WITH_STATE,
     Gather,
     RowBench,
+    Scatter,
     compare,
 )
 from hotrow_sim.streambench import RAGGED, STEADY
@@ -43,6 +44,59 @@ def test_memory_equals_golden(bus_bytes, gaps, behaviour):
         Gather(5, [2], 6, WITH_STATE, state_destination=packed_address(2, 0x14)),
     ])
     assert all(outcome.status == Status.OK for outcome in got)
+
+
+@pytest.mark.parametrize("bus_bytes", [16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
+def test_scattered_memory_equals_golden(bus_bytes, gaps, behaviour):
+    port = Behaviour(seed=6, **behaviour)
+    bench = RowBench(BUSES[bus_bytes], port, port, gaps=gaps)
+    got, _ = compare(bench, [
+        Scatter(1, [8, 9, 10, 11], 8),
+        Scatter(2, [8, 8, 10, 11], 20, LISTED, destination=packed_address(0, 0x10), stride=400),
+        Gather(3, [8, 11], 12, LISTED, stride=80),
+        Scatter(4, [8], 10, WITH_STATE, stride=64),
+        Scatter(5, [8, 11], 20, LISTED | WITH_STATE, stride=64, slots=100),
+        Scatter(6, [9], 6, WITH_STATE, state_destination=packed_address(3, 0x14)),
+    ])
+    assert all(outcome.status == Status.OK for outcome in got)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=SLOW) for n in range(1, 5))])
+def test_scatter_refusals_equal_golden(seed):
+    slots = packed_address(*[(1, 0x20), (0, 0x4F00), (0, 8), (7, 0), (1, (1 << 48) - 2048)][seed])
+    state = packed_address(*[(3, 0xFD0), (2, 2), (3, 4), (2, (1 << 48) - 64), (9, 0)][seed])
+    got, _ = compare(RowBench(TINY, seed=seed), [
+        Scatter(seed, [0, 8, 9, 11, 12], 20, WITH_STATE | LISTED, rows=43,
+                state_destination=state, entry_faults={seed + 9: FAULT_SLVERR},
+                slot_faults={seed + 4: FAULT_TIMEOUT}),
+        Scatter(seed + 50, [13, 10], 16, WITH_STATE),
+        Scatter(seed + 100, [8, 11, 12], 20, rows=30, destination=slots),
+        Scatter(seed + 200, [*TABLES, 15, 16, 1 << 31], 16, rows=1 << 31, stride=64),
+    ])
+    assert sum(outcome.status != Status.OK for outcome in got) >= 3
+
+
+def test_every_refusal_of_a_scatter():
+    commands = [
+        Scatter(1, [0], 4),
+        Scatter(2, [13], 4, WITH_STATE),
+        Scatter(3, [12], 4),
+        Scatter(4, [8], 4, destination=packed_address(0, 0x5000 - 0x140)),
+        Scatter(5, [8], 4, destination=packed_address(0, 8)),
+        Scatter(6, [0], 4, destination=packed_address(0, 8)),
+        Scatter(7, [8], 4, WITH_STATE, state_destination=packed_address(3, 2)),
+        Scatter(8, [9], 4, stride=240),
+        Scatter(9, [13], 4),
+    ]
+    commands[2].entries["row"][:] = (3, 24, 23, 25)
+    got, _ = compare(RowBench(TINY), commands)
+    source = [packed_address(0, 0x50C0), packed_address(0, 8), packed_address(0, 8)]
+    assert [outcome.status for outcome in got] == [
+        Status.READ_ONLY, Status.READ_ONLY, Status.REGION, Status.REGION, Status.MISALIGNED,
+        Status.MISALIGNED, Status.MISALIGNED, Status.STRIDE, Status.OK]
+    assert [outcome.error_address for outcome in got[3:6]] == source
+    assert (got[2].error_index, got[2].error_address) == (1, packed_address(1, 0x5A00 + 24 * 64))
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=SLOW) for n in range(2, 6))])
@@ -101,6 +155,11 @@ def test_later_entry_wins_a_slot():
     compare(RowBench(TINY, Behaviour(seed=3, **ROUGH), Behaviour(seed=4, **ROUGH)), [command])
 
 
+def test_the_last_of_equal_rows_stays():
+    command = Scatter(1, [8], 24, stride=64, rows=2)
+    compare(RowBench(TINY, Behaviour(seed=3, **ROUGH), Behaviour(seed=4, **ROUGH)), [command])
+
+
 def test_rows_in_flight_fill_the_buffer():
     """Sixteen reads of 64 or 4 words find room for four long ones; what is left is too short."""
     config = replace(TINY, outstanding=16, row_bytes=1024)
@@ -116,6 +175,15 @@ def test_pages_are_not_crossed(config):
     command = Gather(1, [2], 16, destination=packed_address(1, 0xFE0 - 3 * 256))
     command.entries["row"] = range(16)
     bench = RowBench(config)
+    compare(bench, [command])
+    assert bench.write.statistics.bursts == bench.read.statistics.bursts == 17
+
+
+def test_scattered_pages_are_not_crossed():
+    """Row 2 of table 9 and slot 3 have a page's end inside."""
+    command = Scatter(1, [9], 16, destination=packed_address(1, 0xFE0 - 3 * 256))
+    command.entries["row"] = range(16)
+    bench = RowBench(TINY)
     compare(bench, [command])
     assert bench.write.statistics.bursts == bench.read.statistics.bursts == 17
 
@@ -141,7 +209,7 @@ def test_cycles_follow_the_model(monkeypatch, bus_bytes, outstanding, row_bytes,
     command.entries["row"] %= 4096 // row_bytes
     _, cycles = compare(bench, [command])
     words = [max(1, row_bytes // bus_bytes)] * 40
-    model = gather_cycles(config, words, reads, writes, first_word=1)
+    model = move_cycles(config, words, reads, writes, first_word=1)
     assert abs(model - cycles) <= 0.02 * cycles, f"model {model}, hardware {cycles}"
 
 

@@ -12,41 +12,61 @@ from hotrow_sim.rowbench import (
     WITH_STATE,
     Gather,
     RowBench,
+    Scatter,
 )
 
 FAULTS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}
 SLOW = pytest.mark.slow
+KINDS = [Gather, Scatter]
 
 
-def fault_case(on_read, beat, response):
-    """Four rows of 64 bytes on a 16-byte bus with one faulty beat; the bench and its outcome."""
+def four(kind):
+    """Four unlike rows of 64 bytes; the packed address of a row's source, and destination."""
+    command = kind(1, [8] if kind is Scatter else [0], 4, stride=64)
+    command.entries["row"] = (9, 4, 12, 1)
+
+    def source(entry):
+        return (DESTINATION + 64 * entry if kind is Scatter
+                else packed_address(0, int(command.entries["row"][entry]) * 80))
+
+    def destination(entry):
+        return (packed_address(1, 0x3000 + int(command.entries["row"][entry]) * 80)
+                if kind is Scatter else DESTINATION + 64 * entry)
+    return command, source, destination
+
+
+def fault_case(command, on_read, beat, response):
+    """One faulty beat on a 16-byte bus; the bench, its memory before, and the outcome."""
     bench = RowBench(TINY)
-    command = Gather(1, [0], 4, stride=64)
     (bench.read if on_read else bench.write).fail_beat(beat, response)
     before = bench.image.copy()
     (got,), _ = bench.run([command])
-    return bench, command, before, got
+    return bench, before, got
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("response", FAULTS)
 @pytest.mark.parametrize("beat", [8, 9, 11], ids=["first", "middle", "last"])
-def test_a_read_fault_refuses_its_row_only(beat, response):
-    bench, command, before, got = fault_case(True, beat, response)
+def test_a_read_fault_refuses_its_row_only(kind, beat, response):
+    command, source, destination = four(kind)
+    bench, before, got = fault_case(command, True, beat, response)
     expected = before.copy()
     command.expect(expected, TINY)
-    slot = REGIONS[1].base - BASE + 0x20 + 2 * 64
-    expected[slot:slot + 64] = before[slot:slot + 64]
+    at = REGIONS[1].base - BASE + destination(2) % (1 << 48)
+    expected[at:at + 64] = before[at:at + 64]
     np.testing.assert_array_equal(bench.image, expected)
     assert (got.status, got.error_index, got.entries, got.bytes) == (FAULTS[response], 2, 3, 192)
-    assert got.error_address == packed_address(0, int(command.entries["row"][2]) * 80)
+    assert got.error_address == source(2)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("response", FAULTS)
 @pytest.mark.parametrize("beat", [4, 5, 7], ids=["first", "middle", "last"])
-def test_a_write_fault_is_told(beat, response):
-    _, _, _, got = fault_case(False, beat, response)
+def test_a_write_fault_is_told(kind, beat, response):
+    command, _, destination = four(kind)
+    _, _, got = fault_case(command, False, beat, response)
     assert (got.status, got.error_index, got.entries, got.bytes) == (FAULTS[response], 1, 3, 192)
-    assert got.error_address == DESTINATION + 64
+    assert got.error_address == destination(1)
 
 
 @pytest.mark.parametrize("on_read", [True, False], ids=["read", "write"])

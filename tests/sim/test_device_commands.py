@@ -184,3 +184,42 @@ def test_gather_to_listed_slots(card):
         got = card.results[16 + 64 * slot:16 + 64 * (slot + 1)]
         assert (got == card.weights[64 * row:64 * (row + 1)]).all()
     assert (card.results[80:16 + 7 * 64] == 0xEE).all()
+
+
+def test_scatter_puts_back_what_gather_took(card):
+    rows, targets = [(1, 5), (0, 99), (2, 6), (1, 7)], [3, 0, 2, 9]
+    operands = {"source": card.put_rows(rows), "count": 4, "stride": 112,
+                "targets": card.put(np.array(targets, np.uint32), 4096),
+                "flags": GatherFlag.LISTED}
+    card.results[:] = np.random.default_rng(1).integers(0, 256, card.results.size)
+    wanted = card.weights.copy()
+    for (table, row), slot in zip(rows, targets):
+        known = card.tables[table]
+        start = (known.weights & 0xFFFF_FFFF) + row * known.stride
+        wanted[start:start + known.row_bytes] = card.results[
+            16 + 112 * slot:16 + 112 * slot + known.row_bytes]
+    done = card.run("move", opcode=Opcode.SCATTER, rows=card.address("results", 16), **operands)
+    assert (done["status"], done["entries"]) == (Status.OK, 4)
+    assert done["bytes"] == 96 + 64 + 16 + 96
+    assert (card.weights == wanted).all()
+    done = card.run("move", opcode=Opcode.GATHER, destination=card.address("results", 8192),
+                    **operands)
+    assert done["status"] == Status.OK
+    for slot, size in zip(targets, (96, 64, 16, 96)):
+        assert (card.results[8192 + 112 * slot:][:size] == card.results[16 + 112 * slot:][:size]
+                ).all()
+
+
+def test_scatter_moves_state_and_the_last_of_equal_rows_stays(card):
+    rows = [(0, 4), (2, 3), (0, 4)]
+    card.results[:] = np.random.default_rng(2).integers(0, 256, card.results.size)
+    before = card.state.copy()
+    done = card.run("move", opcode=Opcode.SCATTER, source=card.put_rows(rows), count=3, stride=64,
+                    rows=card.address("results"), flags=GatherFlag.STATE,
+                    state_rows=card.address("results", 4100))
+    assert (done["status"], done["entries"], done["bytes"]) == (
+        Status.OK, 3, 64 + 16 + 64 + 8 + 4 + 8)
+    assert (card.weights[256:320] == card.results[128:192]).all()
+    before[32:40] = card.results[4100 + 16:4100 + 24]  # slot 2 of 8 bytes
+    before[2048 + 12:2048 + 16] = card.results[4104:4108]  # slot 1 of 4 bytes
+    assert (card.state == before).all()

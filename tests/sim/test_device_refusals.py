@@ -31,22 +31,29 @@ def row_list(card, opcode, rows=((0, 1), (1, 2), (2, 3), (0, 4)), **changed):
     operands = {"opcode": opcode, "count": len(rows), "source": card.put_rows(rows),
                 "targets": card.put(np.arange(4, dtype=np.uint32), 1024), "stride": 128,
                 "slots": card.address("results"), "destination": card.address("results"),
-                "state_destination": card.address("results", 8192)}
+                "state_destination": card.address("results", 8192),
+                "rows": card.address("results"), "state_rows": card.address("results", 8192)}
     return operands | changed
+
+
+def queue_of(opcode):
+    return "move" if opcode >= Opcode.GATHER else "lookup"
 
 
 def refusal(card, operands):
     """Run a command that must have no effect; return its status, index and address."""
     before = card.results.copy()
-    queue = "move" if operands["opcode"] == Opcode.GATHER else "lookup"
-    done = card.run(queue, **operands)
+    tables = card.weights.copy(), card.state.copy()
+    done = card.run(queue_of(operands["opcode"]), **operands)
     assert not any(done[name] for name in COUNTS), done
     assert (card.results == before).all(), "a refused command wrote something"
+    assert (card.weights == tables[0]).all() and (card.state == tables[1]).all()
     return done["status"], done["error_index"], done["error_address"]
 
 
 @pytest.mark.parametrize("queue, opcode", [
     ("lookup", 0x7F), ("move", 0x04), ("move", Opcode.OBSERVE), ("lookup", Opcode.GATHER),
+    ("lookup", Opcode.SCATTER),
 ])
 def test_opcode_unknown_or_of_the_other_queue(card, queue, opcode):
     done = card.run(queue, opcode=opcode, flags=0xFF, tag=0xDEAD_BEEF)
@@ -108,7 +115,7 @@ def test_results_of_split(card, operand):
 
 
 @pytest.mark.parametrize("opcode", [
-    Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER])
+    Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER, Opcode.SCATTER])
 def test_empty_lists(card, opcode):
     assert refusal(card, row_list(card, opcode, count=0)) == (Status.EMPTY, 0, 0)
 
@@ -135,16 +142,18 @@ def test_harvest_destination(card):
     assert refusal(card, operands) == (Status.READ_ONLY, 0, address)
 
 
+@pytest.mark.parametrize("opcode", [Opcode.GATHER, Opcode.SCATTER])
 @pytest.mark.parametrize("stride", [0, 8, 65536, 0xFFFF_FFF0])
-def test_strides_of_gather(card, stride):
-    assert refusal(card, row_list(card, Opcode.GATHER, stride=stride)) == (
+def test_strides_of_slots(card, opcode, stride):
+    assert refusal(card, row_list(card, opcode, stride=stride)) == (
         Status.MISALIGNED, stride, 0)
 
 
-def test_targets_of_gather(card):
-    operands = row_list(card, Opcode.GATHER, targets=NOWHERE, flags=GatherFlag.LISTED)
+@pytest.mark.parametrize("opcode", [Opcode.GATHER, Opcode.SCATTER])
+def test_targets(card, opcode):
+    operands = row_list(card, opcode, targets=NOWHERE, flags=GatherFlag.LISTED)
     assert refusal(card, operands) == (Status.REGION, 0, NOWHERE)
-    assert card.run("move", **row_list(card, Opcode.GATHER, targets=NOWHERE))["entries"] == 4
+    assert card.run("move", **row_list(card, opcode, targets=NOWHERE))["entries"] == 4
 
 
 @pytest.mark.parametrize("id64", [False, True])
@@ -161,7 +170,8 @@ def test_ids_out_of_range_are_skipped_and_the_first_is_reported(card, id64):
     assert card.result(len(ids), 2048).tolist() == list(range(len(ids)))
 
 
-@pytest.mark.parametrize("opcode", [Opcode.INSTALL, Opcode.REMOVE, Opcode.GATHER])
+@pytest.mark.parametrize("opcode", [
+    Opcode.INSTALL, Opcode.REMOVE, Opcode.GATHER, Opcode.SCATTER])
 @pytest.mark.parametrize("bad, status", [
     ((3, 0), Status.TABLE_UNKNOWN), ((32, 0), Status.TABLE_UNKNOWN),
     ((0x1_0000, 0), Status.TABLE_UNKNOWN), ((0, 100), Status.ROW_OUT_OF_RANGE),
@@ -169,11 +179,11 @@ def test_ids_out_of_range_are_skipped_and_the_first_is_reported(card, id64):
 def test_bad_entries_of_lists_are_skipped(card, opcode, bad, status):
     rows = [(0, 1), (0, 2), bad, (0, 3), (9, 9)]
     operands = row_list(card, opcode, rows)
-    done = card.run("move" if opcode == Opcode.GATHER else "lookup", **operands)
+    done = card.run(queue_of(opcode), **operands)
     assert (done["status"], done["error_index"], done["error_address"]) == (status, 2, 0)
     assert done["entries"] == (0 if opcode == Opcode.REMOVE else 3)
     assert done["refused"] == 0
-    if opcode != Opcode.GATHER:
+    if queue_of(opcode) == "lookup":
         assert card.result(5)[[2, 4]].tolist() == [0xFFFF_FFFF] * 2
 
 
@@ -219,6 +229,41 @@ def test_rows_that_gather_cannot_write(card, changed, status, address):
     assert refusal(card, operands) == (status, 0, address)
 
 
+@pytest.mark.parametrize("changed, status, address", [
+    ({"rows": NOWHERE}, Status.REGION, packed_address(60, 3 * 128)),
+    ({"rows": packed_address(11, (1 << 15) - 3 * 128 - 48)}, Status.REGION,
+     packed_address(11, (1 << 15) - 48)),
+    ({"rows": packed_address(11, (1 << 48) - 3 * 128)}, Status.REGION, packed_address(11, 0)),
+    ({"rows": packed_address(10, 8)}, Status.MISALIGNED, packed_address(10, 3 * 128 + 8)),
+    ({"state_rows": NOWHERE}, Status.REGION, packed_address(60, 3 * 8)),
+    ({"state_rows": packed_address(11, 2)}, Status.MISALIGNED, packed_address(11, 26)),
+])
+def test_slots_that_scatter_cannot_read(card, changed, status, address):
+    operands = row_list(card, Opcode.SCATTER, [(0, 1)], flags=GatherFlag.LISTED
+                        | GatherFlag.STATE) | changed
+    card.put(np.array([3], np.uint32), 1024)
+    assert refusal(card, operands) == (status, 0, address)
+
+
+@pytest.mark.parametrize("table, flags, status, address", [
+    ({"weights": packed_address(10, 0)}, 0, Status.READ_ONLY, packed_address(10, 2 * 64)),
+    ({"weights": NOWHERE}, 0, Status.REGION, packed_address(60, 2 * 64)),
+    ({"weights": packed_address(8, (1 << 48) - 64)}, 0, Status.REGION, packed_address(8, 64)),
+    ({"row_bytes": 144, "stride": 144}, 0, Status.STRIDE, 0),
+    ({"state": packed_address(10, 4)}, GatherFlag.STATE, Status.READ_ONLY,
+     packed_address(10, 4 + 2 * 8)),
+    ({"state": packed_address(9, 4096 - 16)}, GatherFlag.STATE, Status.REGION,
+     packed_address(9, 4096)),
+])
+def test_rows_that_scatter_cannot_write(card, table, flags, status, address):
+    card.table(5, Table(**{**vars(card.tables[0]), **table}))
+    operands = row_list(card, Opcode.SCATTER, rows=[(5, 2)], flags=flags)
+    assert refusal(card, operands) == (status, 0, address)
+    operands = row_list(card, Opcode.SCATTER, rows=[(0, 1), (5, 2), (0, 3)], flags=flags)
+    done = card.run("move", **operands)
+    assert (done["status"], done["error_index"], done["entries"]) == (status, 1, 2)
+
+
 @pytest.mark.parametrize("flags", [0, GatherFlag.STATE])
 @pytest.mark.parametrize("bad", [{5}, {31}, {0, 1, 2, 3, 4}, set(range(0, 40, 2)), set(range(40))],
                          ids=["one", "across two pages", "first", "alternate", "all"])
@@ -237,3 +282,50 @@ def test_rows_for_which_no_memory_answers(card, flags, bad):
     for place in set(range(40)) - bad:
         got = card.results[48 + 128 * place:48 + 128 * place + 96]
         assert (got == card.weights[128 * place:128 * place + 96]).all(), place
+
+
+def span(card, opcode, **changed):
+    """A sound COPY or FILL of 256 bytes, with changes."""
+    return {"opcode": opcode, "source": card.address("lists", 4), "count": 256,
+            "destination": card.address("results", 8)} | changed
+
+
+@pytest.mark.parametrize("opcode", [Opcode.COPY, Opcode.FILL])
+@pytest.mark.parametrize("changed, status, index, wrong", [
+    ({"count": 0}, Status.EMPTY, 0, None),
+    ({"count": 258}, Status.MISALIGNED, 258, None),
+    ({"count": 0xFFFF_FFFC}, Status.REGION, 0, None),
+    ({"flags": 1}, Status.BAD_FLAGS, 1, None),
+    ({"destination": NOWHERE}, Status.REGION, 0, "destination"),
+    ({"destination": packed_address(11, (1 << 15) - 252)}, Status.REGION, 0, "destination"),
+    ({"destination": packed_address(11, (1 << 48) - 64)}, Status.REGION, 0, "destination"),
+    ({"destination": packed_address(10, 0)}, Status.READ_ONLY, 0, "destination"),
+    ({"destination": packed_address(11, 2)}, Status.MISALIGNED, 0, "destination"),
+    ({"source": NOWHERE}, Status.REGION, 0, "source"),
+    ({"source": packed_address(10, (1 << 15) - 252)}, Status.REGION, 0, "source"),
+    ({"source": packed_address(10, 6)}, Status.MISALIGNED, 0, "source"),
+])
+def test_spans(card, opcode, changed, status, index, wrong):
+    operands = span(card, opcode, **changed)
+    if opcode == Opcode.FILL and "source" in changed:
+        assert card.run("move", **operands)["status"] == Status.OK
+        return
+    address = operands[wrong] if wrong else 0
+    if changed == {"count": 0xFFFF_FFFC}:
+        address = operands["source" if opcode == Opcode.COPY else "destination"]
+    assert refusal(card, operands) == (status, index, address)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.COPY, Opcode.FILL])
+def test_spans_for_which_no_memory_answers(card, opcode):
+    """Memory ends inside the second piece of 512 bytes."""
+    card.region(40, card.addresses[11] + 16384, 1 << 20)
+    done = card.run("move", **span(card, opcode, count=20480, value=5,
+                                   destination=packed_address(40, 64)))
+    good = (16384 - 64) // 512
+    assert (done["status"], done["error_index"], done["entries"]) == (Status.DECERR, good, good)
+    assert done["error_address"] == packed_address(40, 64 + 512 * good)
+    assert done["bytes"] == 512 * good
+    wanted = card.lists[4:4 + 512 * good] if opcode == Opcode.COPY else np.resize(
+        np.array([5, 0, 0, 0], np.uint8), 512 * good)
+    assert (card.results[16384 + 64:16384 + 64 + 512 * good] == wanted).all()

@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import GatherFlag, Status, packed_address
+from hotrow_rtl.contract import GatherFlag, Opcode, Status, packed_address
 from hotrow_sim.golden.records import ROW_RECORD
 from hotrow_sim.golden.regions import Region, Table, check_operand
-from hotrow_sim.golden.rows import gather
+from hotrow_sim.golden.rows import move_rows
 
 CONFIG = replace(preset("tiny"), row_bytes=256)
 MEMORY = 1 << 16
@@ -19,6 +19,9 @@ TABLES = {
     4: Table(7, packed_address(2, 0x800), 48, 64, packed_address(9, 0), 4),  # state unregistered
     5: Table(0xFFFF_FFFF, packed_address(0, 0), 16, 65520, packed_address(0, 0), 4),
     6: Table(20, packed_address(0, 0x800), 32, 32, packed_address(3, 0x400), 4),
+    7: Table(40, packed_address(1, 0x2000), 64, 80, packed_address(2, 0), 8),  # to be written
+    8: Table(30, packed_address(1, 0x3000), 32, 32, packed_address(2, 0x400), 4),
+    9: Table(30, packed_address(1, 0x3020), 32, 32, packed_address(2, 0x404), 4),  # a row on
 }
 
 
@@ -46,6 +49,7 @@ class Bytes:
 def brute_force(command, entries, slots, memory, entry_faults, slot_faults):
     """The rules one after another, entry by entry."""
     errors, moved, entries_moved = [], 0, 0
+    to_tables = command["opcode"] == Opcode.SCATTER
     before = memory.octets.copy()
 
     def resolve(base, distance, size, write, alignment):
@@ -71,15 +75,20 @@ def brute_force(command, entries, slots, memory, entry_faults, slot_faults):
             return Status(13 + slot_faults[i]), 0
         if table.row_bytes > command["stride"] or table.row_bytes > CONFIG.row_bytes:
             return Status.STRIDE, 0
-        copies = [(table.weights, row * table.stride, False, 1, table.row_bytes),
-                  (command["destination"], slot * command["stride"], True, 16, table.row_bytes)]
+        size = table.row_bytes
+        copies = [(table.weights, row * table.stride, 1, size),
+                  (command["rows" if to_tables else "destination"], slot * command["stride"], 16,
+                   size)]
         if command["flags"] & GatherFlag.STATE and table.state_bytes:
             size = table.state_bytes
-            copies += [(table.state, row * size, False, 1, size),
-                       (command["state_destination"], slot * size, True, 4, size)]
+            copies += [(table.state, row * size, 1, size),
+                       (command["state_rows" if to_tables else "state_destination"], slot * size,
+                        4, size)]
+        if to_tables:
+            copies = [copy for pair in zip(copies[1::2], copies[::2]) for copy in pair]
         resolved = []
-        for base, distance, write, alignment, size in copies:
-            status, packed, address = resolve(base, distance, size, write, alignment)
+        for number, (base, distance, alignment, size) in enumerate(copies):
+            status, packed, address = resolve(base, distance, size, number % 2 == 1, alignment)
             if status != Status.OK:
                 return status, packed
             resolved.append((packed, address, size))
@@ -102,19 +111,19 @@ def brute_force(command, entries, slots, memory, entry_faults, slot_faults):
     return *(errors[0] if errors else (Status.OK, 0, 0)), entries_moved, moved
 
 
-def scenario(seed, tables, rows, count, flags, stride, destination, state_destination, slots,
-             fault_rate=0.0, hole=range(0)):
-    """Gather random rows with both models; compare memory and outcome; return the outcome."""
+def scenario(seed, tables, rows, count, flags, stride, base, state_base, slots,
+             fault_rate=0.0, hole=range(0), opcode=Opcode.GATHER):
+    """Move random rows with both models; compare memory and outcome; return the outcome."""
     rng = np.random.default_rng(seed)
     entries = np.zeros(count, ROW_RECORD)
     entries["table"], entries["row"] = rng.choice(tables, count), rng.integers(0, rows, count)
     targets = rng.permutation(slots)[:count] if slots >= count else rng.integers(0, slots, count)
     faults = [np.where(rng.random(count) < fault_rate, rng.integers(1, 4, count), 0)
               for _ in range(2)]
-    command = {"flags": flags, "stride": stride, "destination": destination,
-               "state_destination": state_destination}
+    command = {"opcode": opcode, "flags": flags, "stride": stride, "destination": base,
+               "state_destination": state_base, "rows": base, "state_rows": state_base}
     actual, expected = Bytes(seed, hole), Bytes(seed, hole)
-    got = gather(command, entries, targets, TABLES, REGIONS, actual, CONFIG, *faults)
+    got = move_rows(command, entries, targets, TABLES, REGIONS, actual, CONFIG, *faults)
     want = brute_force(command, entries, targets, expected, *faults)
     assert (got.status, got.error_index, got.error_address, got.entries, got.bytes) == want
     np.testing.assert_array_equal(actual.octets, expected.octets)
@@ -145,9 +154,29 @@ def test_refusals(seed):
         (1, 0x40), (1, 0x2400), (0, 0), (1, 8), (1, (1 << 48) - 1024), (0, 8), (1, 0x2408),
         (7, 0), (1, 0)][seed % 9])
     state = packed_address(*[(2, 0), (2, 0xF80), (3, 0), (2, 2), (2, (1 << 48) - 64)][seed % 5])
-    scenario(seed, [*TABLES, 2, 31, 1 << 31], 70, 60, GatherFlag.LISTED | GatherFlag.STATE,
+    scenario(seed, [0, 1, 3, 4, 5, 6, 2, 31, 1 << 31], 70, 60, GatherFlag.LISTED | GatherFlag.STATE,
              [64, 16, 4096][seed % 3], destination, state, 100, fault_rate=0.05)
     scenario(seed, [0, 1, 4, 5, 6], 30, 40, GatherFlag.STATE, 64, DESTINATION, state, 100)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tables", [[7], [7, 8], [8, 9]], ids=["one", "two", "overlapping"])
+def test_scattered_rows_and_state(seed, tables):
+    flags = GatherFlag.LISTED | GatherFlag.STATE
+    got = scenario(seed, tables, 31, 60, flags, 96, DESTINATION, packed_address(3, 0), 70,
+                   opcode=Opcode.SCATTER)
+    assert got.status == Status.OK and got.entries == 60
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scatter_refusals(seed):
+    base = packed_address(*[
+        (0, 0x40), (0, 0x2400), (1, 8), (0, (1 << 48) - 1024), (7, 0)][seed % 5])
+    state = packed_address(*[(3, 0), (3, 0xF80), (3, 2), (9, 0)][seed % 4])
+    scenario(seed, [0, 3, 4, 7, 8, 31], 45, 60, GatherFlag.LISTED | GatherFlag.STATE,
+             [64, 16, 4096][seed % 3], base, state, 100, 0.05, opcode=Opcode.SCATTER)
+    scenario(seed, [7, 8], 31, 60, GatherFlag.STATE, 96, DESTINATION, packed_address(3, 0), 70,
+             hole=range(0x5000 + 0x300 * seed, 0x5010 + 0x300 * seed), opcode=Opcode.SCATTER)
 
 
 def test_bus_faults_leave_the_other_rows_alone():

@@ -24,6 +24,7 @@ def commands(card):
         ("slots", "misses", "popular", "nonpopular"))}
     moved = {"source": rows, "count": 200, "stride": 128, "destination": card.address("results"),
              "state_destination": card.address("results", 28672),
+             "rows": card.address("results"), "state_rows": card.address("results", 28672),
              "targets": card.put(rng.permutation(200).astype(np.uint32), 28672)}
     yield "lookup", {"opcode": Opcode.OBSERVE, **batch}
     yield "lookup", {"opcode": Opcode.OBSERVE, **jagged}
@@ -43,6 +44,12 @@ def commands(card):
     with_state = card.put_rows([(0, n % 100) for n in range(200)], 16384)
     yield "move", {"opcode": Opcode.GATHER, **moved, "flags": GatherFlag.STATE,
                    "source": with_state}
+    yield "move", {"opcode": Opcode.SCATTER, **moved}
+    yield "move", {"opcode": Opcode.SCATTER, **moved, "flags": GatherFlag.STATE,
+                   "source": with_state}
+    span = {"destination": card.address("results"), "count": 16384, "value": 1}
+    yield "move", {"opcode": Opcode.COPY, **span, "source": card.address("lists")}
+    yield "move", {"opcode": Opcode.FILL, **span}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Cycles of a GATHER.
+"""Cycles of the move commands.
 
 In the steady state a copy of w bus words takes max(w, (a + w + 4) / `outstanding`,
 (w + b + 6) / max(8, 2 * `outstanding`)) cycles, with a and b the latencies of reads and writes: the
@@ -12,11 +12,13 @@ ARRIVED = 2  # from the last beat of a burst to its arrival in order
 REUSED = 3  # from there to the next address with its id
 OPENED = 1  # from the arrival to the copy's first word out of the buffer
 WRITTEN = 4  # from there to the write bus
+BEGUN = 0  # as of a list's first word, where pieces of a span come in place of a list
+FILLED = 1  # from the request of a pattern to its first word
 ANSWERED = 2  # from the answer to its count
 ENDED = 2  # from the last count to the outcome
 
 
-def gather_cycles(config: Config, words, read_latency, write_latency, first_word=0):
+def move_cycles(config: Config, words, read_latency, write_latency, first_word=0):
     """From the command to its outcome, memory never stalling and nothing crossing a page.
 
     Parameters
@@ -58,3 +60,15 @@ def gather_cycles(config: Config, words, read_latency, write_latency, first_word
         left.append(opened + count - 1)
         answered.append(left[-1] + WRITTEN + write_latency + ANSWERED)
     return answered[-1] + ENDED
+
+
+def span_cycles(config: Config, count, read_latency, write_latency, fills=False):
+    """Of a COPY or FILL of `count` bytes; else as `move_cycles`.
+
+    Its pieces have `row_bytes`, and take as many bus words as those fill if the span begins on a
+    bus word.
+    """
+    sizes = [config.row_bytes] * (count // config.row_bytes)
+    rest = [count % config.row_bytes] if count % config.row_bytes else []
+    words = [-(-size // config.bus_bytes) for size in sizes + rest]
+    return move_cycles(config, words, FILLED if fills else read_latency, write_latency, BEGUN)

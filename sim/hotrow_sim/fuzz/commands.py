@@ -16,6 +16,8 @@ from .setup import (
 )
 
 SOUND = (0, 1, 2, 4, 5, 6, 7)
+MOVES = (Opcode.GATHER, Opcode.SCATTER, Opcode.COPY, Opcode.FILL)
+READ = ("source", "lengths", "targets", "rows", "state_rows")
 GUARD = 64  # bytes between the areas of two commands
 ADDRESSES = tuple(field.name for field in OPERANDS.values() if field.is_address)
 
@@ -93,7 +95,7 @@ class CommandSource:
         """GATHER of a drawn list, or of `count` entries at `source`."""
         rng, flags = self.rng, GatherFlag(int(self.rng.integers(4)))
         if source is None:
-            known = [n for n in self.tables if n in SOUND or rng.random() < 0.1]
+            known = self._known()
             if flags & GatherFlag.STATE:  # entries of unlike states would overlap each other
                 same = self.tables[known[rng.integers(len(known))]].state_bytes
                 known = [n for n in known if self.tables[n].state_bytes == same]
@@ -101,19 +103,41 @@ class CommandSource:
             source = self._entries(count, known)
         else:
             flags &= ~GatherFlag.STATE
-        longest = max(table.row_bytes for table in self.tables.values())
-        stride = 16 * int(rng.integers(1, longest // 16 + 4)) if rng.random() < 0.5 else longest
-        slots, operands = count, {}
-        if flags & GatherFlag.LISTED:
-            slots = max(1, int(count * rng.choice([0.3, 1, 2])))
-            distinct = slots >= count and rng.random() < 0.7
-            operands["targets"] = self._put(
-                rng.permutation(slots)[:count].astype(np.uint32) if distinct
-                else rng.integers(0, slots, count).astype(np.uint32))
+        slots, operands = self._slots(flags, count)
         return operands | {
-            "opcode": Opcode.GATHER, "flags": flags, "count": count, "source": source,
-            "stride": stride, "destination": self._result(slots * stride, shift=16),
+            "opcode": Opcode.GATHER, "count": count, "source": source,
+            "destination": self._result(slots * operands["stride"], shift=16),
             "state_destination": self._result(slots * 32, shift=4)}
+
+    def scatter(self):
+        """SCATTER of a drawn list, from slots that are any bytes of the list buffer."""
+        rng, count = self.rng, int(self.rng.choice([1, 2, 5, 30, 120]))
+        slots, operands = self._slots(GatherFlag(int(rng.integers(4))), count)
+
+        def anywhere(size, alignment):
+            room = max(1, (SIZES[LISTS] - size) // alignment)
+            return packed_address(LISTS, alignment * int(rng.integers(room)))
+
+        return operands | {
+            "opcode": Opcode.SCATTER, "count": count,
+            "source": self._entries(count, self._known()),
+            "rows": anywhere(slots * operands["stride"], 16),
+            "state_rows": anywhere(slots * 32, 4)}
+
+    def copy(self):
+        """COPY from any bytes of the list buffer."""
+        count = self._bytes()
+        source = 4 * int(self.rng.integers((SIZES[LISTS] - count) // 4))
+        return {"opcode": Opcode.COPY, "count": count, "source": packed_address(LISTS, source),
+                "destination": self._result(count, shift=4)}
+
+    def fill(self):
+        count = self._bytes()
+        return {"opcode": Opcode.FILL, "count": count, "value": int(self.rng.integers(1 << 32)),
+                "destination": self._result(count, shift=4)}
+
+    def _bytes(self):
+        return 4 * int(self.rng.integers(1, self.rng.choice([4, 100, 3000])))
 
     def malformed(self, operands):
         """A command with a field or two changed, mostly for the worse."""
@@ -145,8 +169,8 @@ class CommandSource:
         rng = self.rng
         if name in ADDRESSES:
             return self._wrong_address(name, value, opcode)
-        first_flag = 2 if opcode == Opcode.GATHER else 0
-        more = [] if opcode == Opcode.GATHER else [value + 1]
+        first_flag = 2 if opcode in MOVES else 0
+        more = [] if opcode in MOVES else [value + 1]
         return {
             "flags": lambda: value ^ 1 << int(rng.integers(first_flag, 8)),
             "first_table": lambda: int(rng.choice([value + 1, 3, 31, 32, 65535])),
@@ -159,8 +183,7 @@ class CommandSource:
     def _wrong_address(self, name, address, opcode):
         rng, handle = self.rng, address >> 48
         offset = address & (1 << 48) - 1
-        short = SHORT if name in ("source", "lengths", "targets") else (
-            SHORT_MOVE if opcode == Opcode.GATHER else SHORT_LOOKUP)
+        short = SHORT if name in READ else SHORT_MOVE if opcode in MOVES else SHORT_LOOKUP
         return (
             packed_address(int(rng.integers(UNREGISTERED, 64)), offset),
             packed_address(int(rng.integers(64, 1 << 16)), offset),
@@ -172,6 +195,24 @@ class CommandSource:
             packed_address(short, SIZES[short] - 64 * int(rng.integers(3))),
             packed_address(short, 2 * SIZES[short] - 64 * int(rng.integers(3))),
         )[rng.integers(9)]
+
+    def _known(self):
+        """Numbers of the sound tables, and of others seldom."""
+        return [n for n in self.tables if n in SOUND or self.rng.random() < 0.1]
+
+    def _slots(self, flags, count):
+        """Number of slots of `count` rows, and the operands that say which."""
+        rng = self.rng
+        longest = max(table.row_bytes for table in self.tables.values())
+        stride = 16 * int(rng.integers(1, longest // 16 + 4)) if rng.random() < 0.5 else longest
+        slots, operands = count, {"flags": flags, "stride": stride}
+        if flags & GatherFlag.LISTED:
+            slots = max(1, int(count * rng.choice([0.3, 1, 2])))
+            distinct = slots >= count and rng.random() < 0.7
+            operands["targets"] = self._put(
+                rng.permutation(slots)[:count].astype(np.uint32) if distinct
+                else rng.integers(0, slots, count).astype(np.uint32))
+        return slots, operands
 
     def _rows(self, table, wide):
         """A row per table number: mostly few, hot ones; seldom one that does not exist."""

@@ -101,7 +101,7 @@ class RoundSource:
             event, value = next(iter(self._published))
             return {"opcode": Opcode.WAIT, "event": event, "value": value}
         if queue == "move":
-            return source.gather()
+            return (source.gather, source.scatter, source.copy, source.fill)[rng.integers(4)]()
         draw = (
             lambda: source.batch(Opcode.OBSERVE), lambda: source.batch(Opcode.OBSERVE),
             lambda: source.batch(Opcode.SPLIT), lambda: source.batch(Opcode.SPLIT),

@@ -12,13 +12,14 @@ from ..golden.regions import Table
 # Handles; 0 to 3 are the rings.
 WEIGHTS, STATE, LISTS, RESULTS = 4, 5, 6, 7
 # Registered longer than their memory: the rest answers with an error. One is read, one written by
-# each queue, so that what they hold does not depend on how the queues' commands interleave.
-SHORT, SHORT_LOOKUP, SHORT_MOVE = 8, 9, 10
+# each queue, so that what they hold does not depend on how the queues' commands interleave; one
+# holds a table.
+SHORT, SHORT_LOOKUP, SHORT_MOVE, SHORT_TABLE = 8, 9, 10, 12
 PROTECTED = 11  # registered for writing, but its memory refuses that; the memory of LISTS
-UNREGISTERED = 12  # and above
+UNREGISTERED = 13  # and above
 SIZES = {WEIGHTS: 1 << 20, STATE: 1 << 16, LISTS: 1 << 17, RESULTS: 1 << 19,
-         SHORT: 8192, SHORT_LOOKUP: 8192, SHORT_MOVE: 8192}
-WRITABLE = (WEIGHTS, STATE, RESULTS, SHORT_LOOKUP, SHORT_MOVE)
+         SHORT: 8192, SHORT_LOOKUP: 8192, SHORT_MOVE: 8192, SHORT_TABLE: 8192}
+WRITABLE = (WEIGHTS, STATE, RESULTS, SHORT_LOOKUP, SHORT_MOVE, SHORT_TABLE)
 SHORT_REGION = 16384
 FILL = 0xEE
 
@@ -37,12 +38,12 @@ def make_setup(rng, config: Config):
 
     Tables 0 to 2 and 4 to 7 are sound, 3 is not registered; 8 has as many rows as there are
     numbers, 9 no weights, 10 too few, 11 rows too long, 12 no state; those of 13 lie where memory
-    ends.
+    ends, those of 14 too, where they may be written.
     """
     contents = {handle: rng.integers(0, 256, size, np.uint8) for handle, size in SIZES.items()}
     contents[RESULTS][:] = FILL
     tables, next_weights, next_state = {}, 0, 0
-    for number in (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13):
+    for number in (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14):
         rows = int(rng.choice([1, 7, 60, 300]))
         row_bytes = 16 * int(rng.integers(1, config.row_bytes // 16 + 1)) if rng.random() < 0.3 \
             else int(rng.choice([16, 32, 64, 80]))
@@ -64,8 +65,9 @@ def make_setup(rng, config: Config):
     spoil(10, last_row=299, weights=packed_address(WEIGHTS, SIZES[WEIGHTS] - 1600))
     spoil(11, row_bytes=config.row_bytes + 16, stride=config.row_bytes + 16)
     spoil(12, state=packed_address(UNREGISTERED, 0), state_bytes=8)
-    spoil(13, last_row=299, weights=packed_address(SHORT, 0), row_bytes=48, stride=64,
-          state=packed_address(SHORT, 4096), state_bytes=32)
+    for number, handle in ((13, SHORT), (14, SHORT_TABLE)):
+        spoil(number, last_row=299, weights=packed_address(handle, 0), row_bytes=48, stride=64,
+              state=packed_address(handle, 4096), state_bytes=32)
     # Some event counters pass zero while the session lasts.
     return Setup(contents, tables, [int(v) for v in rng.choice([0, 0xFFFF_FFF0], config.events)])
 
@@ -87,7 +89,7 @@ class FuzzHost(BareHost):
             octets[:] = content
             self.buffers[handle] = octets
             self.register(handle, octets, writable=handle in WRITABLE)
-        for handle in (SHORT, SHORT_LOOKUP, SHORT_MOVE):
+        for handle in (SHORT, SHORT_LOOKUP, SHORT_MOVE, SHORT_TABLE):
             self.region(handle, self.addresses[handle], SHORT_REGION, handle in WRITABLE)
         self.region(PROTECTED, self.addresses[LISTS], SIZES[LISTS])
         for number, table in setup.tables.items():

@@ -1,10 +1,11 @@
 """Golden model of the row mover: which listed rows are copied where, and why the others are not."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config
-from hotrow_rtl.contract import OFFSET_WIDTH, GatherFlag, Status
+from hotrow_rtl.contract import OFFSET_WIDTH, GatherFlag, Opcode, Status
 from numpy.lib.stride_tricks import as_strided
 
 from .regions import check, unpack_address
@@ -14,8 +15,8 @@ OFFSET_MASK = (1 << OFFSET_WIDTH) - 1
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """What a completion says of a GATHER. The error is that of the lowest refused position."""
+class Moved:
+    """What a completion says of a move. The error is that of the lowest refused position."""
 
     status: Status
     error_index: int
@@ -29,20 +30,21 @@ def fault_status(fault):
     return np.where(fault, Status.SLVERR - 1 + fault, Status.OK).astype(np.uint8)
 
 
-def gather(command, entries, slots, tables, regions, memory, config: Config,
-           entry_faults=0, slot_faults=0):
-    """Copy the listed rows, and their state with flag STATE.
+def move_rows(command, entries, slots, tables, regions, memory, config: Config,
+              entry_faults=0, slot_faults=0):
+    """Copy the listed rows, and their state with flag STATE, to slots (GATHER) or back (SCATTER).
 
-    Of entries with one slot the last one wins. What rows and states hold that overlap each other,
-    or the tables, is undefined.
+    Of entries with one destination the last one wins. What rows and states hold that overlap each
+    other, or the source, is undefined.
 
     Parameters
     ----------
     command : mapping of str to int
-        `flags`, `stride`, and packed `destination` and `state_destination`.
+        `opcode`, `flags`, `stride`, and slot 0 of rows and of state as packed addresses:
+        `destination` and `state_destination` of a GATHER, `rows` and `state_rows` of a SCATTER.
     entries : ROW_RECORD[n]
     slots : uint32[n]
-        Destination slot of each entry: the targets, or its position.
+        Slot of each entry: its target, or its position.
     tables : dict of int to Table
     regions : dict of int to Region
     memory : object
@@ -54,11 +56,14 @@ def gather(command, entries, slots, tables, regions, memory, config: Config,
 
     Returns
     -------
-    Gathered
+    Moved
     """
     errors = _Errors(len(entries))
     errors.note(fault_status(entry_faults))
     with_state = bool(command["flags"] & GatherFlag.STATE)
+    to_tables = command["opcode"] == Opcode.SCATTER
+    slot_bases = [command[name] for name in (
+        ("rows", "state_rows") if to_tables else ("destination", "state_destination"))]
     slots = np.asarray(slots, np.uint64)
     copies = []
     for number in np.unique(entries["table"]):
@@ -72,15 +77,17 @@ def gather(command, entries, slots, tables, regions, memory, config: Config,
         errors.note(fault_status(np.broadcast_to(slot_faults, len(entries))[at]), at)
         fits = 0 < table.row_bytes <= min(command["stride"], config.row_bytes)
         errors.note(Status.OK if fits else Status.STRIDE, at)
-        kinds = [(False, table.weights, table.stride, command["destination"], command["stride"],
-                  table.row_bytes, ROW_ALIGNMENT)]
+        kinds = [(table.weights, table.stride, slot_bases[0], command["stride"], table.row_bytes,
+                  ROW_ALIGNMENT)]
         if with_state and table.state_bytes:
-            kinds.append((True, table.state, table.state_bytes, command["state_destination"],
-                          table.state_bytes, table.state_bytes, STATE_ALIGNMENT))
-        for is_state, source, source_stride, destination, stride, size, alignment in kinds:
-            copies.append(_Copies(
-                at, size, _End(regions, source, source_stride, rows, size),
-                _End(regions, destination, stride, slots[at], size, alignment), is_state))
+            kinds.append((table.state, table.state_bytes, slot_bases[1], table.state_bytes,
+                          table.state_bytes, STATE_ALIGNMENT))
+        for base, stride, slot_base, slot_stride, size, alignment in kinds:
+            table_end = _End(regions, base, stride, rows, size, write=to_tables)
+            slot_end = _End(regions, slot_base, slot_stride, slots[at], size, not to_tables,
+                            alignment)
+            ends = (slot_end, table_end) if to_tables else (table_end, slot_end)
+            copies.append(_Copies(at, size, *ends))
             errors.note(copies[-1].source.status, at, copies[-1].source.packed)
             errors.note(copies[-1].destination.status, at, copies[-1].destination.packed)
 
@@ -89,7 +96,7 @@ def gather(command, entries, slots, tables, regions, memory, config: Config,
         moved = _move_in_order(copies, errors, memory)
     refused = np.flatnonzero(errors.status)
     first = int(refused[0]) if len(refused) else None
-    return Gathered(
+    return Moved(
         status=Status.OK if first is None else Status(int(errors.status[first])),
         error_index=first or 0,
         error_address=0 if first is None else int(errors.address[first]),
@@ -115,18 +122,17 @@ class _Errors:
 class _End:
     """Where copies come from, or where they go: item `number[i]` of an array at `base`."""
 
-    def __init__(self, regions, base, stride, number, size, alignment=None):
+    def __init__(self, regions, base, stride, number, size, write, alignment=1):
         handle, offset = unpack_address(base)
-        region, self.write = regions.get(handle), alignment is not None
+        region, self.base, self.write = regions.get(handle), base, write
         offset = np.uint64(offset) + number * np.uint64(stride)  # past 48 bits no region reaches
         self.number, self.stride, self.size = number, stride, size
         self.packed = np.uint64(handle << OFFSET_WIDTH) | offset & np.uint64(OFFSET_MASK)
         self.address = np.uint64(region.base if region else 0) + offset
-        self.status = check(region, offset, size, self.write)
-        if self.write:
-            crooked = self.address % np.uint64(alignment) != 0
-            self.status = np.where(
-                (self.status == Status.OK) & crooked, Status.MISALIGNED, self.status)
+        self.status = check(region, offset, size, write)
+        crooked = self.address % np.uint64(alignment) != 0
+        self.status = np.where(
+            (self.status == Status.OK) & crooked, Status.MISALIGNED, self.status)
 
     def items(self, memory, chosen):
         """The array as [item, byte] from its lowest chosen item on, and the chosen items' places
@@ -148,14 +154,22 @@ class _Copies:
     size: int
     source: _End
     destination: _End
-    is_state: bool
 
 
-def _order_matters(parts):
-    """Whether copies of one kind, (copies, chosen) each, may write to a byte twice."""
-    numbers = np.concatenate([part.destination.number[chosen] for part, chosen in parts])
-    strides = {part.destination.stride for part, _ in parts}
-    return len(strides) > 1 or len(np.unique(numbers)) < len(numbers)
+def _order_matters(work):
+    """Whether copies, (copies, chosen) each, may write to a byte twice."""
+    arrays, spans = {}, []
+    for part, chosen in work:
+        end = part.destination
+        arrays.setdefault((end.base, end.stride), []).append((end, chosen))
+    for ends in arrays.values():
+        numbers = np.concatenate([end.number[chosen] for end, chosen in ends])
+        if len(np.unique(numbers)) < len(numbers):
+            return True
+        spans.append((min(int(end.address[chosen].min()) for end, chosen in ends),
+                      max(int(end.address[chosen].max()) + end.size for end, chosen in ends)))
+    spans.sort()
+    return any(stop > start for (_, stop), (start, _) in pairwise(spans))
 
 
 def _move_at_once(copies, errors, memory):
@@ -165,10 +179,8 @@ def _move_at_once(copies, errors, memory):
     """
     work = [(part, errors.status[part.at] == Status.OK) for part in copies]
     work = [(part, chosen) for part, chosen in work if chosen.any()]
-    for is_state in (False, True):
-        parts = [item for item in work if item[0].is_state == is_state]
-        if parts and _order_matters(parts):
-            return None
+    if _order_matters(work):
+        return None
     ends = [(part.source.items(memory, chosen), part.destination.items(memory, chosen))
             for part, chosen in work]
     if any(items is None for pair in ends for items in pair):

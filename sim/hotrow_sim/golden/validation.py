@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-from hotrow_rtl.config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, Config
+from hotrow_rtl.config import (
+    LARGEST_STRIDE,
+    LIST_ALIGNMENT,
+    ROW_ALIGNMENT,
+    STATE_ALIGNMENT,
+    Config,
+)
 from hotrow_rtl.contract import (
     COMMANDS,
     HARVEST_ENTRY_BYTES,
@@ -17,7 +23,9 @@ from hotrow_rtl.contract import (
 from .regions import check_operand
 
 _BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
-_LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER)
+_MOVES = (Opcode.GATHER, Opcode.SCATTER)
+_SPANS = (Opcode.COPY, Opcode.FILL)
+_LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, *_MOVES)
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ def validate(command, queue, config: Config, regions, tables):
     -------
     Refusal or dict of str to int
         The first check that fails decides; else the byte address of each list that the command
-        reads or writes, by operand name.
+        reads or writes, by operand name. The addresses of spans stay packed.
     """
     return (_check_opcode(command, queue) or _check_shape(command, config)
             or _check_tables(command, config, tables) or _resolve(command, regions))
@@ -68,10 +76,18 @@ def lists(command):
         yield "slots", 4 * count, True
     if opcode == Opcode.HARVEST:
         yield "destination", HARVEST_ENTRY_BYTES * count, True
-    if opcode == Opcode.GATHER:
+    if opcode in _MOVES:
         yield "source", ROW_ENTRY_BYTES * count, False
         if flags & GatherFlag.LISTED:
             yield "targets", 4 * count, False
+
+
+def _spans(command):
+    """The bytes that a COPY or FILL touches, as of `lists`; they begin on any 4 bytes."""
+    if command["opcode"] == Opcode.COPY:
+        yield "source", command["count"], False
+    if command["opcode"] in _SPANS:
+        yield "destination", command["count"], True
 
 
 def _check_opcode(command, queue):
@@ -96,13 +112,15 @@ def _check_shape(command, config):
             return Refusal(Status.TOO_LARGE, samples)
         if not flags & BatchFlag.JAGGED and count != bags:
             return Refusal(Status.LOOKUPS, bags)
-    if opcode in _LISTS and not count:
+    if opcode in (*_LISTS, *_SPANS) and not count:
         if not (opcode == Opcode.REMOVE and flags & AllFlag.ALL):
             return Refusal(Status.EMPTY)
-    if opcode == Opcode.GATHER:
+    if opcode in _MOVES:
         stride = command["stride"]
         if not 0 < stride <= LARGEST_STRIDE or stride % ROW_ALIGNMENT:
             return Refusal(Status.MISALIGNED, stride)
+    if opcode in _SPANS and count % STATE_ALIGNMENT:
+        return Refusal(Status.MISALIGNED, count)
     return None
 
 
@@ -118,11 +136,14 @@ def _check_tables(command, config, tables):
 
 def _resolve(command, regions):
     addresses = {}
-    for operand, size, write in lists(command):
-        status, address = check_operand(regions, command[operand], size, write)
-        if status is Status.OK and address % LIST_ALIGNMENT:
-            status = Status.MISALIGNED
-        if status is not Status.OK:
-            return Refusal(status, error_address=command[operand])
-        addresses[operand] = address
+    for operands, alignment in ((lists(command), LIST_ALIGNMENT),
+                                (_spans(command), STATE_ALIGNMENT)):
+        for operand, size, write in operands:
+            status, address = check_operand(regions, command[operand], size, write)
+            if status is Status.OK and address % alignment:
+                status = Status.MISALIGNED
+            if status is not Status.OK:
+                return Refusal(status, error_address=command[operand])
+            if alignment == LIST_ALIGNMENT:
+                addresses[operand] = address
     return addresses

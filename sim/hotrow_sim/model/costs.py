@@ -16,6 +16,7 @@ from hotrow_rtl.contract import (
 
 from ..cycles import counters, directory
 from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
+from ..cycles.row_mover import FILLED
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
@@ -23,7 +24,7 @@ ENGAGED = 6  # to an engine and back
 SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
 PORTS = 10  # of a list and its slots: to memory and back
-MOVED = 27  # a GATHER, besides the memory and its copies
+MOVED = 27  # a GATHER or SCATTER, besides the memory and its copies
 
 
 def command_cycles(config, command, outcome, counts):
@@ -53,8 +54,10 @@ def command_cycles(config, command, outcome, counts):
         return taken + OPERAND + scans + LATENCY + CLOSED
     if opcode == Opcode.REMOVE and flags & AllFlag.ALL:
         return taken + directory.clear_cycles(config)
-    if opcode == Opcode.GATHER:
-        return taken + 2 * OPERAND + _gather_cycles(config, command, outcome)
+    if opcode in (Opcode.GATHER, Opcode.SCATTER):
+        return taken + 2 * OPERAND + _move_cycles(config, command, outcome)
+    if opcode in (Opcode.COPY, Opcode.FILL):
+        return taken + 2 * OPERAND + _span_cycles(config, outcome, opcode == Opcode.FILL)
     edited = outcome.entries + outcome.refused + outcome.misses
     return taken + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
 
@@ -87,7 +90,7 @@ def _result_words(config, command, outcome):
     return -(-most // config.bus_bytes)
 
 
-def _gather_cycles(config, command, outcome):
+def _move_cycles(config, command, outcome):
     """The steady state of ``cycles.row_mover`` for all copies alike, filled and drained.
 
     With STATE every row counts as having one.
@@ -97,7 +100,20 @@ def _gather_cycles(config, command, outcome):
     if not outcome.entries:
         return idle + command["count"]
     copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
-    words = -(-outcome.bytes // (copies * config.bus_bytes))
+    return idle + _steady_cycles(config, copies, outcome.bytes, LATENCY)
+
+
+def _span_cycles(config, outcome, fills):
+    """The same of a COPY or FILL, which have no list."""
+    read = FILLED if fills else LATENCY
+    return MOVED + read + LATENCY + _steady_cycles(config, outcome.entries, outcome.bytes, read)
+
+
+def _steady_cycles(config, copies, octets, read_latency):
+    if not copies:
+        return 0
+    words = -(-octets // (copies * config.bus_bytes))
     writes = max(8, 2 * config.outstanding)
-    each = max(words, (LATENCY + words + 4) / config.outstanding, (words + LATENCY + 6) / writes)
-    return idle + int(copies * each)
+    each = max(words, (read_latency + words + 4) / config.outstanding,
+               (words + LATENCY + 6) / writes)
+    return int(copies * each)

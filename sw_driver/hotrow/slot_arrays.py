@@ -1,0 +1,94 @@
+"""Arrays that hold one row, or one row's state, per slot: checked before the device uses them."""
+
+import numpy as np
+
+from .contract import LARGEST_STRIDE, ROW_ALIGNMENT
+from .errors import BatchError, RegistrationError
+from .integers import vector
+from .memory import Buffer, as_array
+
+
+def array_of(value, what, writable) -> np.ndarray:
+    """The array behind a Buffer, array or tensor that the device reads, or with `writable` writes.
+
+    Raises
+    ------
+    RegistrationError
+    """
+    if isinstance(value, Buffer):
+        value.check()
+        if writable and not value.writable:
+            raise RegistrationError(f"{what} is {value!r}, registered with writable=False")
+        value = value.array
+    array = as_array(value)
+    if writable and not array.flags.writeable:
+        raise RegistrationError(
+            f"{what} must be writable; got {array.dtype} of shape {array.shape}, read-only")
+    return array
+
+
+def slot_array(value, what, dtype, row_bytes, writable) -> np.ndarray:
+    """The array behind `value`, whose rows must be like those that are moved."""
+    array = array_of(value, what, writable)
+    row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0
+    if array.dtype != dtype or row != row_bytes:
+        raise RegistrationError(
+            f"{what} must be of {dtype}, {row_bytes} bytes a row; got {array.dtype} of shape "
+            f"{array.shape}")
+    return array
+
+
+def stride_of(array, what, table) -> int:
+    """Bytes between the rows of an array that the device moves in place.
+
+    Raises
+    ------
+    RegistrationError
+    """
+    stride = array.strides[0] if len(array) > 1 else table.row_bytes
+    if array.ndim != 2 or (array.shape[1] > 1 and array.strides[1] != array.itemsize):
+        raise RegistrationError(f"{what} must be [n, dim] with contiguous rows, not of shape "
+                                f"{array.shape} with strides {array.strides}")
+    if stride % ROW_ALIGNMENT or not table.row_bytes <= stride <= LARGEST_STRIDE:
+        raise RegistrationError(
+            f"the rows of {what} lie {stride} bytes apart: expected a multiple of {ROW_ALIGNMENT} "
+            f"from {table.row_bytes} to {LARGEST_STRIDE}")
+    return stride
+
+
+def slot_list(slots, count, arrays, distinct) -> np.ndarray | None:
+    """`slots` as an array or None, checked against the arrays that it indexes.
+
+    Parameters
+    ----------
+    slots : integers [count] or None
+    count : int
+        Rows in the list.
+    arrays : dict of str to numpy.ndarray
+        By name.
+    distinct : bool
+        Whether a slot may be there only once.
+
+    Raises
+    ------
+    BatchError
+    """
+    what = " or ".join(arrays)
+    room = min(map(len, arrays.values()), default=None)
+    if slots is None:
+        if room is not None and room < count:
+            raise BatchError(f"{count} rows do not fit {what}, which has {room}")
+        return None
+    if room is None:
+        raise BatchError("slots are places in an array, which was not given")
+    slots = vector(slots, "slots")
+    if len(slots) != count:
+        raise BatchError(f"{len(slots)} slots for {count} rows: expected one for each")
+    wrong = np.flatnonzero((slots < 0) | (slots >= room))
+    if wrong.size:
+        at = int(wrong[0])
+        raise BatchError(f"slot {slots[at]} is out of range: there are 0 to {room - 1} "
+                         f"(position {at} of the list)", position=at)
+    if distinct and len(np.unique(slots)) != count:
+        raise BatchError("two rows cannot go to one slot: slots must be distinct")
+    return slots
