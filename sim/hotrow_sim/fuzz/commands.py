@@ -105,8 +105,9 @@ class CommandSource:
         stride = 16 * int(rng.integers(1, longest // 16 + 4)) if rng.random() < 0.5 else longest
         slots, operands = count, {}
         if flags & GatherFlag.LISTED:
-            slots = max(1, int(count * rng.choice([0.3, 1, 2])))
-            distinct = slots >= count and rng.random() < 0.7
+            ordered = self.config.row_ports == 1  # else a slot must not be given twice
+            slots = max(1, int(count * rng.choice([0.3, 1, 2] if ordered else [1, 2])))
+            distinct = not ordered or (slots >= count and rng.random() < 0.7)
             operands["targets"] = self._put(
                 rng.permutation(slots)[:count].astype(np.uint32) if distinct
                 else rng.integers(0, slots, count).astype(np.uint32))
@@ -161,7 +162,7 @@ class CommandSource:
         offset = address & (1 << 48) - 1
         short = SHORT if name in ("source", "lengths", "targets") else (
             SHORT_MOVE if opcode == Opcode.GATHER else SHORT_LOOKUP)
-        return (
+        choices = (
             packed_address(int(rng.integers(UNREGISTERED, 64)), offset),
             packed_address(int(rng.integers(64, 1 << 16)), offset),
             packed_address(LISTS, offset % 4096 // 64 * 64),
@@ -171,7 +172,11 @@ class CommandSource:
             packed_address(handle, (1 << 48) - 64),
             packed_address(short, SIZES[short] - 64 * int(rng.integers(3))),
             packed_address(short, 2 * SIZES[short] - 64 * int(rng.integers(3))),
-        )[rng.integers(9)]
+        )
+        # Another list of a GATHER may give slots twice, or rows with states that overlap.
+        if name in ("source", "targets") and opcode == Opcode.GATHER and self.config.row_ports > 1:
+            choices = choices[:2]
+        return choices[rng.integers(len(choices))]
 
     def _rows(self, table, wide):
         """A row per table number: mostly few, hot ones; seldom one that does not exist."""
