@@ -117,7 +117,7 @@ def burst(config: Config) -> data.StructLayout:
 
 
 def tag(config: Config) -> int:
-    """Width of an AXI id of the row port's reads."""
+    """Width of an AXI id of a row port's reads."""
     return max(1, log2(config.outstanding))
 
 

@@ -33,7 +33,8 @@ def gather(command, entries, slots, tables, regions, memory, config: Config,
            entry_faults=0, slot_faults=0):
     """Copy the listed rows, and their state with flag STATE.
 
-    Of entries with one slot the last one wins. What rows and states hold that overlap each other,
+    Of entries with one slot the last one wins, as with one row port; with several, hardware may
+    leave any of them there. What rows and states hold that overlap each other,
     or the tables, is undefined.
 
     Parameters

@@ -16,6 +16,7 @@ from hotrow_rtl.contract import (
 
 from ..cycles import counters, directory
 from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
+from ..cycles.row_mover import ADDED, EXCHANGED
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
@@ -90,14 +91,16 @@ def _result_words(config, command, outcome):
 def _gather_cycles(config, command, outcome):
     """The steady state of ``cycles.row_mover`` for all copies alike, filled and drained.
 
-    With STATE every row counts as having one.
+    With STATE every row counts as having one; row ports share the copies equally.
     """
     lists = 2 if command["flags"] & GatherFlag.LISTED else 1
     idle = MOVED + 3 * LATENCY + lists
+    if config.row_ports > 1:
+        idle += EXCHANGED + ADDED + 2 * config.row_ports
     if not outcome.entries:
-        return idle + command["count"]
+        return idle + command["count"] // config.row_ports
     copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
     words = -(-outcome.bytes // (copies * config.bus_bytes))
     writes = max(8, 2 * config.outstanding)
     each = max(words, (LATENCY + words + 4) / config.outstanding, (words + LATENCY + 6) / writes)
-    return idle + int(copies * each)
+    return idle + int(copies * each / config.row_ports)
