@@ -16,6 +16,8 @@ RING_BEATS = 32  # beats that the banks work on, from their first to their last
 NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
+# Bytes of a table that lie at one row port, before the next ones lie at another; see row_steering.
+PORT_INTERLEAVE = 256
 
 
 def log2(value: int) -> int:
@@ -53,9 +55,11 @@ class Config:
     burst_beats : int
         Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB).
     outstanding : int
-        Rows in flight on the row port, each with an AXI id of its own (power of two).
+        Rows in flight on each row port, each with an AXI id of its own (power of two).
     row_bytes : int
         Longest row that the row mover carries, 64 to 4096 bytes (power of two).
+    row_ports : int
+        AXI4 ports of the row mover, each with a read and a write bus: 1, 2, 4 or 8.
     result_ports : int
         AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
         one of hits alone.
@@ -82,6 +86,7 @@ class Config:
     burst_beats: int
     outstanding: int
     row_bytes: int = LARGEST_ROW
+    row_ports: int = 1
     result_ports: int = 4
     events: int = 32
     clock_mhz: int
@@ -112,6 +117,10 @@ class Config:
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         within("events", 2, 256, power_of_two=True)
         within("clock_mhz", 1, 2000)
+        if self.row_ports not in (1, 2, 4, 8):
+            raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address choose "
+                             f"its port and a bus word lists rows for eight, "
+                             f"not {self.row_ports!r}")
         if self.result_ports not in (1, 2, 4):
             raise ValueError(f"result_ports must be 1 for all results, 2 to write slots over one "
                              f"of their own, or 4 to write missed rows over two of their own as "
@@ -210,7 +219,7 @@ PRESETS = {
     for preset in (
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
-               burst_beats=4, outstanding=4, row_bytes=512, result_ports=1, events=8,
+               burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1, events=8,
                clock_mhz=50),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
@@ -219,7 +228,7 @@ PRESETS = {
                outstanding=16, row_bytes=1024, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
-               miss_entries=65536, burst_beats=16, outstanding=64, clock_mhz=250),
+               miss_entries=65536, burst_beats=16, outstanding=64, row_ports=4, clock_mhz=250),
     )
 }
 

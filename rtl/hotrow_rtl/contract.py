@@ -297,7 +297,7 @@ REGISTERS = {register.name: register for register in (
              "ready. Bits 1, 2: interrupt enable of the lookup and the move queue"),
     Register("STATUS", 0x084, _RO,
              "bit 0 ready (memories cleared after reset, ports drained after a soft reset); bits 1 "
-             "to 4: the list port, the result ports, the row port's reads, its writes have stopped "
+             "to 4: the list port, a result port, the reads of a row port, its writes have stopped "
              "after a time-out"),
     Register("FAULT", 0x088, _RW,
              "sticky, write 1 to clear: bit 0 doorbell refused (lookup), bit 1 (move), bit 2 "

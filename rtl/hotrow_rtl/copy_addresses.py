@@ -12,7 +12,7 @@ from .item_address import STRIDE4_WIDTH, ItemAddress
 from .layouts import packed_address, region_update, table, table_update
 from .page_cutter import crosses_page
 from .region_check import RegionCheck
-from .row_layouts import COPY_BYTES, checked_copy, wanted_copy
+from .row_layouts import COPY_BYTES, checked_copy, move_setting, wanted_copy
 from .skid import Skid
 from .valid_ram import ValidRam
 
@@ -36,18 +36,8 @@ class CopyAddresses(wiring.Component):
     -------
     table_update : In(table_update(config))
     region_update : In(region_update(config))
-    to_tables : In(1)
-        Copies go from slots to tables, else from tables to slots.
-    slots, state_slots : In(packed_address)
-        Slot 0 of rows and of their state, which is packed.
-    stride : In(16)
-        Bytes from one slot to the next, a multiple of 16.
-    spans : In(1)
-        Copies are pieces of a span from `source` to `slots`: of `stride` bytes each, the one that
-        `ends` it of `final_bytes`, piece number `slot`. All these are stable while copies of a
-        command are in flight.
-    source : In(packed_address)
-    final_bytes : In
+    setting : In(move_setting())
+        Stable while copies of a command are in flight.
     wanted : In(stream(wanted_copy(config)))
         Its `ready` is a register.
     checked : Out(stream(checked_copy(config)))
@@ -68,13 +58,7 @@ class CopyAddresses(wiring.Component):
         super().__init__({
             "table_update": In(table_update(config)),
             "region_update": In(region_update(config)),
-            "to_tables": In(1),
-            "slots": In(packed_address),
-            "state_slots": In(packed_address),
-            "stride": In(16),
-            "spans": In(1),
-            "source": In(packed_address),
-            "final_bytes": In(COPY_BYTES),
+            "setting": In(move_setting()),
             "wanted": In(stream.Signature(wanted_copy(config))),
             "checked": Out(stream.Signature(checked_copy(config))),
             "ready": Out(1),
@@ -82,7 +66,7 @@ class CopyAddresses(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, out = self.config, self.checked
+        config, out, setting = self.config, self.checked, self.setting
         m.submodules.tables = tables = ValidRam(table(config), config.tables)
         m.submodules.source = source = ItemAddress()
         m.submodules.destination = destination = ItemAddress()
@@ -129,37 +113,37 @@ class CopyAddresses(wiring.Component):
         # Stages 4 to 7: what the descriptor refuses; the addresses.
         item = described.wanted
         for to_tables, table_end, slot_end in ((0, source, destination), (1, destination, source)):
-            with m.If(self.to_tables == to_tables):
+            with m.If(setting.to_tables == to_tables):
                 m.d.comb += [
-                    table_end.stride4.eq(Mux(self.spans, self.stride >> 2, Mux(
+                    table_end.stride4.eq(Mux(setting.spans, setting.stride >> 2, Mux(
                         item.is_state, entry.state4, entry.stride16 << 2))),
-                    table_end.number.eq(Mux(self.spans, item.slot, item.row)),
-                    slot_end.stride4.eq(Mux(item.is_state, entry.state4, self.stride >> 2)),
+                    table_end.number.eq(Mux(setting.spans, item.slot, item.row)),
+                    slot_end.stride4.eq(Mux(item.is_state, entry.state4, setting.stride >> 2)),
                     slot_end.number.eq(item.slot),
                 ]
         note = data.StructLayout({"valid": 1, "status": 8, "bytes": COPY_BYTES,
                                   "is_state": 1, "last": 1})
-        assert STRIDE4_WIDTH + 2 == len(self.stride)
+        assert STRIDE4_WIDTH + 2 == len(setting.stride)
         notes = [Signal(note, name=f"note{number}")
                  for number in range(ItemAddress.latency + RegionCheck.latency)]
         # Base of the table's end, and of both ends in the stage behind.
         bases = [Signal(packed_address, name=f"base{number}")
                  for number in range(ItemAddress.latency - 2)]
         source_base, destination_base = Signal(packed_address), Signal(packed_address)
-        slot_base = Mux(notes[len(bases) - 1].is_state, self.state_slots, self.slots)
+        slot_base = Mux(notes[len(bases) - 1].is_state, setting.state_slots, setting.slots)
         unfit = ((entry.row16 == 0) | (entry.row16 > config.row_bytes // ROW_ALIGNMENT)
-                 | (entry.row16 > self.stride >> log2(ROW_ALIGNMENT)))
+                 | (entry.row16 > setting.stride >> log2(ROW_ALIGNMENT)))
         with m.If(advance):
             m.d.sync += [
                 notes[0].valid.eq(described.valid),
                 notes[0].bytes.eq(Mux(
-                    self.spans, Mux(item.ends, self.final_bytes, self.stride),
+                    setting.spans, Mux(item.ends, setting.final_bytes, setting.stride),
                     Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
                         entry.row16 << log2(ROW_ALIGNMENT)))),
                 notes[0].is_state.eq(item.is_state),
                 notes[0].last.eq(item.last),
                 notes[0].status.eq(first_error(
-                    (self.spans, Status.OK),
+                    (setting.spans, Status.OK),
                     (item.entry_fault != 0, Status.SLVERR - 1 + item.entry_fault),
                     (item.unknown | ~entry.valid, Status.TABLE_UNKNOWN),
                     (item.row > entry.last_row, Status.ROW_OUT_OF_RANGE),
@@ -167,11 +151,11 @@ class CopyAddresses(wiring.Component):
                     (unfit, Status.STRIDE),
                 )),
                 *(after.eq(before) for before, after in pairwise(notes)),
-                bases[0].eq(Mux(self.spans, self.source, Mux(
+                bases[0].eq(Mux(setting.spans, setting.source, Mux(
                     item.is_state, entry.state, entry.weights))),
                 *(after.eq(before) for before, after in pairwise(bases)),
-                source_base.eq(Mux(self.to_tables, slot_base, bases[-1])),
-                destination_base.eq(Mux(self.to_tables, bases[-1], slot_base)),
+                source_base.eq(Mux(setting.to_tables, slot_base, bases[-1])),
+                destination_base.eq(Mux(setting.to_tables, bases[-1], slot_base)),
             ]
         m.d.comb += [source.base.eq(source_base), destination.base.eq(destination_base)]
 
@@ -200,11 +184,11 @@ class CopyAddresses(wiring.Component):
         # Stage 11: the first error decides.
         told, packed = notes[-1], addresses[-1]
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
-        low = Mux(self.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
-        crooked = Mux(told.is_state | self.spans, low[:log2(STATE_ALIGNMENT)].any(), low.any())
+        low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
+        crooked = Mux(told.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(), low.any())
         bad_source, bad_destination = Signal(), Signal()
         m.d.comb += [
-            bad_source.eq(reads.region | packed.beyond_source | self.to_tables & crooked),
+            bad_source.eq(reads.region | packed.beyond_source | setting.to_tables & crooked),
             bad_destination.eq(writes.region | packed.beyond_destination),
         ]
         early, nothing = told.status != Status.OK, told.bytes == 0

@@ -13,8 +13,8 @@ _PREFIXES = {
     "registers": "s_axil",
     "list_bus": "m_axi_list",
     **{f"result_bus_{number}": f"m_axi_result{number}" for number in range(4)},
-    "row_read_bus": "m_axi_row",
-    "row_write_bus": "m_axi_row",
+    **{f"row_{half}_bus_{number}": f"m_axi_row{number}"
+       for half in ("read", "write") for number in range(8)},
 }
 
 
@@ -37,7 +37,7 @@ def emit(config: Config) -> str:
     """Verilog of the accelerator, its top module named `hotrow`.
 
     Ports: clk, rst (synchronous, active high), interrupt, and with the flat names of AXI members
-    s_axil_*, m_axi_list_*, m_axi_result0_* (to m_axi_result3_*), m_axi_row_*.
+    s_axil_*, m_axi_list_*, m_axi_result0_* (to m_axi_result3_*), m_axi_row0_* (to m_axi_row7_*).
 
     Raises
     ------

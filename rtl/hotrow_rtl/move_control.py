@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from .command_rules import SPANS
 from .config import Config, log2
 from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode
-from .layouts import Fetch, command, packed_address
-from .row_layouts import COPY_BYTES
+from .layouts import Fetch, command
+from .row_layouts import move_setting
 
 TARGET_BYTES = 4
 
@@ -31,16 +31,11 @@ class MoveControl(wiring.Component):
         A pulse in the cycle after a command is taken, from which on its settings are there.
     over : In(1)
         A pulse when its outcome has been taken.
-    listed, with_state, count, stride : Out
-        Settings of the command. The `count` of a span is that of its pieces of `stride` bytes.
-    to_tables : Out(1)
-        Rows go from slots to tables, else from tables to slots.
-    slots, state_slots : Out(packed_address)
-        Slot 0 of rows and of their state; of a span its destination.
-    spans, fills : Out(1)
-        The command is a span, from `source`; and one whose bytes are not read, but of `pattern`.
-    final_bytes : Out
-        Of the last piece of a span.
+    setting : Out(move_setting())
+        The `slots` of a span are its destination, its `count` that of its pieces.
+    fills : Out(1)
+        The command is a span whose bytes are not read, but of `pattern`.
+    pattern : Out(32)
     """
 
     def __init__(self, config: Config):
@@ -55,23 +50,14 @@ class MoveControl(wiring.Component):
             "targets_start": Out(count),
             "start": Out(1),
             "over": In(1),
-            "listed": Out(1),
-            "with_state": Out(1),
-            "count": Out(32),
-            "stride": Out(16),
-            "to_tables": Out(1),
-            "slots": Out(packed_address),
-            "state_slots": Out(packed_address),
-            "spans": Out(1),
+            "setting": Out(move_setting()),
             "fills": Out(1),
-            "source": Out(packed_address),
-            "final_bytes": Out(COPY_BYTES),
             "pattern": Out(32),
         })
 
     def elaborate(self, platform):
         m = Module()
-        wanted, busy, taken = self.command.p, Signal(), Signal()
+        wanted, setting, busy, taken = self.command.p, self.setting, Signal(), Signal()
         listed = (wanted.flags & GatherFlag.LISTED) != 0
         to_tables, fills = wanted.opcode == Opcode.SCATTER, wanted.opcode == Opcode.FILL
         spans = Cat(wanted.opcode == each for each in SPANS).any()
@@ -81,10 +67,10 @@ class MoveControl(wiring.Component):
         m.d.comb += [
             self.command.ready.eq(~busy),
             taken.eq(self.command.valid & ~busy),
-            self.rows_request.p.bytes.eq(self.count * ROW_ENTRY_BYTES),
-            self.targets_request.p.bytes.eq(self.count * TARGET_BYTES),
-            self.rows_start.p.count.eq(self.count),
-            self.targets_start.p.count.eq(self.count),
+            self.rows_request.p.bytes.eq(setting.count * ROW_ENTRY_BYTES),
+            self.targets_request.p.bytes.eq(setting.count * TARGET_BYTES),
+            self.rows_start.p.count.eq(setting.count),
+            self.targets_start.p.count.eq(setting.count),
         ]
         for order in orders:
             with m.If(order.ready):
@@ -101,17 +87,18 @@ class MoveControl(wiring.Component):
                 self.targets_request.valid.eq(listed),  # a flag that spans do not have
                 self.targets_request.p.address.eq(wanted.targets),
                 self.targets_start.valid.eq(listed),
-                self.listed.eq(listed),
-                self.with_state.eq((wanted.flags & GatherFlag.STATE) != 0),
-                self.count.eq(Mux(spans, (wanted.count >> log2(piece)) + rest.any(), wanted.count)),
-                self.stride.eq(Mux(spans, piece, wanted.stride)),
-                self.spans.eq(spans),
+                setting.listed.eq(listed),
+                setting.with_state.eq((wanted.flags & GatherFlag.STATE) != 0),
+                setting.count.eq(Mux(
+                    spans, (wanted.count >> log2(piece)) + rest.any(), wanted.count)),
+                setting.stride.eq(Mux(spans, piece, wanted.stride)),
+                setting.spans.eq(spans),
                 self.fills.eq(fills),
-                self.source.eq(Mux(fills, wanted.destination, wanted.source)),
-                self.final_bytes.eq(Mux(rest.any(), rest, piece)),
+                setting.source.eq(Mux(fills, wanted.destination, wanted.source)),
+                setting.final_bytes.eq(Mux(rest.any(), rest, piece)),
                 self.pattern.eq(wanted.value),
-                self.to_tables.eq(to_tables),
-                self.slots.eq(Mux(to_tables, wanted.rows, wanted.destination)),
-                self.state_slots.eq(Mux(to_tables, wanted.state_rows, wanted.state_destination)),
+                setting.to_tables.eq(to_tables),
+                setting.slots.eq(Mux(to_tables, wanted.rows, wanted.destination)),
+                setting.state_slots.eq(Mux(to_tables, wanted.state_rows, wanted.state_destination)),
             ]
         return m

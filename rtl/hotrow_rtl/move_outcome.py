@@ -1,16 +1,25 @@
 """Move outcome: what the completion of a move command says."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .config import Config
 from .contract import Status
 from .layouts import outcome
+from .move_tally import MoveTally, subtotal
 from .row_layouts import ended_copy, refusal
 
 
 class MoveOutcome(wiring.Component):
-    """Count what moved, keep the error with the lowest index, and tell when all is over.
+    """Tell when all entries of a command are over, and what came of them.
+
+    With several row ports, refused entries are tallied by lane and copies by port, as neither
+    lanes nor ports wait for one another; in the end the tallies are added up one by one.
+
+    Parameters
+    ----------
+    config : Config
 
     Members
     -------
@@ -18,62 +27,100 @@ class MoveOutcome(wiring.Component):
         A pulse before each command.
     count : In(32)
         Entries of the command, stable until its outcome is taken.
-    refusing, refused : In
-        An entry that is not moved, in order of entries.
-    ended : In(ended_copy())
-        A copy that has landed or failed, in order; an entry is over with its `last`.
+    refusing : In(1).array(config.row_ports)
+    refused : In(refusal()).array(config.row_ports)
+        Of each lane an entry that is not moved, in order of entries.
+    ended : In(ended_copy()).array(config.row_ports)
+        Of each port a copy that has landed or failed, in order; an entry is over with its `last`.
     outcome : Out(stream(outcome))
         Once per command, when every entry is refused or over.
 
     Timing
     ------
-    Latency 3 cycles after the last entry that ends, 2 after one that is refused.
+    With one port latency 3 cycles after the last entry that ends, 2 after one that is refused;
+    with several 3 + 2 * `row_ports` cycles more.
     """
 
-    start: In(1)
-    count: In(32)
-    refusing: In(1)
-    refused: In(refusal())
-    ended: In(ended_copy())
-    outcome: Out(stream.Signature(outcome))
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "start": In(1),
+            "count": In(32),
+            "refusing": In(1).array(config.row_ports),
+            "refused": In(refusal()).array(config.row_ports),
+            "ended": In(ended_copy()).array(config.row_ports),
+            "outcome": Out(stream.Signature(outcome)),
+        })
 
     def elaborate(self, platform):
         m = Module()
-        out, ended = self.outcome, Signal(ended_copy())  # held, as it comes out of a memory
-        identity, failed = ended.identity, ended.fault != 0
-        over, running, broken = Signal(32), Signal(), Signal()
-        done = ended.valid & identity.last
-        m.d.sync += ended.eq(self.ended)
-
-        m.d.sync += over.eq(over + self.refusing + done)
-        with m.If(ended.valid):
-            m.d.sync += broken.eq(Mux(identity.last, 0, broken | failed))
-            with m.If(~failed):
-                m.d.sync += out.p.bytes.eq(out.p.bytes + identity.bytes)
-        with m.If(done & ~failed & ~broken):
-            m.d.sync += out.p.entries.eq(out.p.entries + 1)
-
-        # Entries are refused before the copies of earlier entries have ended: a copy that fails
-        # may come before an error that is known, a refused entry never.
-        lower = (out.p.status == Status.OK) | (identity.index < out.p.error_index)
-        with m.If(ended.valid & failed & lower):
-            m.d.sync += [
-                out.p.status.eq(Status.SLVERR - 1 + ended.fault),
-                out.p.error_index.eq(identity.index),
-                out.p.error_address.eq(Mux(ended.written, identity.destination.as_value(),
-                                           identity.source.as_value())),
-            ]
-        with m.Elif(self.refusing & (out.p.status == Status.OK)):
-            m.d.sync += [
-                out.p.status.eq(self.refused.status),
-                out.p.error_index.eq(self.refused.index),
-                out.p.error_address.eq(self.refused.address),
-            ]
-
-        with m.If(running & (over == self.count)):
-            m.d.sync += [out.valid.eq(1), running.eq(0)]
+        out = self.outcome
+        over, running, complete = Signal(32), Signal(), Signal()
+        m.d.comb += complete.eq(running & (over == self.count))
+        with m.If(complete):
+            m.d.sync += running.eq(0)
+        if self.config.row_ports == 1:
+            m.submodules.tally = tally = MoveTally()
+            self._feed(m, tally, lane=0, port=0)
+            m.d.comb += self._tell(tally.told)
+            m.d.sync += over.eq(over + self.refusing[0] + tally.done)
+            told = complete
+        else:
+            told = self._add_up(m, over, complete)
+        with m.If(told):
+            m.d.sync += out.valid.eq(1)
         with m.If(out.valid & out.ready):
             m.d.sync += out.valid.eq(0)
         with m.If(self.start):
-            m.d.sync += [out.p.eq(0), over.eq(0), broken.eq(0), running.eq(1)]
+            m.d.sync += [over.eq(0), running.eq(1)]
         return m
+
+    def _feed(self, m, tally, lane=None, port=None):
+        """Connect a tally to the refusals of a lane and the copies of a port."""
+        m.d.comb += tally.start.eq(self.start)
+        if lane is not None:
+            m.d.comb += [
+                tally.refusing.eq(self.refusing[lane]), tally.refused.eq(self.refused[lane])]
+        if port is not None:
+            m.d.comb += tally.ended.eq(self.ended[port])
+
+    def _tell(self, total):
+        return [self.outcome.p[name].eq(total[name]) for name in subtotal().members]
+
+    def _add_up(self, m, over, complete):
+        """Tally lanes and ports apart, and add the tallies when all is over; return when that is
+        done."""
+        count = 2 * self.config.row_ports
+        tallies, ends = [], Signal(range(count + 1))
+        for kind in ("lane", "port"):
+            for number in range(self.config.row_ports):
+                m.submodules[f"{kind}_{number}"] = tally = MoveTally()
+                self._feed(m, tally, **{kind: number})
+                tallies.append(tally)
+        m.d.sync += [
+            ends.eq(sum((*self.refusing, *(tally.done for tally in tallies)))),
+            over.eq(over + ends),
+        ]
+
+        step, adds = Signal(range(count + 1)), Signal()
+        part, total = Signal(subtotal()), Signal(subtotal())
+        m.d.comb += self._tell(total)
+        m.d.sync += part.eq(Array(tally.told.as_value() for tally in tallies)[step])
+        with m.If(complete):
+            m.d.sync += adds.eq(1)
+        with m.If(adds):
+            m.d.sync += step.eq(Mux(step == count, 0, step + 1))
+            with m.If(step == count):
+                m.d.sync += adds.eq(0)
+            with m.If(step != 0):  # `part` is that of the cycle before
+                m.d.sync += [
+                    total.entries.eq(total.entries + part.entries),
+                    total.bytes.eq(total.bytes + part.bytes),
+                ]
+                with m.If((part.status != Status.OK) & (
+                        (total.status == Status.OK) | (part.error_index < total.error_index))):
+                    m.d.sync += [total[name].eq(part[name])
+                                 for name in ("status", "error_index", "error_address")]
+        with m.If(self.start):
+            m.d.sync += [ends.eq(0), total.eq(0)]
+        return adds & (step == count)

@@ -54,7 +54,7 @@ class RegisterBlock(wiring.Component):
     ready : In(1)
         Memories are cleared and ports drained.
     stopped : In(4)
-        After a time-out: list port, result ports, row port's reads, its writes.
+        After a time-out: list port, a result port, reads of a row port, its writes.
     interrupt : Out(1)
 
     Timing

@@ -47,6 +47,36 @@ def copies_in_flight(config: Config) -> int:
     return 2 * writes_waiting(config)
 
 
+def move_setting() -> data.StructLayout:
+    """What holds for all copies of a command.
+
+    listed, with_state
+        Slots are listed; every entry's state moves too.
+    to_tables
+        Rows go from slots to tables, else from tables to slots.
+    slots, state_slots, stride
+        Slot 0 of rows, and of their state, which is packed; bytes from one slot to the next, a
+        multiple of 16.
+    spans, source, final_bytes
+        The entries are pieces of a span from `source` to `slots`, of `stride` bytes each, the last
+        one of `final_bytes`.
+    count
+        Entries.
+    """
+    return data.StructLayout({
+        "listed": 1,
+        "with_state": 1,
+        "to_tables": 1,
+        "slots": packed_address,
+        "state_slots": packed_address,
+        "stride": 16,
+        "spans": 1,
+        "source": packed_address,
+        "final_bytes": COPY_BYTES,
+        "count": 32,
+    })
+
+
 def wanted_copy(config: Config) -> data.StructLayout:
     """One copy of a list, named by row and slot: of the row, or with `is_state` of its state.
 
@@ -120,7 +150,7 @@ def burst(config: Config) -> data.StructLayout:
 
 
 def tag(config: Config) -> int:
-    """Width of an AXI id of the row port's reads."""
+    """Width of an AXI id of a row port's reads."""
     return max(1, log2(config.outstanding))
 
 

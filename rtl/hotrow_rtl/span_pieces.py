@@ -13,7 +13,7 @@ class SpanPieces(wiring.Component):
     start : In(1)
         A pulse before each span.
     count : In(32)
-        Its pieces, at least 1, from the pulse on.
+        Its pieces, with the pulse.
     valid, last, ready : Out, Out, In
         A stream of pieces, the final one `last`.
 
@@ -33,7 +33,7 @@ class SpanPieces(wiring.Component):
         behind = Signal(32)  # the one on offer
         m.d.comb += self.last.eq(behind == 0)
         with m.If(self.start):
-            m.d.sync += [self.valid.eq(1), behind.eq(self.count - 1)]
+            m.d.sync += [self.valid.eq(self.count != 0), behind.eq(self.count - 1)]
         with m.Elif(self.valid & self.ready):
             m.d.sync += [self.valid.eq(~self.last), behind.eq(behind - 1)]
         return m

@@ -19,11 +19,19 @@ LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "target
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
-# A command or completion at a time, or a list of which each element moves a row: little buffer
-# does for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere. Of `rows` it has
-# 32 words, so that rows of 64 bytes do not wait for their list behind a memory of 200 cycles.
-SHALLOW_LISTS = {"lookup ring": 16, "move ring": 16, "rows": 32, "targets": 16}
 SHALLOW_RESULTS = ("completions",)
+
+
+def shallow_lists(config: Config) -> dict[str, int]:
+    """Words of buffer of the lists for which little does.
+
+    A command at a time, or a list of which each element moves a row: that fits LUTs, as the block
+    RAMs of a small FPGA are needed elsewhere. Of `rows` it has 32 words, so that rows of 64 bytes
+    do not wait for their list behind a memory of 200 cycles. Several row ports use up to a word
+    of the list per cycle.
+    """
+    rings = {"lookup ring": 16, "move ring": 16}
+    return rings if config.row_ports > 1 else {**rings, "rows": 32, "targets": 16}
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
@@ -79,10 +87,10 @@ class Top(wiring.Component):
         Rings, batches and lists.
     result_bus_0, ... : Out(AXI4Write)
         Results and completions; `config.result_ports` of them.
-    row_read_bus : Out(AXI4Read)
-        Rows of tables.
-    row_write_bus : Out(AXI4Write)
-        The slots to which rows go.
+    row_read_bus_0, ... : Out(AXI4Read)
+        Rows of tables; `config.row_ports` of them.
+    row_write_bus_0, ... : Out(AXI4Write)
+        The slots to which rows go; as many.
     interrupt : Out(1)
 
     Timing
@@ -97,8 +105,10 @@ class Top(wiring.Component):
             "list_bus": Out(AXI4Read(**_ids(config, len(LIST_CLIENTS)))),
             **{f"result_bus_{number}": Out(AXI4Write(**_ids(config, len(names))))
                for number, names in enumerate(result_ports(config))},
-            "row_read_bus": Out(AXI4Read(**_ids(config, config.outstanding))),
-            "row_write_bus": Out(AXI4Write(**_ids(config, 1))),
+            **{f"row_read_bus_{number}": Out(AXI4Read(**_ids(config, config.outstanding)))
+               for number in range(config.row_ports)},
+            **{f"row_write_bus_{number}": Out(AXI4Write(**_ids(config, 1)))
+               for number in range(config.row_ports)},
             "interrupt": Out(1),
         })
 
@@ -113,7 +123,7 @@ class Top(wiring.Component):
         m.submodules.mover = mover = RowMover(config)
         m.submodules.list_port = list_port = ListPort(
             config, len(LIST_CLIENTS), shallow={
-                LIST_CLIENTS.index(name): depth for name, depth in SHALLOW_LISTS.items()})
+                LIST_CLIENTS.index(name): depth for name, depth in shallow_lists(config).items()})
         m.submodules.completions = completions = DepositTurns(config)
         results = [result_port(config, names) for names in result_ports(config)]
 
@@ -154,8 +164,9 @@ class Top(wiring.Component):
             for client, name in enumerate(names):
                 connect(m, writer=writers[name], port=port.clients[client])
             connect(m, port.bus, flipped(getattr(self, f"result_bus_{number}")))
-        connect(m, mover.read_bus, flipped(self.row_read_bus))
-        connect(m, mover.write_bus, flipped(self.row_write_bus))
+        for number in range(config.row_ports):
+            connect(m, mover.read_buses[number], flipped(getattr(self, f"row_read_bus_{number}")))
+            connect(m, mover.write_buses[number], flipped(getattr(self, f"row_write_bus_{number}")))
 
         # Time-outs and soft reset: ports drain what is in flight before the card is ready again.
         ports, draining = [list_port, *results, mover], Signal()

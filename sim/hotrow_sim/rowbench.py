@@ -16,7 +16,7 @@ from .memory import Behaviour, MemoryModel
 from .memory.amaranth import read_responder, write_responder
 from .streambench import STEADY, StreamBench
 
-TINY = replace(preset("tiny"), tables=16, handles=8)
+TINY = replace(preset("tiny"), tables=16, handles=8, row_ports=1)
 BASE = 0x7_0000_0000  # where the memory lies
 SIZE = 1 << 16
 REGIONS = {  # 16-byte steps, not bus words
@@ -143,7 +143,11 @@ class Span:
 
 
 class RowBench:
-    """A row mover between a memory model and lists that come from Python."""
+    """A row mover between a memory model and lists that come from Python.
+
+    Every row port has memory ports of its own, in `reads` and `writes`, which behave alike but for
+    their seeds; `read` and `write` are the first.
+    """
 
     def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY):
         self.config, self.gaps = config, gaps
@@ -152,10 +156,16 @@ class RowBench:
         self.image = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
         self.model = MemoryModel()
         self.model.map(self.image, BASE)
-        self.read = self.model.read_port(config.bus_bytes, read)
-        self.write = self.model.write_port(config.bus_bytes, write)
-        self.bench.background(read_responder(self.dut.read_bus, self.read))
-        self.bench.background(write_responder(self.dut.write_bus, self.write))
+        self.reads, self.writes = [], []
+        for number in range(config.row_ports):
+            for ports, make, behaviour, respond, buses in (
+                    (self.reads, self.model.read_port, read, read_responder, self.dut.read_buses),
+                    (self.writes, self.model.write_port, write, write_responder,
+                     self.dut.write_buses)):
+                behaviour = replace(behaviour, seed=behaviour.seed + number)
+                ports.append(make(config.bus_bytes, behaviour))
+                self.bench.background(respond(buses[number], ports[-1]))
+        self.read, self.write = self.reads[0], self.writes[0]
         self.bench.background(self._lists(self.dut.rows, "entries", 8, "entry_faults"))
         self.bench.background(self._lists(self.dut.targets, "targets", 4, "slot_faults"))
         self.timeout, self.current = timeout, None

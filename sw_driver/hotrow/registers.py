@@ -10,7 +10,7 @@ SOFT_RESET = 1  # CONTROL
 ENABLE, ABORT_WAIT = 1, 4  # <queue>_CONTROL
 BUSY, HALTED, WAITING, FAULTED = 1, 2, 4, 8  # <queue>_STATE
 
-_STOPPED_PORTS = {2: "list port", 4: "result ports", 8: "row port's reads", 16: "row port's writes"}
+_STOPPED_PORTS = {2: "list port", 4: "result ports", 8: "row ports' reads", 16: "row ports' writes"}
 STOPPED = sum(_STOPPED_PORTS)
 
 _STATES = {BUSY: "busy", HALTED: "halted by an error", WAITING: "waiting for an event",

@@ -32,12 +32,11 @@ async def start(dut):
     """Attach memory and register master, reset; return (transport, memory)."""
     memory = MemoryModel()
     Clock(dut.clk, 10, unit="ns").start()
-    for responder, prefix, port in (
-            (read_responder, "m_axi_list_", memory.read_port(CONFIG.bus_bytes, MEMORY)),
-            (read_responder, "m_axi_row_", memory.read_port(CONFIG.bus_bytes, MEMORY)),
-            (write_responder, "m_axi_row_", memory.write_port(CONFIG.bus_bytes, MEMORY)),
-            (write_responder, "m_axi_result0_", memory.write_port(CONFIG.bus_bytes, MEMORY))):
-        cocotb.start_soon(responder(dut, prefix, port))
+    rows = [f"row{number}" for number in range(CONFIG.row_ports)]
+    for make, responder, names in ((memory.read_port, read_responder, ["list", *rows]),
+                                   (memory.write_port, write_responder, [*rows, "result0"])):
+        for name in names:
+            cocotb.start_soon(responder(dut, f"m_axi_{name}_", make(CONFIG.bus_bytes, MEMORY)))
     master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
     await reset(dut)
     return CosimTransport(dut, master, memory, CONFIG), memory

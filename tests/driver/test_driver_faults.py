@@ -28,6 +28,11 @@ def device():
             assert device.transport.violations() == []
 
 
+def row_ports(device, half):
+    """Names of the memory ports that read rows, or of those that write them."""
+    return [name for name in device.transport.ports if name.startswith(half)]
+
+
 @pytest.fixture
 def tables(device):
     return register_tables(device)
@@ -55,7 +60,8 @@ def test_a_row_that_cannot_be_read(device, tables, answer, status):
     out = hotrow.empty((3, 8), np.float32)
     out[:] = -1
     where = tables[1].buffers[0].device_address + 4 * tables[1].stride
-    device.transport.fail_range("row_read", where, 1, answer)
+    for port in row_ports(device, "row_read"):
+        device.transport.fail_range(port, where, 1, answer)
     with pytest.raises(CommandError, match=f"GATHER ended with {status.name}.*index 1, address "
                        "weights of 't1' . 0x80") as caught:
         device.gather(([0, 1, 2], [9, 4, 7]), out=out)
@@ -122,7 +128,8 @@ def test_a_piece_that_cannot_be_moved(device, tables, port, call, answer, status
 @pytest.mark.parametrize("accept", [True, False])
 def test_a_memory_that_falls_silent(device, tables, port, call, accept):
     device.observe(random_ids(30, seed=3))
-    device.transport.silence(port, device.cycle(), device.cycle() + 6 * PATIENCE, accept)
+    for name in row_ports(device, port) if port.startswith("row") else [port]:
+        device.transport.silence(name, device.cycle(), device.cycle() + 6 * PATIENCE, accept)
     with pytest.raises(hotrow.Error, match=r"stopped after a time-out: .*Device.reset\(\)"):
         call(device)
     device.reset()
@@ -133,7 +140,8 @@ def test_a_memory_that_falls_silent(device, tables, port, call, accept):
 
 
 def test_a_memory_that_stays_silent(device, tables):
-    device.transport.silence("row_read", device.cycle(), accept=True)
+    for port in row_ports(device, "row_read"):
+        device.transport.silence(port, device.cycle(), accept=True)
     held = device.gather_async((tables[0], [1]))
     device.transport.run(PATIENCE // 2)  # the read is under way, and not yet given up
     device.timeout = 0.3

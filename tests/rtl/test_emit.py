@@ -103,7 +103,7 @@ def test_ports():
     assert ports == {
         "clk", "rst", "interrupt", *(f"s_axil_{name}" for name in lite),
         *(f"m_axi_list_{name}" for name in read), *(f"m_axi_result0_{name}" for name in write),
-        *(f"m_axi_row_{name}" for name in read | write)}
+        *(f"m_axi_row{port}_{name}" for port in (0, 1) for name in read | write)}
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ ROW_SIZES = 9 + 12  # of a row and its stride, in 16 bytes
 STATE = PACKED_ADDRESS + 4  # and its size, in 4 bytes
 PARTITION = 9
 COPY_BYTES = LARGEST_ROW.bit_length()
+IDENTITY = 32 + 2 * PACKED_ADDRESS + COPY_BYTES + 1
+QUEUE = 32  # copies from one lane that wait for one port
 
 
 def table_bits(config: Config):
@@ -26,12 +28,25 @@ def row_buffer_bits(config: Config):
     return words * config.bus_width + 2 * max(2, config.outstanding) * log2(words)
 
 
-def row_mover_bits(config: Config):
-    """The tables, the regions twice (reads and writes are checked at once), the buffer, and
-    queues of copies: those whose reads, whose writes, and any whose end is awaited."""
+def row_port_bits(config: Config):
+    """The buffer, and queues of copies: those whose reads, whose writes, and any whose end is
+    awaited."""
     word_count = (LARGEST_ROW // config.bus_bytes).bit_length()
     placed = word_count + 3 * log2(config.lanes) + 2 + config.address_width + COPY_BYTES + 2
-    identity = 32 + 2 * PACKED_ADDRESS + COPY_BYTES + 1
     writes = max(8, 2 * config.outstanding)
-    return (table_bits(config) + 2 * region_bits(config) + row_buffer_bits(config)
-            + max(4, config.outstanding) * placed + writes * (3 + 2 * identity))
+    return (row_buffer_bits(config) + max(4, config.outstanding) * placed
+            + writes * (3 + 2 * IDENTITY))
+
+
+def exchange_bits(config: Config):
+    """A queue of copies from each lane to each port, where there are several."""
+    if config.row_ports == 1:
+        return 0
+    return config.row_ports ** 2 * QUEUE * (2 * config.address_width + 2 + IDENTITY)
+
+
+def row_mover_bits(config: Config):
+    """In each lane the tables, and the regions twice (reads and writes are checked at once); the
+    exchange; the ports."""
+    lane = table_bits(config) + 2 * region_bits(config)
+    return config.row_ports * (lane + row_port_bits(config)) + exchange_bits(config)

@@ -2,12 +2,15 @@
 
 In the steady state a copy of w bus words takes max(w, (a + w + 4) / `outstanding`,
 (w + b + 6) / max(8, 2 * `outstanding`)) cycles, with a and b the latencies of reads and writes: the
-data bus, or the round trips that so many copies share.
+data bus, or the round trips that so many copies share. Several ports do so at once, each with its
+share of the copies.
 """
 
 from hotrow_rtl.config import Config
+from hotrow_rtl.contract import ROW_ENTRY_BYTES
 
 REQUESTED = 18  # from the first word of the list to the first address of a read
+EXCHANGED = 4  # cycles more with several ports
 ARRIVED = 2  # from the last beat of a burst to its arrival in order
 REUSED = 3  # from there to the next address with its id
 OPENED = 1  # from the arrival to the copy's first word out of the buffer
@@ -16,9 +19,10 @@ BEGUN = 0  # as of a list's first word, where pieces of a span come in place of 
 FILLED = 1  # from the request of a pattern to its first word
 ANSWERED = 2  # from the answer to its count
 ENDED = 2  # from the last count to the outcome
+ADDED = 3  # cycles more with several ports, and two for every port, to add up what they did
 
 
-def move_cycles(config: Config, words, read_latency, write_latency, first_word=0):
+def move_cycles(config: Config, words, read_latency, write_latency, first_word=0, ports=None):
     """From the command to its outcome, memory never stalling and nothing crossing a page.
 
     Parameters
@@ -33,18 +37,38 @@ def move_cycles(config: Config, words, read_latency, write_latency, first_word=0
         Cycles from the last W to B.
     first_word : int
         Cycles from the request of the list to its first word; then it comes faster than rows.
+    ports : sequence of int, optional
+        With several row ports, the one of each copy (`row_steering.row_port`), all of them rows.
 
     Returns
     -------
     int
     """
+    first = first_word + REQUESTED
+    if config.row_ports == 1:
+        taken = _port_cycles(config, words, [first] * len(words), read_latency, write_latency)
+        return taken + ENDED
+    at_once = min(config.row_ports, config.bus_bytes // ROW_ENTRY_BYTES)
+    taken = []
+    for port in set(ports):
+        copies = [number for number, at in enumerate(ports) if at == port]
+        taken.append(_port_cycles(
+            config, [words[number] for number in copies],
+            [first + EXCHANGED + number // at_once for number in copies],
+            read_latency, write_latency))
+    return max(taken) + ENDED + ADDED + 2 * config.row_ports
+
+
+def _port_cycles(config, words, offered, read_latency, write_latency):
+    """Till the last answer is counted at one port, to which copies are `offered` in those
+    cycles."""
     ids, writes = config.outstanding, max(8, 2 * config.outstanding)
     room = max(16 * ids, 4 * config.row_bytes // config.bus_bytes)
-    asked = beat = opened = first_word + REQUESTED - 1
+    asked = beat = opened = offered[0] - 1
     retired, left, answered = [], [], []  # per copy: id free, last word read out, answer counted
     oldest, held = 0, 0  # copies from `oldest` on are in the buffer, with `held` words
     for i, count in enumerate(words):
-        asked += 1
+        asked = max(asked + 1, offered[i])
         if i >= ids:
             asked = max(asked, retired[i - ids] + REUSED)
         held += count
@@ -59,7 +83,7 @@ def move_cycles(config: Config, words, read_latency, write_latency, first_word=0
             opened = max(opened, answered[i - writes] + 1)
         left.append(opened + count - 1)
         answered.append(left[-1] + WRITTEN + write_latency + ANSWERED)
-    return answered[-1] + ENDED
+    return answered[-1]
 
 
 def span_cycles(config: Config, count, read_latency, write_latency, fills=False):

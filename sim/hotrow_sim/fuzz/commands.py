@@ -103,7 +103,7 @@ class CommandSource:
             source = self._entries(count, known)
         else:
             flags &= ~GatherFlag.STATE
-        slots, operands = self._slots(flags, count)
+        slots, operands = self._slots(flags, count, written=True)
         return operands | {
             "opcode": Opcode.GATHER, "count": count, "source": source,
             "destination": self._result(slots * operands["stride"], shift=16),
@@ -111,7 +111,11 @@ class CommandSource:
 
     def scatter(self):
         """SCATTER of a drawn list, from slots that are any bytes of the list buffer."""
-        rng, count = self.rng, int(self.rng.choice([1, 2, 5, 30, 120]))
+        rng = self.rng
+        entries = self._drawn(int(rng.choice([1, 2, 5, 30, 120])), self._known())
+        if self.config.row_ports > 1:
+            entries = rng.permutation(np.unique(entries, axis=0))
+        count = len(entries)
         slots, operands = self._slots(GatherFlag(int(rng.integers(4))), count)
 
         def anywhere(size, alignment):
@@ -120,7 +124,7 @@ class CommandSource:
 
         return operands | {
             "opcode": Opcode.SCATTER, "count": count,
-            "source": self._entries(count, self._known()),
+            "source": self._put(entries),
             "rows": anywhere(slots * operands["stride"], 16),
             "state_rows": anywhere(slots * 32, 4)}
 
@@ -184,7 +188,7 @@ class CommandSource:
         rng, handle = self.rng, address >> 48
         offset = address & (1 << 48) - 1
         short = SHORT if name in READ else SHORT_MOVE if opcode in MOVES else SHORT_LOOKUP
-        return (
+        choices = (
             packed_address(int(rng.integers(UNREGISTERED, 64)), offset),
             packed_address(int(rng.integers(64, 1 << 16)), offset),
             packed_address(LISTS, offset % 4096 // 64 * 64),
@@ -194,21 +198,28 @@ class CommandSource:
             packed_address(handle, (1 << 48) - 64),
             packed_address(short, SIZES[short] - 64 * int(rng.integers(3))),
             packed_address(short, 2 * SIZES[short] - 64 * int(rng.integers(3))),
-        )[rng.integers(9)]
+        )
+        # Another list may give destinations twice, or rows with states that overlap.
+        if (name in ("source", "targets") and opcode in (Opcode.GATHER, Opcode.SCATTER)
+                and self.config.row_ports > 1):
+            choices = choices[:2]
+        return choices[rng.integers(len(choices))]
 
     def _known(self):
         """Numbers of the sound tables, and of others seldom."""
         return [n for n in self.tables if n in SOUND or self.rng.random() < 0.1]
 
-    def _slots(self, flags, count):
+    def _slots(self, flags, count, written=False):
         """Number of slots of `count` rows, and the operands that say which."""
         rng = self.rng
         longest = max(table.row_bytes for table in self.tables.values())
         stride = 16 * int(rng.integers(1, longest // 16 + 4)) if rng.random() < 0.5 else longest
         slots, operands = count, {"flags": flags, "stride": stride}
         if flags & GatherFlag.LISTED:
-            slots = max(1, int(count * rng.choice([0.3, 1, 2])))
-            distinct = slots >= count and rng.random() < 0.7
+            # Over several ports no destination may be given twice.
+            once = written and self.config.row_ports > 1
+            slots = max(1, int(count * rng.choice([1, 2] if once else [0.3, 1, 2])))
+            distinct = once or (slots >= count and rng.random() < 0.7)
             operands["targets"] = self._put(
                 rng.permutation(slots)[:count].astype(np.uint32) if distinct
                 else rng.integers(0, slots, count).astype(np.uint32))
@@ -228,13 +239,16 @@ class CommandSource:
         return drawn if wide else drawn & np.uint64(0xFFFF_FFFF)
 
     def _entries(self, count, tables):
+        return self._put(self._drawn(count, tables))
+
+    def _drawn(self, count, tables):
         rng = self.rng
         table = rng.choice(np.array(tables), count)
         if rng.random() < 0.2:
             table = np.where(rng.random(count) < 0.1, rng.choice([3, 31, 32, 0x8000_0000], count),
                              table)
         row = self._rows(np.minimum(table, 15), wide=False)
-        return self._put(np.stack([row, table.astype(np.uint64)], 1).astype(np.uint32))
+        return np.stack([row, table.astype(np.uint64)], 1).astype(np.uint32)
 
     def _put(self, values):
         octets = np.ascontiguousarray(values).view(np.uint8).ravel()

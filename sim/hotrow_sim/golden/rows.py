@@ -34,8 +34,9 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
               entry_faults=0, slot_faults=0):
     """Copy the listed rows, and their state with flag STATE, to slots (GATHER) or back (SCATTER).
 
-    Of entries with one destination the last one wins. What rows and states hold that overlap each
-    other, or the source, is undefined.
+    Of entries with one destination the last one wins, as with one row port; with several, hardware
+    may leave any of them there. What rows and states hold that overlap each other, or the source,
+    is undefined.
 
     Parameters
     ----------

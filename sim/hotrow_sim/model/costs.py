@@ -16,7 +16,7 @@ from hotrow_rtl.contract import (
 
 from ..cycles import counters, directory
 from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
-from ..cycles.row_mover import FILLED
+from ..cycles.row_mover import ADDED, EXCHANGED, FILLED
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 14  # a command's way through check and control, besides its tables and operands
@@ -93,12 +93,14 @@ def _result_words(config, command, outcome):
 def _move_cycles(config, command, outcome):
     """The steady state of ``cycles.row_mover`` for all copies alike, filled and drained.
 
-    With STATE every row counts as having one.
+    With STATE every row counts as having one; row ports share the copies equally.
     """
     lists = 2 if command["flags"] & GatherFlag.LISTED else 1
     idle = MOVED + 3 * LATENCY + lists
+    if config.row_ports > 1:
+        idle += EXCHANGED + ADDED + 2 * config.row_ports
     if not outcome.entries:
-        return idle + command["count"]
+        return idle + command["count"] // config.row_ports
     copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
     return idle + _steady_cycles(config, copies, outcome.bytes, LATENCY)
 
@@ -116,4 +118,4 @@ def _steady_cycles(config, copies, octets, read_latency):
     writes = max(8, 2 * config.outstanding)
     each = max(words, (read_latency + words + 4) / config.outstanding,
                (words + LATENCY + 6) / writes)
-    return int(copies * each)
+    return int(copies * each / config.row_ports)

@@ -56,6 +56,7 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         command = [
             *compiler, *COMPILER_FLAGS, *_private_symbols(compiler),
             f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
+            f"-DHOTROW_ROW_PORTS={config.row_ports}",
             f"-DHOTROW_RESULT_PORTS={config.result_ports}",
             f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
             *(f"-I{place}" for place in (folder, MEMORY, verilator.root / "include",

@@ -1,7 +1,7 @@
 // The memory model's ports, wired to the pins of the Verilated accelerator.
 //
-// The build defines HOTROW_BUS_BYTES and HOTROW_RESULT_PORTS, all that the ports of two
-// configurations differ in.
+// The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_RESULT_PORTS, all that the ports of
+// two configurations differ in.
 #pragma once
 
 #include <array>
@@ -65,8 +65,28 @@ namespace hotrow {
   };
 
 HOTROW_READ_PINS(list)
-HOTROW_READ_PINS(row)
-HOTROW_WRITE_PINS(row)
+HOTROW_READ_PINS(row0)
+HOTROW_WRITE_PINS(row0)
+#if HOTROW_ROW_PORTS >= 2
+HOTROW_READ_PINS(row1)
+HOTROW_WRITE_PINS(row1)
+#endif
+#if HOTROW_ROW_PORTS >= 4
+HOTROW_READ_PINS(row2)
+HOTROW_WRITE_PINS(row2)
+HOTROW_READ_PINS(row3)
+HOTROW_WRITE_PINS(row3)
+#endif
+#if HOTROW_ROW_PORTS == 8
+HOTROW_READ_PINS(row4)
+HOTROW_WRITE_PINS(row4)
+HOTROW_READ_PINS(row5)
+HOTROW_WRITE_PINS(row5)
+HOTROW_READ_PINS(row6)
+HOTROW_WRITE_PINS(row6)
+HOTROW_READ_PINS(row7)
+HOTROW_WRITE_PINS(row7)
+#endif
 HOTROW_WRITE_PINS(result0)
 #if HOTROW_RESULT_PORTS >= 2
 HOTROW_WRITE_PINS(result1)
@@ -117,7 +137,18 @@ class MemoryPorts {
       std::apply([&](Attached<Pins>&... at) { (action(Pins{}, at), ...); }, attached);
     }
   };
-  using All = List<Read_list, Read_row, Write_row, Write_result0
+  using All = List<Read_list, Read_row0, Write_row0
+#if HOTROW_ROW_PORTS >= 2
+                   , Read_row1, Write_row1
+#endif
+#if HOTROW_ROW_PORTS >= 4
+                   , Read_row2, Write_row2, Read_row3, Write_row3
+#endif
+#if HOTROW_ROW_PORTS == 8
+                   , Read_row4, Write_row4, Read_row5, Write_row5
+                   , Read_row6, Write_row6, Read_row7, Write_row7
+#endif
+                   , Write_result0
 #if HOTROW_RESULT_PORTS >= 2
                    , Write_result1
 #endif

@@ -25,7 +25,9 @@ class DeviceFault(RuntimeError):
 
 def port_names(config: Config):
     """The memory ports of a device, in the order of the harness."""
-    return ("list", "row_read", "row_write", *(f"result{i}" for i in range(config.result_ports)))
+    rows = (f"{half}{number}" for number in range(config.row_ports)
+            for half in ("row_read", "row_write"))
+    return ("list", *rows, *(f"result{number}" for number in range(config.result_ports)))
 
 
 class Device:

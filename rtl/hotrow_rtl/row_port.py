@@ -1,0 +1,110 @@
+"""Row port: one AXI4 read and one write bus, and what carries copies from one to the other."""
+
+from amaranth import Module, ResetInserter
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .axi import AXI4Read, AXI4Write
+from .config import Config
+from .fifo import RamFifo
+from .fill_reads import FillReads
+from .move_tracker import MoveTracker
+from .row_layouts import addressed_copy, copies_in_flight, copy_identity, ended_copy, tag
+from .row_reader import RowReader
+from .row_writer import RowWriter
+from .stream_fork import fork
+
+
+class RowPort(wiring.Component):
+    """Carry copies through memory, and tell when each has landed or failed.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    copies : In(stream(addressed_copy(config)))
+    ended : Out(ended_copy())
+        Every copy, in order.
+    start, fills, pattern : In
+        As of `FillReads`.
+    read_bus : Out(AXI4Read)
+        `outstanding` ids, answers in any order.
+    write_bus : Out(AXI4Write)
+        One id.
+    timeout, restart : In
+        As of `RowMover`.
+    clear : In(1)
+        Forget all but what is in flight on the buses: high from `restart` until `idle`.
+    idle : Out(1)
+        Nothing is in flight.
+    read_stopped, write_stopped : Out(1)
+
+    Timing
+    ------
+    See `RowReader` and `RowWriter`.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "copies": In(stream.Signature(addressed_copy(config))),
+            "ended": Out(ended_copy()),
+            "start": In(1),
+            "fills": In(1),
+            "pattern": In(32),
+            "read_bus": Out(AXI4Read(address_width=config.address_width,
+                                     bus_bytes=config.bus_bytes, id_width=tag(config))),
+            "write_bus": Out(AXI4Write(address_width=config.address_width,
+                                       bus_bytes=config.bus_bytes, id_width=1)),
+            "timeout": In(32),
+            "restart": In(1),
+            "clear": In(1),
+            "idle": Out(1),
+            "read_stopped": Out(1),
+            "write_stopped": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        cleared = ResetInserter(self.clear)
+        identities = RamFifo(copy_identity(), copies_in_flight(config))
+        tracker = MoveTracker()
+        m.submodules.identities = cleared(identities)
+        m.submodules.reader = reader = RowReader(config)
+        m.submodules.fill_reads = fill_reads = FillReads(config)
+        m.submodules.writer = writer = RowWriter(config)
+        m.submodules.tracker = cleared(tracker)
+
+        fork(m, self.copies, reader.copies, identities.i)
+        m.d.comb += [
+            reader.copies.p.eq(self.copies.p),
+            identities.i.p.eq(self.copies.p.identity),
+        ]
+        connect(m, reader=reader.rows, writer=writer.rows)
+        connect(m, reader=reader.words, writer=writer.words)
+        connect(m, reader=reader.bus, fill_reads=fill_reads.reader)
+        connect(m, fill_reads.memory, flipped(self.read_bus))
+        connect(m, writer.bus, flipped(self.write_bus))
+        connect(m, identities=identities.o, tracker=tracker.identities)
+        connect(m, writer=writer.moves, tracker=tracker.moves)
+        connect(m, writer=writer.answers, tracker=tracker.answers)
+        m.d.comb += [
+            fill_reads.start.eq(self.start),
+            fill_reads.fills.eq(self.fills),
+            fill_reads.pattern.eq(self.pattern),
+            fill_reads.idle.eq(reader.idle),
+            self.ended.eq(tracker.ended),
+            self.idle.eq(reader.idle & writer.idle),
+            self.read_stopped.eq(reader.stopped),
+            self.write_stopped.eq(writer.stopped),
+        ]
+        for half in (reader, writer):
+            m.d.comb += [
+                half.timeout.eq(self.timeout),
+                half.restart.eq(self.restart),
+                half.clear.eq(self.clear),
+            ]
+        return m
