@@ -8,6 +8,7 @@ share of the copies.
 
 from hotrow_rtl.config import Config
 from hotrow_rtl.contract import ROW_ENTRY_BYTES
+from hotrow_rtl.row_steering import row_port
 
 REQUESTED = 18  # from the first word of the list to the first address of a read
 EXCHANGED = 4  # cycles more with several ports
@@ -22,7 +23,8 @@ ENDED = 2  # from the last count to the outcome
 ADDED = 3  # cycles more with several ports, and two for every port, to add up what they did
 
 
-def move_cycles(config: Config, words, read_latency, write_latency, first_word=0, ports=None):
+def move_cycles(config: Config, words, read_latency, write_latency, first_word=0, ports=None,
+                at_once=None):
     """From the command to its outcome, memory never stalling and nothing crossing a page.
 
     Parameters
@@ -39,6 +41,8 @@ def move_cycles(config: Config, words, read_latency, write_latency, first_word=0
         Cycles from the request of the list to its first word; then it comes faster than rows.
     ports : sequence of int, optional
         With several row ports, the one of each copy (`row_steering.row_port`), all of them rows.
+    at_once : int, optional
+        Copies that come in one cycle, as many as a word of the list has entries.
 
     Returns
     -------
@@ -48,7 +52,7 @@ def move_cycles(config: Config, words, read_latency, write_latency, first_word=0
     if config.row_ports == 1:
         taken = _port_cycles(config, words, [first] * len(words), read_latency, write_latency)
         return taken + ENDED
-    at_once = min(config.row_ports, config.bus_bytes // ROW_ENTRY_BYTES)
+    at_once = at_once or min(config.row_ports, config.bus_bytes // ROW_ENTRY_BYTES)
     taken = []
     for port in set(ports):
         copies = [number for number, at in enumerate(ports) if at == port]
@@ -86,13 +90,13 @@ def _port_cycles(config, words, offered, read_latency, write_latency):
     return answered[-1]
 
 
-def span_cycles(config: Config, count, read_latency, write_latency, fills=False):
-    """Of a COPY or FILL of `count` bytes; else as `move_cycles`.
+def span_cycles(config: Config, address, count, read_latency, write_latency, fills=False):
+    """Of a COPY of `count` bytes from byte address `address`, or a FILL; else as `move_cycles`.
 
     Its pieces have `row_bytes`, and take as many bus words as those fill if the span begins on a
     bus word.
     """
-    sizes = [config.row_bytes] * (count // config.row_bytes)
-    rest = [count % config.row_bytes] if count % config.row_bytes else []
-    words = [-(-size // config.bus_bytes) for size in sizes + rest]
-    return move_cycles(config, words, FILLED if fills else read_latency, write_latency, BEGUN)
+    starts = range(0, count, config.row_bytes)
+    words = [-(-min(count - start, config.row_bytes) // config.bus_bytes) for start in starts]
+    return move_cycles(config, words, FILLED if fills else read_latency, write_latency, BEGUN,
+                       [row_port(config, address + start) for start in starts], config.row_ports)
