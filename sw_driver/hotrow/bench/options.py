@@ -44,6 +44,20 @@ def add_device(parser):
                         help=f"cycles of the memory of `sim`; default {LATENCY}")
 
 
+def add_moves(parser):
+    """Add the options of the rows to move."""
+    parser.add_argument("--row-bytes", type=positive, default=64, help="a multiple of 16")
+    parser.add_argument("--rows", type=positive,
+                        help="to move; default so many that each port carries 2^18 beats")
+    parser.add_argument("--table-rows", type=positive,
+                        help="of the table; default 2^20, or what 256 MiB hold")
+    parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
+    parser.add_argument("--clock-mhz", type=positive,
+                        help="of the card; default the preset's assumed clock")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+
+
 def add_slots(parser):
     parser.add_argument("--slots", type=positive,
                         help="hot rows that a split finds, at most; default all the card has")
@@ -70,7 +84,8 @@ def named(options) -> dict:
     """What a result says of the options."""
     said = ("preset", "trace", "transport", "batch", "seed")
     memory = {"latency": options.latency or LATENCY} if options.transport == "sim" else {}
-    return {name: getattr(options, name) for name in said} | memory
+    return {name: value for name, value in vars(options).items()
+            if name in said and value is not None} | memory
 
 
 def names(text):
