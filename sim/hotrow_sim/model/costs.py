@@ -98,6 +98,6 @@ def _gather_cycles(config, command, outcome):
         return idle + command["count"]
     copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
     words = -(-outcome.bytes // (copies * config.bus_bytes))
-    writes = max(8, 2 * config.outstanding)
-    each = max(words, (LATENCY + words + 4) / config.outstanding, (words + LATENCY + 6) / writes)
+    writes = max(8, config.outstanding)
+    each = max(words, (LATENCY + words + 5) / config.outstanding, (words + LATENCY + 2) / writes)
     return idle + int(copies * each)
