@@ -27,6 +27,10 @@ class Gather:
     def result(self, work):
         return work.dense
 
+    def ways(self, table, dense):
+        """Rows that are read, and rows that are written, given the addresses of both sides."""
+        return table, dense
+
     def on_cpu(self, work):
         """(name, function) of every way to do it."""
         import torch

@@ -133,7 +133,19 @@ def _card(kind, options, config, work):
         }
         if options.transport != "sim":
             return figures | {"useful_beat_fraction": moved / bus / ports / cycles}
-        return figures | _ports(device.transport, kind, cycles)
+        figures |= _ports(device.transport, kind, cycles)
+        if options.memory == "ideal":
+            return figures
+        bare = _bare(device.transport, kind, work, table.buffers[0], dense, ports)
+        return figures | {"bare_cycles": bare, "fraction_of_bare_requests": bare / cycles}
+
+
+def _bare(transport, kind, work, table, dense, ports):
+    """Cycles of the same requests without the card, rows dealt out to the ports by turns."""
+    sides = kind.ways(table.device_address + work.rows * work.row_bytes,
+                      dense.device_address + np.arange(work.count) * work.row_bytes)
+    return transport.bare_cycles(
+        *([side[port::ports] for port in range(ports)] for side in sides), work.row_bytes)
 
 
 def _ports(transport, kind, cycles):

@@ -7,6 +7,7 @@ from ..errors import Error
 from ..traces import open_trace
 
 LATENCY = 200  # cycles
+MEMORIES = {"ideal": LATENCY, "ddr3": 20, "hbm": 20}  # and the cycles of latency on top of them
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -51,6 +52,10 @@ def add_moves(parser):
                         help="to move; default so many that each port carries 2^18 beats")
     parser.add_argument("--table-rows", type=positive,
                         help="of the table; default 2^20, or what 256 MiB hold")
+    parser.add_argument("--memory", choices=MEMORIES, default="ideal",
+                        help="behind all ports of `sim`; --latency comes on top, by default "
+                        + ", ".join(f"{cycles} cycles of {name}" for name, cycles in
+                                    MEMORIES.items()))
     parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
     parser.add_argument("--clock-mhz", type=positive,
                         help="of the card; default the preset's assumed clock")
@@ -73,17 +78,24 @@ def trace_of(options):
 def device_of(options, **more):
     """The card that the options name, opened; `more` goes to its transport."""
     if options.transport == "sim":
-        more["latency"] = options.latency or LATENCY
-    elif options.latency:
-        raise Error(f"--latency is of the simulated memory: transport {options.transport!r} has "
-                    "none")
+        more |= memory_of(options)
+    elif options.latency or getattr(options, "memory", "ideal") != "ideal":
+        raise Error(f"--latency and --memory are of the simulated memory: transport "
+                    f"{options.transport!r} has none")
     return open_device(options.transport, preset=options.preset, **more)
+
+
+def memory_of(options) -> dict:
+    """The simulated memory that the options name, as the transport takes it."""
+    memory = getattr(options, "memory", None)
+    latency = {"latency": options.latency or MEMORIES[memory or "ideal"]}
+    return latency if memory is None else {"memory": memory} | latency
 
 
 def named(options) -> dict:
     """What a result says of the options."""
     said = ("preset", "trace", "transport", "batch", "seed")
-    memory = {"latency": options.latency or LATENCY} if options.transport == "sim" else {}
+    memory = memory_of(options) if options.transport == "sim" else {}
     return {name: value for name, value in vars(options).items()
             if name in said and value is not None} | memory
 
