@@ -102,12 +102,13 @@ class Gather:
 class RowBench:
     """A row mover between a memory model and lists that come from Python."""
 
-    def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY):
+    def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY,
+                 dram=None):
         self.config, self.gaps = config, gaps
         self.dut = RowMover(config)
         self.bench = StreamBench(self.dut)
         self.image = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
-        self.model = MemoryModel()
+        self.model = MemoryModel(dram)
         self.model.map(self.image, BASE)
         self.read = self.model.read_port(config.bus_bytes, read)
         self.write = self.model.write_port(config.bus_bytes, write)

@@ -45,7 +45,7 @@ def bursts(addresses, size, bus_bytes):
 
 
 def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=None,
-                behaviour=Behaviour()):
+                behaviour=None):
     """Cycles from the first request to the last answer.
 
     Parameters
@@ -59,14 +59,14 @@ def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=Non
     bus_bytes, outstanding : int
         Outstanding bursts per port and direction.
     dram : DramTiming, optional
-    behaviour : Behaviour
-        Of every port.
+    behaviour : Behaviour, optional
+        Of every port; ideal by default.
 
     Returns
     -------
     int
     """
-    model = MemoryModel(dram)
+    model, behaviour = MemoryModel(dram), behaviour or Behaviour()
     for address, array in arrays.items():
         model.map(array, address, array.flags.writeable)
     handles, lists, kept = ([], []), ([], []), []

@@ -237,7 +237,8 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
     dram = dram_timing(memory, config.clock_mhz, config.bus_bytes)
     if behaviour is None:
         behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
-                              stall_data=stall, stall_response=stall, out_of_order=reorder,
+                              stall_data=stall, stall_response=stall,
+                              out_of_order=reorder or memory == "hbm",  # whose channels vary
                               interleave=reorder, seed=seed)
     return Device(config, behaviour, trace, dram)
 
