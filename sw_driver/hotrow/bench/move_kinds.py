@@ -9,7 +9,7 @@ class Gather:
     Members
     -------
     channel : str
-        Ending of the names of the ports whose data channel counts.
+        "read" or "write": the row ports whose data channel counts.
     distinct : bool
         No row twice.
     """

@@ -100,13 +100,17 @@ def _config(options):
         raise Error(str(wrong)) from wrong
 
 
+def row_ports(config) -> int:
+    """Row ports of a card."""
+    return getattr(config, "row_ports", 1)
+
+
 def _work(kind, options, config):
     size = options.row_bytes
     if size % LEAST_ROW or not LEAST_ROW <= size <= config.row_bytes:
         raise Error(f"--row-bytes must be a multiple of {LEAST_ROW} up to {config.row_bytes}, the "
                     f"longest row of preset {config.name}, not {size}")
-    ports = getattr(config, "row_ports", 1)
-    count = options.rows or BEATS * ports // -(-size // config.bus_bytes)
+    count = options.rows or BEATS * row_ports(config) // -(-size // config.bus_bytes)
     table_rows = options.table_rows or max(
         count if kind.distinct else 1, min(TABLE_ROWS, LARGEST_TABLE // size))
     if kind.distinct and count > table_rows:
@@ -125,7 +129,7 @@ def _card(kind, options, config, work):
         future.result()
         cycles, bus = future.cycles, device.geometry.bus_bytes
         moved = work.count * work.row_bytes
-        ports = getattr(device.geometry, "row_ports", 1)
+        ports = row_ports(config)
         figures = {
             "rows": work.count, "row_bytes": work.row_bytes, "table_rows": work.table_rows,
             "ports": ports, "bus_bytes": bus, "cycles": cycles,
@@ -151,7 +155,7 @@ def _bare(transport, kind, work, table, dense, ports):
 def _ports(transport, kind, cycles):
     """What the ports counted, which must agree with the completion."""
     counted = {name: transport.statistics(name) for name in transport.ports
-               if name.startswith("row") and name.endswith(kind.channel)}
+               if name.startswith(f"row_{kind.channel}")}
     used = [each for each in counted.values() if each.beats]
     spans = [each.last_beat - each.first_request + 1 for each in used]
     whole = (max(each.last_beat for each in used)
