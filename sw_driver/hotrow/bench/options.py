@@ -6,8 +6,7 @@ from .. import open as open_device
 from ..errors import Error
 from ..traces import open_trace
 
-LATENCY = 200  # cycles
-MEMORIES = {"ideal": LATENCY, "ddr3": 20, "hbm": 20}  # and the cycles of latency on top of them
+MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20}  # of `sim`, and default cycles of latency
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -41,8 +40,11 @@ def add_device(parser):
     parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
     parser.add_argument("--transport", default="sim",
                         help="`sim`, or `model`, whose cycles are formulas")
+    parser.add_argument("--memory", choices=MEMORIES, default="ideal",
+                        help="behind all ports of `sim`")
     parser.add_argument("--latency", type=positive,
-                        help=f"cycles of the memory of `sim`; default {LATENCY}")
+                        help="cycles of that memory, of DRAM besides its own; default "
+                        + ", ".join(f"{cycles} ({name})" for name, cycles in MEMORIES.items()))
 
 
 def add_moves(parser):
@@ -52,10 +54,6 @@ def add_moves(parser):
                         help="to move; default so many that each port carries 2^18 beats")
     parser.add_argument("--table-rows", type=positive,
                         help="of the table; default 2^20, or what 256 MiB hold")
-    parser.add_argument("--memory", choices=MEMORIES, default="ideal",
-                        help="behind all ports of `sim`; --latency comes on top, by default "
-                        + ", ".join(f"{cycles} cycles of {name}" for name, cycles in
-                                    MEMORIES.items()))
     parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
     parser.add_argument("--clock-mhz", type=positive,
                         help="of the card; default the preset's assumed clock")
@@ -79,7 +77,7 @@ def device_of(options, **more):
     """The card that the options name, opened; `more` goes to its transport."""
     if options.transport == "sim":
         more |= memory_of(options)
-    elif options.latency or getattr(options, "memory", "ideal") != "ideal":
+    elif options.latency or options.memory != "ideal":
         raise Error(f"--latency and --memory are of the simulated memory: transport "
                     f"{options.transport!r} has none")
     return open_device(options.transport, preset=options.preset, **more)
@@ -87,17 +85,15 @@ def device_of(options, **more):
 
 def memory_of(options) -> dict:
     """The simulated memory that the options name, as the transport takes it."""
-    memory = getattr(options, "memory", None)
-    latency = {"latency": options.latency or MEMORIES[memory or "ideal"]}
-    return latency if memory is None else {"memory": memory} | latency
+    return {"memory": options.memory, "latency": options.latency or MEMORIES[options.memory]}
 
 
 def named(options) -> dict:
     """What a result says of the options."""
     said = ("preset", "trace", "transport", "batch", "seed")
     memory = memory_of(options) if options.transport == "sim" else {}
-    return {name: value for name, value in vars(options).items()
-            if name in said and value is not None} | memory
+    return {name: getattr(options, name) for name in said
+            if getattr(options, name, None) is not None} | memory
 
 
 def names(text):
