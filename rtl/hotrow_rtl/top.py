@@ -7,10 +7,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import AXI4Lite, AXI4Read, AXI4Write
 from .command_queue import CommandQueue
 from .config import Config
+from .contract import ROW_ENTRY_BYTES
 from .deposit_turns import DepositTurns
 from .events import Events
 from .list_port import ListPort
 from .lookup_engines import LookupEngines
+from .move_control import TARGET_BYTES
 from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .result_port import ResultPort
 from .row_mover import RowMover
@@ -19,11 +21,22 @@ LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "target
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
-# A command or completion at a time, or a list of which each element moves a row: little buffer
-# does for them, in LUTs, as the block RAMs of a small FPGA are needed elsewhere. Of `rows` it has
-# 32 words, so that rows of 64 bytes do not wait for their list behind a memory of 200 cycles.
-SHALLOW_LISTS = {"lookup ring": 16, "move ring": 16, "rows": 32, "targets": 16}
 SHALLOW_RESULTS = ("completions",)
+
+
+def shallow_lists(config: Config) -> dict[str, int]:
+    """Words of buffer of the lists for which little does.
+
+    A command at a time, or a list of which each element moves a row: that fits LUTs, as the block
+    RAMs of a small FPGA are needed elsewhere. A list has as many elements on their way as there
+    are rows, and at least 32 words of `rows`, so that rows of 64 bytes do not wait for their list
+    behind a memory of 200 cycles.
+    """
+    def words(element_bytes):
+        return config.outstanding * element_bytes // config.bus_bytes
+
+    return {"lookup ring": 16, "move ring": 16,
+            "rows": max(32, words(ROW_ENTRY_BYTES)), "targets": max(16, words(TARGET_BYTES))}
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
@@ -113,7 +126,7 @@ class Top(wiring.Component):
         m.submodules.mover = mover = RowMover(config)
         m.submodules.list_port = list_port = ListPort(
             config, len(LIST_CLIENTS), shallow={
-                LIST_CLIENTS.index(name): depth for name, depth in SHALLOW_LISTS.items()})
+                LIST_CLIENTS.index(name): depth for name, depth in shallow_lists(config).items()})
         m.submodules.completions = completions = DepositTurns(config)
         results = [result_port(config, names) for names in result_ports(config)]
 
