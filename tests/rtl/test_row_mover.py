@@ -4,7 +4,9 @@ import pytest
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.contract import Status, packed_address
 from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from hotrow_rtl.list_port import SHALLOW_BEATS, ListPort
 from hotrow_rtl.row_mover import RowMover
+from hotrow_rtl.top import shallow_lists
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.row_mover import row_mover_bits
 from hotrow_sim.cycles.row_mover import gather_cycles
@@ -162,6 +164,16 @@ def test_one_bus_word_per_cycle_behind_latency(
     read, write = bench.read.statistics, bench.write.statistics
     assert read.last_beat - read.first_request == latency + read.beats - 1
     assert write.last_beat - write.first_request <= write.beats + 1
+
+
+@pytest.mark.parametrize("preset, latency", [("ecp5-85f", 200), ("alveo-u55c", 512)])
+def test_lists_come_as_fast_as_rows(preset, latency):
+    """By the list port's formula: one 64-byte row after the other, each with a target."""
+    config = PRESETS[preset]
+    rows_per_cycle = config.bus_bytes / 64
+    for name, element_bytes in (("rows", 8), ("targets", 4)):
+        words = shallow_lists(config)[name] / (latency + ListPort.turnaround + SHALLOW_BEATS)
+        assert words >= rows_per_cycle * element_bytes / config.bus_bytes
 
 
 @pytest.mark.parametrize("memory", ["ddr3", "hbm"])
