@@ -102,10 +102,12 @@ class Gather:
 class RowBench:
     """A row mover between a memory model and lists that come from Python."""
 
+    make = RowMover
+
     def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY,
                  dram=None):
         self.config, self.gaps = config, gaps
-        self.dut = RowMover(config)
+        self.dut = self.make(config)
         self.bench = StreamBench(self.dut)
         self.image = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
         self.model = MemoryModel(dram)
