@@ -90,7 +90,7 @@ def test_lists_cost_no_bubbles(monkeypatch, latency):
     config = replace(preset("tiny"), tables=16, handles=8, counter_sets=256, directory_sets=256,
                      miss_entries=1024, bus_bytes=64, outstanding=1024)
     monkeypatch.setitem(TABLES, 0, Table(63, packed_address(0, 0xBF0), 64, 64))
-    command = LongGather(1, [0], 1500, LISTED, stride=64, rows=63,
+    command = LongGather(1, [0], 900, LISTED, stride=64, rows=63,
                          destination=packed_address(1, 0xFF0))
     command.targets %= 64
     bench = Bench(config, Behaviour(latency=latency), command)
