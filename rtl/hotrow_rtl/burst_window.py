@@ -5,8 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import Config
-from .layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from .row_layouts import buffer_words, burst, burst_end, read_beat, tag, tagged_burst
+from .layouts import FAULT_TIMEOUT
+from .ram import ClearedRam
+from .row_layouts import buffer_words, burst, burst_end, ended_burst, tag, tagged_burst
 from .skid import Skid
 
 
@@ -30,19 +31,19 @@ class BurstWindow(wiring.Component):
     requests : Out(stream(tagged_burst(config)))
     places : Out(place(config))
         Valid in the cycle before its request appears. Room is consecutive, modulo the buffer.
-    beats : In(read_beat(config))
+    ended : In(ended_burst(config))
         In any order of ids.
     freed : In(1)
         A word has left the buffer.
     stopped : In(1)
         No burst without its last beat will get it any more.
     arrivals : Out(stream)
-        One per burst, in order: its worst `fault`, TIMEOUT if the port stopped before its end.
+        One per burst, in order: its worst `fault`, TIMEOUT while the port is stopped.
 
     Timing
     ------
-    Latency 1 cycle from burst to request, 2 from the last beat to the arrival; throughput 1 burst
-    per cycle.
+    Latency 1 cycle from burst to request, 2 from the end to the arrival; throughput 1 burst per
+    cycle. After reset none is taken for as many cycles as there are ids.
     """
 
     def __init__(self, config: Config):
@@ -51,7 +52,7 @@ class BurstWindow(wiring.Component):
             "bursts": In(stream.Signature(burst(config))),
             "requests": Out(stream.Signature(tagged_burst(config))),
             "places": Out(place(config)),
-            "beats": In(read_beat(config)),
+            "ended": In(ended_burst(config)),
             "freed": In(1),
             "stopped": In(1),
             "arrivals": Out(stream.Signature(burst_end())),
@@ -60,14 +61,17 @@ class BurstWindow(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count, words = self.config.outstanding, buffer_words(self.config)
-        newest, oldest = Signal(tag(self.config)), Signal(tag(self.config))
+        ids = 1 << tag(self.config)
+        newest, oldest, second = Signal(tag(self.config)), Signal(tag(self.config)), Signal(
+            tag(self.config), init=1 % count)
         in_window, some, full = Signal(range(count + 1)), Signal(), Signal()
+        burst_turn = data.StructLayout({"turn": 1, "fault": 2})
+        m.submodules.ends = ends = ClearedRam(burst_turn, ids)
         # Room is taken with the burst, and may then be owed: its request waits until it is there.
         tail, room = Signal(range(words)), Signal(signed(words.bit_length() + 1), init=words)
         taken, fits = Signal(), Signal()
-        ended, slave_error, decode_error = Signal(count), Signal(count), Signal(count)
         accept, retire = Signal(), Signal()
-        out, arrival, beat = self.requests, self.arrivals, self.beats
+        out, arrival = self.requests, self.arrivals
         wanted = self.bursts.p.length + 1
 
         def following(number):
@@ -76,7 +80,7 @@ class BurstWindow(wiring.Component):
         m.d.comb += [
             fits.eq(room >= 0),
             out.valid.eq(taken & fits),
-            self.bursts.ready.eq(~full & (~taken | fits & out.ready)),
+            self.bursts.ready.eq(~full & ends.ready & (~taken | fits & out.ready)),
             accept.eq(self.bursts.valid & self.bursts.ready),
             self.places.valid.eq(accept),
             self.places.id.eq(newest),
@@ -91,31 +95,37 @@ class BurstWindow(wiring.Component):
                 out.p.burst.eq(self.bursts.p),
                 newest.eq(following(newest)),
                 tail.eq(tail + wanted),
-                *(bits.bit_select(newest, 1).eq(0)
-                  for bits in (ended, slave_error, decode_error)),
             ]
-        with m.If(beat.valid):
-            with m.If(beat.last):
-                m.d.sync += ended.bit_select(beat.id, 1).eq(1)
-            with m.If(beat.fault == FAULT_SLVERR):
-                m.d.sync += slave_error.bit_select(beat.id, 1).eq(1)
-            with m.If(beat.fault == FAULT_DECERR):
-                m.d.sync += decode_error.bit_select(beat.id, 1).eq(1)
 
-        complete = ended.bit_select(oldest, 1)
+        # How the latest burst of each id ended is read for the oldest burst in every cycle. It has
+        # ended when the turn is its own: of its id, that changes with every burst.
+        end, held, is_held = self.ended, Signal(burst_turn), Signal()
+        turn, found = Signal(init=1), Signal(burst_turn)
+        m.d.comb += [
+            ends.write_enable.eq(end.valid),
+            ends.write_address.eq(end.id),
+            ends.write_data.turn.eq(end.turn),
+            ends.write_data.fault.eq(end.fault),
+            ends.read_address.eq(Mux(retire, second, oldest)),
+            found.eq(Mux(is_held, held, ends.read_data)),
+        ]
+        m.d.sync += [  # what is written while it is read
+            is_held.eq(end.valid & Mux(retire, end.id == second, end.id == oldest)),
+            held.turn.eq(end.turn),
+            held.fault.eq(end.fault),
+        ]
         m.submodules.skid = skid = Skid(burst_end().size)
         m.d.comb += [
             retire.eq(skid.i.valid & skid.i.ready),
-            skid.i.valid.eq(some & (complete | self.stopped)),
-            skid.i.p.eq(Mux(~complete, FAULT_TIMEOUT, Mux(
-                decode_error.bit_select(oldest, 1), FAULT_DECERR, Mux(
-                    slave_error.bit_select(oldest, 1), FAULT_SLVERR, 0)))),
+            skid.i.valid.eq(some & ((found.turn == turn) | self.stopped)),
+            skid.i.p.eq(Mux(self.stopped, FAULT_TIMEOUT, found.fault)),
             arrival.valid.eq(skid.o.valid),
             arrival.p.fault.eq(skid.o.p),
             skid.o.ready.eq(arrival.ready),
         ]
         with m.If(retire):
-            m.d.sync += oldest.eq(following(oldest))
+            m.d.sync += [
+                oldest.eq(second), second.eq(following(second)), turn.eq(turn ^ (second == 0))]
         with m.If(accept & ~retire):
             m.d.sync += [in_window.eq(in_window + 1), some.eq(1), full.eq(in_window == count - 1)]
         with m.Elif(retire & ~accept):

@@ -55,7 +55,8 @@ class Config:
     burst_beats : int
         Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB).
     outstanding : int
-        Rows in flight on each row port, each with an AXI id of its own (power of two).
+        Rows in flight on each row port, each with an AXI id of its own (power of two, at most
+        1024). A word per cycle of rows of w words takes (latency + w + 5) / w of them.
     row_bytes : int
         Longest row that the row mover carries, 64 to 4096 bytes (power of two).
     row_ports : int
@@ -113,7 +114,7 @@ class Config:
         within("batch_samples", 64, 1 << 20, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
         within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
-        within("outstanding", 1, 256, power_of_two=True)
+        within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         within("events", 2, 256, power_of_two=True)
         within("clock_mhz", 1, 2000)
@@ -228,7 +229,7 @@ PRESETS = {
                outstanding=16, row_bytes=1024, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
-               miss_entries=65536, burst_beats=16, outstanding=64, row_ports=4, clock_mhz=250),
+               miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4, clock_mhz=250),
     )
 }
 

@@ -6,12 +6,15 @@ from amaranth.lib.wiring import In, Out
 
 from .burst_window import place
 from .config import Config
-from .ram import Ram
-from .row_layouts import buffer_words, read_beat, tag
+from .ram import ClearedRam, Ram
+from .row_layouts import buffer_words, ended_burst, id_state, read_beat, tag
 
 
 class RowBuffer(wiring.Component):
-    """Write each beat behind the former beat of its burst.
+    """Write each beat behind the former beat of its burst, and tell when a burst has ended.
+
+    What is known of each id lies in memory, of which no burst may be under way before it has been
+    swept: as long as `BurstWindow` takes none.
 
     Parameters
     ----------
@@ -23,13 +26,14 @@ class RowBuffer(wiring.Component):
         At least two cycles before the first beat of the burst.
     beats : In(read_beat(config))
         Beats of unlike ids may alternate from cycle to cycle.
+    ended : Out(ended_burst(config))
     read_enable, read_position : In
     read_data : Out(config.bus_width)
         As of `Ram`.
 
     Timing
     ------
-    A beat can be read 2 cycles after it came.
+    A beat can be read 2 cycles after it came; a burst has ended 1 cycle after its last.
     """
 
     def __init__(self, config: Config):
@@ -37,6 +41,7 @@ class RowBuffer(wiring.Component):
         super().__init__({
             "places": In(place(config)),
             "beats": In(read_beat(config)),
+            "ended": Out(ended_burst(config)),
             "read_enable": In(1),
             "read_position": In(range(buffer_words(config))),
             "read_data": Out(config.bus_width),
@@ -48,24 +53,34 @@ class RowBuffer(wiring.Component):
         positions, ids = range(buffer_words(config)), 1 << tag(config)
         m.submodules.words = words = Ram(config.bus_width, len(positions))
         m.submodules.starts = starts = Ram(positions, ids)
-        m.submodules.nexts = nexts = Ram(positions, ids)  # behind the latest beat of a burst
+        m.submodules.states = states = ClearedRam(id_state(config), ids)  # after the latest beat
 
-        # The position of a beat is known one cycle after it came. When the former cycle brought
-        # a beat of the same burst, the memory does not have its position yet.
-        untouched = Signal(ids)  # bursts without a beat so far
+        # The state of an id is known one cycle after its beat came. When the former cycle brought
+        # a beat of the same id, the memory does not have it yet.
         held = Signal(read_beat(config))
-        is_first, repeats = Signal(), Signal()
-        position, behind = Signal(positions), Signal(positions)
+        repeats = Signal()
+        former, latest = Signal(id_state(config)), Signal(id_state(config))
+        state, position, fault = Signal(id_state(config)), Signal(positions), Signal(2)
         m.d.comb += [
             starts.write_enable.eq(self.places.valid),
             starts.write_address.eq(self.places.id),
             starts.write_data.eq(self.places.position),
             starts.read_address.eq(beat.id),
-            nexts.read_address.eq(beat.id),
-            position.eq(Mux(is_first, starts.read_data, Mux(repeats, behind, nexts.read_data))),
-            nexts.write_enable.eq(held.valid),
-            nexts.write_address.eq(held.id),
-            nexts.write_data.eq(position + 1),
+            states.read_address.eq(beat.id),
+            former.eq(Mux(repeats, latest, states.read_data)),
+            position.eq(Mux(former.inside, former.position, starts.read_data)),
+            fault.eq(Mux(former.inside & (former.fault > held.fault), former.fault, held.fault)),
+            state.inside.eq(~held.last),
+            state.turn.eq(former.turn ^ held.last),
+            state.fault.eq(fault),
+            state.position.eq(position + 1),
+            states.write_enable.eq(held.valid),
+            states.write_address.eq(held.id),
+            states.write_data.eq(state),
+            self.ended.valid.eq(held.valid & held.last),
+            self.ended.id.eq(held.id),
+            self.ended.turn.eq(state.turn),
+            self.ended.fault.eq(fault),
             words.write_enable.eq(held.valid),
             words.write_address.eq(position),
             words.write_data.eq(held.data),
@@ -75,12 +90,7 @@ class RowBuffer(wiring.Component):
         ]
         m.d.sync += [
             held.eq(beat),
-            is_first.eq(untouched.bit_select(beat.id, 1)),
             repeats.eq(held.valid & (held.id == beat.id)),
-            behind.eq(position + 1),
+            latest.eq(state),
         ]
-        with m.If(beat.valid):
-            m.d.sync += untouched.bit_select(beat.id, 1).eq(0)
-        with m.If(self.places.valid):
-            m.d.sync += untouched.bit_select(self.places.id, 1).eq(1)
         return m

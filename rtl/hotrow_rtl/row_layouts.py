@@ -11,6 +11,7 @@ from .config import LARGEST_ROW, ROW_NUMBER_WIDTH, Config, log2
 from .layouts import packed_address
 
 COPY_BYTES = LARGEST_ROW.bit_length()  # width of a number of bytes, LARGEST_ROW included
+SHORT_ROW = 64  # bytes
 PAGE_WIDTH = 12  # no AXI burst crosses a page of 4 KiB
 
 
@@ -27,9 +28,11 @@ def word_count_width(config: Config) -> int:
 def buffer_words(config: Config) -> int:
     """Bus words for rows on their way from source to destination (power of two).
 
-    Enough for four of the longest rows, and for 16 words of each row in flight.
+    Enough for four of the longest rows, and for the words in flight: with short rows, of 64 bytes,
+    ids limit how many, and longer ones need fewer ids for as many words.
     """
-    return max(16 * config.outstanding, 4 * config.row_bytes // config.bus_bytes)
+    return max(config.outstanding * max(1, SHORT_ROW // config.bus_bytes),
+               4 * config.row_bytes // config.bus_bytes)
 
 
 def copies_waiting(config: Config) -> int:
@@ -39,12 +42,12 @@ def copies_waiting(config: Config) -> int:
 
 def writes_waiting(config: Config) -> int:
     """Copies, and bursts, that may wait for the end of their writes."""
-    return max(8, 2 * config.outstanding)
+    return max(8, config.outstanding)
 
 
 def copies_in_flight(config: Config) -> int:
     """Copies that may be on their way, reads and writes together."""
-    return 2 * writes_waiting(config)
+    return 2 * max(copies_waiting(config), writes_waiting(config))
 
 
 def move_setting() -> data.StructLayout:
@@ -162,6 +165,21 @@ def read_beat(config: Config) -> data.StructLayout:
     """One word that came from memory, if `valid`."""
     return data.StructLayout({
         "valid": 1, "id": tag(config), "last": 1, "fault": 2, "data": config.bus_width})
+
+
+def id_state(config: Config) -> data.StructLayout:
+    """What is known of an id of the read port, 0 at first.
+
+    `inside`: a burst has begun and not ended, its next word goes to `position`, `fault` is its
+    worst so far. `turn` changes with every burst that ends.
+    """
+    return data.StructLayout({
+        "inside": 1, "turn": 1, "fault": 2, "position": range(buffer_words(config))})
+
+
+def ended_burst(config: Config) -> data.StructLayout:
+    """A burst whose last beat has come, if `valid`: its worst `fault`, its id's `turn` since."""
+    return data.StructLayout({"valid": 1, "id": tag(config), "turn": 1, "fault": 2})
 
 
 def placement(config: Config) -> data.StructLayout:

@@ -56,14 +56,15 @@ class RowReadPort(wiring.Component):
         m = Module()
         m.submodules.watchdog = watchdog = Watchdog()
         bus, asked = self.bus, self.bursts
-        in_flight = Signal(range(self.config.outstanding + 1))  # the one on AR included
+        # The one on AR included.
+        in_flight, some = Signal(range(self.config.outstanding + 1)), Signal()
         draining, closed, load, ended = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             closed.eq(self.stopped | draining | self.restart),
             asked.ready.eq(closed | ~bus.arvalid | bus.arready),
             load.eq(asked.valid & asked.ready & ~closed),
-            ended.eq(bus.rvalid & bus.rlast & ~self.idle),
-            self.idle.eq(in_flight == 0),
+            ended.eq(bus.rvalid & bus.rlast & some),
+            self.idle.eq(~some),
             bus.arsize.eq(log2(self.config.bus_bytes)),
             bus.arburst.eq(BURST_INCR),
             bus.rready.eq(1),  # every burst has its place in the buffer
@@ -74,13 +75,16 @@ class RowReadPort(wiring.Component):
             self.stopped.eq(watchdog.stopped),
         ]
         m.d.sync += [
-            in_flight.eq(in_flight + load - ended),
             self.beats.valid.eq(bus.rvalid & ~closed),
             self.beats.id.eq(bus.rid),
             self.beats.last.eq(bus.rlast),
             self.beats.fault.eq(fault_of(bus.rresp)),
             self.beats.data.eq(bus.rdata),
         ]
+        with m.If(load & ~ended):
+            m.d.sync += [in_flight.eq(in_flight + 1), some.eq(1)]
+        with m.Elif(ended & ~load):
+            m.d.sync += [in_flight.eq(in_flight - 1), some.eq(in_flight != 1)]
         with m.If(bus.arready):
             m.d.sync += bus.arvalid.eq(0)
         with m.If(load):

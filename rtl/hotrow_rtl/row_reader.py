@@ -46,9 +46,9 @@ class RowReader(wiring.Component):
 
     Timing
     ------
-    A copy of w words in one burst announces itself a + w + 5 cycles after it was taken, where its
+    A copy of w words in one burst announces itself a + w + 6 cycles after it was taken, where its
     first beat comes a cycles after its AR handshake. In the steady state it takes
-    max(w, (a + w + 4) / outstanding) cycles.
+    max(w, (a + w + 5) / outstanding) cycles.
     """
 
     def __init__(self, config: Config):
@@ -103,7 +103,7 @@ class RowReader(wiring.Component):
             buffer.read_enable.eq(streamer.read_enable),
             buffer.read_position.eq(streamer.read_position),
             streamer.read_data.eq(buffer.read_data),
-            window.beats.eq(port.beats),
+            window.ended.eq(buffer.ended),
             window.freed.eq(streamer.freed),
             window.stopped.eq(port.stopped),
             port.timeout.eq(self.timeout),

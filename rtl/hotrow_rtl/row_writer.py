@@ -44,7 +44,7 @@ class RowWriter(wiring.Component):
     Timing
     ------
     Latency 3 cycles from source words to W; one destination word per cycle, see `Realigner`. In
-    the steady state a row of w words takes at least (w + b + 6) / writes_waiting(config) cycles
+    the steady state a row of w words takes at least (w + b + 2) / writes_waiting(config) cycles
     if B comes b cycles after the last W.
     """
 

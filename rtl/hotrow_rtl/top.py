@@ -7,10 +7,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import AXI4Lite, AXI4Read, AXI4Write
 from .command_queue import CommandQueue
 from .config import Config
+from .contract import ROW_ENTRY_BYTES
 from .deposit_turns import DepositTurns
 from .events import Events
 from .list_port import ListPort
 from .lookup_engines import LookupEngines
+from .move_control import TARGET_BYTES
 from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .result_port import ResultPort
 from .row_mover import RowMover
@@ -26,12 +28,19 @@ def shallow_lists(config: Config) -> dict[str, int]:
     """Words of buffer of the lists for which little does.
 
     A command at a time, or a list of which each element moves a row: that fits LUTs, as the block
-    RAMs of a small FPGA are needed elsewhere. Of `rows` it has 32 words, so that rows of 64 bytes
-    do not wait for their list behind a memory of 200 cycles. Several row ports use up to a word
-    of the list per cycle.
+    RAMs of a small FPGA are needed elsewhere. A list has as many elements on their way as there
+    are rows, and at least 32 words of `rows`, so that rows of 64 bytes do not wait for their list
+    behind a memory of 200 cycles. Several row ports use up to a word of each list per cycle.
     """
     rings = {"lookup ring": 16, "move ring": 16}
-    return rings if config.row_ports > 1 else {**rings, "rows": 32, "targets": 16}
+    if config.row_ports > 1:
+        return rings
+
+    def words(element_bytes):
+        return config.outstanding * element_bytes // config.bus_bytes
+
+    return {**rings, "rows": max(32, words(ROW_ENTRY_BYTES)),
+            "targets": max(16, words(TARGET_BYTES))}
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:

@@ -149,12 +149,15 @@ class RowBench:
     their seeds; `read` and `write` are the first.
     """
 
-    def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY):
+    make = RowMover
+
+    def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY,
+                 dram=None):
         self.config, self.gaps = config, gaps
-        self.dut = RowMover(config)
+        self.dut = self.make(config)
         self.bench = StreamBench(self.dut)
         self.image = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
-        self.model = MemoryModel()
+        self.model = MemoryModel(dram)
         self.model.map(self.image, BASE)
         self.reads, self.writes = [], []
         for number in range(config.row_ports):

@@ -4,12 +4,14 @@ import pytest
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.contract import Status, packed_address
 from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from hotrow_rtl.list_port import SHALLOW_BEATS, ListPort
 from hotrow_rtl.row_mover import RowMover
+from hotrow_rtl.top import shallow_lists
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.row_mover import row_mover_bits
 from hotrow_sim.cycles.row_mover import move_cycles
 from hotrow_sim.golden.regions import Table
-from hotrow_sim.memory import Behaviour
+from hotrow_sim.memory import Behaviour, dram_timing
 from hotrow_sim.rowbench import (
     LISTED,
     ROUGH,
@@ -213,15 +215,44 @@ def test_cycles_follow_the_model(monkeypatch, bus_bytes, outstanding, row_bytes,
     assert abs(model - cycles) <= 0.02 * cycles, f"model {model}, hardware {cycles}"
 
 
-@pytest.mark.parametrize("bus_bytes, outstanding", [(16, 32), (64, 128)])
-def test_one_bus_word_per_cycle_behind_latency(monkeypatch, bus_bytes, outstanding):
-    """Rows of 64 bytes at a latency of 64: the data channel never idles once it has begun."""
+@pytest.mark.parametrize("bus_bytes, outstanding, latency, row_bytes, count", [
+    (16, 32, 64, 64, 150), (64, 128, 64, 64, 150), (64, 1024, 512, 64, 700),
+    pytest.param(64, 1024, 512, 128, 800, marks=SLOW),
+    pytest.param(64, 1024, 512, 512, 200, marks=SLOW)])
+def test_one_bus_word_per_cycle_behind_latency(
+        monkeypatch, bus_bytes, outstanding, latency, row_bytes, count):
+    """Neither data channel idles once it has begun."""
     config = replace(ROOMY, bus_bytes=bus_bytes, outstanding=outstanding)
-    bench, command, table = aligned_rows(config, 150, 64, 64, 64, 64)
+    bench, command, table = aligned_rows(config, count, row_bytes, row_bytes, latency, latency)
     monkeypatch.setitem(TABLES, 0, table)
+    command.entries["row"] %= 4096 // row_bytes
     compare(bench, [command])
-    statistics = bench.read.statistics
-    assert statistics.last_beat - statistics.first_request == 64 + statistics.beats - 1
+    for port in (bench.read.statistics, bench.write.statistics):
+        assert port.beats == count * row_bytes // bus_bytes
+    read, write = bench.read.statistics, bench.write.statistics
+    assert read.last_beat - read.first_request == latency + read.beats - 1
+    assert write.last_beat - write.first_request <= write.beats + 1
+
+
+@pytest.mark.parametrize("preset, latency", [("ecp5-85f", 200), ("alveo-u55c", 512)])
+def test_lists_come_as_fast_as_rows(preset, latency):
+    """By the list port's formula: one 64-byte row after the other, each with a target."""
+    config = PRESETS[preset]
+    rows_per_cycle = config.bus_bytes / 64
+    for name, element_bytes in (("rows", 8), ("targets", 4)):
+        words = shallow_lists(config)[name] / (latency + ListPort.turnaround + SHALLOW_BEATS)
+        assert words >= rows_per_cycle * element_bytes / config.bus_bytes
+
+
+@pytest.mark.parametrize("memory", ["ddr3", "hbm"])
+def test_memory_equals_golden_behind_dram(memory):
+    """Whatever banks and channels do to the times."""
+    dram = dram_timing(memory, 100, TINY.bus_bytes)
+    bench = RowBench(TINY, Behaviour(seed=1, **ROUGH), Behaviour(seed=2, **ROUGH), dram=dram)
+    got, _ = compare(bench, [
+        Gather(1, [0, 1, 2, 3], 8, LISTED, slots=40),
+        Gather(2, [1, 3], 20, LISTED | WITH_STATE, stride=48, slots=200)])
+    assert all(outcome.status == Status.OK for outcome in got)
 
 
 @pytest.mark.parametrize("config", [*PRESETS.values(), BUSES[32]],

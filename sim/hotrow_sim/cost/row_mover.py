@@ -2,6 +2,8 @@
 
 from hotrow_rtl.config import LARGEST_ROW, Config, log2
 
+from ..cycles.row_mover import buffer_words
+
 PACKED_ADDRESS = 64
 ROW_SIZES = 9 + 12  # of a row and its stride, in 16 bytes
 STATE = PACKED_ADDRESS + 4  # and its size, in 4 bytes
@@ -23,9 +25,9 @@ def region_bits(config: Config):
 
 
 def row_buffer_bits(config: Config):
-    """max(16 * `outstanding`, four of the longest rows) bus words, two positions per read."""
-    words = max(16 * config.outstanding, 4 * config.row_bytes // config.bus_bytes)
-    return words * config.bus_width + 2 * max(2, config.outstanding) * log2(words)
+    """Bus words in flight; per id two positions, four bits of its burst and three of the former."""
+    words = buffer_words(config)
+    return words * config.bus_width + max(2, config.outstanding) * (2 * log2(words) + 4 + 3)
 
 
 def row_port_bits(config: Config):
@@ -33,7 +35,7 @@ def row_port_bits(config: Config):
     awaited."""
     word_count = (LARGEST_ROW // config.bus_bytes).bit_length()
     placed = word_count + 3 * log2(config.lanes) + 2 + config.address_width + COPY_BYTES + 2
-    writes = max(8, 2 * config.outstanding)
+    writes = max(8, config.outstanding)
     return (row_buffer_bits(config) + max(4, config.outstanding) * placed
             + writes * (3 + 2 * IDENTITY))
 

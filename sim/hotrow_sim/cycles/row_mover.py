@@ -1,7 +1,7 @@
 """Cycles of the move commands.
 
-In the steady state a copy of w bus words takes max(w, (a + w + 4) / `outstanding`,
-(w + b + 6) / max(8, 2 * `outstanding`)) cycles, with a and b the latencies of reads and writes: the
+In the steady state a copy of w bus words takes max(w, (a + w + 5) / `outstanding`,
+(w + b + 2) / max(8, `outstanding`)) cycles, with a and b the latencies of reads and writes: the
 data bus, or the round trips that so many copies share. Several ports do so at once, each with its
 share of the copies.
 """
@@ -10,9 +10,11 @@ from hotrow_rtl.config import Config
 from hotrow_rtl.contract import ROW_ENTRY_BYTES
 from hotrow_rtl.row_steering import row_port
 
+SHORT_ROW = 64  # bytes
+
 REQUESTED = 18  # from the first word of the list to the first address of a read
 EXCHANGED = 4  # cycles more with several ports
-ARRIVED = 2  # from the last beat of a burst to its arrival in order
+ARRIVED = 3  # from the last beat of a burst to its arrival in order
 REUSED = 3  # from there to the next address with its id
 OPENED = 1  # from the arrival to the copy's first word out of the buffer
 WRITTEN = 4  # from there to the write bus
@@ -21,6 +23,12 @@ FILLED = 1  # from the request of a pattern to its first word
 ANSWERED = 2  # from the answer to its count
 ENDED = 2  # from the last count to the outcome
 ADDED = 3  # cycles more with several ports, and two for every port, to add up what they did
+
+
+def buffer_words(config: Config) -> int:
+    """Bus words in flight and not yet written: short rows with every id, or four of the longest."""
+    return max(config.outstanding * max(1, SHORT_ROW // config.bus_bytes),
+               4 * config.row_bytes // config.bus_bytes)
 
 
 def move_cycles(config: Config, words, read_latency, write_latency, first_word=0, ports=None,
@@ -66,8 +74,8 @@ def move_cycles(config: Config, words, read_latency, write_latency, first_word=0
 def _port_cycles(config, words, offered, read_latency, write_latency):
     """Till the last answer is counted at one port, to which copies are `offered` in those
     cycles."""
-    ids, writes = config.outstanding, max(8, 2 * config.outstanding)
-    room = max(16 * ids, 4 * config.row_bytes // config.bus_bytes)
+    ids, writes = config.outstanding, max(8, config.outstanding)
+    room = buffer_words(config)
     asked = beat = opened = offered[0] - 1
     retired, left, answered = [], [], []  # per copy: id free, last word read out, answer counted
     oldest, held = 0, 0  # copies from `oldest` on are in the buffer, with `held` words
@@ -83,10 +91,13 @@ def _port_cycles(config, words, offered, read_latency, write_latency):
         beat = max(asked + read_latency, beat + 1) + count - 1
         retired.append(max(beat + ARRIVED, opened))
         opened = max(retired[-1] + OPENED, left[-1] + 1 if i else 0)
-        if i >= writes:
-            opened = max(opened, answered[i - writes] + 1)
+        if i > writes:  # one more than there are writes waits to be told
+            opened = max(opened, answered[i - writes - 1] + 1)
         left.append(opened + count - 1)
-        answered.append(left[-1] + WRITTEN + write_latency + ANSWERED)
+        sent = left[-1] + WRITTEN
+        if i >= writes:
+            sent = max(sent, answered[i - writes] + count)
+        answered.append(sent + write_latency + ANSWERED)
     return answered[-1]
 
 

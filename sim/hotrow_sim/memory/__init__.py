@@ -1,15 +1,20 @@
 """One memory model for the Amaranth simulator, cocotb and the Verilated device."""
 
+from .dram import MEMORIES, Dram, DramTiming, dram_timing
 from .library import CompilerError
 from .model import DECERR, SLVERR, Behaviour, MemoryModel, ReadPort, Statistics, WritePort
 
 __all__ = [
     "DECERR",
+    "MEMORIES",
     "SLVERR",
     "Behaviour",
     "CompilerError",
+    "Dram",
+    "DramTiming",
     "MemoryModel",
     "ReadPort",
     "Statistics",
     "WritePort",
+    "dram_timing",
 ]

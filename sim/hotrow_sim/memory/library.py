@@ -83,7 +83,9 @@ def load() -> ctypes.CDLL:
         function = getattr(library, f"hotrow_{name}")
         function.restype, function.argtypes = result, arguments
 
-    declare("map_create", pointer)
+    declare("map_create", pointer, pointer)
+    declare("map_dram", None, pointer, pointer)
+    declare("bare", u64, pointer, pointer, u32, pointer, pointer, u32, u64)
     declare("map_free", None, pointer)
     declare("map_add", ctypes.c_int, pointer, u64, u64, pointer, ctypes.c_int)
     declare("map_remove", ctypes.c_int, pointer, u64)

@@ -1,16 +1,24 @@
 // C interface of the memory model, for ctypes. Handles are pointers; the caller frees them once.
+#include "bare.hpp"
 #include "memory_model.hpp"
 
 using namespace hotrow;
 
 extern "C" {
 
-MemoryMap* hotrow_map_create() { return new MemoryMap; }
+MemoryMap* hotrow_map_create(const DramTiming* timing) { return new MemoryMap(timing); }
 void hotrow_map_free(MemoryMap* map) { delete map; }
 int hotrow_map_add(MemoryMap* map, uint64_t base, uint64_t size, uint8_t* host, int writable) {
   return map->map(base, size, host, writable != 0);
 }
 int hotrow_map_remove(MemoryMap* map, uint64_t base) { return map->unmap(base); }
+void hotrow_map_dram(const MemoryMap* map, DramStatistics* to) { *to = map->dram->statistics(); }
+
+uint64_t hotrow_bare(ReadPort* const* read_ports, WritePort* const* write_ports, uint32_t ports,
+                     const BareBursts* reads, const BareBursts* writes, uint32_t outstanding,
+                     uint64_t most_cycles) {
+  return bare_requests(read_ports, write_ports, ports, reads, writes, outstanding, most_cycles);
+}
 
 #define HOTROW_PORT(kind, Kind)                                                                 \
   Kind##Port* hotrow_##kind##_create(MemoryMap* map, uint32_t bus_bytes,                        \

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <memory>
+
+#include "dram.hpp"
 
 namespace hotrow {
 
@@ -16,6 +19,12 @@ constexpr uint8_t POISON = 0xA5;  // read where nothing is mapped, and with ever
 // Shared by all ports of a model. Addresses outside every range answer DECERR and touch nothing.
 class MemoryMap {
  public:
+  MemoryMap() = default;
+  explicit MemoryMap(const DramTiming* timing)
+      : dram(timing ? std::make_unique<Dram>(*timing) : nullptr) {}
+
+  const std::unique_ptr<Dram> dram;  // none if memory is ideal: it serves everything at once
+
   // False, and nothing changes, if the range is empty, wraps or overlaps another.
   bool map(uint64_t base, uint64_t size, uint8_t* host, bool writable) {
     if (size == 0 || base + (size - 1) < base) return false;

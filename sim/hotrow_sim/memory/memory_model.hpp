@@ -22,6 +22,9 @@
 // comes L cycles after its last data beat or its address, whichever is later. Nothing is ever
 // answered in the wrong order for its id. Without stalls a port moves one beat every cycle.
 //
+// With DRAM (see dram.hpp) L counts from the cycle in which it serves the beat, or the last beat of a
+// write; later beats of a read may have to wait, too.
+//
 // A reset of the device in flight: call `reset()` while the device's reset is asserted.
 #pragma once
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from hotrow_rtl.axi import DECERR, SLVERR
 
+from .dram import DramStatistics
 from .library import load
 
 ADDRESS_SPACE = 1 << 64
@@ -186,10 +187,19 @@ class WritePort(_Port):
 
 
 class MemoryModel:
-    """NumPy arrays at device addresses, and the AXI4 ports through which they are reached."""
+    """NumPy arrays at device addresses, and the AXI4 ports through which they are reached.
 
-    def __init__(self):
-        self._map = ctypes.c_void_p(load().hotrow_map_create())
+    Parameters
+    ----------
+    dram : DramTiming, optional
+        Banks and channels that the ports share; they then tick in step. Their behaviours come on
+        top. Without it every port is served at once.
+    """
+
+    def __init__(self, dram=None):
+        self._dram = dram  # None: ideal
+        self._map = ctypes.c_void_p(load().hotrow_map_create(
+            None if dram is None else ctypes.byref(dram)))
         weakref.finalize(self, load().hotrow_map_free, self._map)
         self._arrays = {}
         self._ports = []
@@ -236,6 +246,21 @@ class MemoryModel:
     def _add(self, port):
         self._ports.append(port)
         return port
+
+    @property
+    def dram_statistics(self) -> DramStatistics:
+        """What the DRAM did so far.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if self._dram is None:
+            raise ValueError("this memory is ideal: give the model a DramTiming")
+        found = DramStatistics()
+        load().hotrow_map_dram(self._map, ctypes.byref(found))
+        return found
 
     def check(self):
         """Refuse a run in which a port saw a breach of the AXI rules, or is not idle.

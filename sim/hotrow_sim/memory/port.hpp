@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct Address {
 class Port {
  public:
   Port(MemoryMap& map, uint32_t bus_bytes, const Behaviour& behaviour)
-      : map_(map), bus_bytes_(bus_bytes), behaviour_(behaviour), random_(behaviour.seed) {}
+      : map_(map), bus_bytes_(bus_bytes), behaviour_(behaviour), random_(behaviour.seed),
+        number_(map.dram ? map.dram->add_port() : 0) {}
 
   // Beats that touch [base, base + size) answer `response` and move nothing.
   void fail_range(uint64_t base, uint64_t size, uint8_t response) {
@@ -79,6 +81,11 @@ class Port {
     silence_first_ = first, silence_end_ = end, silence_accepts_ = accept;
   }
 
+  uint8_t beat_size() const {  // as on AxSIZE
+    uint8_t size = 0;
+    while (1u << size < bus_bytes_) ++size;
+    return size;
+  }
   const Statistics& statistics() const { return statistics_; }
   const std::vector<std::string>& violations() const { return violations_; }
 
@@ -125,9 +132,27 @@ class Port {
   bool silent(uint64_t cycle) const { return cycle >= silence_first_ && cycle < silence_end_; }
   bool deaf(uint64_t cycle) const { return silent(cycle) && !silence_accepts_; }
 
-  uint64_t due() {
-    return statistics_.cycles + std::max(behaviour_.latency, 1u) +
-           random_.below(behaviour_.jitter + 1);
+  // When a burst was served, or will be, and its way from there to the master.
+  struct Way {
+    std::shared_ptr<Service> service;  // none if memory is ideal: at once
+    uint64_t taken, delay;
+    uint64_t due(size_t beat) const { return (service ? service->done[beat] : taken) + delay; }
+    uint64_t all_due() const {
+      return (service ? *std::max_element(service->done.begin(), service->done.end()) : taken) +
+             delay;
+    }
+  };
+
+  Way way(const Address& request, bool write) {
+    const uint64_t now = statistics_.cycles;
+    return {map_.dram ? map_.dram->request(number_, now, aligned(request.address),
+                                           request.length + 1u, bus_bytes_, write) : nullptr,
+            now, std::max(behaviour_.latency, 1u) + random_.below(behaviour_.jitter + 1)};
+  }
+
+  // Called in every cycle before anything is answered.
+  void let_dram_serve() {
+    if (map_.dram) map_.dram->advance(statistics_.cycles);
   }
 
   void count_request(size_t in_flight) {
@@ -144,14 +169,14 @@ class Port {
   template <typename Burst>
   int pick(const std::deque<Burst>& bursts, uint64_t cycle) {
     if (bursts.empty()) return -1;
-    if (!behaviour_.out_of_order) return bursts.front().due <= cycle ? 0 : -1;
+    if (!behaviour_.out_of_order) return bursts.front().due() <= cycle ? 0 : -1;
     due_.clear();
     ++round_;
     for (size_t i = 0; i < bursts.size(); ++i) {
       if (bursts[i].id >= seen_.size()) seen_.resize(bursts[i].id + 1);
       if (seen_[bursts[i].id] == round_) continue;
       seen_[bursts[i].id] = round_;
-      if (bursts[i].due <= cycle) due_.push_back(int(i));
+      if (bursts[i].due() <= cycle) due_.push_back(int(i));
     }
     return due_.empty() ? -1 : due_[random_.below(uint32_t(due_.size()))];
   }
@@ -160,6 +185,7 @@ class Port {
   const uint32_t bus_bytes_;
   const Behaviour behaviour_;
   Random random_;
+  const size_t number_;  // among those of the DRAM
   Statistics statistics_;
   Address refused_;  // what the address channel offered in the cycle before, valid if not taken
 

@@ -44,6 +44,7 @@ class ReadPort : public Port {
       outputs_.rvalid = outputs_.rlast = outputs_.rresp = 0;
       std::memset(outputs_.rdata, POISON, bus_bytes_);
     }
+    let_dram_serve();
     const uint64_t cycle = ++statistics_.cycles;
     if (!outputs_.rvalid && !silent(cycle) && !random_.chance(behaviour_.stall_data))
       present(cycle);
@@ -58,16 +59,17 @@ class ReadPort : public Port {
  private:
   struct Burst {
     uint32_t id;
-    uint64_t due;
+    Way way;
     uint32_t next;  // beat
     std::vector<uint8_t> responses, data;
+    uint64_t due() const { return way.due(next); }
   };
 
   // Memory is read here, the earliest moment that AXI allows: a master that reads before its
   // write has been answered is caught.
   void accept(const Address& request) {
     check_burst(request);
-    Burst burst{request.id, due(), 0, {}, {}};
+    Burst burst{request.id, way(request, false), 0, {}, {}};
     const uint32_t beats = request.length + 1u;
     burst.responses.resize(beats);
     burst.data.resize(size_t(beats) * bus_bytes_);
@@ -86,7 +88,7 @@ class ReadPort : public Port {
 
   void present(uint64_t cycle) {
     if (current_ < 0 || behaviour_.interleave) current_ = pick(bursts_, cycle);
-    if (current_ < 0) return;
+    if (current_ < 0 || bursts_[current_].due() > cycle) return;
     Burst& burst = bursts_[current_];
     outputs_.rvalid = 1;
     outputs_.rid = burst.id;

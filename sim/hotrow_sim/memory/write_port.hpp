@@ -49,6 +49,7 @@ class WritePort : public Port {
     if (!requests_.empty() && !payloads_.empty()) complete();
     if (outputs_.bvalid && in.bready) outputs_.bvalid = outputs_.bresp = 0;
 
+    let_dram_serve();
     const uint64_t cycle = ++statistics_.cycles;
     if (!outputs_.bvalid && !silent(cycle) && !random_.chance(behaviour_.stall_response))
       answer(cycle);
@@ -75,8 +76,10 @@ class WritePort : public Port {
   };
   struct Burst {
     uint32_t id;
-    uint64_t due, address, first_beat;
+    Way way;
+    uint64_t address, first_beat;
     Payload payload;
+    uint64_t due() const { return way.all_due(); }
   };
 
   void check_beat_held(const WriteInputs& in) {
@@ -107,7 +110,8 @@ class WritePort : public Port {
 
   void complete() {
     const Address request = requests_.front();
-    Burst burst{request.id, due(), request.address, paired_beats_, std::move(payloads_.front())};
+    Burst burst{request.id, way(request, true), request.address, paired_beats_,
+                std::move(payloads_.front())};
     requests_.pop_front();
     payloads_.pop_front();
     if (burst.payload.strobes.size() != request.length + 1u)

@@ -115,7 +115,7 @@ def _steady_cycles(config, copies, octets, read_latency):
     if not copies:
         return 0
     words = -(-octets // (copies * config.bus_bytes))
-    writes = max(8, 2 * config.outstanding)
-    each = max(words, (read_latency + words + 4) / config.outstanding,
-               (words + LATENCY + 6) / writes)
+    writes = max(8, config.outstanding)
+    each = max(words, (read_latency + words + 5) / config.outstanding,
+               (words + LATENCY + 2) / writes)
     return int(copies * each / config.row_ports)

@@ -21,8 +21,8 @@ constexpr int MOST_REGISTER_CYCLES = 10000;  // an access takes about ten
 // One accelerator. Its clock moves only inside calls of this interface.
 class Device {
  public:
-  explicit Device(const Behaviour* behaviours)
-      : ports(map, behaviours), model_(&context_, "hotrow") {
+  Device(const Behaviour* behaviours, const DramTiming* dram)
+      : map(dram), ports(map, behaviours), model_(&context_, "hotrow") {
     reset();
   }
 
@@ -162,7 +162,9 @@ class Device {
 
 #define API extern "C" __attribute__((visibility("default")))
 
-API Device* hotrow_open(const Behaviour* behaviours) { return new Device(behaviours); }
+API Device* hotrow_open(const Behaviour* behaviours, const DramTiming* dram) {
+  return new Device(behaviours, dram);
+}
 API void hotrow_close(Device* device) { delete device; }
 API void hotrow_reset(Device* device) { device->reset(); }
 API int hotrow_map(Device* device, uint64_t base, uint64_t size, uint8_t* host, int writable) {

@@ -10,7 +10,8 @@ from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract import QUEUES, REGISTERS
 
 from ..address_space import AddressSpace
-from ..memory import Behaviour, Statistics
+from ..memory import Behaviour, Statistics, dram_timing
+from ..memory.bare import bare_cycles
 from .build import device_library
 
 FOREVER = (1 << 64) - 1
@@ -42,6 +43,8 @@ class Device:
         Of the memory behind every port, or by name of the port (`port_names`).
     trace : str or Path, optional
         File for all signals (VCD).
+    dram : DramTiming, optional
+        Banks and channels that all ports share.
 
     Members
     -------
@@ -51,8 +54,9 @@ class Device:
 
     name = "sim"
 
-    def __init__(self, config: Config, behaviour, trace=None):
+    def __init__(self, config: Config, behaviour, trace=None, dram=None):
         self.config, self.ports = config, port_names(config)
+        self._behaviour, self._dram = behaviour, dram
         self._device = None
         self._library = _load(str(device_library(config, trace is not None)))
         self._space = AddressSpace(config.address_width)
@@ -61,7 +65,8 @@ class Device:
                 for name in self.ports]
         structs = [one._as_struct() for one in each]
         self._device = ctypes.c_void_p(
-            self._library.hotrow_open((type(structs[0]) * len(structs))(*structs)))
+            self._library.hotrow_open((type(structs[0]) * len(structs))(*structs),
+                                      dram and ctypes.byref(dram)))
         if trace is not None:
             self._library.hotrow_trace(self._device, str(trace).encode())
 
@@ -152,6 +157,22 @@ class Device:
         self._library.hotrow_statistics(self._open(), self._number(port), ctypes.byref(found))
         return found
 
+    def bare_cycles(self, reads, writes, row_bytes):
+        """Cycles that the same memory takes for the row ports' requests alone.
+
+        Parameters
+        ----------
+        reads, writes : list of integers [n]
+            Device addresses of the rows that each row port reads, and writes.
+        row_bytes : int
+        """
+        behaviour = self._behaviour
+        if isinstance(behaviour, dict):
+            raise ValueError("the ports of this device behave differently: give one behaviour")
+        return bare_cycles(
+            reads, writes, row_bytes, arrays=self._arrays, bus_bytes=self.config.bus_bytes,
+            outstanding=self.config.outstanding, dram=self._dram, behaviour=behaviour)
+
     def violations(self):
         """Breaches of the AXI rules by the accelerator, as texts."""
         found = []
@@ -178,7 +199,7 @@ class Device:
 
 
 def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=0.0,
-                   reorder=False, seed=0, behaviour=None, trace=None):
+                   reorder=False, seed=0, behaviour=None, trace=None, memory="ideal"):
     """Open a simulated accelerator; its first use builds it, which takes a minute or more.
 
     Parameters
@@ -199,6 +220,9 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
         Used instead of the five parameters before it.
     trace : str or Path, optional
         Record all signals into this file (VCD); builds a variant that is slower.
+    memory : str
+        "ideal", which serves every port at once; or "ddr3" or "hbm", banks and channels that all
+        ports share, in cycles of the preset's clock. The other parameters come on top of either.
 
     Returns
     -------
@@ -209,13 +233,16 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
     ToolMissing
         If Verilator or a C++ compiler is missing.
     ValueError
-        If there is no such preset, or a parameter is out of its range.
+        If there is no such preset or memory, or a parameter is out of its range.
     """
+    config = config or preset_config(preset)
+    dram = dram_timing(memory, config.clock_mhz, config.bus_bytes)
     if behaviour is None:
         behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
-                              stall_data=stall, stall_response=stall, out_of_order=reorder,
+                              stall_data=stall, stall_response=stall,
+                              out_of_order=reorder or memory == "hbm",  # whose channels vary
                               interleave=reorder, seed=seed)
-    return Device(config or preset_config(preset), behaviour, trace)
+    return Device(config, behaviour, trace, dram)
 
 
 @cache
@@ -225,7 +252,7 @@ def _load(path):
     pointer, u64, u32, u8 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint8
     integer, text = ctypes.c_int, ctypes.c_char_p
     for name, result, arguments in (
-        ("open", pointer, (pointer,)),
+        ("open", pointer, (pointer, pointer)),
         ("close", None, (pointer,)),
         ("reset", None, (pointer,)),
         ("map", integer, (pointer, u64, u64, pointer, integer)),

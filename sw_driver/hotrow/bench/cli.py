@@ -11,6 +11,7 @@ GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
 
 LOOKUPS = 2**20
 HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
+MOVES = {"gather": "copy random rows of a table, one behind the other"}
 
 
 def bench(subparsers):
@@ -45,6 +46,12 @@ def bench(subparsers):
     each.add_argument("--clock-mhz", type=shared.positive,
                       help="of the card; default the preset's assumed clock")
 
+    for name, what in MOVES.items():
+        each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+        shared.add_device(each)
+        shared.add_moves(each)
+        each.set_defaults(run=run, measure=_move, trace=None)
+
     for entry in sorted(entry_points(group=GROUP)):
         try:
             entry.load()(names)
@@ -64,7 +71,7 @@ def run(options) -> int:
     Returns
     -------
     int
-        1 where the card and the CPU found different things in the same batches, else 0.
+        1 where the card and the CPU came to different results, else 0.
 
     Raises
     ------
@@ -73,7 +80,7 @@ def run(options) -> int:
     """
     from .progress import Steps
 
-    trace = shared.trace_of(options)
+    trace = shared.trace_of(options) if options.trace else None
     with Steps() as steps:
         figures = options.measure(options, trace, steps)
     result = {"benchmark": options.name, **shared.named(options), **figures}
@@ -120,3 +127,9 @@ def _cpu(options, trace, steps):
     from .cpu import cpu
 
     return cpu(options, trace, steps)
+
+
+def _move(options, trace, steps):
+    from .moves import measure
+
+    return measure(options.name, options, steps)

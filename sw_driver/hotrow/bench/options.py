@@ -6,7 +6,7 @@ from .. import open as open_device
 from ..errors import Error
 from ..traces import open_trace
 
-LATENCY = 200  # cycles
+MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20}  # of `sim`, and default cycles of latency
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -40,8 +40,25 @@ def add_device(parser):
     parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
     parser.add_argument("--transport", default="sim",
                         help="`sim`, or `model`, whose cycles are formulas")
+    parser.add_argument("--memory", choices=MEMORIES, default="ideal",
+                        help="behind all ports of `sim`")
     parser.add_argument("--latency", type=positive,
-                        help=f"cycles of the memory of `sim`; default {LATENCY}")
+                        help="cycles of that memory, of DRAM besides its own; default "
+                        + ", ".join(f"{cycles} ({name})" for name, cycles in MEMORIES.items()))
+
+
+def add_moves(parser):
+    """Add the options of the rows to move."""
+    parser.add_argument("--row-bytes", type=positive, default=64, help="a multiple of 16")
+    parser.add_argument("--rows", type=positive,
+                        help="to move; default so many that each port carries 2^18 beats")
+    parser.add_argument("--table-rows", type=positive,
+                        help="of the table; default 2^20, or what 256 MiB hold")
+    parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
+    parser.add_argument("--clock-mhz", type=positive,
+                        help="of the card; default the preset's assumed clock")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
 def add_slots(parser):
@@ -59,18 +76,24 @@ def trace_of(options):
 def device_of(options, **more):
     """The card that the options name, opened; `more` goes to its transport."""
     if options.transport == "sim":
-        more["latency"] = options.latency or LATENCY
-    elif options.latency:
-        raise Error(f"--latency is of the simulated memory: transport {options.transport!r} has "
-                    "none")
+        more |= memory_of(options)
+    elif options.latency or options.memory != "ideal":
+        raise Error(f"--latency and --memory are of the simulated memory: transport "
+                    f"{options.transport!r} has none")
     return open_device(options.transport, preset=options.preset, **more)
+
+
+def memory_of(options) -> dict:
+    """The simulated memory that the options name, as the transport takes it."""
+    return {"memory": options.memory, "latency": options.latency or MEMORIES[options.memory]}
 
 
 def named(options) -> dict:
     """What a result says of the options."""
     said = ("preset", "trace", "transport", "batch", "seed")
-    memory = {"latency": options.latency or LATENCY} if options.transport == "sim" else {}
-    return {name: getattr(options, name) for name in said} | memory
+    memory = memory_of(options) if options.transport == "sim" else {}
+    return {name: getattr(options, name) for name in said
+            if getattr(options, name, None) is not None} | memory
 
 
 def names(text):

@@ -1,0 +1,198 @@
+"""How close a card's row mover comes to what its memory ports can carry, in its own cycles.
+
+Random rows of one table, moved by one command. The ports of the simulated memory count beats and
+cycles; the completion's cycles, counted by the card, must agree with them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import Error
+from ..memory import empty
+from .cpu import best_seconds
+from .move_kinds import KINDS
+from .options import device_of
+
+BEATS = 2**18  # that each port carries by default
+LARGEST_TABLE = 2**28  # bytes, by default
+TABLE_ROWS = 2**20
+ELEMENT = np.dtype(np.float32)
+LEAST_ROW = 16  # bytes
+
+
+@dataclass(frozen=True)
+class Work:
+    """Random rows of a table.
+
+    Parameters
+    ----------
+    kind : Kind
+    row_bytes, table_rows, count, seed : int
+
+    Members
+    -------
+    table : float32[table_rows, row_bytes / 4]
+    rows : int64[count]
+    dense : float32[count, row_bytes / 4]
+        The rows moved, one behind the other.
+    """
+
+    kind: object
+    row_bytes: int
+    table_rows: int
+    count: int
+    seed: int
+
+    @cached_property
+    def table(self):
+        return _filled(self.table_rows, self.row_bytes, 0)
+
+    @cached_property
+    def dense(self):
+        return _filled(self.count, self.row_bytes, self.table_rows)
+
+    @cached_property
+    def rows(self):
+        rng = np.random.default_rng(self.seed)
+        if self.kind.distinct:
+            return rng.permutation(self.table_rows)[:self.count]
+        return rng.integers(0, self.table_rows, self.count)
+
+
+def measure(kind_name, options, steps) -> dict:
+    """Move the rows on the card, then by NumPy and PyTorch."""
+    kind, config = KINDS[kind_name], _config(options)
+    work = _work(kind, options, config)
+    steps.begin("making the table")
+    expected = kind.expected(work)
+    steps.begin(kind_name.upper())
+    card = _card(kind, options, config, work)
+    agrees = bool((kind.result(work) == expected).all())
+    seconds = _cpu_seconds(kind, work, steps.begin("CPU", None))
+
+    clock = options.clock_mhz or config.clock_mhz
+    projected = work.count / card["cycles"] * clock * 1e6
+    cpu = {name: work.count / least for name, least in seconds.items()}
+    return card | {
+        "agrees": agrees,
+        "clock_mhz": clock,
+        "clock_is": "given" if options.clock_mhz else "assumed",
+        "rows_per_s_projected": projected,
+        "cpu_rows_per_s": cpu,
+        "ratio": {name: projected / rate for name, rate in cpu.items()},
+    }
+
+
+def _config(options):
+    """Geometry of the card that the options name."""
+    from dataclasses import replace
+
+    from hotrow_rtl.config import preset
+
+    try:
+        config = preset(options.preset)
+        return replace(config, row_ports=options.ports) if options.ports else config
+    except TypeError as missing:
+        raise Error("this release's cards have one row port: leave --ports out") from missing
+    except ValueError as wrong:
+        raise Error(str(wrong)) from wrong
+
+
+def row_ports(config) -> int:
+    """Row ports of a card."""
+    return getattr(config, "row_ports", 1)
+
+
+def _work(kind, options, config):
+    size = options.row_bytes
+    if size % LEAST_ROW or not LEAST_ROW <= size <= config.row_bytes:
+        raise Error(f"--row-bytes must be a multiple of {LEAST_ROW} up to {config.row_bytes}, the "
+                    f"longest row of preset {config.name}, not {size}")
+    count = options.rows or BEATS * row_ports(config) // -(-size // config.bus_bytes)
+    table_rows = options.table_rows or max(
+        count if kind.distinct else 1, min(TABLE_ROWS, LARGEST_TABLE // size))
+    if kind.distinct and count > table_rows:
+        raise Error(f"--rows {count} of a table of {table_rows} rows would write one twice: ask "
+                    "for more --table-rows")
+    return Work(kind, size, table_rows, count, options.seed)
+
+
+def _card(kind, options, config, work):
+    """Figures of the card."""
+    with device_of(options, config=config) as device:
+        table = device.register_table(work.table, "table")
+        dense = device.register(work.dense)
+        device.check_ids = False  # on the card, which is what is measured
+        future = kind.submit(device, table, work.rows, dense)
+        future.result()
+        cycles, bus = future.cycles, device.geometry.bus_bytes
+        moved = work.count * work.row_bytes
+        ports = row_ports(config)
+        figures = {
+            "rows": work.count, "row_bytes": work.row_bytes, "table_rows": work.table_rows,
+            "ports": ports, "bus_bytes": bus, "cycles": cycles,
+            "bytes_per_cycle": moved / cycles,
+        }
+        if options.transport != "sim":
+            return figures | {"useful_beat_fraction": moved / bus / ports / cycles}
+        figures |= _ports(device.transport, kind, cycles)
+        if options.memory == "ideal":
+            return figures
+        bare = _bare(device.transport, kind, work, table.buffers[0], dense, ports)
+        return figures | {"bare_cycles": bare, "fraction_of_bare_requests": bare / cycles}
+
+
+def _bare(transport, kind, work, table, dense, ports):
+    """Cycles of the same requests without the card, rows dealt out to the ports by turns."""
+    sides = kind.ways(table.device_address + work.rows * work.row_bytes,
+                      dense.device_address + np.arange(work.count) * work.row_bytes)
+    return transport.bare_cycles(
+        *([side[port::ports] for port in range(ports)] for side in sides), work.row_bytes)
+
+
+def _ports(transport, kind, cycles):
+    """What the ports counted, which must agree with the completion."""
+    counted = {name: transport.statistics(name) for name in transport.ports
+               if name.startswith(f"row_{kind.channel}")}
+    used = [each for each in counted.values() if each.beats]
+    spans = [each.last_beat - each.first_request + 1 for each in used]
+    whole = (max(each.last_beat for each in used)
+             - min(each.first_request for each in used) + 1)
+    broken = transport.violations()
+    if broken or whole > cycles:
+        raise Error(f"the ports counted {whole} cycles and the card {cycles}; "
+                    f"{'; '.join(broken) or 'no rule was broken'}")
+    return {
+        "beats": sum(each.beats for each in used),
+        "beat_cycles": whole,
+        "most_outstanding": max(each.worst_outstanding for each in used),
+        "useful_beat_fraction": sum(
+            each.beats / span for each, span in zip(used, spans)) / len(counted),
+    }
+
+
+def _cpu_seconds(kind, work, advance):
+    """Least time by name of what moves the same rows on this machine: on one thread and on all."""
+    import torch
+
+    found, before = {}, torch.get_num_threads()
+    works = [(name, function) for name, function in kind.on_cpu(work)]
+    try:
+        for threads, where in ((1, "core"), (before, "machine")):
+            torch.set_num_threads(threads)
+            least = best_seconds([(lambda _, do=do: do(), [None]) for _, do in works], advance)
+            found |= {f"{name}_{where}": float(each) for (name, _), each in zip(works, least)
+                      if where == "core" or not name.startswith("numpy")}
+    finally:
+        torch.set_num_threads(before)
+    return found
+
+
+def _filled(rows, row_bytes, first):
+    """Rows whose every element tells which row it is in."""
+    array = empty((rows, row_bytes // ELEMENT.itemsize), ELEMENT)
+    array[:] = np.arange(first, first + rows, dtype=np.float32)[:, None]
+    array += np.arange(array.shape[1], dtype=np.float32) / 1024
+    return array

@@ -1,0 +1,82 @@
+"""`hotrow bench gather`: figures that add up, the memory that is asked for, errors."""
+
+import json
+import re
+
+import pytest
+from hotrow.cli import main
+
+SMALL = ["gather", "--preset", "tiny", "--rows", "3000", "--table-rows", "5000"]
+FIELDS = {"preset", "rows", "row_bytes", "ports", "cycles", "bytes_per_cycle", "bus_bytes", "seed",
+          "useful_beat_fraction", "agrees", "rows_per_s_projected", "cpu_rows_per_s", "ratio"}
+
+
+@pytest.fixture
+def bench(capsys):
+    """Run a benchmark: (exit code, its JSON object or the text, standard error)."""
+    def run(*arguments):
+        code = main(["bench", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments and not code else out, err
+    return run
+
+
+@pytest.mark.parametrize("row_bytes", [16, 64, 80])
+def test_figures_add_up(bench, row_bytes):
+    code, result, _ = bench(
+        *SMALL, "--transport", "model", "--row-bytes", row_bytes, "--clock-mhz", 10, "--json")
+    assert code == 0 and result.keys() >= FIELDS and result["agrees"]
+    assert (result["rows"], result["row_bytes"], result["ports"]) == (3000, row_bytes, 1)
+    assert result["bytes_per_cycle"] == pytest.approx(3000 * row_bytes / result["cycles"])
+    assert result["rows_per_s_projected"] == pytest.approx(3000 / result["cycles"] * 10e6)
+    for name, rate in result["cpu_rows_per_s"].items():
+        assert result["ratio"][name] == pytest.approx(result["rows_per_s_projected"] / rate)
+    assert not {"trace", "memory", "latency"} & result.keys()
+
+
+def test_table_for_people(bench):
+    code, shown, err = bench(*SMALL, "--transport", "model")
+    assert code == 0 and "useful_beat_fraction" in shown and "by formula" in err
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--row-bytes", "40"], "multiple of 16 up to 512"),
+    (["--row-bytes", "1024"], "longest row of preset tiny, not 1024"),
+    (["--preset", "huge"], "unknown preset"),
+    (["--latency", "50"], "transport 'model' has none"),
+    (["--memory", "hbm"], "transport 'model' has none"),
+])
+def test_errors_teach(bench, arguments, message):
+    code, out, err = bench(*SMALL, "--transport", "model", *arguments)
+    assert code == 2 and not out and "Traceback" not in err
+    assert re.search(message, err), err
+
+
+@pytest.mark.parametrize("arguments", [["--memory", "ddr9"], ["--rows", "0"], ["--trace", "zipf"]])
+def test_bad_options_end_with_2(bench, arguments):
+    code, out, err = bench("gather", *arguments)
+    assert code == 2 and not out and "hotrow: error" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory, latency, least, most", [
+    ("ideal", 1, 0.97, 1.0), ("ideal", 200, 4 * 4 / 220, 4 * 4 / 200), ("ddr3", 2, 0.2, 0.5),
+    ("hbm", 1, 0.4, 1.0)])
+def test_hardware(bench, memory, latency, least, most):
+    """Four rows of 4 words in flight."""
+    code, result, _ = bench(*SMALL, "--memory", memory, "--latency", latency, "--json")
+    assert code == 0 and result["agrees"]
+    assert (result["memory"], result["latency"]) == (memory, latency)
+    assert result["beats"] == 4 * 3000 and result["most_outstanding"] == 4
+    assert least <= result["useful_beat_fraction"] <= most
+    assert result["useful_beat_fraction"] == pytest.approx(result["beats"] / result["beat_cycles"])
+    assert result["cycles"] - 8 * latency - 200 < result["beat_cycles"] < result["cycles"]
+    assert ("fraction_of_bare_requests" in result) == (memory != "ideal")
+    if memory != "ideal":
+        assert 0.5 < result["fraction_of_bare_requests"] <= 1.05
+
+
+@pytest.mark.slow
+def test_one_seed_one_run(bench):
+    runs = [bench(*SMALL, "--memory", "ddr3", "--seed", seed, "--json")[1] for seed in (1, 1, 2)]
+    assert runs[0]["cycles"] == runs[1]["cycles"] != runs[2]["cycles"]
