@@ -217,12 +217,13 @@ COMMANDS = {command.opcode: command for command in (
     Command(Opcode.GATHER, "move",
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,
-            "Copy the listed rows of registered tables to consecutive or listed slots."),
+            "Copy the listed rows of registered tables to consecutive or listed slots. Of equal "
+            "slots the last one's row stays, over one row port."),
     Command(Opcode.SCATTER, "move",
             ("source", "targets", "rows", "state_rows", "count", "stride"), GatherFlag,
             "Copy consecutive or listed slots to the listed rows of registered tables. Of equal "
-            "rows in the list the last one stays; what rows hold that overlap otherwise, or "
-            "the slots, is undefined."),
+            "rows in the list the last one stays, over one row port; what rows hold that overlap "
+            "otherwise, or the slots, is undefined."),
     Command(Opcode.COPY, "move", ("source", "destination", "count"), None,
             "Copy `count` bytes. Addresses and count are multiples of 4; what bytes hold that are "
             "source and destination is undefined. The bytes move in pieces of ROW_BYTES, the last "

@@ -9,7 +9,7 @@ from .errors import BatchError, RegistrationError
 from .futures import Future
 from .memory import span
 from .results import Done
-from .row_lists import check_rows, row_list, tables_of
+from .row_lists import check_distinct, check_rows, row_list, tables_of
 from .slot_arrays import slot_array, slot_list, stride_of
 
 
@@ -94,7 +94,7 @@ class MoveCalls:
         ----------
         rows : HotRows, RowList or (table, row)
             Of tables with one dim, element type and state size, registered from writable arrays.
-            Of equal rows in the list the last one stays.
+            Distinct, as a card with several row ports writes them in any order.
         values : Buffer, numpy.ndarray or torch tensor [n, dim]
             Row i of the list becomes values[slots[i]], or values[i]. In registered memory, rows
             that are not padded are read where they are.
@@ -120,6 +120,8 @@ class MoveCalls:
 
         with self._command() as held:
             operands = self._stage_list(rows, held)
+            if self.check_ids:
+                check_distinct(rows, self._tables)
             flags = GatherFlag.STATE if state is not None else GatherFlag(0)
             found = self._find_slots(table, arrays, held)
             if found is None:

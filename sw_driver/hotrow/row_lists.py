@@ -61,6 +61,26 @@ def check_rows(rows, tables):
             raise refusal(rows, int(wrong[0]), tables)
 
 
+def check_distinct(rows, tables):
+    """Raise BatchError if a row is listed twice.
+
+    Parameters
+    ----------
+    rows : RowList
+    tables : Tables
+    """
+    keys = rows.table.astype(np.uint64) << np.uint64(32) | rows.row
+    order = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    if again.size:
+        first, second = (int(order[again[0] + step]) for step in (0, 1))
+        number, row = int(rows.table[second]), int(rows.row[second])
+        raise BatchError(
+            f"row {row} of table {number} ({tables[number].name!r}) is listed twice (positions "
+            f"{first} and {second} of the list): rows that are written must be distinct",
+            position=second, table=number, row=row)
+
+
 def tables_of(rows, tables) -> list[Table]:
     """The tables that a list names, each once, their memory checked."""
     numbers, first = np.unique(rows.table, return_index=True)

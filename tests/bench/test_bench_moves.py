@@ -6,7 +6,8 @@ import re
 import pytest
 from hotrow.cli import main
 
-SMALL = ["gather", "--preset", "tiny", "--rows", "3000", "--table-rows", "5000"]
+SMALL = ["gather", "--preset", "tiny", "--rows", "3000", "--table-rows", "5000",
+         "--ports", "1"]
 FIELDS = {"preset", "rows", "row_bytes", "ports", "cycles", "bytes_per_cycle", "bus_bytes", "seed",
           "useful_beat_fraction", "agrees", "rows_per_s_projected", "cpu_rows_per_s", "ratio"}
 
@@ -22,9 +23,11 @@ def bench(capsys):
 
 
 @pytest.mark.parametrize("row_bytes", [16, 64, 80])
-def test_figures_add_up(bench, row_bytes):
+@pytest.mark.parametrize("move", ["gather", "scatter"])
+def test_figures_add_up(bench, row_bytes, move):
     code, result, _ = bench(
-        *SMALL, "--transport", "model", "--row-bytes", row_bytes, "--clock-mhz", 10, "--json")
+        move, *SMALL[1:], "--transport", "model", "--row-bytes", row_bytes,
+        "--clock-mhz", 10, "--json")
     assert code == 0 and result.keys() >= FIELDS and result["agrees"]
     assert (result["rows"], result["row_bytes"], result["ports"]) == (3000, row_bytes, 1)
     assert result["bytes_per_cycle"] == pytest.approx(3000 * row_bytes / result["cycles"])
@@ -74,6 +77,16 @@ def test_hardware(bench, memory, latency, least, most):
     assert ("fraction_of_bare_requests" in result) == (memory != "ideal")
     if memory != "ideal":
         assert 0.5 < result["fraction_of_bare_requests"] <= 1.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("move", ["gather", "scatter"])
+def test_two_ports_share_the_rows(bench, move):
+    """Eight rows of 4 words in flight at 20 cycles, four at each port."""
+    code, result, _ = bench(move, *SMALL[1:-1], 2, "--latency", 20, "--json")
+    assert code == 0 and result["agrees"] and (result["ports"], result["beats"]) == (2, 12000)
+    assert 2 * 16 * 4 / 40 * 0.9 <= result["bytes_per_cycle"] <= 2 * 16
+    assert 0.3 <= result["useful_beat_fraction"] <= 1
 
 
 @pytest.mark.slow

@@ -53,12 +53,12 @@ def test_rows_from_listed_slots(device, tables, registered):
     assert equal(tables, expected)
 
 
-def test_the_last_of_equal_rows_stays(device, tables):
-    values = random_values(20, seed=4)
-    rows = hotrow.RowList(np.zeros(20, np.uint32), np.arange(20, dtype=np.uint32) % 3)
-    expected = scattered(tables, rows, values)
-    device.scatter(rows, values)
-    assert equal(tables, expected)
+def test_a_row_listed_twice_is_refused(device, tables):
+    before = [table.weights.copy() for table in tables]
+    rows = hotrow.RowList(np.array([0, 1, 0, 0], np.uint32), np.array([7, 6, 3, 7], np.uint32))
+    with pytest.raises(hotrow.BatchError, match=r"row 7 of table 0 .*twice \(positions 0 and 3"):
+        device.scatter(rows, random_values(4, seed=4))
+    assert equal(tables, before)
 
 
 def test_rows_of_a_wider_registered_array(device, tables):

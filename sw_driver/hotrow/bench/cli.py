@@ -11,7 +11,8 @@ GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
 
 LOOKUPS = 2**20
 HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
-MOVES = {"gather": "copy random rows of a table, one behind the other"}
+MOVES = {"gather": "copy random rows of a table, one behind the other",
+         "scatter": "copy rows that lie one behind the other to random rows of a table"}
 
 
 def bench(subparsers):

@@ -43,4 +43,36 @@ class Gather:
         )
 
 
-KINDS = {"gather": Gather()}
+class Scatter(Gather):
+    """Rows that lie one behind the other to random rows of a table, none of them twice."""
+
+    channel, distinct = "write", True
+
+    def submit(self, device, table, rows, dense):
+        return device.scatter_async((table, rows), dense)
+
+    def expected(self, work):
+        return work.dense
+
+    def result(self, work):
+        return work.table[work.rows]
+
+    def ways(self, table, dense):
+        return dense, table
+
+    def on_cpu(self, work):
+        import torch
+
+        table, dense = torch.from_numpy(work.table), torch.from_numpy(work.dense)
+        rows = torch.from_numpy(work.rows)
+
+        def numpy_put():
+            work.table[work.rows] = work.dense
+
+        return (
+            ("numpy_put", numpy_put),
+            ("torch_index_copy", lambda: table.index_copy_(0, rows, dense)),
+        )
+
+
+KINDS = {"gather": Gather(), "scatter": Scatter()}

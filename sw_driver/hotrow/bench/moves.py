@@ -94,15 +94,8 @@ def _config(options):
     try:
         config = preset(options.preset)
         return replace(config, row_ports=options.ports) if options.ports else config
-    except TypeError as missing:
-        raise Error("this release's cards have one row port: leave --ports out") from missing
     except ValueError as wrong:
         raise Error(str(wrong)) from wrong
-
-
-def row_ports(config) -> int:
-    """Row ports of a card."""
-    return getattr(config, "row_ports", 1)
 
 
 def _work(kind, options, config):
@@ -110,7 +103,7 @@ def _work(kind, options, config):
     if size % LEAST_ROW or not LEAST_ROW <= size <= config.row_bytes:
         raise Error(f"--row-bytes must be a multiple of {LEAST_ROW} up to {config.row_bytes}, the "
                     f"longest row of preset {config.name}, not {size}")
-    count = options.rows or BEATS * row_ports(config) // -(-size // config.bus_bytes)
+    count = options.rows or BEATS * config.row_ports // -(-size // config.bus_bytes)
     table_rows = options.table_rows or max(
         count if kind.distinct else 1, min(TABLE_ROWS, LARGEST_TABLE // size))
     if kind.distinct and count > table_rows:
@@ -129,7 +122,7 @@ def _card(kind, options, config, work):
         future.result()
         cycles, bus = future.cycles, device.geometry.bus_bytes
         moved = work.count * work.row_bytes
-        ports = row_ports(config)
+        ports = config.row_ports
         figures = {
             "rows": work.count, "row_bytes": work.row_bytes, "table_rows": work.table_rows,
             "ports": ports, "bus_bytes": bus, "cycles": cycles,
