@@ -71,47 +71,49 @@ def test_a_row_that_cannot_be_read(device, tables, answer, status):
 
 
 @pytest.mark.parametrize("answer, status", ANSWERS)
-@pytest.mark.parametrize("port", ["row_read", "row_write"])
-def test_a_row_that_cannot_be_scattered(device, tables, port, answer, status):
+@pytest.mark.parametrize("half", ["row_read", "row_write"])
+def test_a_row_that_cannot_be_scattered(device, tables, half, answer, status):
     values = hotrow.empty((3, 8), np.float32)
     values[:] = np.arange(24).reshape(3, 8)
     source = device.register(values)
     before = tables[1].weights[4].copy()
-    where = (source.device_address + 32 if port == "row_read"
+    where = (source.device_address + 32 if half == "row_read"
              else tables[1].buffers[0].device_address + 4 * 32)
-    device.transport.fail_range(port, where, 1, answer)
+    for port in row_ports(device, half):
+        device.transport.fail_range(port, where, 1, answer)
     with pytest.raises(CommandError, match=f"SCATTER ended with {status.name}.*index 1, address"
                        ) as caught:
         device.scatter(([0, 1, 2], [9, 4, 7]), source)
     assert caught.value.status is status
     assert device.regions.describe(caught.value.address).split(" + ") == (
-        [source.name, "0x20"] if port == "row_read" else ["weights of 't1'", "0x80"])
+        [source.name, "0x20"] if half == "row_read" else ["weights of 't1'", "0x80"])
     assert (tables[0].weights[9] == values[0]).all() and (tables[2].weights[7] == values[2]).all()
-    if port == "row_read":
+    if half == "row_read":
         assert (tables[1].weights[4] == before).all()
     assert usable(device, tables)
 
 
 @pytest.mark.parametrize("answer, status", ANSWERS)
-@pytest.mark.parametrize("port, call", [
+@pytest.mark.parametrize("half, call", [
     ("row_read", lambda device, source, out: device.copy(source, out)),
     ("row_write", lambda device, source, out: device.copy(source, out)),
     ("row_write", lambda device, source, out: device.fill(out, 3)),
 ])
-def test_a_piece_that_cannot_be_moved(device, tables, port, call, answer, status):
+def test_a_piece_that_cannot_be_moved(device, tables, half, call, answer, status):
     """The second piece of three; the others arrive."""
     piece = device.geometry.row_bytes
     source, out = (hotrow.empty(3 * piece, np.uint8) for _ in range(2))
     source[:], out[:] = 3, 9
     buffers = [device.register(each) for each in (source, out)]
-    where = buffers[port == "row_write"].device_address + piece + 64
-    device.transport.fail_range(port, where, 1, answer)
+    where = buffers[half == "row_write"].device_address + piece + 64
+    for port in row_ports(device, half):
+        device.transport.fail_range(port, where, 1, answer)
     with pytest.raises(CommandError, match=f"{status.name}.*index 1, address") as caught:
         call(device, source, out)
     assert device.regions.describe(caught.value.address) == (
-        f"{buffers[port == 'row_write'].name} + {piece:#x}")
+        f"{buffers[half == 'row_write'].name} + {piece:#x}")
     assert (out[:piece] == 3).all() and (out[2 * piece:] == 3).all()
-    assert port == "row_write" or (out[piece:2 * piece] == 9).all()
+    assert half == "row_write" or (out[piece:2 * piece] == 9).all()
     assert usable(device, tables)
 
 
