@@ -13,7 +13,7 @@ _ASSIGNMENT = re.compile(r"^ *assign (\\\S+|[\w$]+) +=[^\n]*;\n", re.MULTILINE)
 _ZERO_WIDTH = re.compile(r"^\s*(?:input|output|inout)\s+\[-1:0\]\s+(\S+?)\s*;", re.MULTILINE)
 _NUMBERED = re.compile(r"(?<!\.)\\port\$(\d+)\$(\d+) ")
 _NUMBERED_PORT = re.compile(r"\.\\port\$(\d+)\$(\d+) ")
-_INSTANCE = re.compile(r"^  (\\?\S+)  ?\S+ \(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
+_INSTANCE = re.compile(r"^  (\\?\S+) +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
 # What Yosys lets every `always @*` read so that it runs at time 0. The initial value of a
 # declaration is there before the blocks listen, so in Icarus it does not wake them.
 _TRIGGER = re.compile(r"^( *)reg (?:\\\$auto\$verilog_backend\S+) += 0;\n", re.MULTILINE)

@@ -261,7 +261,7 @@ def test_generate_refuses_what_it_cannot_do(generate, tmp_path):
 def test_nameless_nets_do_not_tell_modules_apart():
     """Ports keep their order within a module, and parents follow."""
     parent = ("module top(\\port$9$0 );\n"
-              "  one  one (\n    .a(\\port$9$0 ),\n    .\\port${}$0 (x)\n  );\n")
+              "  one  \\table  (\n    .a(\\port$9$0 ),\n    .\\port${}$0 (x)\n  );\n")
     child = "module one(a, \\port${}$0 , \\port${}$1 );\nendmodule\n"
     first, second = (parent.format(a) + "endmodule\n" + child.format(a, b)
                      for a, b in ((41, 50), (7, 77)))
