@@ -11,6 +11,9 @@ _WIRE = re.compile(
     r"^(?: *\(\* init = [^\n]*\*\)\n)? *wire (?:signed )?(?:\[\d+:\d+\] )?(\S+) ?;\n", re.MULTILINE)
 _ASSIGNMENT = re.compile(r"^ *assign (\\\S+|[\w$]+) +=[^\n]*;\n", re.MULTILINE)
 _ZERO_WIDTH = re.compile(r"^\s*(?:input|output|inout)\s+\[-1:0\]\s+(\S+?)\s*;", re.MULTILINE)
+_NUMBERED = re.compile(r"(?<!\.)\\port\$(\d+)\$(\d+) ")
+_NUMBERED_PORT = re.compile(r"\.\\port\$(\d+)\$(\d+) ")
+_INSTANCE = re.compile(r"^  (\\?\S+) +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
 # What Yosys lets every `always @*` read so that it runs at time 0. The initial value of a
 # declaration is there before the blocks listen, so in Icarus it does not wake them.
 _TRIGGER = re.compile(r"^( *)reg (?:\\\$auto\$verilog_backend\S+) += 0;\n", re.MULTILINE)
@@ -58,12 +61,34 @@ def _without_unread(module: str) -> str:
             module = statement.sub(lambda found: "" if found[1] in unread else found[0], module)
 
 
+def number_nets(text: str) -> str:
+    """Number the nets to which Amaranth gives no name within each module, in their order.
+
+    They count through the whole text, so that repeated modules would differ in nothing else.
+    """
+    numbers = {}
+    for name, body in _MODULE.findall(text):
+        nets = sorted(set(_NUMBERED.findall(body)), key=lambda net: [*map(int, net)])
+        numbers[name] = {net: rf"\port${place} " for place, net in enumerate(nets)}
+
+    def instance(found):
+        ports = numbers.get(found[1], {})
+        return _NUMBERED_PORT.sub(lambda port: f".{ports[port[1], port[2]]}", found[0])
+
+    def module(found):
+        nets = numbers[found[1]]
+        return _NUMBERED.sub(lambda net: nets[net[1], net[2]], _INSTANCE.sub(instance, found[0]))
+
+    return _MODULE.sub(module, text)
+
+
 def share_modules(text: str) -> str:
     """Emit a module that is repeated under several names once.
 
     Amaranth emits every instance as a module of its own, with its ports in any order. Sharing one
     may make its parents alike, so this goes on until nothing changes.
     """
+    text = number_nets(text)
     text = _MODULE_PORTS.sub(
         lambda found: f"{found[1]}({', '.join(sorted(found[2].split(', ')))});", text)
     while True:

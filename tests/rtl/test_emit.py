@@ -19,7 +19,12 @@ from hotrow_rtl.config import PRESETS, preset
 from hotrow_rtl.emit import TOP_MODULE, emit
 from hotrow_rtl.ram import RAM_MODULE
 from hotrow_rtl.verilog_memories import memories
-from hotrow_rtl.verilog_text import refuse_zero_width, share_modules, wake_at_time_zero
+from hotrow_rtl.verilog_text import (
+    number_nets,
+    refuse_zero_width,
+    share_modules,
+    wake_at_time_zero,
+)
 
 LARGEST_TEXT = 3_000_000  # bytes: beyond, simulators take many minutes to compile it
 TINY = preset("tiny")
@@ -251,3 +256,14 @@ def test_generate_refuses_what_it_cannot_do(generate, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file: -o needs the name of a folder"):
         generate("--preset", "tiny", "-o", tmp_path / "file")
+
+
+def test_nameless_nets_do_not_tell_modules_apart():
+    """Ports keep their order within a module, and parents follow."""
+    parent = ("module top(\\port$9$0 );\n"
+              "  one  \\table  (\n    .a(\\port$9$0 ),\n    .\\port${}$0 (x)\n  );\n")
+    child = "module one(a, \\port${}$0 , \\port${}$1 );\nendmodule\n"
+    first, second = (parent.format(a) + "endmodule\n" + child.format(a, b)
+                     for a, b in ((41, 50), (7, 77)))
+    assert number_nets(first) == number_nets(second)
+    assert ".\\port$0 (x)" in number_nets(first) and "a, \\port$0 , \\port$1 " in number_nets(first)
