@@ -13,6 +13,7 @@ from .stage import stage
 typed = data.StructLayout({"value": 32, "type": ElementType})  # halves in the low 16 bits
 CUT = FP32.fraction_bits - FP16.fraction_bits  # fraction bits that fp16 lacks
 REBIAS = FP32.bias - FP16.bias
+MOST_MORE = FP16.fraction_bits + 1  # a number with one more is less than half of the least of fp16
 
 
 class Widen(wiring.Component):
@@ -95,7 +96,7 @@ class Narrow(wiring.Component):
     Always `latency` cycles; one operation a cycle. Nothing waits.
     """
 
-    latency = 3
+    latency = 4
     layout = typed
 
     def __init__(self):
@@ -114,51 +115,52 @@ class Narrow(wiring.Component):
         number = unpack(m, FP32, given.value, "number")
         read = stage(
             m, "read", value=given.value, type=given.type, significand=number.significand,
-            # How far below the least normal number of fp16, whose exponent is 1.
-            below=REBIAS + 1 - number.exponent, exponent=number.exponent - REBIAS,
+            exponent=number.exponent - REBIAS,  # in fp16
             nan=number.nan & (given.type != ElementType.FP32))
 
         # Subnormal numbers of fp16 lose one bit more for each binade, at last all of them.
-        dropped = Signal(range(CUT + FP16.fraction_bits + 3))
-        subnormal = Signal()
-        m.d.comb += [
-            subnormal.eq(read.below > 0),
-            dropped.eq(CUT - 1 + Mux(
-                subnormal, Mux(read.below > FP16.fraction_bits + 2, FP16.fraction_bits + 2,
-                               read.below), 0)),
-        ]
-        bits = read.significand >> dropped
-        # Without its leading bit unless that was dropped; infinity from exponent 31 on.
-        half = Cat(bits[1:FP16.fraction_bits + 1], Mux(subnormal, 0, read.exponent)[:5])
-        masked = read.significand & ((1 << dropped) - 1)
-        brain_cut = FP32.width - BF16.width
-        cut = {"kept": Signal(31), "half": Signal(), "below": Signal(), "infinity": Signal()}
-        with m.Switch(read.type):
+        subnormal = read.exponent < 1
+        more = Mux(read.exponent < -MOST_MORE, MOST_MORE + 1, 1 - read.exponent)[:4]
+        placed = stage(
+            m, "placed", value=read.value, type=read.type, significand=read.significand,
+            exponent=Mux(subnormal, 0, read.exponent)[:FP16.exponent_bits],
+            more=Mux(subnormal, more, 0), nan=read.nan,
+            infinity=(read.type == ElementType.FP16) & (read.exponent >= 31))
+
+        kept, half, below = Signal(31), Signal(), Signal()
+        with m.Switch(placed.type):
             with m.Case(ElementType.FP16):
+                bits = placed.significand[CUT - 1:] >> placed.more
+                dropped = Cat(bit & (placed.more >= at - CUT + 2)
+                              for at, bit in enumerate(placed.significand[:CUT + MOST_MORE]))
                 m.d.comb += [
-                    cut["kept"].eq(half), cut["half"].eq(bits[0]), cut["below"].eq(masked.any()),
-                    cut["infinity"].eq(read.exponent >= 31),
+                    # Without its leading bit, which is there unless the exponent is 0.
+                    kept.eq(Cat(bits[1:FP16.fraction_bits + 1], placed.exponent)),
+                    half.eq(bits[0]),
+                    below.eq(dropped.any()),
                 ]
             with m.Case(ElementType.BF16):
+                low = FP32.width - BF16.width
                 m.d.comb += [
-                    cut["kept"].eq(read.value[brain_cut:-1]),
-                    cut["half"].eq(read.value[brain_cut - 1]),
-                    cut["below"].eq(read.value[:brain_cut - 1].any()),
+                    kept.eq(placed.value[low:-1]),
+                    half.eq(placed.value[low - 1]),
+                    below.eq(placed.value[:low - 1].any()),
                 ]
             with m.Default():
-                m.d.comb += cut["kept"].eq(read.value[:-1])
-        rest = stage(m, "cut", **cut, type=read.type, nan=read.nan, sign=read.value[-1])
+                m.d.comb += kept.eq(placed.value[:-1])
+        cut = stage(m, "cut", kept=kept, half=half, below=below, type=placed.type,
+                    nan=placed.nan, infinity=placed.infinity, sign=placed.value[-1])
 
         rounded = Signal(31)
-        m.d.comb += rounded.eq(rest.kept + (rest.half & (rest.below | rest.kept[0])))
-        with m.Switch(rest.type):
+        m.d.comb += rounded.eq(cut.kept + (cut.half & (cut.below | cut.kept[0])))
+        with m.Switch(cut.type):
             with m.Case(ElementType.FP16):
                 m.d.sync += self.results.p.eq(Mux(
-                    rest.nan, FP16.quiet_nan,
-                    Cat(Mux(rest.infinity, FP16.infinity, rounded[:15]), rest.sign)))
+                    cut.nan, FP16.quiet_nan,
+                    Cat(Mux(cut.infinity, FP16.infinity, rounded[:15]), cut.sign)))
             with m.Case(ElementType.BF16):
                 m.d.sync += self.results.p.eq(Mux(
-                    rest.nan, BF16.quiet_nan, Cat(rounded[:15], rest.sign)))
+                    cut.nan, BF16.quiet_nan, Cat(rounded[:15], cut.sign)))
             with m.Default():
-                m.d.sync += self.results.p.eq(Cat(rounded, rest.sign))
+                m.d.sync += self.results.p.eq(Cat(rounded, cut.sign))
         return m
