@@ -62,7 +62,7 @@ def test_millions():
 
 @pytest.mark.slow
 def test_every_fraction():
-    """All significands, in a binade with an even exponent and in one with an odd one."""
+    """Every third significand, with an even exponent and with an odd one."""
     from hotrow_sim.verilated.float_unit import run as run_verilated
 
     for exponent in (127, 128):
