@@ -5,7 +5,7 @@ import pytest
 from hotrow_rtl.float_convert import Narrow, Widen
 from hotrow_rtl.float_format import ElementType
 from hotrow_sim.floatbench import run
-from hotrow_sim.floatcases import CORNERS, finite, halfway, numbers
+from hotrow_sim.floatcases import CORNERS, finite, halfway, numbers, products
 from hotrow_sim.floatcheck import check
 from hotrow_sim.golden.floats import narrow, widen
 from hotrow_sim.streambench import RAGGED
@@ -59,23 +59,26 @@ def test_widen_halves(kind):
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_narrow_about_ties(kind):
-    compare(Narrow, np.concatenate([halfway(*SHAPES[kind])[::53], CORNERS]), kind)
+    compare(Narrow, np.concatenate([halfway(*SHAPES[kind])[::101], CORNERS]), kind)
 
 
-def test_narrow_subnormal_results():
-    """Each binade below fp16's least normal number: ties, and what is just beside them."""
-    values = [int(numbers(sign, exponent, fraction))
-              for exponent in range(98, 116) for sign in (0, 1)
-              for place in range(23)
-              for fraction in (1 << place, (1 << place) - 1, 3 << place & 0x7FFFFF)]
-    compare(Narrow, np.array(values, np.uint32), "fp16")
+@pytest.mark.parametrize("kind, exponents", [
+    ("fp16", [*range(98, 116), *range(141, 146)]), ("bf16", [0, 1, 127, 254])])
+def test_narrow_every_bit(kind, exponents):
+    """One or two bits of the fraction in all places, or all below one: in fp16 from the binade
+    below its least number to its subnormal ones, and about its greatest."""
+    bits = [1 << place for place in range(23)]
+    fractions = np.unique([one | other for one in bits for other in bits]
+                          + [one - 1 for one in bits])
+    sign, exponent, fraction = products(np.arange(2), np.array(exponents), fractions)
+    compare(Narrow, numbers(sign, exponent, fraction), kind)
 
 
 @pytest.mark.parametrize("unit", MODELS)
 def test_types_in_any_order(unit):
     """With gaps, and bits above an element of 16 that mean nothing."""
     values = np.concatenate([finite(1500, np.random.default_rng(1), 100, 150), CORNERS])
-    compare(unit, values, types(len(values), 1), 1, gaps=RAGGED)
+    compare(unit, values, types(len(values), 2), 1, gaps=RAGGED)
 
 
 @pytest.mark.slow
@@ -91,6 +94,7 @@ def test_all():
             rng = np.random.default_rng(seed)
             values = np.concatenate([finite(1_000_000, rng, 90, 150),
                                      rng.integers(0, 1 << 32, 1_000_000, dtype=np.uint32)])
-            results, cycles = run_verilated(unit(), values, types(len(values), seed), seed=seed)
-            check(results, MODELS[unit](values, types(len(values), seed)), (values,), seed)
+            type_ = types(len(values), seed + 100)
+            results, cycles = run_verilated(unit(), values, type_, seed=seed)
+            check(results, MODELS[unit](values, type_), (values, type_), seed)
             assert (cycles == unit.latency).all()
