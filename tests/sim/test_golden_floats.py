@@ -195,3 +195,29 @@ def test_the_trainer_computes_so():
         kind = "fp32" if expected.dtype == np.uint32 else name
         same = (found == expected) | (is_nan(found, kind) & is_nan(expected, kind))
         assert same.all(), f"{name}: {(~same).sum()} of {len(same)} differ"
+
+
+@pytest.mark.parametrize("dim", [4, 7, 16])
+def test_pytorch_pools_so(dim):
+    """From +0, in order; weights by fused multiply-add; a mean is divided once, at the end."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(dim)
+    rows, weights = (rng.standard_normal(shape).astype(np.float32) for shape in ((9, dim), 9))
+    rows[:, 0] = -0.0
+
+    def pooled(mode, weights=None):
+        return torch.nn.functional.embedding_bag(
+            torch.arange(9), torch.from_numpy(rows), torch.zeros(1, dtype=torch.int64), mode=mode,
+            per_sample_weights=weights).numpy()[0].view(np.uint32)
+
+    def fused(weights):
+        total = np.zeros(dim, np.uint32)
+        for row, weight in zip(rows, weights):
+            total = fused_multiply_add(np.full_like(total, weight.view(np.uint32)),
+                                       row.view(np.uint32), total)
+        return total
+    total = fused(np.ones(9, np.float32))
+    nine = np.full(dim, np.float32(9).view(np.uint32))
+    assert (pooled("sum") == total).all() and total[0] == 0
+    assert (pooled("mean") == divide(total, nine)).all()
+    assert (pooled("sum", torch.from_numpy(weights)) == fused(weights)).all()
