@@ -70,7 +70,7 @@ def row_geometry(m, config: Config, setting) -> SimpleNamespace:
     Returns
     -------
     SimpleNamespace
-        halves: elements have 16 bits. last_beat: beats of a row less one. last_partial: partial
+        halves: elements have 16 bits. blocks: a row as fp32 in 16 bytes. last_beat: beats of a row less one. last_partial: partial
         sums of a bag less one.
     """
     halves, last_beat = Signal(), Signal(beat_index(config))
@@ -88,4 +88,5 @@ def row_geometry(m, config: Config, setting) -> SimpleNamespace:
     for partials in (2, 4, 8, 16):
         with m.Elif(blocks >= (most // partials if partials < MOST_PARTIALS else 0)):
             m.d.sync += last_partial.eq(partials - 1)
-    return SimpleNamespace(halves=halves, last_beat=last_beat, last_partial=last_partial)
+    return SimpleNamespace(
+        halves=halves, blocks=blocks, last_beat=last_beat, last_partial=last_partial)

@@ -5,14 +5,18 @@ V. K. Prasanna, High-performance reduction circuits using deeply pipelined opera
 IEEE Trans. Parallel Distrib. Syst. 18 (2007).
 """
 
+import itertools
+
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .fifo import RamFifo
 from .float_fma import FusedMultiplyAdd
 from .ram import Ram
 
 ONE, MINUS_ZERO = 0x3F800000, 1 << 31
+ENTERING = 8  # beats that wait for the adder while sums of sums take it
 
 
 def summand(lanes, indices, beats, tag_width) -> data.StructLayout:
@@ -51,8 +55,8 @@ class PairwiseSum(wiring.Component):
 
     Timing
     ------
-    `latency` cycles from the last of two beats to their sum, on each level; a row without a
-    neighbour as long, at the adder. A sum of m rows of one beat takes s(m) cycles of the adder,
+    `latency` cycles from the adder's turn to the sum, on each level; 2 before the first. A row
+    without a neighbour takes a turn as well. A sum of m rows of one beat takes s(m) cycles of the adder,
     s(1) = 1, s(m) = ceil(m / 2) + s(ceil(m / 2)) without the final 1: m - 1 if m is a power of
     two. Sums of sums go first.
     """
@@ -83,21 +87,21 @@ class PairwiseSum(wiring.Component):
         way = [Signal(travelling, name=f"way{cycle}") for cycle in range(1, self.latency + 1)]
         back, plan = way[-1], Signal(returning)
 
-        # Evens wait for their odd neighbours: those of level 0 in `fed`, others in `risen`.
-        m.submodules.fed = fed = Ram(width, max(2, self.beats))
+        # Evens of level 0 wait in `evens`, with their odd neighbours in `entering`; those of other
+        # levels in `risen`, by their place.
+        m.submodules.evens = evens = RamFifo(width, max(ENTERING, 2 * self.beats))
+        m.submodules.entering = entering = RamFifo(given.shape(), ENTERING)
         rise = back.level[:len(Signal(range(levels)))]  # no sum of all levels waits
         place = Cat(back.at, rise)
         m.submodules.risen = risen = Ram(width, 1 << len(place))
-        results = Signal(width)
-        enters, accept = Signal(), Signal()
+        results, enters = Signal(width), Signal()
         m.d.comb += [
-            enters.eq(given.index[0] | given.final),  # the adder, at once
-            self.summands.ready.eq(~(plan.adds & enters)),
-            accept.eq(self.summands.valid & self.summands.ready),
-            fed.write_enable.eq(accept & ~enters),
-            fed.write_address.eq(given.at),
-            fed.write_data.eq(given.values),
-            fed.read_address.eq(given.at),
+            enters.eq(given.index[0] | given.final),  # the adder, alone or as one of two
+            self.summands.ready.eq(Mux(enters, entering.i.ready, evens.i.ready)),
+            evens.i.valid.eq(self.summands.valid & ~enters),
+            evens.i.p.eq(given.values),
+            entering.i.valid.eq(self.summands.valid & enters),
+            entering.i.p.eq(given),
             risen.write_enable.eq(plan.stays),
             risen.write_address.eq(place),
             risen.write_data.eq(results),
@@ -108,14 +112,19 @@ class PairwiseSum(wiring.Component):
         ]
 
         # What returns goes before what comes.
-        rises = plan.adds
-        m.d.sync += way[0].valid.eq(rises | (accept & enters))
-        m.d.sync += way[0].level.eq(Mux(rises, back.level + 1, 1))
-        for name in ("final", "at", "tag"):
-            m.d.sync += way[0][name].eq(Mux(rises, back[name], given[name]))
-        m.d.sync += way[0].index.eq(Mux(rises, back.index, given.index)[1:])
-        for former, register in zip(way, way[1:]):
-            m.d.sync += register.eq(former)
+        rises, next_ = plan.adds, entering.o.p
+        m.d.comb += [
+            entering.o.ready.eq(~rises),
+            evens.o.ready.eq(~rises & entering.o.valid & next_.index[0]),
+        ]
+        m.d.sync += [
+            way[0].valid.eq(rises | entering.o.valid),
+            way[0].level.eq(Mux(rises, back.level + 1, 1)),
+            way[0].index.eq(Mux(rises, back.index, next_.index)[1:]),
+            *(way[0][name].eq(Mux(rises, back[name], next_[name]))
+              for name in ("final", "at", "tag")),
+            *(register.eq(former) for former, register in itertools.pairwise(way)),
+        ]
         coming = way[-2]
         alone = coming.final & (coming.index == 0)
         m.d.sync += [
@@ -124,21 +133,18 @@ class PairwiseSum(wiring.Component):
             plan.adds.eq(coming.valid & ~alone & (coming.index[0] | coming.final)),
         ]
 
-        first_odd, second_odd = Signal(), Signal()
-        from_risen, one, other = (
-            Signal(), Signal(width, reset_less=True), Signal(width, reset_less=True))
-        held = Signal(width, reset_less=True)
+        from_risen, even, other, one, two = (
+            Signal(name="from_risen"), *(Signal(width, name=name, reset_less=True)
+                                         for name in ("even", "other", "one", "two")))
         m.d.sync += [
-            from_risen.eq(rises),
-            first_odd.eq(given.index[0]),
-            second_odd.eq(back.index[0]),
-            held.eq(Mux(rises, results, given.values)),
-            other.eq(held),
+            from_risen.eq(rises & back.index[0]),
+            even.eq(Mux(next_.index[0], evens.o.p, none)),
+            other.eq(Mux(rises, results, next_.values)),
+            one.eq(Mux(from_risen, risen.read_data, even)),
+            two.eq(other),
         ]
-        with m.If(from_risen):
-            m.d.sync += one.eq(Mux(second_odd, risen.read_data, none))
-        with m.Else():
-            m.d.sync += one.eq(Mux(first_odd, fed.read_data, none))
+        with m.If(rises):
+            m.d.sync += even.eq(none)
         sums = []
         for lane in range(lanes):
             m.submodules[f"add{lane}"] = add = FusedMultiplyAdd()
@@ -146,7 +152,7 @@ class PairwiseSum(wiring.Component):
                 add.operands.valid.eq(way[1].valid),
                 add.operands.p.a.eq(ONE),
                 add.operands.p.b.eq(one.word_select(lane, 32)),
-                add.operands.p.c.eq(other.word_select(lane, 32)),
+                add.operands.p.c.eq(two.word_select(lane, 32)),
             ]
             sums.append(add.results.p)
         m.d.comb += results.eq(Cat(sums))

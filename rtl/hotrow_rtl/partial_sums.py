@@ -1,8 +1,10 @@
 """Partial sums of bags: the accumulation that a long bag does not stall."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+import itertools
+
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from .beat_layouts import (
     BAG_WIDTH,
@@ -146,7 +148,7 @@ class PartialSums(wiring.Component):
             return value
 
         place = [at, *(Signal(range(depth), name=f"place{n + 1}") for n in range(WRITTEN))]
-        m.d.sync += [register.eq(value) for value, register in zip(place, place[1:])]
+        m.d.sync += [register.eq(value) for value, register in itertools.pairwise(place)]
         fresh = later("fresh", ~again, READ)
         came = later("came", step, 1)
         weight = later("weight", row.weight, OPERANDS)

@@ -1,6 +1,6 @@
 """Sum order: sums that overtake one another, put back into the order of their bags."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 

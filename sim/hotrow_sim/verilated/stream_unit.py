@@ -194,6 +194,6 @@ def _compile(verilog, library, verilator, command):
         sources = [path for kind, paths in listed.items() if kind != "deps"
                    for path in paths if path.endswith(".cpp")]
         include = verilator.root / "include"
-        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O1", "-shared",
+        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O0", "-shared",
                   f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}", "-o", library,
                   HARNESS, *sources])
