@@ -70,8 +70,8 @@ def row_geometry(m, config: Config, setting) -> SimpleNamespace:
     Returns
     -------
     SimpleNamespace
-        halves: elements have 16 bits. blocks: a row as fp32 in 16 bytes. last_beat: beats of a row less one. last_partial: partial
-        sums of a bag less one.
+        halves: elements have 16 bits. blocks: 16 bytes of a row as fp32. last_beat: beats of a
+        row less one. last_partial: partial sums of a bag less one.
     """
     halves, last_beat = Signal(), Signal(beat_index(config))
     last_partial = Signal(range(MOST_PARTIALS))

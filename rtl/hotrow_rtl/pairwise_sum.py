@@ -56,9 +56,9 @@ class PairwiseSum(wiring.Component):
     Timing
     ------
     `latency` cycles from the adder's turn to the sum, on each level; 2 before the first. A row
-    without a neighbour takes a turn as well. A sum of m rows of one beat takes s(m) cycles of the adder,
-    s(1) = 1, s(m) = ceil(m / 2) + s(ceil(m / 2)) without the final 1: m - 1 if m is a power of
-    two. Sums of sums go first.
+    without a neighbour takes a turn as well. A sum of m rows takes
+    ceil(m / 2) + ceil(m / 4) + ... + 1 turns for each beat, m - 1 if m is a power of two; of one
+    row 1. Sums of sums go first.
     """
 
     latency = FusedMultiplyAdd.latency + 2

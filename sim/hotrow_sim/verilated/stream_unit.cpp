@@ -10,7 +10,7 @@
 namespace {
 
 constexpr int WORDS = 20;  // of 32 bits in a payload, as in stream_unit.py
-constexpr int INPUTS = 3, OUTPUTS = 2;
+constexpr int INPUTS = 4, OUTPUTS = 2;
 
 struct Unit {
   VerilatedContext context;
@@ -45,9 +45,10 @@ PUBLIC int hotrow_stream_run(void *handle, const uint32_t *setting, uint64_t lim
                              uint64_t *const *taken_at, uint64_t *came) {
   Unit &unit = *static_cast<Unit *>(handle);
   Vunit &top = *unit.top;
-  uint32_t *inputs[INPUTS] = {&top.i0_payload[0], &top.i1_payload[0], &top.i2_payload[0]};
-  CData *offers[INPUTS] = {&top.i0_valid, &top.i1_valid, &top.i2_valid};
-  CData *accepts[INPUTS] = {&top.i0_ready, &top.i1_ready, &top.i2_ready};
+  uint32_t *inputs[INPUTS] = {&top.i0_payload[0], &top.i1_payload[0], &top.i2_payload[0],
+                                &top.i3_payload[0]};
+  CData *offers[INPUTS] = {&top.i0_valid, &top.i1_valid, &top.i2_valid, &top.i3_valid};
+  CData *accepts[INPUTS] = {&top.i0_ready, &top.i1_ready, &top.i2_ready, &top.i3_ready};
   uint32_t *outputs[OUTPUTS] = {&top.o0_payload[0], &top.o1_payload[0]};
   CData *comes[OUTPUTS] = {&top.o0_valid, &top.o1_valid};
   CData *takes[OUTPUTS] = {&top.o0_ready, &top.o1_ready};

@@ -5,6 +5,7 @@ import functools
 import json
 import tempfile
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,13 @@ from hotrow_rtl.verilog_text import share_modules
 
 from ..cosim.component import component_verilog
 from ..memory.library import cache_folder, compiler
+from ..streambench import StreamBench
 from . import cache
 from .compilation import COMPILER_FLAGS, VERILATOR_FLAGS, private_symbols, run_tool
 from .toolchain import find_verilator
 
 HARNESS = Path(__file__).with_name("stream_unit.cpp")
-INPUTS, OUTPUTS = 3, 2
+INPUTS, OUTPUTS = 4, 2
 PAYLOAD_BITS, SETTING_BITS = 640, 128
 WORDS = PAYLOAD_BITS // 32
 
@@ -147,6 +149,57 @@ class StreamUnit:
                      complete)
 
 
+class SimulatedUnit:
+    """The same in Amaranth's simulator: no build, but slow. Gaps and pauses are not repeated."""
+
+    def __init__(self, unit, settings, inputs, outputs):
+        self.unit, self.settings, self.inputs, self.outputs = unit, settings, inputs, outputs
+
+    def run(self, settings, given, counts, gaps=None, pauses=None, limit=10_000):
+        """As of `StreamUnit`; fails if it ends incomplete."""
+        bench, ports = StreamBench(self.unit), []
+        for name in self.settings:
+            port = Value.cast(getattr(self.unit, name))
+            ports.append((port, settings & (1 << len(port)) - 1))
+            settings >>= len(port)
+
+        async def prepare(ctx):
+            for port, value in ports:
+                ctx.set(port, value)
+        bench.process("settings", prepare)
+        given_at = [[] for _ in given]
+        for number, (name, payloads) in enumerate(zip(self.inputs, given)):
+            gap = gaps[number] if gaps else (0,)
+            bench.process(f"source {name}", self._source(
+                bench, getattr(self.unit, name), payloads, gap, given_at[number]))
+        taken = [bench.sink(getattr(self.unit, name), count, pauses[number] if pauses else (0,),
+                            name, lambda payload: (bench.cycles, _bits(payload)))
+                 for number, (name, count) in enumerate(zip(self.outputs, counts))]
+        bench.run(limit)
+        return Taken([[bits for _, bits in each] for each in taken],
+                     [np.array([at for at, _ in each], np.int64) for each in taken],
+                     [np.array(each, np.int64) for each in given_at], True)
+
+    @staticmethod
+    def _source(bench, port, payloads, gaps, given_at):
+        async def drive(ctx):
+            for _ in range(8):
+                await ctx.tick()
+            for payload, gap in zip(payloads, cycle(gaps)):
+                for _ in range(gap):
+                    await ctx.tick()
+                ctx.set(Value.cast(port.payload), payload)
+                ctx.set(port.valid, 1)
+                await ctx.tick().until(port.ready)
+                given_at.append(bench.cycles)
+                ctx.set(port.valid, 0)
+        return drive
+
+
+def _bits(payload):
+    return payload if isinstance(payload, int) else payload.as_bits()
+
+
 def _to_words(payloads):
     octets = b"".join(int(each).to_bytes(4 * WORDS, "little") for each in payloads)
     return np.frombuffer(octets or bytes(4), np.uint32)
@@ -194,6 +247,6 @@ def _compile(verilog, library, verilator, command):
         sources = [path for kind, paths in listed.items() if kind != "deps"
                    for path in paths if path.endswith(".cpp")]
         include = verilator.root / "include"
-        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O0", "-shared",
+        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O1", "-shared",
                   f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}", "-o", library,
                   HARNESS, *sources])
