@@ -10,7 +10,13 @@ LEVEL = 11  # from a pair at the adder to its sum
 QUEUED = 2  # from a partial sum to the adder
 ORDERED = 2  # from the last beat of a sum to its bag
 LEAVES = 9  # from a bag's beat to its word, rounded
-PLAIN = 13  # from the first beat of a row to that of the next
+PLAIN = 13  # of a plain sum, from the first beat of a row to that of the next
+DIVIDED = 32  # cycles of a beat that is divided
+CONVERTED = 3  # and log2 of the rows: of a bag's number of rows
+SCALAR = 31  # cycles of a row in Adagrad's divisions
+SUMMED = 35  # from a row's last gradient to its sum
+APPLIED = 24  # from the last beats of a gradient and its row to the last word
+SQUARED = 130  # Adagrad's squares and scalars of one row, without the sum of the steps
 
 
 def beats_per_row(config: Config, elements):
@@ -134,3 +140,45 @@ def pool_cycles(config: Config, elements, lengths):
                         waiting.append((now + ENDED, min(row, partials)))
                         row, bag = 0, bag + 1
     return last_out + ORDERED + LEAVES
+
+
+def mean_cycles(config: Config, elements, lengths):
+    """As `pool_cycles`, of means: the sums, or the divisions if those take longer.
+
+    Parameters
+    ----------
+    As of `pool_cycles`.
+    """
+    beats = beats_per_row(config, elements)
+    divisions = [beats * DIVIDED + length.bit_length() - 1 + CONVERTED if length > 1 else 0
+                 for length in map(int, lengths)]
+    return max(pool_cycles(config, elements, lengths) + divisions[-1],
+               pool_cycles(config, elements, lengths[:1]) + sum(divisions))
+
+
+def update_cycles(config: Config, elements, counts, adagrad):
+    """From the first gradient to the last word updated, with nothing waiting.
+
+    Parameters
+    ----------
+    config : Config
+    elements : int
+        Of a row.
+    counts : sequence of int
+        Gradients of each row.
+    adagrad : bool
+        Row-wise, else SGD.
+
+    Returns
+    -------
+    int
+    """
+    beats = beats_per_row(config, elements)
+    apart = max(PLAIN, beats)  # gradients of one row
+    row = max(4 * elements // config.lanes, SCALAR) if adagrad else 0
+    summed, ended = 0, 0
+    for count_ in map(int, counts):
+        summed += (count_ - 1) * apart + beats
+        ended = max(summed, ended) + row if adagrad else summed
+    return ended + (SUMMED + APPLIED if not adagrad else SUMMED + APPLIED + beats
+                    + SQUARED + LEVEL * max(0, (elements // (config.lanes // 4) - 1).bit_length()))

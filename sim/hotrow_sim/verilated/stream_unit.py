@@ -242,7 +242,7 @@ def _compile(verilog, library, verilator, command):
         (folder / "unit.v").write_text(verilog)
         run_tool([verilator.program, "--cc", folder / "unit.v", "--Mdir", folder,
                   "--prefix", "Vunit", "--top-module", "unit", "--make", "json",
-                  *VERILATOR_FLAGS], verilator.environment())
+                  "-fno-inline", *VERILATOR_FLAGS], verilator.environment())
         listed = json.loads((folder / "Vunit.json").read_text())["sources"]
         sources = [path for kind, paths in listed.items() if kind != "deps"
                    for path in paths if path.endswith(".cpp")]
