@@ -4,15 +4,15 @@ Source: J. Duchi, E. Hazan and Y. Singer, Adaptive subgradient methods, J. Mach.
 (2011), with one accumulator per row.
 """
 
-from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth import Cat, Const, Module, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .fifo import RamFifo
+from .float_add import Add
 from .float_divide import Divide
-from .float_fma import FusedMultiplyAdd
+from .float_format import FP32
 from .float_root import SquareRoot
-from .pairwise_sum import ONE
 from .stream_fork import fork
 
 
@@ -29,25 +29,22 @@ class SingleAdd(wiring.Component):
     `latency` cycles; the next operands are taken in the cycle after the result.
     """
 
-    latency = FusedMultiplyAdd.latency + 1
-    layout = data.StructLayout({"a": 32, "b": 32})
+    latency = Add.latency + 1
 
     def __init__(self):
         super().__init__({
-            "operands": In(stream.Signature(self.layout)),
+            "operands": In(stream.Signature(Add.layout)),
             "results": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.add = add = FusedMultiplyAdd()
+        m.submodules.add = add = Add()
         busy = Signal()
         m.d.comb += [
             self.operands.ready.eq(~busy),
             add.operands.valid.eq(self.operands.valid & ~busy),
-            add.operands.p.a.eq(ONE),
-            add.operands.p.b.eq(self.operands.p.a),
-            add.operands.p.c.eq(self.operands.p.b),
+            add.operands.p.eq(self.operands.p),
         ]
         with m.If(self.operands.valid & ~busy):
             m.d.sync += busy.eq(1)
@@ -108,7 +105,7 @@ class AdagradStep(wiring.Component):
         for bit in range(len(self.elements)):
             with m.If(self.elements[bit]):
                 m.d.sync += count.eq(Cat((self.elements << 23 - bit)[:23],
-                                         Mux(1, 127 + 2 + bit, 0)[:8]))
+                                         Const(FP32.bias + 2 + bit, 8)))
         m.d.comb += [
             mean.operands.valid.eq(self.sums.valid),
             mean.operands.p.a.eq(self.sums.p),

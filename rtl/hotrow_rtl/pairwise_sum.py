@@ -12,10 +12,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .fifo import RamFifo
-from .float_fma import FusedMultiplyAdd
+from .float_add import Add
 from .ram import Ram
 
-ONE, MINUS_ZERO = 0x3F800000, 1 << 31
+MINUS_ZERO = 1 << 31
 ENTERING = 8  # beats that wait for the adder while sums of sums take it
 
 
@@ -61,7 +61,7 @@ class PairwiseSum(wiring.Component):
     row 1. Sums of sums go first.
     """
 
-    latency = FusedMultiplyAdd.latency + 2
+    latency = Add.latency + 2
 
     def __init__(self, lanes, indices, beats, tag_width):
         if indices < 4 or indices & (indices - 1):
@@ -147,12 +147,11 @@ class PairwiseSum(wiring.Component):
             m.d.sync += even.eq(none)
         sums = []
         for lane in range(lanes):
-            m.submodules[f"add{lane}"] = add = FusedMultiplyAdd()
+            m.submodules[f"add{lane}"] = add = Add()
             m.d.comb += [
                 add.operands.valid.eq(way[1].valid),
-                add.operands.p.a.eq(ONE),
-                add.operands.p.b.eq(one.word_select(lane, 32)),
-                add.operands.p.c.eq(two.word_select(lane, 32)),
+                add.operands.p.a.eq(one.word_select(lane, 32)),
+                add.operands.p.b.eq(two.word_select(lane, 32)),
             ]
             sums.append(add.results.p)
         m.d.comb += results.eq(Cat(sums))

@@ -7,8 +7,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .beat_layouts import row_beat, row_geometry, row_setting
 from .config import LARGEST_ROW, Config, log2
 from .fifo import RamFifo
+from .float_add import Add
 from .float_fma import FusedMultiplyAdd
-from .pairwise_sum import MINUS_ZERO, ONE, PairwiseSum
+from .pairwise_sum import MINUS_ZERO, PairwiseSum
 
 STEPS = 4  # cycles for a beat: a step takes the elements of a quarter of the lanes
 QUEUE = 32  # steps that have room on their way to the adder
@@ -86,12 +87,11 @@ class SquareSum(wiring.Component):
         while len(level) > 1:
             sums = []
             for pair in range(len(level) // 2):
-                m.submodules[f"add{len(level) // 2}_{pair}"] = add = FusedMultiplyAdd()
+                m.submodules[f"add{len(level) // 2}_{pair}"] = add = Add()
                 m.d.comb += [
                     add.operands.valid.eq(level[0].valid),
-                    add.operands.p.a.eq(ONE),
-                    add.operands.p.b.eq(level[2 * pair].p),
-                    add.operands.p.c.eq(level[2 * pair + 1].p),
+                    add.operands.p.a.eq(level[2 * pair].p),
+                    add.operands.p.b.eq(level[2 * pair + 1].p),
                 ]
                 sums.append(add.results)
             level = sums

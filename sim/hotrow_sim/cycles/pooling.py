@@ -6,10 +6,10 @@ from itertools import count
 from hotrow_rtl.config import Config
 
 ENDED = 15  # from a bag's last beat to the first of its partial sums at the adder
-LEVEL = 11  # from a pair at the adder to its sum
+LEVEL = 10  # from a pair at the adder to its sum
 QUEUED = 2  # from a partial sum to the adder
 ORDERED = 2  # from the last beat of a sum to its bag
-LEAVES = 9  # from a bag's beat to its word, rounded
+LEAVES = 10  # from a bag's beat to its word, rounded
 PLAIN = 13  # of a plain sum, from the first beat of a row to that of the next
 DIVIDED = 32  # cycles of a beat that is divided
 CONVERTED = 3  # and log2 of the rows: of a bag's number of rows

@@ -206,7 +206,7 @@ def _to_words(payloads):
 
 
 def _repeated(pattern, number, count):
-    pattern = pattern[number] if pattern else (0,)
+    pattern = pattern[number] if pattern and number < len(pattern) else (0,)
     return np.resize(np.array(pattern, np.uint32), count + 1)
 
 
@@ -247,6 +247,6 @@ def _compile(verilog, library, verilator, command):
         sources = [path for kind, paths in listed.items() if kind != "deps"
                    for path in paths if path.endswith(".cpp")]
         include = verilator.root / "include"
-        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O1", "-shared",
+        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O0", "-shared",
                   f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}", "-o", library,
                   HARNESS, *sources])
