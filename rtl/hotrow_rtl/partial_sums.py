@@ -67,8 +67,7 @@ class PartialSums(wiring.Component):
 
     Timing
     ------
-    A beat a cycle; between rows of one bag with `plain` at least `LOOP` cycles from beat 0 to
-    beat 0. The first partial sum leaves WRITTEN + 5 cycles after the bag's last beat came.
+    A beat a cycle; of one bag with `plain` a row of b beats in max(b, LOOP) cycles. The first partial sum leaves WRITTEN + 5 cycles after the bag's last beat came.
     """
 
     def __init__(self, config: Config):
@@ -105,9 +104,9 @@ class PartialSums(wiring.Component):
         count = Signal(BAG_WIDTH)
         open_, accept, step, row_ends, bag_ends = (
             Signal(name=name) for name in ("open", "accept", "step", "row_ends", "bag_ends"))
-        cooling, hot, row_begins = Signal(range(LOOP)), Signal(), Signal(init=1)
+        pause, cooling, hot = Signal(range(LOOP)), Signal(range(LOOP)), Signal()
         m.d.comb += [
-            open_.eq(bags.i.ready & ~full & ~(hot & again & row_begins)),
+            open_.eq(bags.i.ready & ~full & ~(hot & again)),
             accept.eq(open_ & taken.o.valid & (row.empty | self.beats.valid)),
             step.eq(accept & ~row.empty),
             row_ends.eq(accept & (row.empty | beat.last)),
@@ -120,7 +119,7 @@ class PartialSums(wiring.Component):
             bags.i.p.last_partial.eq(Mux(again, last_partial, partial)),
         ]
         with m.If(step):
-            m.d.sync += [at.eq(at + 1), row_begins.eq(beat.last)]
+            m.d.sync += at.eq(at + 1)
             with m.If(~again):
                 m.d.sync += behind.eq(at + 1)
             with m.If(beat.last):
@@ -133,9 +132,12 @@ class PartialSums(wiring.Component):
                 m.d.sync += [base.eq(behind), at.eq(behind)]
             with m.Else():
                 m.d.sync += [base.eq(at + 1), at.eq(at + 1)]
-        # A row of a plain sum waits for the row before, unless that is long.
-        with m.If(step & row_begins):
-            m.d.sync += [cooling.eq(LOOP - 1), hot.eq(self.plain)]
+        # A row of a plain sum waits until none of its beats comes less than `LOOP` cycles after
+        # that of the row before.
+        m.d.sync += pause.eq(Mux(
+            self.plain & (geometry.last_beat < LOOP - 1), LOOP - 1 - geometry.last_beat, 0))
+        with m.If(step & beat.last):
+            m.d.sync += [cooling.eq(pause), hot.eq(pause != 0)]
         with m.Elif(hot):
             m.d.sync += [cooling.eq(cooling - 1), hot.eq(cooling != 1)]
 
