@@ -67,7 +67,8 @@ class PartialSums(wiring.Component):
 
     Timing
     ------
-    A beat a cycle; of one bag with `plain` a row of b beats in max(b, LOOP) cycles. The first partial sum leaves WRITTEN + 5 cycles after the bag's last beat came.
+    A beat a cycle; of one bag with `plain` a row of b beats in max(b, LOOP) cycles. The first
+    partial sum leaves WRITTEN + 3 cycles after the bag's last beat came.
     """
 
     def __init__(self, config: Config):
