@@ -60,8 +60,9 @@ class RowUpdate(wiring.Component):
     Timing
     ------
     See ``hotrow_sim.cycles.pooling``. SGD: a beat a cycle. Adagrad: a row of b beats in
-    max(4 * b, 31) cycles; rows of 16 bytes in 64-byte words in one step a row. Two of the longest
-    rows have room, so that the steps of a row overlap with those of others.
+    max(4 * b, 31) cycles: a quarter of the lanes is squared at a time, and one divider makes the
+    factors. Two of the longest rows have room, so that the steps of a row overlap with those of
+    others.
     """
 
     def __init__(self, config: Config):

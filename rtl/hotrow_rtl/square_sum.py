@@ -38,8 +38,8 @@ class SquareSum(wiring.Component):
 
     Timing
     ------
-    Four cycles a beat: lanes / 4 squares are made at a time. The sum of a row of s such steps
-    comes about s + 12 * log2(4 * s) cycles after its first beat.
+    A cycle a step of lanes / 4 elements, four steps a beat. The sum of a row of s steps comes about
+    s + 10 * log2(s) + 10 * log2(lanes / 4) + 20 cycles after its first beat.
     """
 
     def __init__(self, config: Config):
