@@ -27,7 +27,7 @@ class BagMeans(wiring.Component):
     Timing
     ------
     A beat that passes: latency 1 cycle, one beat a cycle. One that is divided takes
-    ``Divide.latency + 3`` cycles, the first of a bag of n rows floor(log2(n)) + 3 more: a divider
+    ``Divide.latency + 2`` cycles, the first of a bag of n rows floor(log2(n)) + 2 more: a divider
     per lane divides the lanes of one beat at a time. A bag of b beats is as fast as its sum if it
     has about 32 rows or more.
     """

@@ -128,6 +128,6 @@ def test_sgd_takes_a_beat_a_cycle(config):
 def test_restart_in_flight(config, adagrad):
     update = draw(MIXED, 16, adagrad=adagrad, seed=3)
     for limit in range(1, 500, 29):
-        other = draw([1] * 160, 32, adagrad=not adagrad)
+        other = draw([1] * 700, 32, adagrad=not adagrad)
         assert run_update(config, other, limit=limit)[0] is None
         compare(config, update)

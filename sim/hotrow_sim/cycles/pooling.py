@@ -11,11 +11,12 @@ QUEUED = 2  # from a partial sum to the adder
 ORDERED = 2  # from the last beat of a sum to its bag
 LEAVES = 10  # from a bag's beat to its word, rounded
 PLAIN = 13  # of a plain sum, from the first beat of a row to that of the next
-DIVIDED = 32  # cycles of a beat that is divided
-CONVERTED = 3  # and log2 of the rows: of a bag's number of rows
+DIVIDED = 31  # cycles of a beat that is divided
+CONVERTED = 2  # and log2 of the rows: of a bag's number of rows
 SCALAR = 31  # cycles of a row in Adagrad's divisions
 SUMMED = 35  # from a row's last gradient to its sum
 APPLIED = 24  # from the last beats of a gradient and its row to the last word
+SUM_OF_STEPS = 58  # of a row, from its last step to the next row, without the levels
 SQUARED = 130  # Adagrad's squares and scalars of one row, without the sum of the steps
 
 
@@ -175,10 +176,12 @@ def update_cycles(config: Config, elements, counts, adagrad):
     """
     beats = beats_per_row(config, elements)
     apart = max(PLAIN, beats)  # gradients of one row
-    row = max(4 * elements // config.lanes, SCALAR) if adagrad else 0
+    steps = 4 * elements // config.lanes
+    levels = (steps - 1).bit_length()
+    # Four rows are squared and summed at a time.
+    row = max(steps, SCALAR, (steps + LEVEL * levels + SUM_OF_STEPS) / 4) if adagrad else 0
     summed, ended = 0, 0
     for count_ in map(int, counts):
         summed += (count_ - 1) * apart + beats
         ended = max(summed, ended) + row if adagrad else summed
-    return ended + (SUMMED + APPLIED if not adagrad else SUMMED + APPLIED + beats
-                    + SQUARED + LEVEL * max(0, (elements // (config.lanes // 4) - 1).bit_length()))
+    return round(ended + SUMMED + APPLIED + adagrad * (beats + SQUARED + LEVEL * levels))
