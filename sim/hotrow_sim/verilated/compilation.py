@@ -54,7 +54,7 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         progress("translating Verilog to C++")
         sources = _translate(verilog, folder, verilator, trace)
         command = [
-            *compiler, *COMPILER_FLAGS, *_private_symbols(compiler),
+            *compiler, *COMPILER_FLAGS, *private_symbols(compiler),
             f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
             f"-DHOTROW_ROW_PORTS={config.row_ports}",
             f"-DHOTROW_RESULT_PORTS={config.result_ports}",
@@ -65,7 +65,7 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         def compile_one(job):
             path, level = job
             made = folder / f"{path.stem}.o"
-            _run([*command, level, "-c", path, "-o", made])
+            run_tool([*command, level, "-c", path, "-o", made])
             return made
 
         objects = []
@@ -73,16 +73,16 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
             for made in pool.map(compile_one, sources):
                 objects.append(made)
                 progress(f"compiled {len(objects)} of {len(sources)} files")
-        _run([*compiler, "-shared", "-pthread", "-o", library, *objects])
+        run_tool([*compiler, "-shared", "-pthread", "-o", library, *objects])
 
 
 def _translate(verilog, folder, verilator, trace):
     """Run Verilator; return the C++ files and the optimisation that each deserves."""
     source = folder / f"{TOP}.v"
     source.write_text(verilog)
-    _run([verilator.program, "--cc", source, "--Mdir", folder, "--prefix", f"V{TOP}",
-          "--top-module", TOP, "--make", "json", *VERILATOR_FLAGS,
-          *(("--trace-vcd",) if trace else ())], verilator.environment())
+    run_tool([verilator.program, "--cc", source, "--Mdir", folder, "--prefix", f"V{TOP}",
+              "--top-module", TOP, "--make", "json", *VERILATOR_FLAGS,
+              *(("--trace-vcd",) if trace else ())], verilator.environment())
     listed = json.loads((folder / f"V{TOP}.json").read_text())["sources"]
     files = [(Path(path), RUNS_ONCE if kind.endswith("slow") else RUNS_ALWAYS)
              for kind, paths in listed.items() if kind != "deps"
@@ -91,13 +91,19 @@ def _translate(verilog, folder, verilator, trace):
     return sorted([*files, (HARNESS, RUNS_ALWAYS)], key=lambda file: -file[0].stat().st_size)
 
 
-def _private_symbols(compiler):
+def private_symbols(compiler):
     """Flags that keep two devices in one process from sharing C++ statics."""
     said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
     return () if "clang" in said else ("-fno-gnu-unique",)
 
 
-def _run(command, environment=None):
+def run_tool(command, environment=None):
+    """Run a command to its end.
+
+    Raises
+    ------
+    BuildError
+    """
     command = [str(part) for part in command]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:

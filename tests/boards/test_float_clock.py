@@ -1,0 +1,31 @@
+"""Clock and area of the floating-point units, each placed and routed alone."""
+
+import pytest
+from amaranth.back import verilog
+from hotrow_boards.clock import measure
+from hotrow_boards.tools import tool
+from hotrow_rtl.float_convert import Narrow, Widen
+from hotrow_rtl.float_divide import Divide
+from hotrow_rtl.float_fma import FusedMultiplyAdd
+from hotrow_rtl.float_root import SquareRoot
+from hotrow_sim.verilated.float_unit import FlatUnit
+
+# Lookup tables, about a tenth more than today, and multipliers.
+ROOM = {FusedMultiplyAdd: (1150, 4), Divide: (420, 0), SquareRoot: (310, 0), Widen: (170, 0),
+        Narrow: (320, 0)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ROOM)
+def test_125_mhz(unit, tmp_path):
+    for name in ("yosys", "nextpnr-ecp5"):
+        try:
+            tool(name)
+        except ValueError as missing:
+            pytest.skip(str(missing))
+    text = verilog.convert(FlatUnit(unit()), name="unit", emit_src=False,
+                           strip_internal_attrs=True)
+    measured = measure(text, "unit", tmp_path, seeds=(1,))
+    assert measured["fmax_mhz"] >= 125
+    luts, multipliers = ROOM[unit]
+    assert measured["luts"] <= luts and measured["dsp"] == multipliers

@@ -1,0 +1,48 @@
+"""The row update of the hardware beside the trainer's."""
+
+import numpy as np
+import pytest
+import torch
+from hotrow.torch.arithmetic import SGD, RowwiseAdagrad, sum_duplicates
+from hotrow_sim.golden.update import gradient_sums, rowwise_adagrad, sgd
+
+LR, EPS = 0.05, 1e-8
+
+
+def draw(seed, elements):
+    rng = np.random.default_rng(seed)
+    weights, gradients = (rng.standard_normal((200, elements)).astype(np.float32) * scale
+                          for scale in (1, 0.1))
+    return weights, gradients, rng.uniform(0.01, 2, 200).astype(np.float32)
+
+
+def bits(values):
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)
+
+
+@pytest.mark.parametrize("elements", [4, 16, 20, 128])
+def test_sgd_bit_for_bit(elements):
+    weights, gradients, _ = draw(elements, elements)
+    expected, _ = SGD(LR).update(torch.from_numpy(weights), torch.from_numpy(gradients))
+    got = sgd(bits(weights), bits(gradients), bits(np.float32(LR)))
+    assert (got == bits(expected.numpy())).all()
+
+
+@pytest.mark.parametrize("elements", [4, 16, 20, 128])
+def test_rowwise_adagrad_within_a_millionth(elements):
+    weights, gradients, states = draw(elements, elements)
+    expected, expected_states = RowwiseAdagrad(LR, EPS).update(
+        *map(torch.from_numpy, (weights, gradients, states)))
+    got, got_states = rowwise_adagrad(
+        bits(weights), bits(gradients), bits(states), bits(np.float32(LR)), bits(np.float32(EPS)))
+    np.testing.assert_allclose(got_states.view(np.float32), expected_states, rtol=1e-6)
+    np.testing.assert_allclose(got.view(np.float32), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_duplicate_gradients_bit_for_bit():
+    rng = np.random.default_rng(2)
+    rows = np.sort(rng.integers(0, 40, 300))
+    gradients = rng.standard_normal((300, 16)).astype(np.float32)
+    _, expected = sum_duplicates(*map(torch.from_numpy, (rows, np.arange(300), gradients)))
+    counts = np.unique(rows, return_counts=True)[1]
+    assert (gradient_sums(bits(gradients), counts) == bits(expected.numpy())).all()
