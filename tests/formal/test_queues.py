@@ -1,13 +1,13 @@
 """Queues: what goes in comes out, in order, once; nothing is lost, and nothing waits for ever."""
 
 import pytest
-from amaranth import Cat, Elaboratable, Module, Signal
+from amaranth import Elaboratable, Module, Signal
 from amaranth.asserts import AnySeq
-from amaranth.hdl import Assert, Assume, Cover
+from amaranth.hdl import Assert, Cover
 from hotrow_rtl.fifo import RamFifo
 from hotrow_rtl.skid import Skid
 
-from tests.formal.prover import after_reset, free_inputs, mutated, opened, row_of, verify
+from tests.formal.prover import after_reset, free_inputs, mutated, opened, quick, row_of, verify
 
 WIDTH = 2
 
@@ -139,11 +139,12 @@ def test_queue(queue, tmp_path):
     assert verify(QUEUES[queue](), tmp_path, depth=3) == "PASS"
 
 
+@pytest.mark.formal
 @pytest.mark.parametrize("queue", ["fifo-2", "rigid"])
 def test_queue_reaches(queue, tmp_path):
     assert verify(QUEUES[queue](), tmp_path, mode="cover", depth=12) == "PASS"
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", quick(BUGS, "full a row late", "spare forgotten"))
 def test_queue_bug(bug, tmp_path):
     assert verify(BUGS[bug](), tmp_path, mode="bmc", depth=12) == "FAIL"
