@@ -1,39 +1,42 @@
 """Copies: every byte that leaves for the row ports lies in the region that the host registered.
 
-`ItemAddress` is left out: any address may come from it, so that nothing rests on a product.
+Nothing rests on what stands in a table, nor on a product: any descriptor and any address may come
+from `ValidRam` and `ItemAddress`. `RegionCheck` does what test_region_check proves of it.
 """
 
 import pytest
-from amaranth import Elaboratable, Module, Signal
+from amaranth import Elaboratable, Module, Mux, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib import data
+from amaranth.lib.wiring import connect
 from hotrow_rtl.copy_addresses import CopyAddresses
 from hotrow_rtl.copy_gate import CopyGate
-from hotrow_rtl.item_address import STRIDE4_WIDTH, ItemAddress
-from hotrow_rtl.layouts import packed_address
+from hotrow_rtl.item_address import ItemAddress
+from hotrow_rtl.layouts import packed_address, region
 from hotrow_rtl.page_cutter import crosses_page
+from hotrow_rtl.region_check import RegionCheck, access
+from hotrow_rtl.valid_ram import ValidRam
 
-from tests.formal.host import registered
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, verify
 from tests.formal.small import SMALL
 
-# Cycles after reset: the tables are cleared first, and a row waits for its state.
-DEPTH = SMALL.handles + CopyAddresses.latency + 6
+DEPTH = CopyAddresses.latency + 5  # cycles after reset: a row waits for its state
 
 
-class AnyAddress(wiring.Component):
+class AnyTable(ValidRam):
+    """In place of `ValidRam`: any entry."""
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.ready.eq(1)
+        with m.If(self.read_enable):
+            m.d.sync += self.read_data.as_value().eq(AnySeq(self.shape.size))
+        return m
+
+
+class AnyAddress(ItemAddress):
     """In place of `ItemAddress`: any address, when its pipeline advances."""
-
-    latency = ItemAddress.latency
-
-    enable: In(1)
-    base: In(packed_address)
-    stride4: In(STRIDE4_WIDTH)
-    number: In(32)
-    address: Out(packed_address)
-    overflow: Out(1)
 
     def elaborate(self, platform):
         m = Module()
@@ -43,11 +46,53 @@ class AnyAddress(wiring.Component):
         return m
 
 
+def specified(handle, entry):
+    """In place of `RegionCheck`: what is proved of it for one handle, and anything for others."""
+
+    class Specified(RegionCheck):
+        def elaborate(self, platform):
+            m = Module()
+            out, advance = self.verdicts, Signal()
+            stage = data.StructLayout({"valid": 1, "ask": access})
+            first, second = Signal(stage), Signal(stage)
+            ask, free = second.ask, Signal.like(out.p)
+            its, refused = ask.address.handle == handle, Signal()
+            inside = entry.valid & (handle < self.config.handles) & (
+                ask.address.offset + ask.bytes <= entry.size)
+            m.d.comb += [
+                self.ready.eq(1),
+                free.as_value().eq(AnySeq(out.p.shape().size)),
+                refused.eq(Mux(its, ~inside, free.region)),
+                advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.hold),
+                self.accesses.ready.eq(advance),
+            ]
+            with m.If(out.ready):
+                m.d.sync += out.valid.eq(0)
+            with m.If(advance):
+                m.d.sync += [
+                    first.valid.eq(self.accesses.valid),
+                    first.ask.eq(self.accesses.p),
+                    second.eq(first),
+                    out.valid.eq(second.valid),
+                    out.p.region.eq(refused),
+                    out.p.read_only.eq(~refused & Mux(
+                        its, ask.write & ~entry.writable, free.read_only)),
+                    out.p.address.eq(Mux(
+                        its & ~refused, (entry.base16 << 4) + ask.address.offset, free.address)),
+                ]
+            return m
+
+    return Specified
+
+
 class Copies(Elaboratable):
-    """Addresses and gate together; regions and tables are registered before the first copy."""
+    """Addresses and gate together; regions are registered before the first copy."""
 
     def __init__(self, *bug, gate=CopyGate):
-        self.addresses = mutated(CopyAddresses, *bug, ItemAddress=AnyAddress)(SMALL)
+        self.handle, self.entry = Signal(16), Signal(region(SMALL))
+        self.addresses = mutated(
+            CopyAddresses, *bug, ItemAddress=AnyAddress, ValidRam=AnyTable,
+            RegionCheck=specified(self.handle, self.entry))(SMALL)
         self.gate = gate(SMALL)
 
     def elaborate(self, platform):
@@ -62,17 +107,13 @@ class Copies(Elaboratable):
         for setting in settings:
             value = setting if isinstance(setting, Signal) else setting.as_value()
             any_constant(m, value)
-        wanted, update = addresses.wanted, addresses.region_update
+        wanted = addresses.wanted
         keeps(m, wanted)
-        started, second = Signal(), Signal()  # a row waits for its state
-        m.d.sync += started.eq(started | wanted.valid)
+        second = Signal()  # a row waits for its state
         with m.If(wanted.valid & wanted.ready):
             m.d.sync += second.eq(~wanted.p.last)
         row = SMALL.row_bytes
         m.d.comb += [
-            Assume(~wanted.valid | addresses.ready),
-            Assume(~(started | wanted.valid) | ~update.enable),
-            Assume(~(started | wanted.valid) | ~addresses.table_update.enable),
             Assume(~second | wanted.p.last & wanted.p.is_state),
             Assume(second | ~wanted.p.is_state),
             # Of a span, as its pieces are cut.
@@ -82,11 +123,15 @@ class Copies(Elaboratable):
                    & (addresses.final_bytes[:2] == 0) & wanted.p.last),
         ]
 
-        handle = any_constant(m, Signal(16))
-        entry = registered(m, SMALL, update, addresses.ready, handle)
+        handle, entry = any_constant(m, self.handle), self.entry
+        any_constant(m, entry.as_value())
         first = Signal(SMALL.address_width)
         beyond = Signal(SMALL.address_width + 1)
-        m.d.comb += [first.eq(entry.base16 << 4), beyond.eq(first + entry.size)]
+        m.d.comb += [
+            first.eq(entry.base16 << 4),
+            beyond.eq(first + entry.size),
+            Assume((entry.base16 << 4) + entry.size <= 1 << SMALL.address_width),
+        ]
         copy, valid = gate.copies.p, gate.copies.valid
         its = copy.identity
         m.d.comb += [

@@ -4,6 +4,7 @@ import pytest
 from amaranth import Elaboratable, Module, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.burst_turns import BurstTurns
+from hotrow_rtl.config import log2
 from hotrow_rtl.list_client import ListClient
 from hotrow_rtl.list_port import ListPort
 
@@ -12,9 +13,9 @@ from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opene
 from tests.formal.small import SMALL
 
 CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
-LONGEST_LIST = 64  # bytes that are asked for
-ANSWERED_WITHIN = 16  # cycles from one step of a list to its next
-DEPTH = 18  # cycles after reset: a request is there 4 after it is valid, a burst 3 after that
+LONGEST_LIST = 128  # bytes that are asked for
+ANSWERED_WITHIN = 12  # cycles from one step of a list to its next
+DEPTH = 15  # cycles after reset: a request is there 4 after it is valid, a burst 3 after that
 
 
 class Lists(Elaboratable):
@@ -38,7 +39,9 @@ class Lists(Elaboratable):
             Cover(owed[0].any() & owed[1].any()),
             Cover(port.stopped),
         ]
-        for client in port.clients:
+        taken_before = Signal(init=1)
+        m.d.sync += taken_before.eq(~bus.arvalid | bus.arready)
+        for number, client in enumerate(port.clients):
             request, words = client.request, client.words
             keeps(m, request, port.restart)
             m.d.comb += [
@@ -46,6 +49,15 @@ class Lists(Elaboratable):
                 Assume((request.p.bytes != 0) & (request.p.bytes <= LONGEST_LIST)),
                 Cover(words.valid & words.ready & words.p.last & (words.p.fault == 0)),
             ]
+            # Nothing is read that was not asked for, nor what a restart has forgotten.
+            wanted = Signal(range(8 * LONGEST_LIST), name=f"wanted{number}")
+            appears = bus.arvalid & taken_before & (bus.arid == number)
+            least = (request.p.bytes + SMALL.bus_bytes - 1) >> log2(SMALL.bus_bytes)
+            m.d.comb += Assert(~appears | (bus.arlen < wanted))
+            m.d.sync += wanted.eq(wanted + (request.valid & request.ready) * least
+                                  - appears * (bus.arlen + 1))
+            with m.If(port.restart):
+                m.d.sync += wanted.eq(0)
         for client in opened(port).clients:
             beats = opened(client).buffer.i
             m.d.comb += Assert(~beats.valid | beats.ready)  # what was asked for has its place
@@ -85,8 +97,9 @@ BUGS = {
     "burst withdrawn": (ListPort, "        with m.If(free):\n            m.d.sync += [",
                         "        with m.If(free | dropping):\n            m.d.sync += ["),
     "room forgotten": (ListClient, "after.eq(free + left - self.reserved - 1)",
-                       "after.eq(free + left - self.reserved)"),
-    "crosses a block": (BurstTurns, "~word[:most] & within)", "within)"),
+                       "after.eq(free + left)"),
+    "beyond the list": (BurstTurns, "Mux(final, last[:most] - word[:most], ~word[:most] & within)",
+                        "~word[:most] & within"),
     "request after restart": (BurstTurns, "with m.If(self.drop | self.clear):",
                               "with m.If(self.drop):"),
 }
@@ -105,7 +118,7 @@ def test_lists(tmp_path):
 
 @pytest.mark.formal
 def test_every_request_is_answered(tmp_path):
-    assert verify(Answered(), tmp_path, mode="bmc", depth=24, timeout=1500) == "PASS"
+    assert verify(Answered(), tmp_path, mode="bmc", depth=16, timeout=1500) == "PASS"
 
 
 @pytest.mark.formal

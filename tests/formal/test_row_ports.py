@@ -16,7 +16,7 @@ from tests.formal.axi_rules import reads, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-DEPTH = 14  # cycles after reset: two bursts, a stop and a restart
+READ_DEPTH, WRITE_DEPTH = 14, 9  # cycles after reset: two bursts, a stop or a restart
 
 
 def any_spans(m, cutter, config):
@@ -181,12 +181,12 @@ def planted(bug, port):
 
 @pytest.mark.formal
 def test_reads(tmp_path):
-    assert verify(Reads(), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "PASS"
+    assert verify(Reads(), tmp_path, mode="bmc", depth=READ_DEPTH, timeout=1500) == "PASS"
 
 
 @pytest.mark.formal
 def test_writes(tmp_path):
-    assert verify(Writes(), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "PASS"
+    assert verify(Writes(), tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "PASS"
 
 
 @pytest.mark.formal
@@ -199,14 +199,14 @@ def test_what_is_reached(proof, tmp_path):
 @pytest.mark.parametrize("bug", READ_BUGS)
 def test_reads_bug(bug, tmp_path):
     proof = Reads(**planted(READ_BUGS[bug], RowReadPort))
-    assert verify(proof, tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"
+    assert verify(proof, tmp_path, mode="bmc", depth=READ_DEPTH, timeout=1500) == "FAIL"
 
 
 @pytest.mark.formal
 @pytest.mark.parametrize("bug", WRITE_BUGS)
 def test_writes_bug(bug, tmp_path):
     proof = Writes(**planted(WRITE_BUGS[bug], RowWritePort))
-    assert verify(proof, tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"
+    assert verify(proof, tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "FAIL"
 
 
 def test_room(tmp_path):
