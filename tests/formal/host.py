@@ -1,0 +1,15 @@
+"""What the host does, noted beside what the hardware makes of it."""
+
+from amaranth import Signal
+from amaranth.hdl import Assume
+from hotrow_rtl.layouts import region
+
+
+def registered(m, config, update, ready, handle):
+    """What the host has registered under a handle; a region lies within the addresses."""
+    entry = Signal(region(config), name="registered")
+    end = (update.entry.base16 << 4) + update.entry.size
+    m.d.comb += Assume(~(update.enable & update.entry.valid) | (end <= 1 << config.address_width))
+    with m.If(update.enable & ready & (update.index == handle)):
+        m.d.sync += entry.eq(update.entry)
+    return entry

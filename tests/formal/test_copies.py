@@ -1,0 +1,187 @@
+"""Copies: every byte that leaves for the row ports lies in the region that the host registered.
+
+Nothing rests on what stands in a table, nor on a product: any descriptor and any address may come
+from `ValidRam` and `ItemAddress`. `RegionCheck` does what test_region_check proves of it, and that
+such an address does not wrap stands there as well.
+"""
+
+import pytest
+from amaranth import Elaboratable, Module, Mux, Signal
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import data
+from amaranth.lib.wiring import connect
+from hotrow_rtl.copy_addresses import CopyAddresses
+from hotrow_rtl.copy_gate import CopyGate
+from hotrow_rtl.item_address import ItemAddress
+from hotrow_rtl.layouts import packed_address, region
+from hotrow_rtl.page_cutter import crosses_page
+from hotrow_rtl.region_check import RegionCheck, access
+from hotrow_rtl.valid_ram import ValidRam
+
+from tests.formal.prover import any_constant, free_inputs, keeps, mutated, verify
+from tests.formal.small import SMALL
+
+DEPTH = CopyAddresses.latency + 5  # cycles after reset: a row waits for its state
+
+
+class AnyTable(ValidRam):
+    """In place of `ValidRam`: any entry."""
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.ready.eq(1)
+        with m.If(self.read_enable):
+            m.d.sync += self.read_data.as_value().eq(AnySeq(self.shape.size))
+        return m
+
+
+class AnyAddress(ItemAddress):
+    """In place of `ItemAddress`: any address, when its pipeline advances."""
+
+    def elaborate(self, platform):
+        m = Module()
+        with m.If(self.enable):
+            m.d.sync += [self.address.as_value().eq(AnySeq(packed_address.size)),
+                         self.overflow.eq(AnySeq(1))]
+        return m
+
+
+def specified(handle, entry):
+    """In place of `RegionCheck`: what is proved of it for one handle, and anything for others."""
+
+    class Specified(RegionCheck):
+        def elaborate(self, platform):
+            m = Module()
+            out, advance = self.verdicts, Signal()
+            stage = data.StructLayout({"valid": 1, "ask": access})
+            first, second = Signal(stage), Signal(stage)
+            ask, free = second.ask, Signal.like(out.p)
+            its, refused = ask.address.handle == handle, Signal()
+            inside = entry.valid & (handle < self.config.handles) & (
+                ask.address.offset + ask.bytes <= entry.size)
+            m.d.comb += [
+                self.ready.eq(1),
+                free.as_value().eq(AnySeq(out.p.shape().size)),
+                refused.eq(Mux(its, ~inside, free.region)),
+                advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.hold),
+                self.accesses.ready.eq(advance),
+            ]
+            with m.If(out.ready):
+                m.d.sync += out.valid.eq(0)
+            with m.If(advance):
+                m.d.sync += [
+                    first.valid.eq(self.accesses.valid),
+                    first.ask.eq(self.accesses.p),
+                    second.eq(first),
+                    out.valid.eq(second.valid),
+                    out.p.region.eq(refused),
+                    out.p.read_only.eq(~refused & Mux(
+                        its, ask.write & ~entry.writable, free.read_only)),
+                    out.p.address.eq(Mux(
+                        its & ~refused, (entry.base16 << 4) + ask.address.offset, free.address)),
+                ]
+            return m
+
+    return Specified
+
+
+class Copies(Elaboratable):
+    """Addresses and gate together; regions are registered before the first copy."""
+
+    def __init__(self, *bug, gate=CopyGate):
+        self.handle, self.entry = Signal(16), Signal(region(SMALL))
+        self.addresses = mutated(
+            CopyAddresses, *bug, ItemAddress=AnyAddress, ValidRam=AnyTable,
+            RegionCheck=specified(self.handle, self.entry))(SMALL)
+        self.gate = gate(SMALL)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.addresses = addresses = self.addresses
+        m.submodules.gate = gate = self.gate
+        settings = [addresses.to_tables, addresses.slots, addresses.state_slots, addresses.stride,
+                    addresses.spans, addresses.source, addresses.final_bytes]
+        free_inputs(m, addresses, *settings, addresses.checked.ready)
+        free_inputs(m, gate, gate.checked.valid, gate.checked.p)
+        connect(m, addresses=addresses.checked, gate=gate.checked)
+        for setting in settings:
+            value = setting if isinstance(setting, Signal) else setting.as_value()
+            any_constant(m, value)
+        wanted = addresses.wanted
+        keeps(m, wanted)
+        second = Signal()  # a row waits for its state
+        with m.If(wanted.valid & wanted.ready):
+            m.d.sync += second.eq(~wanted.p.last)
+        row = SMALL.row_bytes
+        m.d.comb += [
+            Assume(~second | wanted.p.last & wanted.p.is_state),
+            Assume(second | ~wanted.p.is_state),
+            # Of a span, as its pieces are cut.
+            Assume(addresses.stride[:4] == 0),
+            Assume(~addresses.spans | (addresses.stride <= row) & (addresses.stride != 0)
+                   & (addresses.final_bytes <= row) & (addresses.final_bytes != 0)
+                   & (addresses.final_bytes[:2] == 0) & wanted.p.last),
+        ]
+
+        handle, entry = any_constant(m, self.handle), self.entry
+        any_constant(m, entry.as_value())
+        first = Signal(SMALL.address_width)
+        m.d.comb += first.eq(entry.base16 << 4)
+        copy, valid = gate.copies.p, gate.copies.valid
+        its = copy.identity
+        m.d.comb += [
+            Assert(~valid | (its.bytes != 0) & (its.bytes <= row) & (its.bytes[:2] == 0)),
+            Assert(~valid | (copy.two_reads == crosses_page(copy.source, its.bytes))),
+            Assert(~valid | (copy.two_writes == crosses_page(copy.destination, its.bytes))),
+            Assert(~(valid & addresses.to_tables) | (copy.source[:2] == 0)),
+            Assert(~valid | addresses.to_tables | (copy.destination[:2] == 0)),
+        ]
+        with m.If(valid & (its.source.handle == handle)):
+            m.d.comb += [
+                Assert(entry.valid),
+                Assert(copy.source == (first + its.source.offset)[:SMALL.address_width]),
+                Assert(its.source.offset + its.bytes <= entry.size),
+                Cover(its.last & addresses.to_tables),
+            ]
+        with m.If(valid & (its.destination.handle == handle)):
+            m.d.comb += [
+                Assert(entry.valid & entry.writable),
+                Assert(copy.destination == (first + its.destination.offset)[:SMALL.address_width]),
+                Assert(its.destination.offset + its.bytes <= entry.size),
+                Cover(~its.last),
+                Cover(addresses.spans),
+            ]
+        return m
+
+
+BUGS = {
+    "offset beyond 2**48": ("writes.region | packed.beyond_destination", "writes.region"),
+    "source unchecked": ("bad_source.eq(reads.region | packed", "bad_source.eq(packed"),
+    "read-only written": ("bad_source | bad_destination | writes.read_only | crooked",
+                          "bad_source | bad_destination | crooked"),
+    "verdict of another copy": ("packed = notes[-1], addresses[-1]",
+                                "packed = notes[-2], addresses[-1]"),
+}
+
+
+@pytest.mark.formal
+def test_every_byte_inside(tmp_path):
+    assert verify(Copies(), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+def test_copies_are_reached(tmp_path):
+    assert verify(Copies(), tmp_path, mode="cover", depth=DEPTH, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug(bug, tmp_path):
+    assert verify(Copies(*BUGS[bug]), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"
+
+
+@pytest.mark.formal
+def test_gate_bug(tmp_path):
+    bug = mutated(CopyGate, "good.eq(~barred & ~item.refused)", "good.eq(~item.refused)")
+    assert verify(Copies(gate=bug), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"

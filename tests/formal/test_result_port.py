@@ -1,0 +1,78 @@
+"""Result port: its writes obey AXI4, whatever clients write and whatever stops it."""
+
+import pytest
+from amaranth import Elaboratable, Module
+from amaranth.hdl import Assert, Assume, Cover
+from hotrow_rtl.result_client import OUTSTANDING_BURSTS, ResultClient
+from hotrow_rtl.result_port import ResultPort
+
+from tests.formal.axi_rules import writes
+from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
+from tests.formal.small import SMALL
+
+CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
+DEPTH = 12  # cycles after reset: a beat comes 7 after its word
+
+
+class Results(Elaboratable):
+    """Clients that write any sequences; one of them every second block."""
+
+    def __init__(self, port=ResultPort):
+        self.port = port(SMALL, CLIENTS, depth=WORDS, striped=(1,))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.port = port = self.port
+        bus = port.bus
+        free_inputs(m, port, port.timeout, bus.awready, bus.wready, bus.bvalid, bus.bid, bus.bresp)
+        m.d.comb += Assume(any_constant(m, port.timeout)[4:] == 0)
+        owed, _ = writes(m, SMALL, bus, longest=SMALL.burst_beats, ids=CLIENTS,
+                         outstanding=OUTSTANDING_BURSTS)
+        for client in port.clients:
+            keeps(m, client.request, port.restart)
+            keeps(m, client.words, port.restart)
+            m.d.comb += [
+                Assume(client.request.p.address[:6] == 0),
+                Cover(client.outcome.valid & (client.outcome.p.fault == 0) & (bus.awlen != 0)),
+            ]
+        own = opened(port)
+        for client in own.clients:  # W finds every word there, unless a stop or restart lost it
+            m.d.comb += Assert(~client.beats.ready | client.beats.valid | own.discarding)
+        m.d.comb += [
+            Assert(bus.bready),
+            Assert(~port.idle | ~bus.awvalid & (owed == 0)),
+            Cover(port.stopped & bus.wvalid & (bus.wstrb == 0)),
+        ]
+        return m
+
+
+BUGS = {
+    "burst withdrawn": (ResultPort, "        with m.If(free):",
+                        "        with m.If(free | discarding):"),
+    "beats after their turn": (ResultPort, "final.eq(sent == turn.less)",
+                               "final.eq(sent >= coming.less)"),
+    "length of the empty word": (ResultClient, "Mux(keep, gathered, gathered - 1)", "gathered"),
+}
+
+
+def planted(part, old, new):
+    """The port with a bug in one of its parts."""
+    bad = mutated(part, old, new)
+    return bad if part is ResultPort else mutated(ResultPort, **{part.__name__: bad})
+
+
+@pytest.mark.formal
+def test_results(tmp_path):
+    assert verify(Results(), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+def test_what_is_reached(tmp_path):
+    assert verify(Results(), tmp_path, mode="cover", depth=28, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug(bug, tmp_path):
+    proof = Results(planted(*BUGS[bug]))
+    assert verify(proof, tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"

@@ -1,0 +1,219 @@
+"""Row ports: the reads and writes of copies obey AXI4, whatever stops and restarts them."""
+
+import pytest
+from amaranth import Elaboratable, Module, ResetInserter, Signal
+from amaranth.asserts import AnySeq
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib.wiring import connect
+from hotrow_rtl.burst_window import BurstWindow
+from hotrow_rtl.page_cutter import PageCutter, crosses_page
+from hotrow_rtl.port_flush import PortFlush
+from hotrow_rtl.row_layouts import buffer_words, writes_waiting
+from hotrow_rtl.row_read_port import RowReadPort
+from hotrow_rtl.row_write_port import RowWritePort
+
+from tests.formal.axi_rules import reads, writes
+from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
+from tests.formal.small import SMALL
+
+READ_DEPTH, WRITE_DEPTH = 14, 9  # cycles after reset: two bursts, a stop or a restart
+
+
+def any_spans(m, cutter, config):
+    """Offer any spans of whole lanes, none longer than a row."""
+    spans = cutter.spans
+    free_inputs(m, cutter, cutter.bursts.ready)
+    keeps(m, spans)
+    m.d.comb += [
+        Assume(spans.p.address[:2] == 0),
+        Assume(spans.p.bytes[:2] == 0),
+        Assume((spans.p.bytes != 0) & (spans.p.bytes <= config.row_bytes)),
+        Assume(spans.p.crosses == crosses_page(spans.p.address, spans.p.bytes)),
+    ]
+
+
+def any_timeout(m, port):
+    """Stop the port after any number of cycles, or never; restart it as the mover does.
+
+    Returns
+    -------
+    clear : Signal
+        What is before the port is cleared.
+    """
+    m.d.comb += Assume(any_constant(m, port.timeout)[4:] == 0)
+    m.submodules.flush = flush = PortFlush()
+    m.d.comb += [
+        flush.restart.eq(AnySeq(1)),
+        flush.drained.eq(port.idle),
+        port.restart.eq(flush.restart),
+        Cover(port.stopped),
+    ]
+    return flush.clear
+
+
+class Reads(Elaboratable):
+    """Cutter, window and port together, before a buffer that frees words it got, in any order."""
+
+    def __init__(self, *, cutter=PageCutter, window=BurstWindow, port=RowReadPort):
+        self.config = SMALL
+        self.cutter, self.window, self.port = cutter(SMALL), window(SMALL), port(SMALL)
+
+    def elaborate(self, platform):
+        m = Module()
+        config, cutter, window, port = self.config, self.cutter, self.window, self.port
+        clear = Signal()
+        m.submodules.cutter = ResetInserter(clear)(cutter)
+        m.submodules.window = ResetInserter(clear)(window)
+        m.submodules.port = port
+        m.d.comb += clear.eq(any_timeout(m, port))
+        any_spans(m, cutter, config)
+        connect(m, cutter=cutter.bursts, window=window.bursts)
+        connect(m, window=window.requests, port=port.bursts)
+        m.d.comb += [
+            window.beats.eq(port.beats),
+            window.stopped.eq(port.stopped),
+            window.freed.eq(AnySeq(1)),
+            window.arrivals.ready.eq(AnySeq(1)),
+        ]
+        longest = config.row_bytes // config.bus_bytes + 1
+        owed = reads(m, config, port.bus, longest=longest, ids=config.outstanding,
+                     outstanding=1, words=longest)
+        m.d.comb += [
+            Assert(~port.idle | ~port.bus.arvalid & ~sum(owed).any()),
+            Assert(port.bus.rready),
+            Cover(sum(owed) == config.outstanding),
+            Cover(port.bus.arvalid & (port.bus.araddr[:12] == 0) & (port.bus.arid == 1)),
+        ]
+        return m
+
+
+class Room(Elaboratable):
+    """The words asked for, and not freed, have room in the buffer."""
+
+    def __init__(self, window=BurstWindow):
+        self.window = window(SMALL)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.window = window = self.window
+        free_inputs(m, window)
+        words, row = buffer_words(SMALL), SMALL.row_bytes // SMALL.bus_bytes
+        own, kept = opened(window), Signal(range(2 * words))
+        accepted = window.bursts.valid & window.bursts.ready
+        length = window.bursts.p.length + 1
+        m.d.sync += kept.eq(kept + accepted * length - window.freed)
+        m.d.comb += [
+            Assume(length <= row + 1),
+            Assume(~window.freed | (kept != 0)),
+            Assert(~window.requests.valid | (kept <= words)),
+            Cover(window.requests.valid & (kept == words)),
+            # What holds inside: a burst at most is owed its room.
+            Assert(own.room == words - kept),
+            Assert(own.taken | (own.room >= 0)),
+            Assert(kept <= words + row + 1),
+        ]
+        return m
+
+
+class Writes(Elaboratable):
+    """Cutter and port together, before words and an end of answers that come at any time."""
+
+    def __init__(self, *, cutter=PageCutter, port=RowWritePort):
+        self.config, self.cutter, self.port = SMALL, cutter(SMALL), port(SMALL)
+
+    def elaborate(self, platform):
+        m = Module()
+        config, cutter, port = self.config, self.cutter, self.port
+        clear = Signal()
+        m.submodules.cutter = ResetInserter(clear)(cutter)
+        m.submodules.port = port
+        m.d.comb += clear.eq(any_timeout(m, port))
+        any_spans(m, cutter, config)
+        connect(m, cutter=cutter.bursts, port=port.bursts)
+        m.d.comb += [
+            port.words.valid.eq(AnySeq(1)),
+            port.words.p.as_value().eq(AnySeq(len(port.words.p.as_value()))),
+            port.answers.ready.eq(AnySeq(1)),
+        ]
+        owed, unpaid = writes(
+            m, config, port.bus, longest=config.row_bytes // config.bus_bytes + 1, ids=1,
+            outstanding=writes_waiting(config))
+        # Once stopped or restarted, nothing more is written until it has drained.
+        closed = Signal()
+        m.d.sync += closed.eq((closed | port.stopped | port.restart) & ~port.idle)
+        fresh, idles = Signal(), Signal(2)
+        with m.If(closed & unpaid & ~port.bus.wvalid):
+            m.d.sync += idles.eq(idles + 1)
+        with m.Else():
+            m.d.sync += idles.eq(0)
+        m.d.sync += fresh.eq(port.bus.wvalid & ~port.bus.wready)
+        m.d.comb += [
+            Assert(~(closed & port.bus.wvalid & ~fresh) | (port.bus.wstrb == 0)),
+            Assert(idles <= 2),  # what an address has promised comes by itself
+            Assert(~port.idle | (owed == 0)),
+            Cover(closed & unpaid),
+        ]
+        return m
+
+
+READ_BUGS = {
+    "burst withdrawn": {"port": (
+        "with m.If(bus.arready):", "with m.If(bus.arready | closed):")},
+    "page crossed": {"cutter": ("Mux(crosses, ~first, length)", "length")},
+    "an id twice": {"window": ("full.eq(in_window == count - 1)", "full.eq(in_window == count)")},
+}
+WRITE_BUGS = {
+    "burst withdrawn": {"port": (
+        "with m.If(bus.awready):", "with m.If(bus.awready | closed):")},
+    "a beat too many": {"port": ("final.eq(word == owed.r_data)", "final.eq(word > owed.r_data)")},
+    "beats not paid": {"port": ("put.eq(free & owes & (closed | self.words.valid))",
+                                "put.eq(free & owes & self.words.valid & ~closed)")},
+    "written after a stop": {"port": ("Mux(closed, 0, self.words.p.strobe)",
+                                      "self.words.p.strobe")},
+}
+PARTS = {"cutter": PageCutter, "window": BurstWindow}
+
+
+def planted(bug, port):
+    return {part: mutated({**PARTS, "port": port}[part], *change)
+            for part, change in bug.items()}
+
+
+@pytest.mark.formal
+def test_reads(tmp_path):
+    assert verify(Reads(), tmp_path, mode="bmc", depth=READ_DEPTH, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+def test_writes(tmp_path):
+    assert verify(Writes(), tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("proof", [Reads, Writes])
+def test_what_is_reached(proof, tmp_path):
+    assert verify(proof(), tmp_path, mode="cover", depth=24, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("bug", READ_BUGS)
+def test_reads_bug(bug, tmp_path):
+    proof = Reads(**planted(READ_BUGS[bug], RowReadPort))
+    assert verify(proof, tmp_path, mode="bmc", depth=READ_DEPTH, timeout=1500) == "FAIL"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("bug", WRITE_BUGS)
+def test_writes_bug(bug, tmp_path):
+    proof = Writes(**planted(WRITE_BUGS[bug], RowWritePort))
+    assert verify(proof, tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "FAIL"
+
+
+def test_room(tmp_path):
+    assert verify(Room(), tmp_path, depth=3) == "PASS"
+
+
+@pytest.mark.formal
+def test_room_bug(tmp_path):
+    bug = mutated(BurstWindow, "fits.eq(room >= 0)", "fits.eq(room >= -1)")
+    assert verify(Room(bug), tmp_path, depth=3) != "PASS"
