@@ -100,14 +100,11 @@ class Copies(Elaboratable):
         m = Module()
         m.submodules.addresses = addresses = self.addresses
         m.submodules.gate = gate = self.gate
-        settings = [addresses.to_tables, addresses.slots, addresses.state_slots, addresses.stride,
-                    addresses.spans, addresses.source, addresses.final_bytes]
-        free_inputs(m, addresses, *settings, addresses.checked.ready)
+        setting = addresses.setting
+        free_inputs(m, addresses, setting, addresses.checked.ready)
         free_inputs(m, gate, gate.checked.valid, gate.checked.p)
         connect(m, addresses=addresses.checked, gate=gate.checked)
-        for setting in settings:
-            value = setting if isinstance(setting, Signal) else setting.as_value()
-            any_constant(m, value)
+        any_constant(m, setting.as_value())
         wanted = addresses.wanted
         keeps(m, wanted)
         second = Signal()  # a row waits for its state
@@ -118,10 +115,10 @@ class Copies(Elaboratable):
             Assume(~second | wanted.p.last & wanted.p.is_state),
             Assume(second | ~wanted.p.is_state),
             # Of a span, as its pieces are cut.
-            Assume(addresses.stride[:4] == 0),
-            Assume(~addresses.spans | (addresses.stride <= row) & (addresses.stride != 0)
-                   & (addresses.final_bytes <= row) & (addresses.final_bytes != 0)
-                   & (addresses.final_bytes[:2] == 0) & wanted.p.last),
+            Assume(setting.stride[:4] == 0),
+            Assume(~setting.spans | (setting.stride <= row) & (setting.stride != 0)
+                   & (setting.final_bytes <= row) & (setting.final_bytes != 0)
+                   & (setting.final_bytes[:2] == 0) & wanted.p.last),
         ]
 
         handle, entry = any_constant(m, self.handle), self.entry
@@ -134,15 +131,15 @@ class Copies(Elaboratable):
             Assert(~valid | (its.bytes != 0) & (its.bytes <= row) & (its.bytes[:2] == 0)),
             Assert(~valid | (copy.two_reads == crosses_page(copy.source, its.bytes))),
             Assert(~valid | (copy.two_writes == crosses_page(copy.destination, its.bytes))),
-            Assert(~(valid & addresses.to_tables) | (copy.source[:2] == 0)),
-            Assert(~valid | addresses.to_tables | (copy.destination[:2] == 0)),
+            Assert(~(valid & setting.to_tables) | (copy.source[:2] == 0)),
+            Assert(~valid | setting.to_tables | (copy.destination[:2] == 0)),
         ]
         with m.If(valid & (its.source.handle == handle)):
             m.d.comb += [
                 Assert(entry.valid),
                 Assert(copy.source == (first + its.source.offset)[:SMALL.address_width]),
                 Assert(its.source.offset + its.bytes <= entry.size),
-                Cover(its.last & addresses.to_tables),
+                Cover(its.last & setting.to_tables),
             ]
         with m.If(valid & (its.destination.handle == handle)):
             m.d.comb += [
@@ -150,7 +147,7 @@ class Copies(Elaboratable):
                 Assert(copy.destination == (first + its.destination.offset)[:SMALL.address_width]),
                 Assert(its.destination.offset + its.bytes <= entry.size),
                 Cover(~its.last),
-                Cover(addresses.spans),
+                Cover(setting.spans),
             ]
         return m
 
