@@ -4,7 +4,7 @@ import pytest
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.contract import Status, packed_address
 from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from hotrow_rtl.list_port import SHALLOW_BEATS, ListPort
+from hotrow_rtl.list_port import BLOCK_RAM_ROWS, SHALLOW_BEATS, ListPort
 from hotrow_rtl.row_mover import RowMover
 from hotrow_rtl.top import shallow_lists
 from hotrow_sim.cost.design import memory_bits
@@ -235,13 +235,17 @@ def test_one_bus_word_per_cycle_behind_latency(
     assert write.last_beat - write.first_request <= write.beats + 1
 
 
-@pytest.mark.parametrize("preset, latency", [("ecp5-85f", 200), ("alveo-u55c", 512)])
-def test_lists_come_as_fast_as_rows(preset, latency):
-    """By the list port's formula: one 64-byte row after the other, each with a target."""
-    config = PRESETS[preset]
-    rows_per_cycle = config.bus_bytes / 64
+@pytest.mark.parametrize("preset, ports, latency", [
+    ("ecp5-85f", 1, 200), ("alveo-u55c", 1, 512), ("alveo-u55c", 4, 512)])
+def test_lists_come_as_fast_as_rows(preset, ports, latency):
+    """By the list port's formula: 64-byte rows over all ports, each with a target."""
+    config = replace(PRESETS[preset], row_ports=ports)
+    rows_per_cycle = ports * config.bus_bytes / 64
     for name, element_bytes in (("rows", 8), ("targets", 4)):
-        words = shallow_lists(config)[name] / (latency + ListPort.turnaround + SHALLOW_BEATS)
+        shallow = shallow_lists(config).get(name)
+        depth, burst = (shallow, SHALLOW_BEATS) if shallow else (
+            BLOCK_RAM_ROWS, config.burst_beats)
+        words = depth / (latency + ListPort.turnaround + burst)
         assert words >= rows_per_cycle * element_bytes / config.bus_bytes
 
 
