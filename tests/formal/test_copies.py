@@ -6,7 +6,7 @@ such an address does not wrap stands there as well.
 """
 
 import pytest
-from amaranth import Elaboratable, Module, Mux, Signal
+from amaranth import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import data
@@ -19,7 +19,7 @@ from hotrow_rtl.page_cutter import crosses_page
 from hotrow_rtl.region_check import RegionCheck, access
 from hotrow_rtl.valid_ram import ValidRam
 
-from tests.formal.prover import any_constant, free_inputs, keeps, mutated, verify
+from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
 DEPTH = CopyAddresses.latency + 5  # cycles after reset: a row waits for its state
@@ -152,6 +152,66 @@ class Copies(Elaboratable):
                 Cover(~its.last),
                 Cover(addresses.spans),
             ]
+        # What holds inside, stage by stage: a verdict stands beside the address that it is on.
+        def sound(item):
+            """That a copy without error lies inside."""
+            size, clauses = item.identity.bytes, []
+            for end, write in (("source", 0), ("destination", 1)):
+                packed = item.identity[end]
+                clauses.append((packed.handle != handle) | within(packed, size, item[end], write))
+            clauses += [size <= row, size[:2] == 0,
+                        item.two_reads == crosses_page(item.source, size),
+                        item.two_writes == crosses_page(item.destination, size),
+                        Mux(addresses.to_tables, item.source, item.destination)[:2] == 0]
+            return (size == 0) | Cat(clauses).all()
+
+        def within(packed, size, address, write):
+            return (entry.valid & (entry.writable | (not write)) & (handle < SMALL.handles)
+                    & (packed.offset + size <= entry.size)
+                    & (address == (first + packed.offset)[:SMALL.address_width]))
+
+        own = opened(addresses)
+        checks = own.notes[-RegionCheck.latency:]
+        for end, write, check in (("source", 0, own.source_check),
+                                  ("destination", 1, own.destination_check)):
+            inner = opened(check)
+            for stage, note, place in zip((inner.first, inner.second), checks, own.addresses):
+                m.d.comb += [
+                    Assert(stage.valid == note.valid),
+                    Assert(~stage.valid | (stage.ask.bytes == note.bytes)
+                           & (stage.ask.address.as_value() == place[end].as_value())
+                           & (stage.ask.write == write)),
+                ]
+            verdict, place = check.verdicts, own.addresses[-1][end]
+            allowed = ~verdict.p.region & ~verdict.p.read_only
+            m.d.comb += [
+                Assert(verdict.valid == checks[-1].valid),
+                Assert(~(verdict.valid & allowed & (place.handle == handle))
+                       | within(place, checks[-1].bytes, verdict.p.address, write)),
+            ]
+        for note in own.notes:
+            m.d.comb += Assert(~note.valid | (note.status != 0)
+                               | (note.bytes <= row) & (note.bytes[:2] == 0)
+                               & (note.is_state | (note.bytes != 0)))
+            m.d.comb += Assert(~note.valid | note.last | ~note.is_state)
+        # A row that waits is no state, all the way to the gate.
+        entrance = opened(own.taken)
+        for there, bits in ((own.taken.o.valid, own.taken.o.p), (entrance.full, entrance.spare),
+                            (own.read.valid, own.read.wanted.as_value()),
+                            (own.described.valid, own.described.wanted.as_value())):
+            item = data.View(wanted.p.shape(), bits)
+            m.d.comb += Assert(~there | item.last | ~item.is_state)
+        checked = addresses.checked
+        late = checked.p.copy.identity
+        kept = opened(gate)
+        m.d.comb += [
+            Assert(~checked.valid | checked.p.refused | sound(checked.p.copy)),
+            Assert(~(kept.leaves | kept.waits & ~kept.barred) | sound(kept.held.copy)),
+            Assert(~kept.leaves | (kept.held.copy.identity.bytes != 0)),
+            Assert(~(kept.leaves & kept.waits)),
+            Assert(~checked.valid | checked.p.refused | late.last | (late.bytes != 0)),
+            Assert(~kept.waits | kept.barred | (kept.held.copy.identity.bytes != 0)),
+        ]
         return m
 
 

@@ -15,7 +15,7 @@ from tests.formal.small import SMALL
 CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
 LONGEST_LIST = 128  # bytes that are asked for
 ANSWERED_WITHIN = 12  # cycles from one step of a list to its next
-DEPTH = 13  # cycles after reset: a request is there 4 after it is valid, a burst 3 after that
+DEPTH = 18  # cycles after reset: a request is there 4 after it is valid, a burst 3 after that
 
 
 class Lists(Elaboratable):
