@@ -183,9 +183,9 @@ class Copies(Elaboratable):
                            & (stage.ask.write == write)),
                 ]
             verdict, place = check.verdicts, own.addresses[-1][end]
-            allowed = ~verdict.p.region & ~verdict.p.read_only
+            allowed = ~verdict.p.region & ~(verdict.p.read_only & write)
             m.d.comb += [
-                Assert(verdict.valid == checks[-1].valid),
+                Assert(~verdict.valid | checks[-1].valid),
                 Assert(~(verdict.valid & allowed & (place.handle == handle))
                        | within(place, checks[-1].bytes, verdict.p.address, write)),
             ]
@@ -205,10 +205,14 @@ class Copies(Elaboratable):
         late = checked.p.copy.identity
         kept = opened(gate)
         m.d.comb += [
+            # Of `wanted` it is assumed that a state follows its row, and only it; so it is here.
+            Assume(~kept.waits | ~checked.valid | late.last),
+            Assume(kept.waits | ~checked.valid | checked.p.refused | (late.bytes != 0)),
             Assert(~checked.valid | checked.p.refused | sound(checked.p.copy)),
             Assert(~(kept.leaves | kept.waits & ~kept.barred) | sound(kept.held.copy)),
             Assert(~kept.leaves | (kept.held.copy.identity.bytes != 0)),
             Assert(~(kept.leaves & kept.waits)),
+            Assert(~kept.barred | kept.waits),
             Assert(~checked.valid | checked.p.refused | late.last | (late.bytes != 0)),
             Assert(~kept.waits | kept.barred | (kept.held.copy.identity.bytes != 0)),
         ]
