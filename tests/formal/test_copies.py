@@ -172,6 +172,8 @@ class Copies(Elaboratable):
 
         own = opened(addresses)
         checks = own.notes[-RegionCheck.latency:]
+        m.d.comb += Assert(
+            own.source_check.verdicts.valid == own.destination_check.verdicts.valid)
         for end, write, check in (("source", 0, own.source_check),
                                   ("destination", 1, own.destination_check)):
             inner = opened(check)
