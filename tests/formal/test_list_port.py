@@ -15,7 +15,8 @@ from tests.formal.small import SMALL
 CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
 LONGEST_LIST = 128  # bytes that are asked for
 ANSWERED_WITHIN = 12  # cycles from one step of a list to its next
-DEPTH = 13  # cycles after reset: a request is there 4 after it is valid, a burst 3 after that
+# Cycles after reset: a request is there 4 after it is valid, a burst 3 after that.
+DEPTH, BUG_DEPTH = 16, 18
 
 
 class Lists(Elaboratable):
@@ -130,4 +131,4 @@ def test_what_is_reached(tmp_path):
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     proof = Lists(planted(*BUGS[bug]))
-    assert verify(proof, tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"
+    assert verify(proof, tmp_path, mode="bmc", depth=BUG_DEPTH, timeout=1500) == "FAIL"

@@ -11,7 +11,7 @@ from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opene
 from tests.formal.small import SMALL
 
 CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
-DEPTH = 12  # cycles after reset: a beat comes 7 after its word
+DEPTH = 14  # cycles after reset: a beat comes 7 after its word
 
 
 class Results(Elaboratable):

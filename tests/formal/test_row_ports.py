@@ -16,7 +16,7 @@ from tests.formal.axi_rules import reads, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-READ_DEPTH, WRITE_DEPTH = 14, 9  # cycles after reset: two bursts, a stop or a restart
+READ_DEPTH, WRITE_DEPTH = 14, 10  # cycles after reset: two bursts, a stop or a restart
 
 
 def any_spans(m, cutter, config):
