@@ -216,4 +216,4 @@ def test_room(tmp_path):
 @pytest.mark.formal
 def test_room_bug(tmp_path):
     bug = mutated(BurstWindow, "fits.eq(room >= 0)", "fits.eq(room >= -1)")
-    assert verify(Room(bug), tmp_path, depth=3) != "PASS"
+    assert verify(Room(bug), tmp_path, mode="bmc", depth=32) == "FAIL"
