@@ -174,9 +174,11 @@ class RowBench:
         self.timeout, self.current = timeout, None
 
     async def register(self, ctx):
-        """Fill tables and regions."""
+        """Fill tables and regions. Before that wait for the memories of the ids, cleared as well
+        after reset in `outstanding` cycles: a copy that finds them not cleared waits."""
         ctx.set(self.dut.timeout, self.timeout)
         await ctx.tick().until(self.dut.ready)
+        await ctx.tick().repeat(self.config.outstanding)
 
         async def commit(port, index, entry):
             ctx.set(port.index, index)
