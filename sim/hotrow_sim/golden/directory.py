@@ -63,6 +63,10 @@ class Directory:
         self.valid[here] = False
         return self._slot(*here)
 
+    def sets(self, choice, table, row, parts_log2, part):
+        """Set of each row for a hash choice; all arguments arrays of one length."""
+        return self._place(choice, table, row, parts_log2, part)[0]
+
     def _place(self, choice, table, row, parts_log2, part):
         c = self.config
         bank, rest = place(c, pack_key(c, table, row))
