@@ -35,6 +35,8 @@ class Plan:
         Rows without a slot, each once, in order of their first lookup.
     unique, hits : int
         Rows of the batch, and those among them that had a slot.
+    hit_lookups : int
+        Lookups of those.
     wait_for : int
         No row of `fills` or `bypassed` may be read from its table before the rows that this batch
         bypassed are back there; `NEVER` if there is no such batch. Evicted rows need no such
@@ -47,6 +49,7 @@ class Plan:
     bypassed: list = field(default_factory=list)
     unique: int = 0
     hits: int = 0
+    hit_lookups: int = 0
     wait_for: int = NEVER
 
 
@@ -131,12 +134,14 @@ class Planner:
                   else np.asarray(counts)[first]).tolist()
         places = self._places(first, table, row, parts_log2, part)
         plan = Plan(slots=np.empty(0, np.uint32), unique=len(unique))
-        slots = np.empty(len(unique), np.uint32)
+        slots, hits = np.empty(len(unique), np.uint32), np.zeros(len(unique), bool)
         unique = unique.tolist()
         for at in order.tolist():
+            hits[at] = unique[at] in self._slot_of
             slots[at] = self._plan_row(
                 plan, batch, unique[at], [places_[at] for places_ in places], counts[at])
         plan.slots = slots[index]
+        plan.hits, plan.hit_lookups = int(hits.sum()), int(hits[index].sum())
         return plan
 
     def evict_all(self):
@@ -156,7 +161,6 @@ class Planner:
     def _plan_row(self, plan, batch, key, starts, count):
         slot = self._slot_of.get(key)
         if slot is not None:
-            plan.hits += 1
             self._number[slot] = self.policy.used(self._number[slot], batch, count)
         else:
             self._wait(plan, batch, key)

@@ -1,0 +1,59 @@
+"""Caches without sets, holds or windows: what policies are compared with."""
+
+from collections import OrderedDict
+from heapq import heappop, heappush
+
+NEVER = float("inf")
+
+
+def belady(batches, slots) -> int:
+    """Hits of the offline optimum: the row that is needed again last leaves.
+
+    Parameters
+    ----------
+    batches : list of list of int
+        Rows of each batch, each once.
+    slots : int
+        Rows that the cache holds.
+
+    Returns
+    -------
+    int
+        Rows of batches that were there, each once a batch.
+
+    Source: Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+    Journal 5 (1966). Every row that is missed enters.
+    """
+    sequence = [row for rows in batches for row in rows]
+    following, comes = [NEVER] * len(sequence), {}
+    for at in reversed(range(len(sequence))):
+        following[at] = comes.get(sequence[at], NEVER)
+        comes[sequence[at]] = at
+    hits, due, farthest = 0, {}, []  # `farthest` keeps what is out of date until it comes up
+    for row, coming in zip(sequence, following):
+        if row in due:
+            hits += 1
+        elif len(due) == slots:
+            while True:
+                negative, leaving = heappop(farthest)
+                if due.get(leaving) == -negative:
+                    break
+            del due[leaving]
+        due[row] = coming
+        heappush(farthest, (-coming, row))
+    return hits
+
+
+def least_recent(batches, slots) -> int:
+    """Hits of LRU over all slots as one set; else as `belady`."""
+    hits, held = 0, OrderedDict()
+    for rows in batches:
+        for row in rows:
+            if row in held:
+                hits += 1
+                held.move_to_end(row)
+            else:
+                if len(held) == slots:
+                    held.popitem(last=False)
+                held[row] = True
+    return hits

@@ -1,0 +1,70 @@
+"""`hotrow bench policies`: hits, moves and bypasses of the planner's policies on a trace."""
+
+import argparse
+import json
+
+from hotrow.bench import options as shared
+from hotrow.bench.lookups import batch_count
+from hotrow_rtl.config import preset
+
+from ..golden.schedule import Offsets
+from .study import sized, study
+
+
+def policies(benchmarks):
+    """Add `policies` to the benchmarks of `hotrow bench`."""
+    what = "hits, moves and bypasses of replacement policies, beside the offline optimum"
+    parser = benchmarks.add_parser(
+        "policies", help=what, description=what[0].upper() + what[1:] + ": a study on the model "
+        "of the planner's function, without time or hardware.")
+    parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
+    parser.add_argument("--slots", type=shared.positive,
+                        help="of the card; default as the preset")
+    parser.add_argument("--stages", type=_stages, default=Offsets(), metavar="C,I,T",
+                        help="steps from PLAN to COLLECT, INSERT and TRAIN; default 1,3,4")
+    shared.add_trace(parser, 2**20)
+    parser.set_defaults(run=run)
+
+
+def run(options) -> int:
+    """Study, then print tables or one JSON object.
+
+    Raises
+    ------
+    Error, ValueError
+        If the trace or the geometry does not fit.
+    """
+    from hotrow.bench.progress import Steps
+    from hotrow.bench.report import show
+
+    with Steps() as steps:
+        figures = _study(options, shared.trace_of(options), steps)
+    result = {"benchmark": "policies", "preset": options.preset, "trace": options.trace,
+              "batch": options.batch, "seed": options.seed} | figures
+    print(json.dumps(result)) if options.json else show(result)
+    return 0
+
+
+def _study(options, trace, steps):
+    config = preset(options.preset)
+    if options.slots:
+        config = sized(config, options.slots)
+    count = batch_count(trace, options.batch, options.lookups)
+    advance, batches = steps.begin("making batches", count), []
+    for number in range(count):
+        samples = trace.batch(number, options.batch)
+        batches.append((samples.lookup_columns, samples.ids.ravel()))
+        advance()
+    return study(config, batches, options.stages, steps.begin)
+
+
+def _stages(text):
+    try:
+        collect, insert, train = map(int, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected three integers such as 1,3,4, not {text!r}") from None
+    if not 1 <= collect <= insert <= train:
+        raise argparse.ArgumentTypeError(
+            f"expected steps from 1 on that do not fall, such as 1,3,4, not {text!r}")
+    return Offsets(collect, insert, train)
