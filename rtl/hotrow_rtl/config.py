@@ -48,6 +48,9 @@ class Config:
     directory_partitions : int
         Largest number of equal parts into which the sets of a choice can be divided among groups
         of tables with unlike strides (power of two).
+    stamp_bits : int
+        Bits of the batch numbers that the planner keeps with every slot, 4 to 16: a quarter of
+        what they tell apart may be planned or marked and not retired.
     batch_samples : int
         Most samples in a batch; a batch keeps one bit per sample on the card (power of two).
     miss_entries : int
@@ -82,6 +85,7 @@ class Config:
     directory_sets: int
     directory_ways: int
     directory_partitions: int = 8
+    stamp_bits: int = 8
     batch_samples: int
     miss_entries: int
     burst_beats: int
@@ -111,6 +115,7 @@ class Config:
         within("directory_partitions", 1, 64, power_of_two=True)
         within("directory_sets", 16, 1 << 24, power_of_two=True)
         within("directory_ways", 2, 16, power_of_two=True)
+        within("stamp_bits", 4, 16)
         within("batch_samples", 64, 1 << 20, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
         within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
@@ -171,6 +176,17 @@ class Config:
     def miss_sets(self) -> int:
         """Sets of the miss table in one bank."""
         return self.miss_entries // self.banks // MISS_WAYS
+
+    @property
+    def sweep_batches(self) -> int:
+        """Batches from one sweep of the planner's stamps to the next; and the most that may be
+        planned or marked and not retired."""
+        return 1 << self.stamp_bits - 2
+
+    @property
+    def oldest_stamp(self) -> int:
+        """Batches after which a sweep tells no longer when a slot was used last."""
+        return (1 << self.stamp_bits - 1) - 1
 
     @property
     def row_width(self) -> int:

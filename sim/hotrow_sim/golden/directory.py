@@ -63,9 +63,10 @@ class Directory:
         self.valid[here] = False
         return self._slot(*here)
 
-    def sets(self, choice, table, row, parts_log2, part):
-        """Set of each row for a hash choice; all arguments arrays of one length."""
-        return self._place(choice, table, row, parts_log2, part)[0]
+    def set_starts(self, table, row, parts_log2, part):
+        """First slot of each row's set, a list for each hash choice; arguments as of `lookup`."""
+        return [self._slot(choice, self._place(choice, table, row, parts_log2, part)[0], 0).tolist()
+                for choice in range(self.config.directory_choices)]
 
     def _place(self, choice, table, row, parts_log2, part):
         c = self.config

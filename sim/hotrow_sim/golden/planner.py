@@ -14,9 +14,9 @@ from hotrow_rtl.mixing import mix
 
 from .counters import pack_key
 from .directory import Directory
-from .policies import POLICIES
+from .slots import NEVER, Slots
 
-NEVER = -1  # a batch before the first
+__all__ = ["NEVER", "Plan", "Planner"]
 
 
 @dataclass
@@ -54,12 +54,10 @@ class Plan:
 
 
 class Planner:
-    """A directory whose rows come and go as batches need them.
+    """Gives the rows of batches their slots, as `Slots` does row by row.
 
-    Batches are numbered upwards, planned in order and retired in order. A slot is held as long as
-    the last batch that needs it, by PLAN or by MARK, is not retired. A row enters a free slot as in
-    `Directory.install`; else the place of the row that is not held and that the policy gives the
-    least number, first among equals in order of choices and ways; else it is bypassed.
+    Batches are numbered upwards, planned in order and retired in order. A row that finds no slot is
+    bypassed.
 
     For a batch no row may be brought in that this batch itself evicts. So before a batch is planned
     its rows must be held: MARK it, at the latest after the plan before the oldest that is not
@@ -68,41 +66,29 @@ class Planner:
     Parameters
     ----------
     config : Config
-    policy : str
-        One of `POLICIES`.
-    admission : bool
-        A row may take the place of another only if it was counted as often.
-    writes : bool
-        Batches train: what they use is dirty.
+    policy, admission, writes
+        As of `Slots`.
     stamps : int
         Entries of the table of bypassed rows; rows that share one wait for one another.
     """
 
     def __init__(self, config: Config, policy="lru", admission=False, writes=True, stamps=4096):
-        self.config, self.policy, self.admission = config, POLICIES[policy], admission
-        self.writes = writes
+        self.config = config
+        self.state = Slots(config, policy, admission, writes)
         self._directory = Directory(config)  # tells where a row may lie
-        self._slot_of = {}  # of each resident key
-        self._key_at = [None] * config.slots
-        self._number = [0] * config.slots
-        self._dirty = [False] * config.slots
-        self._needed = [NEVER] * config.slots  # last batch that needs the slot
         self._bypassed_by = [NEVER] * stamps  # the last batch, of any row of an entry
-        self.retired = self.planned = NEVER
 
     def mark(self, batch, table, row):
         """Hold the resident rows of a coming batch."""
         for key in np.unique(pack_key(self.config, table, row)).tolist():
-            slot = self._slot_of.get(key)
-            if slot is not None:
-                self._needed[slot] = max(self._needed[slot], batch)
+            self.state.mark(batch, key)
 
     def retire(self, batch):
         """A batch and all before it have trained, and their victims were read: holds end."""
-        if batch > self.planned:
+        if batch > self.state.planned:
             raise ValueError(f"batch {batch} retires before it is planned; the last one was "
-                             f"{self.planned}")
-        self.retired = max(self.retired, batch)
+                             f"{self.state.planned}")
+        self.state.retired = max(self.state.retired, batch)
 
     def plan(self, batch, table, row, parts_log2, part, counts=None) -> Plan:
         """Give every row of a batch a slot, or none.
@@ -110,7 +96,7 @@ class Planner:
         Parameters
         ----------
         batch : int
-            One more than the last, or more.
+            The first one any, then one more than the last.
         table, row : int[n]
             Of each lookup.
         parts_log2, part : int[n]
@@ -123,95 +109,40 @@ class Planner:
         ValueError
             If a batch is planned out of order.
         """
-        if batch <= self.planned:
-            raise ValueError(f"batch {batch} is planned behind batch {self.planned}: number "
-                             f"batches upwards")
-        self.planned = batch
+        last = self.state.planned
+        if last not in (NEVER, batch - 1):
+            raise ValueError(f"batch {batch} is planned behind batch {last}: expected batch "
+                             f"{last + 1}")
+        self.state.begin(batch)
         keys = pack_key(self.config, np.asarray(table), np.asarray(row))
         unique, first, index = np.unique(keys, return_index=True, return_inverse=True)
-        order = np.argsort(first)
         counts = (np.zeros(len(unique), np.int64) if counts is None
                   else np.asarray(counts)[first]).tolist()
-        places = self._places(first, table, row, parts_log2, part)
+        columns = [np.asarray(column)[first] for column in (table, row, parts_log2, part)]
+        starts = list(zip(*self._directory.set_starts(*columns)))
         plan = Plan(slots=np.empty(0, np.uint32), unique=len(unique))
         slots, hits = np.empty(len(unique), np.uint32), np.zeros(len(unique), bool)
         unique = unique.tolist()
-        for at in order.tolist():
-            hits[at] = unique[at] in self._slot_of
-            slots[at] = self._plan_row(
-                plan, batch, unique[at], [places_[at] for places_ in places], counts[at])
+        for at in np.argsort(first).tolist():
+            hits[at], slots[at] = self._plan_row(plan, unique[at], starts[at], counts[at])
         plan.slots = slots[index]
         plan.hits, plan.hit_lookups = int(hits.sum()), int(hits[index].sum())
         return plan
 
-    def evict_all(self):
-        """(slot, key) of every dirty row, which is clean then: what a flush writes back."""
-        dirty = [(slot, self._key_at[slot]) for slot in range(self.config.slots)
-                 if self._dirty[slot]]
-        self._dirty = [False] * self.config.slots
-        return dirty
-
-    def _places(self, first, table, row, parts_log2, part):
-        """First slot of each row's set, for each choice."""
-        c = self.config
-        columns = [np.asarray(column)[first] for column in (table, row, parts_log2, part)]
-        return [((choice * c.directory_sets + self._directory.sets(choice, *columns))
-                 * c.directory_ways).tolist() for choice in range(c.directory_choices)]
-
-    def _plan_row(self, plan, batch, key, starts, count):
-        slot = self._slot_of.get(key)
-        if slot is not None:
-            self._number[slot] = self.policy.used(self._number[slot], batch, count)
-        else:
-            self._wait(plan, batch, key)
-            slot = self._enter(plan, batch, key, starts, count)
-            if slot is None:
-                plan.bypassed.append(key)
-                self._bypassed_by[self._entry(key)] = batch
-                return NO_SLOT
-        self._needed[slot] = max(self._needed[slot], batch)
-        self._dirty[slot] |= self.writes
-        return slot
-
-    def _enter(self, plan, batch, key, starts, count):
-        """The slot that the row enters; None if there is none."""
-        ways = range(self.config.directory_ways)
-        free = [[start + way for way in ways if self._key_at[start + way] is None]
-                for start in starts]
-        slot = next(iter(max(free, key=len)), None)  # the first choice among equals
-        if slot is None:
-            slot = self._victim(starts, count)
-            if slot is None:
-                return None
-            victim = self._key_at[slot]
-            plan.evictions.append((slot, victim, self._dirty[slot]))
-            del self._slot_of[victim]
-        plan.fills.append((slot, key))
-        self._slot_of[key], self._key_at[slot] = slot, key
-        self._number[slot] = self.policy.filled(batch, count)
-        self._dirty[slot], self._needed[slot] = False, NEVER
-        return slot
-
-    def _victim(self, starts, count):
-        candidates = [slot for start in starts
-                      for slot in range(start, start + self.config.directory_ways)
-                      if self._needed[slot] <= self.retired]
-        if not candidates:
-            return None
-        least = min(candidates, key=self._number.__getitem__)
-        number = self._number[least]
-        if self.admission and number > self.policy.filled(self.planned, count):
-            return None
-        if self.policy.ages:
-            for slot in candidates:
-                self._number[slot] -= number
-        return least
-
-    def _wait(self, plan, batch, key):
-        """The newest earlier batch that may have bypassed this row. A stamp of this batch itself
-        is another row's, in whose place there was one that is not known any more."""
-        plan.wait_for = max(plan.wait_for, min(self._bypassed_by[self._entry(key)], batch - 1))
-
-    def _entry(self, key):
-        """Of the table of bypassed rows."""
-        return mix(key, 0, self.config.key_width) % len(self._bypassed_by)
+    def _plan_row(self, plan, key, starts, count):
+        """Whether the row had a slot, and the one that it has."""
+        batch = self.state.planned
+        found = self.state.plan(key, starts, count)
+        if found.hit:
+            return True, found.slot
+        # A stamp of this batch is another row's, in whose place there was one that is not known.
+        entry = mix(key, 0, self.config.key_width) % len(self._bypassed_by)
+        plan.wait_for = max(plan.wait_for, min(self._bypassed_by[entry], batch - 1))
+        if found.slot is None:
+            plan.bypassed.append(key)
+            self._bypassed_by[entry] = batch
+            return False, NO_SLOT
+        if found.victim is not None:
+            plan.evictions.append((found.slot, found.victim, found.dirty))
+        plan.fills.append((found.slot, key))
+        return False, found.slot

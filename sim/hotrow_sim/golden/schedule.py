@@ -83,7 +83,7 @@ class Schedule:
             step += 1
             assert step < 10 * (len(self.batches) + 10), "the schedule stands still"
             moving = self._step(moving)
-        for slot, key in self.planner.evict_all():
+        for slot, key in self.planner.state.flush():
             self.tables[key] = self.slots[slot]
         return self.tables
 

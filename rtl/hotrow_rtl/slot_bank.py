@@ -1,0 +1,316 @@
+"""Slot bank: which row of this bank has which slot, how long batches need it, and who leaves.
+
+Rows are hashed into one set per hash choice, as in `DirectoryBank`; beside each tag lie the last
+batch that needs the slot, the last one that used it, and a number of the replacement policy.
+
+Sources: hold window and tags that change when a batch is planned, ScratchPipe (ISCA 2022, arXiv
+2205.04702), section 4; two-choice hashing, Azar et al., "Balanced Allocations", SIAM J. Computing
+29 (1999).
+"""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.hdl import Shape
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import Config, log2
+from .least import Least, contender
+from .mixing_gates import mixed
+from .ram import ClearedRam
+from .replacement import filled, swept, used
+from .slot_layouts import (
+    NUMBER_WIDTH,
+    Ask,
+    plan_answer,
+    plan_request,
+    plan_setting,
+    set_width,
+    slot_state,
+    slot_way,
+)
+
+COMPARED = 4  # cycles from the request to what its ways say: hash, read, hold, compare
+
+
+class SlotBank(wiring.Component):
+    """Find, install, remove, plan or mark one row a cycle.
+
+    A row enters the set with more free ways, the first among equals, at the lowest free way. A
+    planned row that finds none takes the way of the row that no batch needs and that goes first by
+    the policy, first among equals in order of choices and ways; else it is not placed.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    setting : In(plan_setting(config))
+        Stable while any request is inside.
+    enter : In(1)
+        `request` enters in this cycle: at least `latency` cycles behind every other one that has a
+        set in common with it, unless both are FIND.
+    request : In(plan_request(config))
+    answer : Out(plan_answer(config))
+        To the request that entered `latency` cycles before.
+    sweep : In(1)
+        A pulse ages all slots: once before every `sweep_batches`-th batch is planned, `setting`
+        that of the batch; only while nothing is inside.
+    clear : In(1)
+        A pulse frees every slot; only while nothing is inside.
+    restart : In(1)
+        A pulse drops the requests inside: what is not answered yet is not done.
+    ready : Out(1)
+        Low while the sets are cleared or swept: nothing may enter.
+
+    Timing
+    ------
+    Latency 5 + log2(`directory_choices` * `directory_ways`) cycles: hash, read, hold, compare,
+    rounds of `Least`, encode. Clearing takes `directory_sets` / `banks` cycles, a sweep 3 more.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.latency = latency(config)
+        super().__init__({
+            "setting": In(plan_setting(config)),
+            "enter": In(1),
+            "request": In(plan_request(config)),
+            "answer": Out(plan_answer(config)),
+            "sweep": In(1),
+            "clear": In(1),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        rounds = self.latency - COMPARED - 1
+        width = data.ArrayLayout(slot_way(c), c.directory_ways).size
+        rams = []
+        for choice in range(c.directory_choices):
+            m.submodules[f"choice{choice}"] = ram = ClearedRam(
+                width, c.directory_sets // c.banks, parts=c.directory_ways)
+            m.d.comb += ram.clear.eq(self.clear)
+            rams.append(ram)
+        m.submodules.least = least = Least(
+            NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1, len(rams) * c.directory_ways)
+
+        # What goes with a request: item n as it was n cycles before.
+        valid = Signal(self.latency - 1)
+        m.d.sync += valid.eq(Cat(self.enter, valid))
+        with m.If(self.restart):
+            m.d.sync += valid.eq(0)
+        ask = later(m, self.request.ask, self.latency - 1, "ask")
+        count = later(m, self.request.count, self.latency - 1, "count")
+
+        sweep = self._sweep(m, rams)
+        parts_log2, part = (later(m, self.request[name], 1, name)[1]
+                            for name in ("parts_log2", "part"))
+        sides = [self._compare(m, choice, ram, parts_log2, part, sweep)
+                 for choice, ram in enumerate(rams)]
+        m.d.comb += least.contenders.eq(Cat(side["contenders"] for side in sides))
+
+        # The row's own way and the first free one, while the least is found.
+        match = Cat(side["match"] for side in sides)
+        lowest, other = Signal(c.directory_ways), Signal()
+        m.d.comb += lowest.eq(sides[0]["lowest"])
+        if len(sides) == 2:
+            m.d.comb += other.eq(sides[1]["vacancy"] > sides[0]["vacancy"])
+            with m.If(other):
+                m.d.comb += lowest.eq(sides[1]["lowest"])
+        own = Signal(slot_state(c), name="own_state", reset_less=True)
+        m.d.sync += own.eq(selected(match, [state for side in sides for state in side["states"]]))
+        waited = {
+            "hit": later(m, match.any(), rounds, "hit")[-1],
+            "own": later(m, encoded(match), rounds, "own")[-1],
+            "room": later(m, lowest.any(), rounds, "room")[-1],
+            "free": later(m, Cat(encoded(lowest), other), rounds, "free")[-1],
+            "state": slot_state(c)(later(m, own.as_value(), rounds - 1, "state")[-1]),
+            "least": least.least, "index": least.index,
+            "ask": ask[-1], "count": count[-1], "valid": valid[-1],
+        }
+        self._answer(m, rams, sides, **waited)
+        with m.If(sweep["writes"]):
+            for ram, side in zip(rams, sides):
+                self._age(m, ram, side["word"], sweep["write_at"])
+        return m
+
+    def _compare(self, m, choice, ram, parts_log2, part, sweep):
+        """Look at the ways of one choice's set: what they say when compared, tag and set then."""
+        c, ways = self.config, self.config.directory_ways
+        hashed = Signal(c.rest_width, name=f"hashed{choice}", reset_less=True)
+        m.d.sync += hashed.eq(self.request.rest if choice == 0 else mixed(
+            m, "mixed_rest", self.request.rest, choice, c.rest_width))
+        set_ = self._set(m, choice, hashed, parts_log2, part)
+        m.d.comb += ram.read_address.eq(Mux(sweep["reads"], sweep["at"], set_))
+        since = self.latency - 2  # from the hash to the answer
+        tag = later(m, hashed[c.rest_width - c.directory_tag_width:], since, f"tag{choice}")
+        sets = later(m, set_, since, f"set{choice}")
+        held = Signal(ram.read_data.shape(), name=f"held{choice}", reset_less=True)
+        m.d.sync += held.eq(ram.read_data)
+        word = data.View(data.ArrayLayout(slot_way(c), ways), held)
+        match, lowest = (Signal(ways, name=f"{name}{choice}", reset_less=True)
+                         for name in ("match", "lowest_free"))
+        vacancy = Signal(range(ways + 1), name=f"vacancies{choice}", reset_less=True)
+        free = ~Cat(way.valid for way in word)
+        m.d.sync += [
+            match.eq(Cat(way.valid & (way.tag == tag[2]) for way in word)),
+            lowest.eq(free & -free),
+            vacancy.eq(sum(free)),
+        ]
+        states, contenders = [], []
+        for index, way in enumerate(word):
+            state = Signal(slot_state(c).size, name=f"state{choice}_{index}", reset_less=True)
+            entry = Signal(contender(NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1),
+                           name=f"contender{choice}_{index}", reset_less=True)
+            age = (self.setting.batch - way.state.used)[:c.stamp_bits]
+            m.d.sync += [
+                state.eq(way.state),
+                entry.payload.eq(Cat(way.tag, way.state.dirty)),
+                entry.number.eq(Cat(~age, way.state.number)),
+                entry.present.eq(way.valid & ~self._is_held(way.state.needed)),
+            ]
+            states.append(state)
+            contenders.append(entry.as_value())
+        return {"word": word, "tag": tag[-1], "set": sets[-1], "match": match,
+                "lowest": lowest, "vacancy": vacancy, "states": states,
+                "contenders": Cat(contenders)}
+
+    def _answer(self, m, rams, sides, hit, own, room, free, state, least, index, ask, count,
+                valid):
+        """Decide, answer, and write the way that was decided on."""
+        c, setting = self.config, self.setting
+        plans, installs, marks = (ask == each for each in (Ask.PLAN, Ask.INSTALL, Ask.MARK))
+        number = filled(setting.policy, count)
+        refused = Signal()  # by frequency
+        evicts, enters = Signal(), Signal()
+        chosen = Signal.like(own, name="chosen")
+        choice = chosen[log2(c.directory_ways):] if len(sides) == 2 else 0
+        m.d.comb += [
+            refused.eq(setting.admission & (least.number[c.stamp_bits:] > number)),
+            evicts.eq(plans & ~hit & ~room & least.present & ~refused),
+            enters.eq(~hit & (plans | installs) & room | evicts),
+            chosen.eq(Mux(hit, own, Mux(room, free, index))),
+        ]
+        at, tag = (Mux(choice, sides[-1][name], sides[0][name]) for name in ("set", "tag"))
+        tag_of, was_dirty = least.payload[:-1], least.payload[-1]
+        answer = self.answer
+        m.d.sync += [
+            answer.hit.eq(hit),
+            answer.placed.eq(hit | enters),
+            answer.slot.way.eq(chosen[:log2(c.directory_ways)]),
+            answer.slot.set.eq(at),
+            answer.slot.choice.eq(choice),
+            answer.first.eq(~hit | (state.used != setting.batch)),
+            answer.evicts.eq(evicts),
+            answer.dirty.eq(was_dirty),
+            answer.victim.choice.eq(choice),
+            answer.victim.hashed.eq(Cat(at[:c.rest_width - c.directory_tag_width], tag_of)),
+        ]
+
+        written, writes = Signal(slot_way(c), reset_less=True), Signal()
+        is_new = plans & (~hit | (state.used != setting.batch))
+        m.d.sync += [
+            writes.eq(valid & (enters | hit & (plans | marks | (ask == Ask.REMOVE)))),
+            written.tag.eq(tag),
+            written.valid.eq(ask != Ask.REMOVE),
+            written.state.number.eq(Mux(
+                hit, Mux(is_new, used(setting.policy, state.number, count), state.number), number)),
+            written.state.used.eq(Mux(marks, state.used, setting.batch)),
+            written.state.needed.eq(Mux(installs, setting.retired, Mux(
+                hit & self._is_after(state.needed), state.needed, setting.batch))),
+            written.state.dirty.eq(hit & state.dirty | plans & setting.writes),
+        ]
+        with m.If(self.restart):
+            m.d.sync += writes.eq(0)
+        with m.If(self.clear | ~Cat(ram.ready for ram in rams).all()):
+            m.d.sync += written.eq(0)  # what a memory that is cleared needs
+        for number_, ram in enumerate(rams):
+            m.d.comb += [
+                ram.write_address.eq(answer.slot.set),
+                ram.write_data.eq(Cat([written.as_value()] * c.directory_ways)),
+                ram.write_enable.eq(Mux(
+                    writes & ~self.restart & (answer.slot.choice == number_),
+                    (1 << answer.slot.way)[:c.directory_ways], 0)),
+            ]
+
+    def _sweep(self, m, rams):
+        """Go through all sets: read in one cycle, hold in the next, write in the third."""
+        c = self.config
+        reads, at, held = Signal(), Signal(set_width(c)), Signal(2)
+        addresses = later(m, at, 2, "sweep_at")
+        m.d.sync += held.eq(Cat(reads, held))
+        with m.If(self.sweep):
+            m.d.sync += [reads.eq(1), at.eq(0)]
+        with m.Elif(reads):
+            m.d.sync += [reads.eq(~at.all()), at.eq(at + 1)]
+        m.d.comb += self.ready.eq(
+            Cat(ram.ready for ram in rams).all() & ~reads & ~held.any())
+        return {"reads": reads, "at": at, "writes": held[-1], "write_at": addresses[-1]}
+
+    def _age(self, m, ram, word, at):
+        """What a sweep writes back: slots that no batch needs are so for long, and those used long
+        ago were used `oldest_stamp` batches before."""
+        c, setting = self.config, self.setting
+        m.d.comb += [ram.write_enable.eq(~0), ram.write_address.eq(at)]
+        for way, aged in zip(word, data.View(word.shape(), ram.write_data)):
+            age = (setting.batch - way.state.used)[:c.stamp_bits]
+            m.d.comb += [
+                aged.eq(way),
+                aged.state.number.eq(swept(setting.policy, way.state.number)),
+                aged.state.needed.eq(Mux(
+                    self._is_held(way.state.needed), way.state.needed, setting.retired)),
+                aged.state.used.eq(Mux(
+                    age > c.oldest_stamp, setting.batch - c.oldest_stamp, way.state.used)),
+            ]
+
+    def _is_held(self, needed):
+        ahead = (needed - self.setting.retired)[:self.config.stamp_bits]
+        return ~ahead[-1] & ahead.any()
+
+    def _is_after(self, needed):
+        """A slot is needed by this batch or a later one."""
+        return self._is_held(needed) & ~(needed - self.setting.batch)[self.config.stamp_bits - 1]
+
+    def _set(self, m, choice, hashed, parts_log2, part):
+        """Number of the set: the partition above, the hash below, as the table divides them."""
+        width = set_width(self.config)
+        chosen = Signal(width, name=f"set{choice}")
+        with m.Switch(parts_log2):
+            for parts in range(1, log2(self.config.directory_partitions) + 1):
+                with m.Case(parts):
+                    m.d.comb += chosen.eq(Cat(hashed[:width - parts], part[:parts]))
+            with m.Default():
+                m.d.comb += chosen.eq(hashed[:width])
+        return chosen
+
+
+def latency(config: Config) -> int:
+    """Cycles from a request to its answer."""
+    return COMPARED + 1 + log2(config.directory_choices * config.directory_ways)
+
+
+def later(m, value, cycles, name):
+    """[the value, that of one cycle before, ..., of `cycles` before]."""
+    values = [value]
+    for age in range(cycles):
+        register = Signal(Shape.cast(value.shape()), name=f"{name}_{age}", reset_less=True)
+        m.d.sync += register.eq(values[-1])
+        values.append(register)
+    return values
+
+
+def selected(chosen, values):
+    """The value whose bit of `chosen` is set, at most one of them; else zero."""
+    return reduce(or_, (Mux(chosen[index], value, 0) for index, value in enumerate(values)))
+
+
+def encoded(chosen):
+    """Index of the bit that is set, at most one of them."""
+    return Cat(Cat(chosen[index] for index in range(len(chosen)) if index >> bit & 1).any()
+               for bit in range(log2(len(chosen))))

@@ -1,0 +1,86 @@
+"""What the planner keeps with every slot, what it is asked, and what it answers."""
+
+from amaranth.lib import data, enum
+
+from .bank_layouts import slot_in_bank
+from .config import Config, log2
+from .table_extent import partition
+
+NUMBER_WIDTH = 8  # of a replacement policy
+
+
+class Ask(enum.Enum, shape=3):
+    """What a row is asked for."""
+
+    FIND = 0
+    INSTALL = 1  # a slot that is free, not held
+    REMOVE = 2
+    PLAN = 3  # a slot for the batch that is planned: its own, a free one, a victim's
+    MARK = 4  # to hold its slot, if it has one, for a coming batch
+
+
+class Policy(enum.Enum, shape=2):
+    """Which row leaves: the least number; of equals the one used longest ago."""
+
+    LRU = 0
+    RRIP = 1
+    LFU = 2
+    FREQ = 3
+
+
+def slot_state(config: Config) -> data.StructLayout:
+    """Beside the tag: the last batch that `needed` the slot and the last that `used` it, modulo
+    their width, and the policy's `number`."""
+    return data.StructLayout({
+        "number": NUMBER_WIDTH,
+        "used": config.stamp_bits,
+        "needed": config.stamp_bits,
+        "dirty": 1,
+    })
+
+
+def slot_way(config: Config) -> data.StructLayout:
+    """One way of a set as it lies in memory."""
+    return data.StructLayout({
+        "tag": config.directory_tag_width, "state": slot_state(config), "valid": 1})
+
+
+def plan_setting(config: Config) -> data.StructLayout:
+    """What all rows of a command have in common, stable while any is inside.
+
+    `batch` is the one that is planned, or that is marked; `retired` the newest retired one.
+    """
+    return data.StructLayout({
+        "batch": config.stamp_bits,
+        "retired": config.stamp_bits,
+        "policy": Policy,
+        "admission": 1,
+        "writes": 1,
+    })
+
+
+def plan_request(config: Config) -> data.StructLayout:
+    """A row of this bank, and what the access counters hold of it."""
+    return data.StructLayout({
+        "rest": config.rest_width, **partition(config), "ask": Ask, "count": NUMBER_WIDTH})
+
+
+def plan_answer(config: Config) -> data.StructLayout:
+    """`hit`, `placed` and `slot` as of `directory_answer`.
+
+    `first`: no row of the batch came to the slot before. `evicts`: the row of `victim` left, and
+    must be written back if `dirty`.
+    """
+    return data.StructLayout({
+        "hit": 1, "placed": 1, "slot": slot_in_bank(config), "first": 1, "evicts": 1, "dirty": 1,
+        "victim": victim_key(config)})
+
+
+def victim_key(config: Config) -> data.StructLayout:
+    """The `rest` of a row's key as its hash choice `choice` mixed it: see `directory_hash`."""
+    return data.StructLayout({"hashed": config.rest_width, "choice": 1})
+
+
+def set_width(config: Config) -> int:
+    """Bits of a set's number within a bank and a choice."""
+    return log2(config.directory_sets // config.banks)
