@@ -190,6 +190,26 @@ def test_batches_that_do_not_train_leave_rows_clean():
     assert seen["clean"] == seen["evicts"] > 20, seen
 
 
+def test_rows_of_long_ago_are_told_apart_as_far_as_sweeps_do():
+    """Rows used 1 to 40 batches before the last, more than stamps tell apart; then all leave."""
+    config = replace(TINY, name="set", directory_choices=1, directory_ways=8, stamp_bits=4)
+    player = Player(config, "lru")
+    same_set = [rest for rest in range(100_000) if player.row(rest)[1:] == player.row(0)[1:]][:16]
+
+    async def drive(ctx):
+        await ctx.tick().until(player.dut.ready)
+        for batch in range(48):
+            await player.begin(ctx, batch, batch - 1)
+            if batch % 5 == 0 and batch < 40:
+                await player.ask(ctx, Ask.PLAN, same_set[(3 * batch // 5) % 8], 0, batch)
+            elif batch >= 40:
+                await player.ask(ctx, Ask.PLAN, same_set[batch - 32], 0, batch)
+        await player.drain(ctx)
+    player.bench.process("play", drive)
+    player.bench.run(10_000)
+    assert player.seen["evicts"] == 8
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_one_a_cycle_while_sets_differ(config):
     """No cycle is lost but for sets that follow one another too closely."""
