@@ -196,7 +196,8 @@ class RowBench:
             await commit(self.dut.table_update, number, {
                 "valid": 1, "last_row": table.last_row, "weights": address(table.weights),
                 "row16": table.row_bytes >> 4, "stride16": table.stride >> 4,
-                "state": address(table.state), "state4": table.state_bytes >> 2})
+                "state": address(table.state), "state4": table.state_bytes >> 2,
+                **({"type": table.type} if self.config.arithmetic else {})})
 
     async def submit(self, ctx, command):
         self.current = command
