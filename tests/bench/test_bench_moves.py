@@ -58,6 +58,9 @@ def test_a_card_that_computes_takes_the_place_of_one_that_does_not(bench):
 
 
 def test_more_rows_than_the_table_has(bench):
+    code, result, _ = bench("pool", "--preset", "tiny", "--transport", "model", "--rows", "100",
+                            "--table-rows", "4", "--bag", "3", "--json")
+    assert code == 0 and result["agrees"] and (result["rows"], result["table_rows"]) == (99, 4)
     code, _, err = bench("update", "--transport", "model", "--rows", "100", "--table-rows", "4")
     assert code == 2 and "--rows 100 of a table of 4 rows would write one twice" in err
 

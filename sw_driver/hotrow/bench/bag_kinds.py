@@ -74,6 +74,8 @@ class Pool:
 class Update(Pool):
     """Steps of SGD on distinct rows, each by the sum of its gradients, which lie anywhere."""
 
+    distinct = True
+
     def draw(self, rng, work):
         return rng.permutation(np.repeat(
             rng.permutation(work.table_rows)[:work.count // work.bag], work.bag))

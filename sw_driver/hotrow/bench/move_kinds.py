@@ -13,7 +13,7 @@ class Gather:
     channel : str
         "read" or "write": the row ports whose data channel counts.
     distinct : bool
-        No row twice.
+        No row of the table is written twice.
     arithmetic : bool
         Rows come in bags, and the card computes.
     """

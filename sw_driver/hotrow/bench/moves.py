@@ -112,7 +112,7 @@ def _work(kind, options, config):
     bag = options.bag if kind.arithmetic else 1
     count = options.rows or BEATS * config.row_ports // -(-size // config.bus_bytes)
     count = max(1, count // bag) * bag
-    least = count if kind.distinct else count // bag
+    least = count // bag if kind.distinct else 1
     table_rows = options.table_rows or max(least, min(TABLE_ROWS, LARGEST_TABLE // size))
     if least > table_rows:
         raise Error(f"--rows {count} of a table of {table_rows} rows would write one twice: ask "
