@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from amaranth import Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -81,7 +81,7 @@ class CommandCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        of_queue = rules(self.queue)
+        of_queue = rules(self.queue, self.config)
         operands = sorted({name for rule in of_queue.values() for name in rule.extents},
                           key=lambda name: OPERANDS[name].offset)
         lane_of = {name: 8 * OPERANDS[name].offset // LANE for name in operands}
@@ -93,9 +93,10 @@ class CommandCheck(wiring.Component):
         given, at_operand = lanes[first], Signal()  # the operand under check; its address is wrong
         shape = Signal(data.StructLayout({
             "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1,
-            "stride": 1}))
+            "stride": 1, "pool": 1, "update": 1}))
         wrong = Signal(data.StructLayout({
             "event": 1, "batch": 1, "samples": 1, "nothing": 1, "stride": 1, "bytes": 1}))
+        kind = Cat(shape.batch, shape.span, shape.pool, shape.update)
         used = Signal(around)  # lanes from the one under check on
         operand = Signal(range(around + 1))
         samples = held.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE goes before
@@ -124,21 +125,24 @@ class CommandCheck(wiring.Component):
                 shape.span.eq(rule.is_span),
                 shape.event.eq(rule.has_event),
                 shape.stride.eq(rule.has_stride),
+                shape.pool.eq(rule.is_pool),
+                shape.update.eq(rule.is_update),
             ]
             for name, extent in rule.extents.items():
                 wanted = flagged(extent.flag) if extent.flag else Const(1)
                 m.d.sync += used[lane_of[name] - first].eq(wanted & ~everything)
 
         def extents(name):
-            """How long an operand is, by whether the command is a batch, or a span."""
-            return {(rule.is_batch, rule.is_span): rule.extents[name]
+            """How long an operand is, by the `kind` of the command."""
+            return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update): rule.extents[name]
                     for rule in of_queue.values() if name in rule.extents}
 
         units, element_log2 = Signal(max(32, len(bags))), Signal(3)  # of the operand under check
 
         def measure(extent):
             m.d.comb += [
-                units.eq({"count": held.count, "samples": samples, "bags": bags}[extent.unit]),
+                units.eq({"count": held.count, "samples": samples, "bags": held.bags,
+                          "batch bags": bags}[extent.unit]),
                 element_log2.eq(extent.element_log2),
             ]
             if extent.doubled_by:
@@ -182,8 +186,8 @@ class CommandCheck(wiring.Component):
         with m.Switch(operand):
             for name in operands:
                 with m.Case(lane_of[name] - first):
-                    for (is_batch, is_span), extent in extents(name).items():
-                        with m.If((shape.batch == is_batch) & (shape.span == is_span)):
+                    for of_kind, extent in extents(name).items():
+                        with m.If(kind == Cat(*map(Const, of_kind))):
                             measure(extent)
 
         with m.FSM():
@@ -211,7 +215,8 @@ class CommandCheck(wiring.Component):
                     wrong.batch.eq(shape.batch & (
                         nothing | (held.samples == 0) | (held.table_count == 0))),
                     wrong.samples.eq(shape.batch & (held.samples > self.config.batch_samples)),
-                    wrong.nothing.eq((shape.list | shape.span) & nothing),
+                    wrong.nothing.eq((shape.list | shape.span) & nothing
+                                     | (shape.pool | shape.update) & (held.bags == 0)),
                     wrong.bytes.eq(shape.span & held.count[:log2(STATE_ALIGNMENT)].any()),
                     wrong.stride.eq(shape.stride & (
                         (stride == 0) | (stride > LARGEST_STRIDE)

@@ -3,16 +3,27 @@
 from dataclasses import dataclass
 from enum import IntFlag
 
-from .contract import COMMANDS, OPERANDS, AllFlag, BatchFlag, Command, GatherFlag, Opcode
+from .config import Config
+from .contract import (
+    COMMANDS,
+    OPERANDS,
+    AllFlag,
+    BatchFlag,
+    Command,
+    GatherFlag,
+    Opcode,
+    PoolFlag,
+    UpdateFlag,
+)
 
 
 @dataclass(frozen=True)
 class Extent:
     """Memory behind an address operand: `unit` elements of 2**`element_log2` bytes.
 
-    `unit` is "count", "samples" or "bags" (samples * table_count); `write` tells a result;
-    the operand is used when the command has `flag` set, or always; with `doubled_by` set its
-    elements are twice as long.
+    `unit` is "count", "samples", "bags" (of a list), or "batch bags" (samples * table_count);
+    `write` tells a result; the operand is used when the command has `flag` set, or always; with
+    `doubled_by` set its elements are twice as long.
     """
 
     unit: str
@@ -24,7 +35,7 @@ class Extent:
 
 _EXTENTS = {
     "source": Extent("count", 3),  # entries of a list
-    "lengths": Extent("bags", 1, flag=BatchFlag.JAGGED),
+    "lengths": Extent("batch bags", 1, flag=BatchFlag.JAGGED),
     "targets": Extent("count", 2, flag=GatherFlag.LISTED),
     "slots": Extent("count", 2, write=True),
     "popular": Extent("samples", 2, write=True),
@@ -37,10 +48,22 @@ _BYTES = {  # of a span
     "source": Extent("count", 0),
     "destination": Extent("count", 0, write=True),
 }
+_POOL = {
+    "lengths": Extent("bags", 1),
+    "targets": Extent("bags", 2, flag=PoolFlag.LISTED),
+    "weights": Extent("count", 2, flag=PoolFlag.WEIGHTED),
+}
+_UPDATE = {
+    "lengths": Extent("count", 1),
+    "targets": Extent("bags", 2, flag=UpdateFlag.LISTED),  # `gradient_count` is in the same place
+}
 SPANS = (Opcode.COPY, Opcode.FILL)  # `count` consecutive bytes each
+ARITHMETIC = (Opcode.POOL, Opcode.UPDATE)  # of a card with `Config.arithmetic`
 # Where the slot of a row ends depends on its table and target: these are checked row by row.
 _CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination"),
-                   Opcode.SCATTER: ("rows", "state_rows")}
+                   Opcode.SCATTER: ("rows", "state_rows"),
+                   Opcode.POOL: ("destination",),
+                   Opcode.UPDATE: ("gradients",)}
 
 
 @dataclass(frozen=True)
@@ -55,6 +78,8 @@ class Rule:
         Which shape checks apply. At most one of the first three holds. The operands of a span
         begin on any 4 bytes and stay packed; those of others begin on a multiple of LIST_ALIGNMENT
         and are replaced by byte addresses.
+    is_pool, is_update : bool
+        A list with `bags`, or `gradient_count` in the same place.
     may_be_all : bool
         With AllFlag.ALL the command reads no list.
     extents : dict
@@ -68,6 +93,8 @@ class Rule:
     is_span: bool
     has_event: bool
     has_stride: bool
+    is_pool: bool
+    is_update: bool
     may_be_all: bool
     extents: dict
 
@@ -75,7 +102,8 @@ class Rule:
 def _rule(command: Command) -> Rule:
     operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
     is_batch, is_span = "samples" in operands, command.opcode in SPANS
-    special = {"source": _IDS} if is_batch else _BYTES if is_span else {}
+    special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE}.get(
+        command.opcode, {"source": _IDS} if is_batch else _BYTES if is_span else {})
     extents = {name: special.get(name) or _EXTENTS[name]
                for name in operands
                if OPERANDS[name].is_address
@@ -88,12 +116,15 @@ def _rule(command: Command) -> Rule:
         is_span=is_span,
         has_event="event" in operands,
         has_stride="stride" in operands,
+        is_pool=command.opcode == Opcode.POOL,
+        is_update=command.opcode == Opcode.UPDATE,
         may_be_all=command.flags is AllFlag,
         extents=extents,
     )
 
 
-def rules(queue: str) -> dict[Opcode, Rule]:
+def rules(queue: str, config: Config) -> dict[Opcode, Rule]:
     """The rules of the commands that the queue serves."""
     return {opcode: _rule(command) for opcode, command in COMMANDS.items()
-            if command.queue in (queue, "both")}
+            if command.queue in (queue, "both")
+            and (config.arithmetic or opcode not in ARITHMETIC)}

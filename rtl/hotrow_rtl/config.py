@@ -69,6 +69,8 @@ class Config:
         one of hits alone.
     events : int
         Event counters shared by the two command queues (power of two).
+    arithmetic : bool
+        The row mover pools and updates rows, too.
     clock_mhz : int
         Clock for which cycles are turned into projected times. An assumption, not a measurement.
     """
@@ -94,6 +96,7 @@ class Config:
     row_ports: int = 1
     result_ports: int = 4
     events: int = 32
+    arithmetic: bool = True
     clock_mhz: int
 
     def __post_init__(self):
@@ -122,6 +125,8 @@ class Config:
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         within("events", 2, 256, power_of_two=True)
+        if not isinstance(self.arithmetic, bool):
+            raise ValueError(f"arithmetic must be True or False, not {self.arithmetic!r}")
         within("clock_mhz", 1, 2000)
         if self.row_ports not in (1, 2, 4, 8):
             raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address choose "
@@ -238,11 +243,12 @@ PRESETS = {
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1, events=8,
                clock_mhz=50),
-        # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208.
+        # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
+        # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
                counter_sets=4096, counter_ways=8, directory_sets=4096, directory_ways=4,
                directory_partitions=2, batch_samples=16384, miss_entries=8192, burst_beats=8,
-               outstanding=16, row_bytes=1024, clock_mhz=100),
+               outstanding=16, row_bytes=1024, arithmetic=False, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
                miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4, clock_mhz=250),

@@ -37,7 +37,8 @@ class Status(IntEnum):
     BAD_FLAGS = 2, "a flag that the command does not have; index = flags"
     EMPTY = 3, "no samples, tables, lookups or entries"
     TOO_LARGE = 4, "more samples than batch_samples; index = samples"
-    LOOKUPS = 5, "dense: count is not samples * tables; jagged: not the sum; index = expected"
+    LOOKUPS = 5, ("dense: count is not samples * tables; jagged: not the sum; index = expected. "
+                  "Of bags of rows: index = sum of the lengths, or up to the one that is too long")
     TABLE_UNKNOWN = 6, "index = position in the list, or the table number for a batch"
     MISALIGNED = 7, "a byte address off its boundary; or index = stride, or count of bytes"
     REGION = 8, "unregistered handle, or bytes beyond the region's end"
@@ -49,6 +50,8 @@ class Status(IntEnum):
     SLVERR = 14, "the memory answered with a slave error"
     DECERR = 15, "the memory answered with a decode error"
     TIMEOUT = 16, "the memory did not answer in time"
+    ROW_SHAPE = 17, ("not the bytes or element type of the first listed row, or not the state that "
+                     "the command needs; index = position in the list")
 
 
 class Opcode(IntEnum):
@@ -64,6 +67,8 @@ class Opcode(IntEnum):
     SPLIT = 0x15
     GATHER = 0x20
     SCATTER = 0x21
+    POOL = 0x22
+    UPDATE = 0x23
     COPY = 0x24
     FILL = 0x25
 
@@ -96,6 +101,26 @@ class GatherFlag(IntFlag):
     STATE = 2, "carry each row's optimizer state too, packed in the state array of the slots"
 
 
+class PoolFlag(IntFlag):
+    """What becomes of a bag of rows (POOL)."""
+
+    __new__ = _documented
+
+    LISTED = 1, "bag i belongs to slot targets[i], at targets[i] * stride, else to slot i"
+    MEAN = 2, "divide each sum by the number of its rows"
+    WEIGHTED = 4, "multiply row i of the list by weights[i]"
+
+
+class UpdateFlag(IntFlag):
+    """Which gradients a row takes, and how (UPDATE)."""
+
+    __new__ = _documented
+
+    LISTED = 1, "the i-th gradient is number targets[i] of the array, else number i"
+    TYPED = 2, "gradients have the tables' element type, else fp32"
+    ADAGRAD = 4, "row-wise Adagrad with the row's state, an fp32, else SGD"
+
+
 @dataclass(frozen=True)
 class Field:
     """One little-endian unsigned field of a record, `offset` and `bytes` in bytes."""
@@ -111,30 +136,39 @@ def _address(name, offset, doc):
     return Field(name, offset, 8, doc, is_address=True)
 
 
+# Fields that share their bytes belong to different commands.
 OPERANDS = {field.name: field for field in (
     Field("opcode", 0, 1, "what to do"),
     Field("flags", 1, 1, "variants of the command"),
     Field("tag", 4, 4, "the host's own number; comes back in the completion"),
     _address("source", 8, "ids of a batch, entries of a list, or bytes to copy"),
-    _address("lengths", 16, "uint16 per bag, in the order of the bags (jagged batches)"),
-    _address("targets", 24, "uint32 slots, one per listed row"),
+    _address("lengths", 16, "uint16 per bag, in the order of the bags (jagged batches, POOL); per "
+             "row its gradients (UPDATE)"),
+    _address("targets", 24, "uint32 slots, one per listed row or bag; numbers of gradients"),
     _address("slots", 32, "result: uint32 per lookup or entry"),
+    _address("weights", 32, "fp32 per listed row"),
     _address("popular", 40, "result: uint32 positions of the samples whose lookups all hit"),
     _address("nonpopular", 48, "result: uint32 positions of the other samples"),
     _address("misses", 56, "result: one entry per missed row"),
-    _address("destination", 64, "result: rows (GATHER), harvested entries, or bytes (COPY, FILL)"),
+    _address("destination", 64, "result: rows (GATHER, POOL), harvested entries, or bytes (COPY, "
+             "FILL)"),
     _address("state_destination", 72, "result: per-row state, packed"),
     Field("count", 80, 4, "lookups of the batch, entries of the list, most entries wanted, or "
           "bytes (COPY, FILL)"),
     Field("samples", 84, 4, "samples in the batch"),
+    Field("bags", 84, 4, "bags of the list"),
+    Field("gradient_count", 84, 4, "gradients of all rows of the list together"),
     Field("first_table", 88, 2, "table of the first column"),
     Field("table_count", 90, 2, "columns; column c belongs to table first_table + c"),
     Field("stride", 92, 4, "bytes from one slot to the next"),
     Field("threshold", 96, 4, "least count that is harvested"),
     Field("shift", 100, 4, "binary places by which every count is shifted right"),
     Field("event", 104, 4, "event counter"),
+    Field("eps", 104, 4, "fp32: what row-wise Adagrad adds to the root of the state"),
     Field("value", 108, 4, "value to reach or to set, or pattern (FILL)"),
+    Field("lr", 108, 4, "fp32: learning rate"),
     _address("rows", 112, "rows by slot that are read (SCATTER)"),
+    _address("gradients", 112, "rows of gradients by number"),
     _address("state_rows", 120, "per-row state by slot that is read, packed"),
 )}
 
@@ -151,10 +185,10 @@ COMPLETION = {field.name: field for field in (
     Field("misses", 48, 4, "lookups or entries not found"),
     Field("unique", 52, 4, "entries written to the miss list"),
     Field("popular", 56, 4, "samples whose lookups all hit"),
-    Field("entries", 60, 4, "entries written, installed, removed or moved"),
+    Field("entries", 60, 4, "entries written, installed, removed or moved; bags, rows written"),
     Field("refused", 64, 4, "entries that did not fit; of a SPLIT, misses whose row may be listed "
           "again"),
-    Field("bytes", 72, 8, "bytes of rows and state moved"),
+    Field("bytes", 72, 8, "bytes of rows and state moved or written"),
     Field("sequence", 124, 4, "completions of this queue so far, this one included"),
 )}
 
@@ -224,6 +258,20 @@ COMMANDS = {command.opcode: command for command in (
             "Copy consecutive or listed slots to the listed rows of registered tables. Of equal "
             "rows in the list the last one stays, over one row port; what rows hold that overlap "
             "otherwise, or the slots, is undefined."),
+    Command(Opcode.POOL, "move",
+            ("source", "lengths", "weights", "targets", "destination", "count", "bags", "stride"),
+            PoolFlag,
+            "Sum each bag of listed rows of registered tables to one row of their type, zeros of "
+            "an empty bag. A bag is not written if one of its rows is refused, nor any bag from "
+            "the first on whose rows are not all in the list."),
+    Command(Opcode.UPDATE, "move",
+            ("source", "lengths", "targets", "gradients", "count", "gradient_count", "stride",
+             "lr", "eps"), UpdateFlag,
+            "Take one step of SGD or row-wise Adagrad on each listed row of registered tables, "
+            "by the sum of its gradients, at least one. A row is not written if one of its "
+            "gradients is refused, nor any row from the first on without gradients, or whose "
+            "gradients are not all in the array. What a row holds that is listed twice is "
+            "undefined."),
     Command(Opcode.COPY, "move", ("source", "destination", "count"), None,
             "Copy `count` bytes. Addresses and count are multiples of 4; what bytes hold that are "
             "source and destination is undefined. The bytes move in pieces of ROW_BYTES, the last "
@@ -257,7 +305,7 @@ _RO, _RW, _WO = Access.READ_ONLY, Access.READ_WRITE, Access.WRITE_ONLY
 GEOMETRY = tuple((f"{name.upper()}", 0x010 + 4 * i, name) for i, name in enumerate((
     "bus_bytes", "handles", "tables", "counter_sets", "counter_ways", "counter_bits",
     "directory_choices", "directory_sets", "directory_ways", "directory_partitions",
-    "batch_samples", "miss_entries", "row_bytes", "events", "clock_mhz")))
+    "batch_samples", "miss_entries", "row_bytes", "events", "clock_mhz", "arithmetic")))
 
 
 def _queue(queue):
@@ -329,7 +377,9 @@ REGISTERS = {register.name: register for register in (
     Register("TABLE_STATE_LOW", 0x0F4, _RW,
              "packed address of the state of row 0, its offset a multiple of 4"),
     Register("TABLE_STATE_HIGH", 0x0F8, _RW, "its upper half"),
-    Register("TABLE_STATE_BYTES", 0x0FC, _RW, "bytes of state per row: 0, 4, 8, 16 or 32"),
+    Register("TABLE_FORMAT", 0x0FC, _RW,
+             "bits 7..0 bytes of state per row: 0, 4, 8, 16 or 32; bits 9..8 element type: 0 fp32, "
+             "1 fp16, 2 bf16 (POOL, UPDATE)"),
     Register("TABLE_PARTITION", 0x0D8, _RW,
              "part of the directory that serves the table: bits 7..0 log2 of the number of equal "
              "parts, bits 15..8 which of them"),

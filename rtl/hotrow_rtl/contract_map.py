@@ -21,7 +21,8 @@ _CONSTANTS = {
     )
     for name in names
 }
-_FLAGS = (contract.BatchFlag, contract.AllFlag, contract.GatherFlag)
+_FLAGS = (contract.BatchFlag, contract.AllFlag, contract.GatherFlag, contract.PoolFlag,
+          contract.UpdateFlag)
 
 
 def _fields(record):

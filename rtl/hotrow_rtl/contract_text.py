@@ -1,5 +1,7 @@
 """The contract as text for readers and for C; see `contract_map.describe` for what is rendered."""
 
+from itertools import groupby
+
 _RECORDS = (
     ("operands", "command", "COMMAND_BYTES"),
     ("completion", "completion", "COMPLETION_BYTES"),
@@ -50,12 +52,19 @@ def c_header(what: dict) -> str:
 def _struct(name, fields, size):
     yield f"struct hotrow_{name} {{"
     at = 0
-    for field in [*fields, {"offset": size, "bytes": 0}]:
-        if field["offset"] > at:
-            yield f"  uint8_t reserved_{at}[{field['offset'] - at}];"
-        at = field["offset"] + field["bytes"]
-        if field["bytes"]:
-            yield f"  uint{8 * field['bytes']}_t {field['name']}; /* {field['doc']} */"
+    for offset, sharing in groupby(fields, lambda field: field["offset"]):
+        sharing = list(sharing)
+        if offset > at:
+            yield f"  uint8_t reserved_{at}[{offset - at}];"
+        at = offset + sharing[0]["bytes"]
+        members = [f"uint{8 * field['bytes']}_t {field['name']}; /* {field['doc']} */"
+                   for field in sharing]
+        if len(members) == 1:
+            yield f"  {members[0]}"
+        else:
+            yield from ("  union {", *(f"    {member}" for member in members), "  };")
+    if size > at:
+        yield f"  uint8_t reserved_{at}[{size - at}];"
     yield "};"
 
 

@@ -121,8 +121,8 @@ class CopyAddresses(wiring.Component):
                     slot_end.stride4.eq(Mux(item.is_state, entry.state4, setting.stride >> 2)),
                     slot_end.number.eq(item.slot),
                 ]
-        note = data.StructLayout({"valid": 1, "status": 8, "bytes": COPY_BYTES,
-                                  "is_state": 1, "last": 1})
+        note = data.StructLayout({"valid": 1, "status": 8, "bytes": COPY_BYTES, "is_state": 1,
+                                  "unread": 1, "sized": 1, "type": len(entry.type), "last": 1})
         assert STRIDE4_WIDTH + 2 == len(setting.stride)
         notes = [Signal(note, name=f"note{number}")
                  for number in range(ItemAddress.latency + RegionCheck.latency)]
@@ -141,6 +141,9 @@ class CopyAddresses(wiring.Component):
                     Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
                         entry.row16 << log2(ROW_ALIGNMENT)))),
                 notes[0].is_state.eq(item.is_state),
+                notes[0].unread.eq(item.unread),
+                notes[0].sized.eq(~unfit & ~item.unknown & entry.valid & (item.entry_fault == 0)),
+                notes[0].type.eq(entry.type),
                 notes[0].last.eq(item.last),
                 notes[0].status.eq(first_error(
                     (setting.spans, Status.OK),
@@ -186,9 +189,10 @@ class CopyAddresses(wiring.Component):
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
         low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
         crooked = Mux(told.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(), low.any())
-        bad_source, bad_destination = Signal(), Signal()
+        beyond_source, bad_source, bad_destination = Signal(), Signal(), Signal()
         m.d.comb += [
-            bad_source.eq(reads.region | packed.beyond_source | setting.to_tables & crooked),
+            beyond_source.eq((reads.region | packed.beyond_source) & ~told.unread),
+            bad_source.eq(beyond_source | setting.to_tables & crooked & ~told.unread),
             bad_destination.eq(writes.region | packed.beyond_destination),
         ]
         early, nothing = told.status != Status.OK, told.bytes == 0
@@ -198,7 +202,7 @@ class CopyAddresses(wiring.Component):
                 out.p.status.eq(first_error(
                     (early, told.status),
                     (nothing, Status.OK),
-                    (reads.region | packed.beyond_source, Status.REGION),
+                    (beyond_source, Status.REGION),
                     (bad_source, Status.MISALIGNED),
                     (bad_destination, Status.REGION),
                     (writes.read_only, Status.READ_ONLY),
@@ -208,6 +212,8 @@ class CopyAddresses(wiring.Component):
                     bad_source | bad_destination | writes.read_only | crooked)),
                 out.p.no_address.eq(early),
                 out.p.at_source.eq(bad_source),
+                out.p.sized.eq(told.sized),
+                out.p.type.eq(told.type),
                 out.p.copy.source.eq(reads.address),
                 out.p.copy.destination.eq(writes.address),
                 out.p.copy.two_reads.eq(crosses_page(reads.address, told.bytes)),

@@ -9,8 +9,9 @@ from .copy_addresses import CopyAddresses
 from .copy_gate import CopyGate
 from .layouts import element, region_update, row_entry, table_update
 from .row_entries import RowEntries
-from .row_layouts import addressed_copy, move_setting, refusal
+from .row_layouts import addressed_copy, checked_copy, move_setting, refusal, wanted_copy
 from .span_pieces import SpanPieces
+from .stream_fork import pass_on
 
 
 class CopyLane(wiring.Component):
@@ -35,6 +36,9 @@ class CopyLane(wiring.Component):
     setting : In(move_setting())
         From the pulse until the command is over.
     copies : Out(stream(addressed_copy(config)))
+    wanted : In(stream(wanted_copy(config)))
+    checked : Out(stream(checked_copy(config)))
+        Of commands on `bags`, in place of lists and copies.
     refused, refusing : Out
         As of `CopyGate`; indices are those of the whole list.
     clear : In(1)
@@ -58,6 +62,9 @@ class CopyLane(wiring.Component):
             "start": In(1),
             "setting": In(move_setting()),
             "copies": Out(stream.Signature(addressed_copy(config))),
+            **({"wanted": In(stream.Signature(wanted_copy(config))),
+                "checked": Out(stream.Signature(checked_copy(config)))}
+               if config.arithmetic else {}),
             "refused": Out(refusal()),
             "refusing": Out(1),
             "clear": In(1),
@@ -76,8 +83,13 @@ class CopyLane(wiring.Component):
 
         final = Signal()  # the last piece is one of this lane's
         connect(m, targets=flipped(self.targets), entries=entries.targets)
-        connect(m, entries=entries.copies, addresses=addresses.wanted)
-        connect(m, addresses=addresses.checked, gate=gate.checked)
+        with m.If(setting.bags if config.arithmetic else 0):
+            if config.arithmetic:
+                pass_on(m, self.wanted, addresses.wanted)
+                pass_on(m, addresses.checked, self.checked)
+        with m.Else():
+            pass_on(m, entries.copies, addresses.wanted)
+            pass_on(m, addresses.checked, gate.checked)
         connect(m, gate=gate.copies, copies=flipped(self.copies))
         connect(m, flipped(self.table_update), addresses.table_update)
         connect(m, flipped(self.region_update), addresses.region_update)
@@ -106,7 +118,7 @@ class CopyLane(wiring.Component):
                 pieces.count.eq((setting.count + others - self.lane) >> len(self.lane)),
                 final.eq((setting.count - 1)[:len(self.lane)] == self.lane),
             ]
-            with m.If(~setting.listed):
+            with m.If(~setting.listed & ~setting.bags):
                 m.d.comb += addresses.wanted.p.slot.eq(Cat(self.lane, entries.copies.p.slot))
             m.d.comb += [
                 self.copies.p.identity.index.eq(Cat(self.lane, gate.copies.p.identity.index)),

@@ -81,7 +81,8 @@ def region(config: Config) -> data.StructLayout:
 
 
 def table(config: Config) -> data.StructLayout:
-    """One table descriptor; row sizes in units of 16 bytes, state in units of 4."""
+    """One table descriptor; row sizes in units of 16 bytes, state in units of 4. `type` is an
+    `ElementType`, of no bits in a card without arithmetic."""
     return data.StructLayout({
         "valid": 1,
         "last_row": config.row_width,
@@ -90,6 +91,7 @@ def table(config: Config) -> data.StructLayout:
         "stride16": 12,
         "state": packed_address,
         "state4": 4,
+        "type": 2 if config.arithmetic else 0,
         "parts_log2": 3,
         "part": 6,
     })
@@ -166,8 +168,9 @@ class Engine(wiring.Signature):
     -------
     command : Out(stream(command))
         A command that passed every check of the queue. Its address operands have been replaced
-        by byte addresses (zero-extended), except those of slots (`destination` of a GATHER, `rows`
-        of a SCATTER, and of their state) and those of COPY and FILL, which stay packed.
+        by byte addresses (zero-extended), except those of slots (`destination` of a GATHER or POOL,
+        `rows` of a SCATTER, and of their state), `gradients`, and those of COPY and FILL, which
+        stay packed.
     outcome : In(stream(outcome))
         One per command, in order, once its last effect has landed in memory.
     """

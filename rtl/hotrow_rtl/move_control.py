@@ -4,13 +4,16 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .bag_layouts import bag_setting
 from .command_rules import SPANS
 from .config import Config, log2
-from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode
+from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode, PoolFlag
 from .layouts import Fetch, command
 from .row_layouts import move_setting
 
 TARGET_BYTES = 4
+LENGTH_BYTES = 2
+WEIGHT_BYTES = 4
 
 
 class MoveControl(wiring.Component):
@@ -23,9 +26,10 @@ class MoveControl(wiring.Component):
     Members
     -------
     command : In(stream(command))
-    rows_request, targets_request : Out(stream)
-        As of `Fetch`; targets only for a command that is LISTED, neither for a span.
-    rows_start, targets_start : Out(stream)
+    rows_request, targets_request, lengths_request, weights_request : Out(stream)
+        As of `Fetch`; targets only for a command that is LISTED, neither for a span; lengths for
+        one on bags, and weights for one that is WEIGHTED.
+    rows_start, targets_start, lengths_start, weights_start : Out(stream)
         The `count` of elements, for the unpackers.
     start : Out(1)
         A pulse in the cycle after a command is taken, from which on its settings are there.
@@ -36,6 +40,8 @@ class MoveControl(wiring.Component):
     fills : Out(1)
         The command is a span whose bytes are not read, but of `pattern`.
     pattern : Out(32)
+    bags : Out(bag_setting())
+        What holds for a command on bags.
     """
 
     def __init__(self, config: Config):
@@ -48,6 +54,9 @@ class MoveControl(wiring.Component):
             "targets_request": Out(request),
             "rows_start": Out(count),
             "targets_start": Out(count),
+            **({"lengths_request": Out(request), "weights_request": Out(request),
+                "lengths_start": Out(count), "weights_start": Out(count),
+                "bags": Out(bag_setting())} if config.arithmetic else {}),
             "start": Out(1),
             "over": In(1),
             "setting": Out(move_setting()),
@@ -63,30 +72,37 @@ class MoveControl(wiring.Component):
         spans = Cat(wanted.opcode == each for each in SPANS).any()
         piece = self.config.row_bytes  # a power of two
         rest = wanted.count[:log2(piece)]
-        orders = (self.rows_request, self.targets_request, self.rows_start, self.targets_start)
+        lists = {"rows": ~spans, "targets": listed}  # a flag that spans do not have
+        addresses = {"rows": wanted.source, "targets": wanted.targets}
+        counts = {"rows": setting.count, "targets": setting.count}
+        element_bytes = {"rows": ROW_ENTRY_BYTES, "targets": TARGET_BYTES}
+        if self.config.arithmetic:
+            self._bags(m, wanted, taken, lists, addresses, counts, element_bytes)
         m.d.comb += [
             self.command.ready.eq(~busy),
             taken.eq(self.command.valid & ~busy),
-            self.rows_request.p.bytes.eq(setting.count * ROW_ENTRY_BYTES),
-            self.targets_request.p.bytes.eq(setting.count * TARGET_BYTES),
-            self.rows_start.p.count.eq(setting.count),
-            self.targets_start.p.count.eq(setting.count),
         ]
-        for order in orders:
-            with m.If(order.ready):
-                m.d.sync += order.valid.eq(0)
+        for name, has in lists.items():
+            request, start = getattr(self, f"{name}_request"), getattr(self, f"{name}_start")
+            m.d.comb += [
+                request.p.bytes.eq(counts[name] * element_bytes[name]),
+                start.p.count.eq(counts[name]),
+            ]
+            for order in (request, start):
+                with m.If(order.ready):
+                    m.d.sync += order.valid.eq(0)
+            with m.If(taken):
+                m.d.sync += [
+                    request.valid.eq(has),
+                    request.p.address.eq(addresses[name]),
+                    start.valid.eq(has),
+                ]
         with m.If(self.over):
             m.d.sync += busy.eq(0)
         m.d.sync += self.start.eq(taken)
         with m.If(taken):
             m.d.sync += [
                 busy.eq(1),
-                self.rows_request.valid.eq(~spans),
-                self.rows_request.p.address.eq(wanted.source),
-                self.rows_start.valid.eq(~spans),
-                self.targets_request.valid.eq(listed),  # a flag that spans do not have
-                self.targets_request.p.address.eq(wanted.targets),
-                self.targets_start.valid.eq(listed),
                 setting.listed.eq(listed),
                 setting.with_state.eq((wanted.flags & GatherFlag.STATE) != 0),
                 setting.count.eq(Mux(
@@ -102,3 +118,25 @@ class MoveControl(wiring.Component):
                 setting.state_slots.eq(Mux(to_tables, wanted.state_rows, wanted.state_destination)),
             ]
         return m
+
+    def _bags(self, m, wanted, taken, lists, addresses, counts, element_bytes):
+        """Settings and lists of commands on bags."""
+        bags, total = self.bags, Signal(32)
+        is_pool, is_update = wanted.opcode == Opcode.POOL, wanted.opcode == Opcode.UPDATE
+        weighted = is_pool & (wanted.flags & PoolFlag.WEIGHTED).any()
+        lists |= {"lengths": is_pool | is_update, "weights": weighted}
+        addresses |= {"lengths": wanted.lengths, "weights": wanted.weights}
+        element_bytes |= {"lengths": LENGTH_BYTES, "weights": WEIGHT_BYTES}
+        counts["targets"] = Mux(self.setting.bags, total, self.setting.count)
+        counts["lengths"] = Mux(bags.updates, self.setting.count, total)
+        counts["weights"] = self.setting.count
+        with m.If(taken):
+            m.d.sync += [
+                self.setting.bags.eq(is_pool | is_update),
+                total.eq(wanted.bags),  # or gradients
+                bags.updates.eq(is_update),
+                bags.listed.eq((wanted.flags & PoolFlag.LISTED).any()),
+                bags.weighted.eq(weighted),
+                bags.mean.eq((wanted.flags & PoolFlag.MEAN).any()),
+                bags.items.eq(Mux(is_update, wanted.gradient_count, wanted.count)),
+            ]

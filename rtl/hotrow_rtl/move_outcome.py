@@ -27,9 +27,16 @@ class MoveOutcome(wiring.Component):
         A pulse before each command.
     count : In(32)
         Entries of the command, stable until its outcome is taken.
+    counted : In(1)
+        `count` holds: high from a cycle after `start` on, or with entries that are counted while
+        they come, from then on.
     refusing : In(1).array(config.row_ports)
     refused : In(refusal()).array(config.row_ports)
         Of each lane an entry that is not moved, in order of entries.
+    bags : In(1)
+        As of `MoveTally`.
+    dropping, dropped : In
+        A bag that is not written, in order of bags.
     ended : In(ended_copy()).array(config.row_ports)
         Of each port a copy that has landed or failed, in order; an entry is over with its `last`.
     outcome : Out(stream(outcome))
@@ -46,8 +53,11 @@ class MoveOutcome(wiring.Component):
         super().__init__({
             "start": In(1),
             "count": In(32),
+            "counted": In(1, init=1),
             "refusing": In(1).array(config.row_ports),
             "refused": In(refusal()).array(config.row_ports),
+            **({"bags": In(1), "dropping": In(1), "dropped": In(refusal())}
+               if config.arithmetic else {}),
             "ended": In(ended_copy()).array(config.row_ports),
             "outcome": Out(stream.Signature(outcome)),
         })
@@ -56,14 +66,14 @@ class MoveOutcome(wiring.Component):
         m = Module()
         out = self.outcome
         over, running, complete = Signal(32), Signal(), Signal()
-        m.d.comb += complete.eq(running & (over == self.count))
+        m.d.comb += complete.eq(running & self.counted & (over == self.count))
         with m.If(complete):
             m.d.sync += running.eq(0)
         if self.config.row_ports == 1:
             m.submodules.tally = tally = MoveTally()
             self._feed(m, tally, lane=0, port=0)
             m.d.comb += self._tell(tally.told)
-            m.d.sync += over.eq(over + self.refusing[0] + tally.done)
+            m.d.sync += over.eq(over + tally.refusing + tally.done)
             told = complete
         else:
             told = self._add_up(m, over, complete)
@@ -83,6 +93,10 @@ class MoveOutcome(wiring.Component):
                 tally.refusing.eq(self.refusing[lane]), tally.refused.eq(self.refused[lane])]
         if port is not None:
             m.d.comb += tally.ended.eq(self.ended[port])
+        if port == 0 and self.config.arithmetic:  # which writes what becomes of bags
+            m.d.comb += tally.bags.eq(self.bags)
+            with m.If(self.bags):
+                m.d.comb += [tally.refusing.eq(self.dropping), tally.refused.eq(self.dropped)]
 
     def _tell(self, total):
         return [self.outcome.p[name].eq(total[name]) for name in subtotal().members]
@@ -91,14 +105,14 @@ class MoveOutcome(wiring.Component):
         """Tally lanes and ports apart, and add the tallies when all is over; return when that is
         done."""
         count = 2 * self.config.row_ports
-        tallies, ends = [], Signal(range(count + 1))
+        tallies, ends = [], Signal(range(count + 2))
         for kind in ("lane", "port"):
             for number in range(self.config.row_ports):
                 m.submodules[f"{kind}_{number}"] = tally = MoveTally()
                 self._feed(m, tally, **{kind: number})
                 tallies.append(tally)
         m.d.sync += [
-            ends.eq(sum((*self.refusing, *(tally.done for tally in tallies)))),
+            ends.eq(sum(each for tally in tallies for each in (tally.refusing, tally.done))),
             over.eq(over + ends),
         ]
 

@@ -21,6 +21,9 @@ class MoveTally(wiring.Component):
     -------
     start : In(1)
         A pulse before each command.
+    bags : In(1)
+        Entries are bags, the place of which in the list is `told` by a refusal, and the `source` of
+        what is written.
     refusing, refused : In
         An entry that is not moved, in order of entries.
     ended : In(ended_copy())
@@ -36,6 +39,7 @@ class MoveTally(wiring.Component):
     """
 
     start: In(1)
+    bags: In(1)
     refusing: In(1)
     refused: In(refusal())
     ended: In(ended_copy())
@@ -58,20 +62,24 @@ class MoveTally(wiring.Component):
 
         # Entries are refused before the copies of earlier entries have ended: a copy that fails
         # may come before an error that is known, a refused entry never.
-        lower = (told.status == Status.OK) | (identity.index < told.error_index)
+        index = Signal(32)  # of the error's entry
+        lower = (told.status == Status.OK) | (identity.index < index)
         with m.If(ended.valid & failed & lower):
             m.d.sync += [
                 told.status.eq(Status.SLVERR - 1 + ended.fault),
-                told.error_index.eq(identity.index),
+                index.eq(identity.index),
+                told.error_index.eq(Mux(
+                    self.bags, identity.source.as_value()[:32], identity.index)),
                 told.error_address.eq(Mux(ended.written, identity.destination.as_value(),
                                           identity.source.as_value())),
             ]
         with m.Elif(self.refusing & (told.status == Status.OK)):
             m.d.sync += [
                 told.status.eq(self.refused.status),
-                told.error_index.eq(self.refused.index),
+                index.eq(self.refused.index),
+                told.error_index.eq(Mux(self.bags, self.refused.told, self.refused.index)),
                 told.error_address.eq(self.refused.address),
             ]
         with m.If(self.start):
-            m.d.sync += [told.eq(0), broken.eq(0)]
+            m.d.sync += [told.eq(0), broken.eq(0), index.eq(0)]
         return m

@@ -20,7 +20,7 @@ _PLAIN = (
     "TIMEOUT", "EVENT_SELECT",
     "REGION_HANDLE", "REGION_BASE_LOW", "REGION_BASE_HIGH", "REGION_SIZE_LOW", "REGION_SIZE_HIGH",
     "TABLE_NUMBER", "TABLE_LAST_ROW", "TABLE_WEIGHTS_LOW", "TABLE_WEIGHTS_HIGH", "TABLE_ROW",
-    "TABLE_STATE_LOW", "TABLE_STATE_HIGH", "TABLE_STATE_BYTES", "TABLE_PARTITION",
+    "TABLE_STATE_LOW", "TABLE_STATE_HIGH", "TABLE_FORMAT", "TABLE_PARTITION",
 )
 _PLAIN_OF_QUEUE = ("COMMANDS_LOW", "COMMANDS_HIGH", "COMPLETIONS_LOW", "COMPLETIONS_HIGH",
                    "ENTRIES")
@@ -268,7 +268,8 @@ class RegisterBlock(wiring.Component):
             table.entry.row16.eq(plain["TABLE_ROW"][4:16]),
             table.entry.stride16.eq(plain["TABLE_ROW"][20:32]),
             Cat(table.entry.state).eq(_wide(plain, "TABLE_STATE")),
-            table.entry.state4.eq(plain["TABLE_STATE_BYTES"][2:]),
+            table.entry.state4.eq(plain["TABLE_FORMAT"][2:8]),
+            table.entry.type.eq(plain["TABLE_FORMAT"][8:]),
             table.entry.parts_log2.eq(plain["TABLE_PARTITION"][:8]),
             table.entry.part.eq(plain["TABLE_PARTITION"][8:16]),
         ]

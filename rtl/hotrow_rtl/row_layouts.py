@@ -8,7 +8,7 @@ is 4 bytes of a bus word: the finest step of a source or destination address.
 from amaranth.lib import data
 
 from .config import LARGEST_ROW, ROW_NUMBER_WIDTH, Config, log2
-from .layouts import packed_address
+from .layouts import packed_address, table
 
 COPY_BYTES = LARGEST_ROW.bit_length()  # width of a number of bytes, LARGEST_ROW included
 SHORT_ROW = 64  # bytes
@@ -65,6 +65,8 @@ def move_setting() -> data.StructLayout:
         one of `final_bytes`.
     count
         Entries.
+    bags
+        The entries are those of a POOL or UPDATE, see `bag_layouts`.
     """
     return data.StructLayout({
         "listed": 1,
@@ -77,6 +79,7 @@ def move_setting() -> data.StructLayout:
         "source": packed_address,
         "final_bytes": COPY_BYTES,
         "count": 32,
+        "bags": 1,
     })
 
 
@@ -84,7 +87,7 @@ def wanted_copy(config: Config) -> data.StructLayout:
     """One copy of a list, named by row and slot: of the row, or with `is_state` of its state.
 
     `unknown` marks a table number that cannot exist. `last` is set on the final copy of an entry,
-    `ends` on those of the final entry.
+    `ends` on those of the final entry. Of one that is `unread` only the destination is used.
     """
     return data.StructLayout({
         "row": ROW_NUMBER_WIDTH,
@@ -94,6 +97,7 @@ def wanted_copy(config: Config) -> data.StructLayout:
         "slot": 32,
         "slot_fault": 2,
         "is_state": 1,
+        "unread": 1,
         "last": 1,
         "ends": 1,
     })
@@ -125,20 +129,24 @@ def checked_copy(config: Config) -> data.StructLayout:
     """A copy, of which the index is left out, and its `status`.
 
     If that is not OK, it is `refused`; the address to report is that of the destination, or that
-    `at_source`, or there is `no_address`.
+    `at_source`, or there is `no_address`. A table of rows that can be carried is `sized`, and `type`
+    is what its elements are.
     """
     return data.StructLayout({
         "status": 8,
         "refused": 1,
         "no_address": 1,
         "at_source": 1,
+        "sized": 1,
+        "type": table(config)["type"].width,
         "copy": addressed_copy(config),
     })
 
 
 def refusal() -> data.StructLayout:
-    """An entry that is not moved."""
-    return data.StructLayout({"index": 32, "status": 8, "address": packed_address})
+    """An entry that is not moved. Of a bag `index` is its number, and `told` the place in the list
+    to report."""
+    return data.StructLayout({"index": 32, "told": 32, "status": 8, "address": packed_address})
 
 
 def span(config: Config) -> data.StructLayout:
@@ -220,6 +228,12 @@ def arrived_copy(config: Config) -> data.StructLayout:
         "bytes": COPY_BYTES,
         "two_writes": 1,
     })
+
+
+def made_row(config: Config) -> data.StructLayout:
+    """A row that was computed, and how a completion names it: its `index` is the number of its bag,
+    and its `source` the place in the list to report."""
+    return data.StructLayout({"row": arrived_copy(config), "identity": copy_identity()})
 
 
 def source_word(config: Config) -> data.StructLayout:

@@ -5,17 +5,21 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi import AXI4Read, AXI4Write
+from .bag_entries import LENGTH
 from .config import Config
 from .contract import ROW_ENTRY_BYTES
 from .copy_exchange import CopyExchange
 from .copy_lane import CopyLane
 from .dealer import Dealer
 from .layouts import Engine, Fetch, region_update, row_entry, table_update
-from .move_control import TARGET_BYTES, MoveControl
+from .lane_turns import LaneTurns
+from .move_control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .move_outcome import MoveOutcome
 from .port_flush import PortFlush
+from .row_arithmetic import RowArithmetic
 from .row_layouts import tag
 from .row_port import RowPort
+from .stream_fork import pass_on
 from .streams import Unpacker
 
 
@@ -48,6 +52,8 @@ class RowMover(wiring.Component):
         The list of rows.
     targets : Out(Fetch(config))
         The list of slots.
+    lengths, weights : Out(Fetch(config))
+        With `config.arithmetic`: the rows of each bag, and what each row is multiplied by.
     read_buses : Out(AXI4Read).array(config.row_ports)
         `outstanding` ids each, answers in any order.
     write_buses : Out(AXI4Write).array(config.row_ports)
@@ -78,6 +84,8 @@ class RowMover(wiring.Component):
             "region_update": In(region_update(config)),
             "rows": Out(Fetch(config)),
             "targets": Out(Fetch(config)),
+            **({"lengths": Out(Fetch(config)), "weights": Out(Fetch(config))}
+               if config.arithmetic else {}),
             "read_buses": Out(AXI4Read(
                 address_width=config.address_width, bus_bytes=config.bus_bytes,
                 id_width=tag(config))).array(config.row_ports),
@@ -114,8 +122,9 @@ class RowMover(wiring.Component):
         # Lists to checked copies.
         for number, lane in enumerate(lanes):
             m.submodules[f"lane_{number}"] = lane
-            connect(m, rows=rows[number], lane=lane.rows)
-            connect(m, targets=targets[number], lane=lane.targets)
+            with m.If(~control.setting.bags):
+                pass_on(m, rows[number], lane.rows)
+                pass_on(m, targets[number], lane.targets)
             connect(m, flipped(self.table_update), lane.table_update)
             connect(m, flipped(self.region_update), lane.region_update)
             m.d.comb += [
@@ -137,9 +146,12 @@ class RowMover(wiring.Component):
             for lane, port in zip(copies, exchange.lanes):
                 connect(m, lane=lane, exchange=port)
             copies = exchange.ports
+        if config.arithmetic:
+            self._compute(m, cleared, control, outcome, rows, targets, lanes[0], ports)
         for number, port in enumerate(ports):
             m.submodules[f"port_{number}"] = port
-            connect(m, copies=copies[number], port=port.copies)
+            with m.If(~control.setting.bags):
+                pass_on(m, copies[number], port.copies)
             connect(m, port.read_bus, flipped(self.read_buses[number]))
             connect(m, port.write_bus, flipped(self.write_buses[number]))
             m.d.comb += [
@@ -156,7 +168,10 @@ class RowMover(wiring.Component):
         connect(m, outcome=outcome.outcome, engine=flipped(self.engine.outcome))
         m.d.comb += [
             outcome.start.eq(control.start),
-            outcome.count.eq(control.setting.count),
+        ]
+        with m.If(~control.setting.bags):
+            m.d.comb += [outcome.count.eq(control.setting.count), outcome.counted.eq(1)]
+        m.d.comb += [
             control.over.eq(self.engine.outcome.valid & self.engine.outcome.ready),
             flush.restart.eq(self.restart),
             flush.drained.eq(Cat(port.idle for port in ports).all()),
@@ -168,9 +183,58 @@ class RowMover(wiring.Component):
         ]
         return m
 
-    def _list(self, m, cleared, name, shape, element_bytes, control):
+    def _compute(self, m, cleared, control, outcome, rows, targets, lane, ports):
+        """Commands on bags: one lane checks addresses, all ports read, the first one writes."""
+        config = self.config
+        arithmetic = RowArithmetic(config)
+        m.submodules.arithmetic = cleared(arithmetic)
+        lengths = self._list(m, cleared, "lengths", LENGTH, LENGTH_BYTES, control, lanes=1)
+        weights = self._list(m, cleared, "weights", 32, WEIGHT_BYTES, control, lanes=1)
+        connect(m, lengths=lengths[0], arithmetic=arithmetic.lengths)
+        connect(m, weights=weights[0], arithmetic=arithmetic.weights)
+        for name, lanes, elements in (("rows", rows, arithmetic.rows),
+                                      ("targets", targets, arithmetic.targets)):
+            turns = LaneTurns(elements.p.shape(), config.row_ports)
+            m.submodules[f"{name}_in_turn"] = cleared(turns)
+            m.d.comb += [
+                turns.clear.eq(control.start),
+                elements.valid.eq(turns.ordered.valid),
+                elements.p.as_value().eq(turns.ordered.p),
+                turns.ordered.ready.eq(elements.ready),
+            ]
+            with m.If(control.setting.bags):
+                for one, turn in zip(lanes, turns.elements):
+                    m.d.comb += [
+                        turn.valid.eq(one.valid),
+                        turn.p.eq(one.p.as_value()),
+                        one.ready.eq(turn.ready),
+                    ]
+        connect(m, arithmetic=arithmetic.wanted, lane=lane.wanted)
+        connect(m, lane=lane.checked, arithmetic=arithmetic.checked)
+        connect(m, arithmetic=arithmetic.made, port=ports[0].made)
+        connect(m, arithmetic=arithmetic.made_words, port=ports[0].made_words)
+        m.d.comb += [
+            arithmetic.start.eq(control.start & control.setting.bags),
+            arithmetic.setting.eq(control.bags),
+            outcome.bags.eq(control.setting.bags),
+            outcome.dropping.eq(arithmetic.refusing),
+            outcome.dropped.eq(arithmetic.refused),
+        ]
+        for number, port in enumerate(ports):
+            connect(m, port=port.read_rows, arithmetic=arithmetic.read_rows[number])
+            connect(m, port=port.read_words, arithmetic=arithmetic.read_words[number])
+            m.d.comb += port.bags.eq(control.setting.bags)
+            with m.If(control.setting.bags):
+                pass_on(m, arithmetic.copies[number], port.copies)
+        with m.If(control.setting.bags):
+            m.d.comb += [
+                outcome.count.eq(arithmetic.bags),
+                outcome.counted.eq(arithmetic.counted),
+            ]
+
+    def _list(self, m, cleared, name, shape, element_bytes, control, lanes=None):
         """Fetch a list and cut it into elements; return them by lane."""
-        lanes = self.config.row_ports
+        lanes = lanes or self.config.row_ports
         unit = (Unpacker(self.config, shape, element_bytes) if lanes == 1
                 else Dealer(self.config, shape, element_bytes, lanes))
         m.submodules[name] = cleared(unit)

@@ -9,10 +9,19 @@ from .config import Config
 from .fifo import RamFifo
 from .fill_reads import FillReads
 from .move_tracker import MoveTracker
-from .row_layouts import addressed_copy, copies_in_flight, copy_identity, ended_copy, tag
+from .row_layouts import (
+    addressed_copy,
+    arrived_copy,
+    copies_in_flight,
+    copy_identity,
+    ended_copy,
+    made_row,
+    source_word,
+    tag,
+)
 from .row_reader import RowReader
 from .row_writer import RowWriter
-from .stream_fork import fork
+from .stream_fork import fork, pass_on
 
 
 class RowPort(wiring.Component):
@@ -26,7 +35,13 @@ class RowPort(wiring.Component):
     -------
     copies : In(stream(addressed_copy(config)))
     ended : Out(ended_copy())
-        Every copy, in order.
+        Every copy, in order, or every row that is made.
+    bags : In(1)
+        Copies are only read, and leave as `read_rows` and `read_words`, as of `RowReader`; what is
+        written are the rows `made`. Stable while any is inside.
+    made : In(stream(made_row(config)))
+    made_words : In(stream(source_word(config)))
+        As of `RowWriter`.
     start, fills, pattern : In
         As of `FillReads`.
     read_bus : Out(AXI4Read)
@@ -51,6 +66,13 @@ class RowPort(wiring.Component):
         super().__init__({
             "copies": In(stream.Signature(addressed_copy(config))),
             "ended": Out(ended_copy()),
+            **({
+                "bags": In(1),
+                "read_rows": Out(stream.Signature(arrived_copy(config))),
+                "read_words": Out(stream.Signature(source_word(config))),
+                "made": In(stream.Signature(made_row(config))),
+                "made_words": In(stream.Signature(source_word(config))),
+            } if config.arithmetic else {}),
             "start": In(1),
             "fills": In(1),
             "pattern": In(32),
@@ -78,13 +100,24 @@ class RowPort(wiring.Component):
         m.submodules.writer = writer = RowWriter(config)
         m.submodules.tracker = cleared(tracker)
 
-        fork(m, self.copies, reader.copies, identities.i)
-        m.d.comb += [
-            reader.copies.p.eq(self.copies.p),
-            identities.i.p.eq(self.copies.p.identity),
-        ]
-        connect(m, reader=reader.rows, writer=writer.rows)
-        connect(m, reader=reader.words, writer=writer.words)
+        m.d.comb += reader.copies.p.eq(self.copies.p)
+        with m.If(self.bags if config.arithmetic else 0):
+            if config.arithmetic:
+                m.d.comb += [
+                    reader.copies.valid.eq(self.copies.valid),
+                    self.copies.ready.eq(reader.copies.ready),
+                    writer.rows.p.eq(self.made.p.row),
+                    identities.i.p.eq(self.made.p.identity),
+                ]
+                pass_on(m, reader.rows, self.read_rows)
+                pass_on(m, reader.words, self.read_words)
+                pass_on(m, self.made_words, writer.words)
+                fork(m, self.made, writer.rows, identities.i)
+        with m.Else():
+            fork(m, self.copies, reader.copies, identities.i)
+            m.d.comb += identities.i.p.eq(self.copies.p.identity)
+            pass_on(m, reader.rows, writer.rows)
+            pass_on(m, reader.words, writer.words)
         connect(m, reader=reader.bus, fill_reads=fill_reads.reader)
         connect(m, fill_reads.memory, flipped(self.read_bus))
         connect(m, writer.bus, flipped(self.write_bus))

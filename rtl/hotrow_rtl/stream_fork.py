@@ -1,4 +1,4 @@
-"""One stream to several sinks."""
+"""One stream to several sinks, or to one of them."""
 
 from amaranth import Cat
 
@@ -20,3 +20,18 @@ def fork(m, source, *sinks):
     for place, sink in enumerate(sinks):
         others = readies[:place] + readies[place + 1:]
         m.d.comb += sink.valid.eq(source.valid & Cat(others).all())
+
+
+def pass_on(m, source, sink):
+    """Hand every payload of a stream to a sink, within a condition of module `m` or without.
+
+    Parameters
+    ----------
+    m : Module
+    source, sink : stream
+    """
+    m.d.comb += [
+        sink.valid.eq(source.valid),
+        sink.p.eq(source.p),
+        source.ready.eq(sink.ready),
+    ]

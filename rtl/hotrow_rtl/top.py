@@ -17,11 +17,16 @@ from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .result_port import ResultPort
 from .row_mover import RowMover
 
-LIST_CLIENTS = ("lookup ring", "move ring", "source", "lengths", "rows", "targets")
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
 SHALLOW_RESULTS = ("completions",)
+
+
+def list_clients(config: Config) -> tuple[str, ...]:
+    """What is read over the list port."""
+    return ("lookup ring", "move ring", "source", "lengths", "rows", "targets",
+            *(("bag lengths", "row weights") if config.arithmetic else ()))
 
 
 def shallow_lists(config: Config) -> dict[str, int]:
@@ -32,14 +37,16 @@ def shallow_lists(config: Config) -> dict[str, int]:
     are rows, and at least 32 words of `rows`, so that rows of 64 bytes do not wait for their list
     behind a memory of 200 cycles. Several row ports use up to a word of each list per cycle.
     """
-    rings = {"lookup ring": 16, "move ring": 16}
+    shallow = {"lookup ring": 16, "move ring": 16}
+    if config.arithmetic:  # a row a cycle, over however many ports, behind 512 cycles
+        shallow |= {"bag lengths": 32, "row weights": 64}
     if config.row_ports > 1:
-        return rings
+        return shallow
 
     def words(element_bytes):
         return config.outstanding * element_bytes // config.bus_bytes
 
-    return {**rings, "rows": max(32, words(ROW_ENTRY_BYTES)),
+    return {**shallow, "rows": max(32, words(ROW_ENTRY_BYTES)),
             "targets": max(16, words(TARGET_BYTES))}
 
 
@@ -111,7 +118,7 @@ class Top(wiring.Component):
         self.config = config
         super().__init__({
             "registers": In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH)),
-            "list_bus": Out(AXI4Read(**_ids(config, len(LIST_CLIENTS)))),
+            "list_bus": Out(AXI4Read(**_ids(config, len(list_clients(config))))),
             **{f"result_bus_{number}": Out(AXI4Write(**_ids(config, len(names))))
                for number, names in enumerate(result_ports(config))},
             **{f"row_read_bus_{number}": Out(AXI4Read(**_ids(config, config.outstanding)))
@@ -130,9 +137,9 @@ class Top(wiring.Component):
         m.submodules.move_queue = move_queue = CommandQueue(config, "move")
         m.submodules.engines = engines = LookupEngines(config)
         m.submodules.mover = mover = RowMover(config)
-        m.submodules.list_port = list_port = ListPort(
-            config, len(LIST_CLIENTS), shallow={
-                LIST_CLIENTS.index(name): depth for name, depth in shallow_lists(config).items()})
+        lists = list_clients(config)
+        m.submodules.list_port = list_port = ListPort(config, len(lists), shallow={
+            lists.index(name): depth for name, depth in shallow_lists(config).items()})
         m.submodules.completions = completions = DepositTurns(config)
         results = [result_port(config, names) for names in result_ports(config)]
 
@@ -159,13 +166,15 @@ class Top(wiring.Component):
             "source": engines.source, "lengths": engines.lengths,
             "rows": mover.rows, "targets": mover.targets,
         }
+        if config.arithmetic:
+            readers |= {"bag lengths": mover.lengths, "row weights": mover.weights}
         writers = {
             "slots": engines.slots,
             "even misses": engines.even_misses, "odd misses": engines.odd_misses,
             "popular": engines.popular, "nonpopular": engines.nonpopular,
             "completions": completions.deposit,
         }
-        for number, name in enumerate(LIST_CLIENTS):
+        for number, name in enumerate(lists):
             connect(m, reader=readers[name], port=list_port.clients[number])
         connect(m, list_port.bus, flipped(self.list_bus))
         for number, (port, names) in enumerate(zip(results, result_ports(config))):

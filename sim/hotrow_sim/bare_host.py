@@ -104,7 +104,7 @@ class BareHost:
             self.write_wide("TABLE_WEIGHTS", table.weights)
             self.write("TABLE_ROW", table.stride << 16 | table.row_bytes)
             self.write_wide("TABLE_STATE", table.state)
-            self.write("TABLE_STATE_BYTES", table.state_bytes)
+            self.write("TABLE_FORMAT", table.type << 8 | table.state_bytes)
             self.write("TABLE_PARTITION", table.part << 8 | table.parts_log2)
         self.write("TABLE_COMMIT", table is not None)
 

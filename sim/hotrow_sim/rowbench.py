@@ -47,6 +47,7 @@ DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
 STATE_SLOTS = packed_address(3, 0x24)
 LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
 SOURCE_LIST, TARGET_LIST = 0x1000, 0x2000  # addresses of the lists, which have a port of their own
+LISTS = {"rows": 8, "targets": 4, "lengths": 2, "weights": 4}  # bytes of an element
 CALM = Behaviour()
 ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, latency=5,
              out_of_order=True, interleave=True)
@@ -91,22 +92,31 @@ class Gather:
 
     def expect(self, image, config):
         """What the golden model makes of it, `image` included."""
-        def faults(by_position, element_bytes):  # a fault is that of a whole bus word
-            word = np.arange(self.count) * element_bytes // config.bus_bytes
-            told = np.zeros(self.count, int)
-            for position, fault in by_position.items():
-                told[word == word[position]] = fault
-            return told
         slots = self.targets if self.flags & LISTED else np.arange(self.count)
         return move_rows(self.payload(), self.entries, slots, TABLES, REGIONS, Image(image), config,
-                      faults(self.entry_faults, 8),
-                      faults(self.slot_faults, 4) if self.flags & LISTED else 0)
+                         word_faults(self, "rows", config),
+                         word_faults(self, "targets", config) if self.flags & LISTED else 0)
+
+    def list(self, name):
+        """A list, and the faults of its elements by position."""
+        return {"rows": (self.entries, self.entry_faults),
+                "targets": (self.targets, self.slot_faults)}[name]
 
     def payload(self):
         return {"opcode": Opcode.GATHER, "flags": int(self.flags), "source": SOURCE_LIST,
                 "targets": TARGET_LIST, "destination": self.destination,
                 "state_destination": self.state_destination, "count": self.count,
                 "stride": self.stride}
+
+
+def word_faults(command, name, config):
+    """The fault of each element of a list: that of its whole bus word."""
+    elements, by_position = command.list(name)
+    word = np.arange(len(elements)) * LISTS[name] // config.bus_bytes
+    told = np.zeros(len(elements), int)
+    for position, fault in by_position.items():
+        told[word == word[position]] = fault
+    return told
 
 
 @dataclass
@@ -169,8 +179,9 @@ class RowBench:
                 ports.append(make(config.bus_bytes, behaviour))
                 self.bench.background(respond(buses[number], ports[-1]))
         self.read, self.write = self.reads[0], self.writes[0]
-        self.bench.background(self._lists(self.dut.rows, "entries", 8, "entry_faults"))
-        self.bench.background(self._lists(self.dut.targets, "targets", 4, "slot_faults"))
+        for name, element_bytes in LISTS.items():
+            if hasattr(self.dut, name):
+                self.bench.background(self._lists(getattr(self.dut, name), name, element_bytes))
         self.timeout, self.current = timeout, None
 
     async def register(self, ctx):
@@ -198,7 +209,8 @@ class RowBench:
             await commit(self.dut.table_update, number, {
                 "valid": 1, "last_row": table.last_row, "weights": address(table.weights),
                 "row16": table.row_bytes >> 4, "stride16": table.stride >> 4,
-                "state": address(table.state), "state4": table.state_bytes >> 2})
+                "state": address(table.state), "state4": table.state_bytes >> 2,
+                **({"type": table.type} if self.config.arithmetic else {})})
 
     async def submit(self, ctx, command):
         self.current = command
@@ -232,15 +244,16 @@ class RowBench:
         self.model.check()
         return told, cycles
 
-    def _lists(self, fetch, name, element_bytes, faults_name):
+    def _lists(self, fetch, name, element_bytes):
         """A list port: serve the current command's list, forget it at a restart."""
         bus_bytes = self.config.bus_bytes
 
         def words(size):
-            octets = getattr(self.current, name).tobytes()
-            assert size == len(octets)
-            faults = {position * element_bytes // bus_bytes: fault for position, fault in
-                      getattr(self.current, faults_name).items()}
+            elements, by_position = self.current.list(name)
+            octets = elements.tobytes()
+            assert size == len(octets), f"{name}: {size} bytes asked for, there are {len(octets)}"
+            faults = {position * element_bytes // bus_bytes: fault
+                      for position, fault in by_position.items()}
             return [{"data": int.from_bytes(octets[at:at + bus_bytes], "little"),
                      "fault": faults.get(at // bus_bytes, 0), "last": at + bus_bytes >= size}
                     for at in range(0, size, bus_bytes)]

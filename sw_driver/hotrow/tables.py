@@ -9,6 +9,7 @@ from .errors import BatchError, PaddedCopyWarning, RegistrationError
 from .memory import as_array, empty, is_tensor
 
 _ELEMENTS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "uint16": "bf16"}
+_TYPE = {"fp32": 0, "fp16": 1, "bf16": 2}  # in TABLE_FORMAT
 _STATE_BYTES = (4, 8, 16, 32)
 
 
@@ -187,7 +188,7 @@ class Tables:
         self._registers.write_wide("TABLE_WEIGHTS", buffers[0].packed())
         write("TABLE_ROW", table.stride << 16 | table.row_bytes)
         self._registers.write_wide("TABLE_STATE", buffers[-1].packed() if table.state_bytes else 0)
-        write("TABLE_STATE_BYTES", table.state_bytes)
+        write("TABLE_FORMAT", _TYPE[table.element] << 8 | table.state_bytes)
         write("TABLE_PARTITION", part << 8 | parts_log2)
         self._commit(number, 1)
         self._tables[number] = table

@@ -9,6 +9,7 @@ from amaranth import Const, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.command_check import CommandCheck
+from hotrow_rtl.command_rules import ARITHMETIC
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import (
     COMMAND_BYTES,
@@ -27,6 +28,7 @@ from hotrow_rtl.layouts import region_update, table_update
 from hotrow_rtl.region_arbiter import RegionArbiter
 from hotrow_rtl.region_check import RegionCheck
 from hotrow_rtl.table_span import TableSpan
+from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
 from hotrow_sim.golden.regions import Region, Table
 from hotrow_sim.golden.validation import Refusal, validate
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
@@ -134,7 +136,7 @@ def expected(command, queue, config=CONFIG):
     verdict = validate(command, queue, config, REGIONS, TABLES)
     if isinstance(verdict, Refusal):
         return verdict.status, verdict.error_index, verdict.error_address, command
-    return Status.OK, 0, 0, {**command, **verdict}
+    return Status.OK, 0, 0, changed(command, **verdict)
 
 
 def agree(commands, queue, verdicts, config=CONFIG):
@@ -146,14 +148,20 @@ def agree(commands, queue, verdicts, config=CONFIG):
             assert after == want[3], f"{queue}: {command}"
 
 
+def changed(command, **fields):
+    """The command with other fields; those that share their bytes change together."""
+    record = encode(COMMAND_RECORD, **command).view(COMMAND_RECORD)
+    for name, value in fields.items():
+        record[name] = value
+    return decode(COMMAND_RECORD, record)
+
+
 def legal(opcode, flags=0, **fields):
     """A command that no check refuses; its lists lie apart from each other."""
-    command = dict.fromkeys(OPERANDS, 0) | {
+    addresses = {name: packed_address(RW, 0x400 * place) for place, name in enumerate(ADDRESSES)}
+    return changed({}, **addresses | {
         "opcode": int(opcode), "flags": int(flags), "tag": 0x1234_5678, "count": 12,
-        "samples": 4, "first_table": 1, "table_count": 3, "stride": 64, "event": 3}
-    for place, name in enumerate(ADDRESSES):
-        command[name] = packed_address(RW, 0x400 * place)
-    return command | fields
+        "samples": 4, "first_table": 1, "table_count": 3, "stride": 64, "event": 3} | fields)
 
 
 def defined_flags(opcode):
@@ -171,6 +179,9 @@ LEGAL = [
     legal(Opcode.REMOVE, AllFlag.ALL, count=0, source=0, slots=0),
     legal(Opcode.GATHER, GatherFlag.LISTED), legal(Opcode.GATHER, GatherFlag.STATE),
     legal(Opcode.GATHER, 3, destination=packed_address(ABSENT, 3), stride=65520),
+    *(legal(opcode, flags) for opcode in ARITHMETIC for flags in range(1, 8)),
+    legal(Opcode.POOL, destination=packed_address(ABSENT, 3), bags=CONFIG.batch_samples + 1),
+    legal(Opcode.UPDATE, gradients=packed_address(ABSENT, 3), stride=65520),
     legal(Opcode.OBSERVE, samples=CONFIG.batch_samples, count=3 * CONFIG.batch_samples),
     legal(Opcode.OBSERVE, count=4, samples=4, table_count=1, first_table=CONFIG.tables - 1),
 ]
@@ -191,9 +202,13 @@ WRONG = [
 @pytest.mark.parametrize("queue", QUEUES)
 def test_every_refusal_alone(queue):
     """Each command, legal and with each fault, on both queues."""
-    commands = [*LEGAL, *(command | wrong for command in LEGAL[:len(Opcode)] for wrong in WRONG)]
+    commands = [*LEGAL, *(changed(command, **wrong)
+                          for command in LEGAL[:len(Opcode)] for wrong in WRONG)]
     verdicts, _ = check(commands, queue)
     agree(commands, queue, verdicts)
+    for opcode in ARITHMETIC:
+        assert (Status.OK, opcode) in {(verdict[0], command["opcode"]) for command, verdict in zip(
+            commands, verdicts)} or queue == "lookup"
     seen = {status for status, *_ in verdicts}
     shared = {Status.OK, Status.BAD_OPCODE, Status.BAD_FLAGS, Status.BAD_EVENT, Status.EMPTY,
               Status.REGION, Status.READ_ONLY, Status.MISALIGNED}
@@ -204,7 +219,7 @@ def test_every_refusal_alone(queue):
 @pytest.mark.slow
 @pytest.mark.parametrize("queue, opcode", [
     (queue, opcode) for opcode in (Opcode.SPLIT, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER,
-                                     Opcode.COPY)
+                                     Opcode.POOL, Opcode.UPDATE, Opcode.COPY)
     for queue in QUEUES if COMMANDS[opcode].queue == queue])
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, RAGGED)],
                          ids=["steady", "ragged"])
@@ -213,7 +228,9 @@ def test_the_first_of_two_faults_decides(queue, opcode, gaps, pauses):
     pairs = list(combinations(WRONG, 2))
     chosen = [pairs[i] for i in rng.choice(len(pairs), 200, replace=False)]
     base = legal(opcode, defined_flags(opcode), count=12)
-    commands = [base | first | second for first, second in chosen]
+    commands = [changed(base, **first, **{
+        name: value for name, value in second.items() if name not in first})
+        for first, second in chosen]
     verdicts, _ = check(commands, queue, gaps, pauses)
     agree(commands, queue, verdicts)
     assert len({status for status, *_ in verdicts}) >= 3
@@ -234,7 +251,8 @@ def test_random_extents(queue, seed):
                         table_count=tables, count=samples * tables)
         for name in ADDRESSES:
             if rng.random() < 0.7:
-                command[name] = packed_address(TINY, 64 * int(rng.integers(12, 17)))
+                at = packed_address(TINY, 64 * int(rng.integers(12, 17)))
+                command = changed(command, **{name: at})
         commands.append(command)
     verdicts, _ = check(commands, queue)
     agree(commands, queue, verdicts)
@@ -260,6 +278,16 @@ def test_other_geometries(config):
         want = ((verdict.status, verdict.error_index, verdict.error_address)
                 if isinstance(verdict, Refusal) else (Status.OK, 0, 0))
         assert (status, index, address) == want, command
+
+
+def test_a_card_without_arithmetic():
+    config = replace(CONFIG, arithmetic=False)
+    commands = [legal(opcode) for opcode in Opcode]
+    verdicts, _ = check(commands, "move", config=config)
+    agree(commands, "move", verdicts, config)
+    refused = {command["opcode"] for command, (status, *_) in zip(commands, verdicts)
+               if status is Status.BAD_OPCODE and COMMANDS[command["opcode"]].queue == "move"}
+    assert refused == set(ARITHMETIC)
 
 
 @pytest.mark.parametrize("tables", [1, 6, 24])

@@ -220,7 +220,7 @@ def test_commits_reach_every_table():
         await master.write_wide(ctx, "TABLE_WEIGHTS", weights)
         await master.write_wide(ctx, "TABLE_STATE", state)
         await master.write(ctx, "TABLE_ROW", 65520 << 16 | 4096)
-        await master.write(ctx, "TABLE_STATE_BYTES", 32)
+        await master.write(ctx, "TABLE_FORMAT", 2 << 8 | 32)
         await master.write(ctx, "TABLE_PARTITION", 5 << 8 | 3)
         await master.write(ctx, "TABLE_COMMIT", 1)
         await master.write(ctx, "TABLE_COMMIT", 0)

@@ -11,7 +11,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract import packed_address
 from hotrow_rtl.list_port import ListPort
 from hotrow_rtl.row_mover import RowMover
-from hotrow_rtl.top import LIST_CLIENTS, shallow_lists
+from hotrow_rtl.top import list_clients, shallow_lists
 from hotrow_sim.golden.regions import Table
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.memory.amaranth import read_responder
@@ -24,18 +24,19 @@ from hotrow_sim.rowbench import (
     compare,
 )
 
-LISTS = ("rows", "targets")
+LISTS = {"rows": "rows", "targets": "targets", "lengths": "bag lengths", "weights": "row weights"}
 LONG_TARGETS = SOURCE_LIST + 0x10000
 
 
 class Mover(wiring.Component):
     """A row mover, and a list port whose other clients are idle."""
 
-    rows = targets = None  # inside
+    rows = targets = lengths = weights = None  # inside
 
     def __init__(self, config):
-        self.port = ListPort(config, len(LIST_CLIENTS), shallow={
-            LIST_CLIENTS.index(name): depth for name, depth in shallow_lists(config).items()})
+        self.clients = list_clients(config)
+        self.port = ListPort(config, len(self.clients), shallow={
+            self.clients.index(name): depth for name, depth in shallow_lists(config).items()})
         self.mover = RowMover(config)
         members = {name: member for name, member in self.mover.signature.members.items()
                    if name not in LISTS}
@@ -47,7 +48,7 @@ class Mover(wiring.Component):
         for name, member in self.mover.signature.members.items():
             if name in LISTS:
                 connect(m, mover=getattr(self.mover, name),
-                        port=self.port.clients[LIST_CLIENTS.index(name)])
+                        port=self.port.clients[self.clients.index(LISTS[name])])
             elif member.is_port:
                 inner, outer = getattr(self.mover, name), getattr(self, name)
                 into = member.flow is wiring.In

@@ -14,8 +14,10 @@ QUEUE = 32  # copies from one lane that wait for one port
 
 
 def table_bits(config: Config):
-    """A descriptor per table: with row numbers of 32 bits, 1 + 32 + 64 + 21 + 68 + 9 = 195."""
-    descriptor = 1 + config.row_width + PACKED_ADDRESS + ROW_SIZES + STATE + PARTITION
+    """A descriptor per table: with row numbers of 32 bits, 1 + 32 + 64 + 21 + 68 + 9 = 195, and 2
+    of the type."""
+    descriptor = (1 + config.row_width + PACKED_ADDRESS + ROW_SIZES + STATE + PARTITION
+                  + 2 * config.arithmetic)
     return config.tables * descriptor
 
 

@@ -1,9 +1,18 @@
 """Draws commands: batches, lists, housekeeping, and versions of them that must be refused."""
 
 import numpy as np
+from hotrow_rtl.command_rules import ARITHMETIC
 from hotrow_rtl.config import Config
-from hotrow_rtl.contract import OPERANDS, AllFlag, BatchFlag, GatherFlag, Opcode, packed_address
+from hotrow_rtl.contract import (
+    OPERANDS,
+    AllFlag,
+    BatchFlag,
+    GatherFlag,
+    Opcode,
+    packed_address,
+)
 
+from .arithmetic import ArithmeticCommands
 from .setup import (
     LISTS,
     PROTECTED,
@@ -16,13 +25,13 @@ from .setup import (
 )
 
 SOUND = (0, 1, 2, 4, 5, 6, 7)
-MOVES = (Opcode.GATHER, Opcode.SCATTER, Opcode.COPY, Opcode.FILL)
-READ = ("source", "lengths", "targets", "rows", "state_rows")
+MOVES = (Opcode.GATHER, Opcode.SCATTER, Opcode.POOL, Opcode.UPDATE, Opcode.COPY, Opcode.FILL)
+READ = ("source", "lengths", "targets", "weights", "rows", "state_rows", "gradients")
 GUARD = 64  # bytes between the areas of two commands
 ADDRESSES = tuple(field.name for field in OPERANDS.values() if field.is_address)
 
 
-class CommandSource:
+class CommandSource(ArithmeticCommands):
     """Draws commands whose lists and results lie in areas of their own.
 
     Parameters
@@ -156,8 +165,10 @@ class CommandSource:
             value = self._wrong(name, int(operands[name]), operands["opcode"])
             wrong[name] = value & (1 << 8 * OPERANDS[name].bytes) - 1
         if "event" not in operands and rng.random() < 0.1:
+            # Lists of bags say nothing sound about slots.
+            unlike = MOVES if operands["opcode"] in ARITHMETIC else ()
             wrong["opcode"] = int(rng.choice([n for n in range(256) if n not in (
-                Opcode.WAIT, Opcode.SIGNAL)]))
+                Opcode.WAIT, Opcode.SIGNAL, *unlike)]))
         return wrong
 
     def finish(self, operands):
@@ -200,8 +211,9 @@ class CommandSource:
             packed_address(short, 2 * SIZES[short] - 64 * int(rng.integers(3))),
         )
         # Another list may give destinations twice, or rows with states that overlap.
-        if (name in ("source", "targets") and opcode in (Opcode.GATHER, Opcode.SCATTER)
-                and self.config.row_ports > 1):
+        once = {Opcode.POOL: ("targets",), Opcode.UPDATE: ("source",)}.get(opcode, ())
+        if name in once or (name in ("source", "targets") and self.config.row_ports > 1
+                            and opcode in (Opcode.GATHER, Opcode.SCATTER)):
             choices = choices[:2]
         return choices[rng.integers(len(choices))]
 

@@ -101,7 +101,10 @@ class RoundSource:
             event, value = next(iter(self._published))
             return {"opcode": Opcode.WAIT, "event": event, "value": value}
         if queue == "move":
-            return (source.gather, source.scatter, source.copy, source.fill)[rng.integers(4)]()
+            draw = (source.gather, source.scatter, source.copy, source.fill)
+            if self.config.arithmetic:
+                draw += source.pool, source.update
+            return draw[rng.integers(len(draw))]()
         draw = (
             lambda: source.batch(Opcode.OBSERVE), lambda: source.batch(Opcode.OBSERVE),
             lambda: source.batch(Opcode.SPLIT), lambda: source.batch(Opcode.SPLIT),

@@ -38,22 +38,25 @@ def make_setup(rng, config: Config):
 
     Tables 0 to 2 and 4 to 7 are sound, 3 is not registered; 8 has as many rows as there are
     numbers, 9 no weights, 10 too few, 11 rows too long, 12 no state; those of 13 lie where memory
-    ends, those of 14 too, where they may be written.
+    ends, those of 14 too, where they may be written; those of 15 where the memory refuses it.
     """
     contents = {handle: rng.integers(0, 256, size, np.uint8) for handle, size in SIZES.items()}
     contents[RESULTS][:] = FILL
     tables, next_weights, next_state = {}, 0, 0
-    for number in (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14):
+    kind = row_bytes = 0
+    for number in (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15):
         rows = int(rng.choice([1, 7, 60, 300]))
-        row_bytes = 16 * int(rng.integers(1, config.row_bytes // 16 + 1)) if rng.random() < 0.3 \
-            else int(rng.choice([16, 32, 64, 80]))
+        if not row_bytes or rng.random() < 0.6:
+            kind = int(rng.choice([0, 0, 1, 2]))
+            row_bytes = 16 * int(rng.integers(1, config.row_bytes // 16 + 1)) \
+                if rng.random() < 0.3 else int(rng.choice([16, 32, 64, 80]))
         stride = row_bytes + 16 * int(rng.choice([0, 0, 1, 3]))
-        state_bytes = int(rng.choice([0, 4, 8, 16, 32]))
+        state_bytes = int(rng.choice([0, 4, 4, 8, 16, 32]))
         parts_log2 = int(rng.integers(0, log2(config.directory_partitions) + 1))
         tables[number] = Table(
             last_row=rows - 1, weights=packed_address(WEIGHTS, next_weights), row_bytes=row_bytes,
             stride=stride, state=packed_address(STATE, next_state), state_bytes=state_bytes,
-            parts_log2=parts_log2, part=int(rng.integers(0, 1 << parts_log2)))
+            parts_log2=parts_log2, part=int(rng.integers(0, 1 << parts_log2)), type=kind)
         next_weights = (next_weights + rows * stride) % (SIZES[WEIGHTS] // 2)
         next_state = (next_state + rows * state_bytes) % (SIZES[STATE] // 2)
 
@@ -64,7 +67,8 @@ def make_setup(rng, config: Config):
     spoil(9, weights=packed_address(UNREGISTERED, 0))
     spoil(10, last_row=299, weights=packed_address(WEIGHTS, SIZES[WEIGHTS] - 1600))
     spoil(11, row_bytes=config.row_bytes + 16, stride=config.row_bytes + 16)
-    spoil(12, state=packed_address(UNREGISTERED, 0), state_bytes=8)
+    spoil(12, state=packed_address(UNREGISTERED, 0), state_bytes=4)
+    spoil(15, weights=packed_address(PROTECTED, 0), state=packed_address(PROTECTED, 64))
     for number, handle in ((13, SHORT), (14, SHORT_TABLE)):
         spoil(number, last_row=299, weights=packed_address(handle, 0), row_bytes=48, stride=64,
               state=packed_address(handle, 4096), state_bytes=32)

@@ -47,29 +47,42 @@ def bag_sum(rows, weights=None, plain=False):
 
     Parameters
     ----------
-    rows : uint32[n, elements]
-        fp32.
-    weights : uint32[n], optional
+    rows : uint32[n, ..., elements]
+        fp32. Axes between the rows and the elements are bags of one length.
+    weights : uint32[n, ...], optional
         fp32, default 1.0.
     plain : bool
         One partial sum, from the first row: to -0.
 
     Returns
     -------
-    uint32[elements]
+    uint32[..., elements]
         +0 of an empty bag.
     """
-    count, elements = rows.shape
+    count, *others, elements = rows.shape
     if not count:
-        return np.zeros(elements, np.uint32)
-    weights = np.full(count, ONE) if weights is None else weights
+        return np.zeros((*others, elements), np.uint32)
+    weights = np.full((count, *others), ONE) if weights is None else weights
     partials = 1 if plain else min(count, partial_count(elements))
-    sums = np.full((partials, elements), MINUS_ZERO if plain else 0, np.uint32)
+    sums = np.full((partials, *others, elements), MINUS_ZERO if plain else 0, np.uint32)
     for first in range(0, count, partials):
         chosen = rows[first:first + partials]
-        weight = np.repeat(weights[first:first + partials, None], elements, axis=1)
+        weight = np.repeat(weights[first:first + partials, ..., None], elements, axis=-1)
         sums[:len(chosen)] = fused_multiply_add(weight, chosen, sums[:len(chosen)])
     return pairwise_sum(sums)
+
+
+def bag_sums(rows, lengths, weights=None, plain=False):
+    """The `bag_sum` of bags that lie one after another in `rows`, of `lengths`; uint32[bags,
+    elements]."""
+    lengths = np.asarray(lengths, np.int64)
+    weights = np.full(len(rows), ONE) if weights is None else weights
+    first, sums = np.cumsum(lengths) - lengths, np.zeros((len(lengths), rows.shape[1]), np.uint32)
+    for length in np.unique(lengths):
+        alike = np.flatnonzero(lengths == length)
+        chosen = first[alike] + np.arange(length)[:, None]
+        sums[alike] = bag_sum(rows[chosen], weights[chosen], plain)
+    return sums
 
 
 def pool(rows, lengths, kind="fp32", weights=None, mean=False):
@@ -92,13 +105,9 @@ def pool(rows, lengths, kind="fp32", weights=None, mean=False):
     -------
     uint32[bags, elements], or uint16
     """
-    wide = widen(rows, kind)
-    weights = np.full(len(rows), ONE) if weights is None else weights
-    ends = np.cumsum(lengths)
-    sums = np.zeros((len(lengths), rows.shape[1]), np.uint32)
-    for bag, (end, length) in enumerate(zip(ends, lengths)):
-        sums[bag] = bag_sum(wide[end - length:end], weights[end - length:end])
-        if mean and length > 1:
-            number = np.float32(length).view(np.uint32)
-            sums[bag] = divide(sums[bag], np.full(rows.shape[1], number))
+    sums = bag_sums(widen(rows, kind), lengths, weights)
+    longer = np.flatnonzero(np.asarray(lengths) > 1)
+    if mean and len(longer):
+        numbers = np.asarray(lengths)[longer].astype(np.float32).view(np.uint32)
+        sums[longer] = divide(sums[longer], np.repeat(numbers[:, None], rows.shape[1], axis=1))
     return narrow(sums, kind)

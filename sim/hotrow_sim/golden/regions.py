@@ -17,7 +17,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Table:
-    """One table descriptor, sizes in bytes; `weights` and `state` are packed addresses."""
+    """One table descriptor, sizes in bytes; `weights` and `state` are packed addresses, `type` is
+    an `ElementType`."""
 
     last_row: int
     weights: int
@@ -27,6 +28,7 @@ class Table:
     state_bytes: int = 0
     parts_log2: int = 0
     part: int = 0
+    type: int = 0
 
 
 def unpack_address(address):

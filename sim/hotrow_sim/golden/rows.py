@@ -5,29 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config
-from hotrow_rtl.contract import OFFSET_WIDTH, GatherFlag, Opcode, Status
-from numpy.lib.stride_tricks import as_strided
+from hotrow_rtl.contract import GatherFlag, Opcode, Status
 
-from .regions import check, unpack_address
-
-FAULT_DECERR = 2  # as in layouts
-OFFSET_MASK = (1 << OFFSET_WIDTH) - 1
-
-
-@dataclass(frozen=True)
-class Moved:
-    """What a completion says of a move. The error is that of the lowest refused position."""
-
-    status: Status
-    error_index: int
-    error_address: int
-    entries: int
-    bytes: int
-
-
-def fault_status(fault):
-    """SLVERR, DECERR or TIMEOUT of a bus fault, OK of none."""
-    return np.where(fault, Status.SLVERR - 1 + fault, Status.OK).astype(np.uint8)
+from .row_items import FAULT_DECERR, Errors, Items, Moved, fault_status
 
 
 def move_rows(command, entries, slots, tables, regions, memory, config: Config,
@@ -59,7 +39,7 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
     -------
     Moved
     """
-    errors = _Errors(len(entries))
+    errors = Errors(len(entries))
     errors.note(fault_status(entry_faults))
     with_state = bool(command["flags"] & GatherFlag.STATE)
     to_tables = command["opcode"] == Opcode.SCATTER
@@ -84,8 +64,8 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
             kinds.append((table.state, table.state_bytes, slot_bases[1], table.state_bytes,
                           table.state_bytes, STATE_ALIGNMENT))
         for base, stride, slot_base, slot_stride, size, alignment in kinds:
-            table_end = _End(regions, base, stride, rows, size, write=to_tables)
-            slot_end = _End(regions, slot_base, slot_stride, slots[at], size, not to_tables,
+            table_end = Items(regions, base, stride, rows, size, write=to_tables)
+            slot_end = Items(regions, slot_base, slot_stride, slots[at], size, not to_tables,
                             alignment)
             ends = (slot_end, table_end) if to_tables else (table_end, slot_end)
             copies.append(_Copies(at, size, *ends))
@@ -106,55 +86,14 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
     )
 
 
-class _Errors:
-    """Status and address of each entry's first error."""
-
-    def __init__(self, count):
-        self.status = np.zeros(count, np.uint8)
-        self.address = np.zeros(count, np.uint64)
-
-    def note(self, status, at=slice(None), address=0):
-        """Record `status` for those entries of `at` that have none so far; OK is no error."""
-        fresh = (self.status[at] == Status.OK) & (np.asarray(status) != Status.OK)
-        self.status[at] = np.where(fresh, status, self.status[at])
-        self.address[at] = np.where(fresh, np.asarray(address, np.uint64), self.address[at])
-
-
-class _End:
-    """Where copies come from, or where they go: item `number[i]` of an array at `base`."""
-
-    def __init__(self, regions, base, stride, number, size, write, alignment=1):
-        handle, offset = unpack_address(base)
-        region, self.base, self.write = regions.get(handle), base, write
-        offset = np.uint64(offset) + number * np.uint64(stride)  # past 48 bits no region reaches
-        self.number, self.stride, self.size = number, stride, size
-        self.packed = np.uint64(handle << OFFSET_WIDTH) | offset & np.uint64(OFFSET_MASK)
-        self.address = np.uint64(region.base if region else 0) + offset
-        self.status = check(region, offset, size, write)
-        crooked = self.address % np.uint64(alignment) != 0
-        self.status = np.where(
-            (self.status == Status.OK) & crooked, Status.MISALIGNED, self.status)
-
-    def items(self, memory, chosen):
-        """The array as [item, byte] from its lowest chosen item on, and the chosen items' places
-        there; None where memory does not answer for all of it."""
-        address, number = self.address[chosen], self.number[chosen]
-        low, first = int(address.min()), number.min()
-        octets = memory.view(low, int(address.max()) - low + self.size, self.write)
-        if octets is None:
-            return None
-        place = (number - first).astype(np.int64)
-        return as_strided(octets, (int(place.max()) + 1, self.size), (self.stride, 1)), place
-
-
 @dataclass(frozen=True)
 class _Copies:
     """Copies of `size` bytes, rows or state, for the entries at positions `at`."""
 
     at: np.ndarray
     size: int
-    source: _End
-    destination: _End
+    source: Items
+    destination: Items
 
 
 def _order_matters(work):
@@ -182,7 +121,7 @@ def _move_at_once(copies, errors, memory):
     work = [(part, chosen) for part, chosen in work if chosen.any()]
     if _order_matters(work):
         return None
-    ends = [(part.source.items(memory, chosen), part.destination.items(memory, chosen))
+    ends = [(part.source.array(memory, chosen), part.destination.array(memory, chosen))
             for part, chosen in work]
     if any(items is None for pair in ends for items in pair):
         return None

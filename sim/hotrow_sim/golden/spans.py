@@ -5,7 +5,7 @@ from hotrow_rtl.config import Config
 from hotrow_rtl.contract import Opcode, Status
 
 from .regions import unpack_address
-from .rows import FAULT_DECERR, Moved, fault_status
+from .row_items import FAULT_DECERR, Moved, fault_status
 
 
 def move_span(command, regions, memory, config: Config):

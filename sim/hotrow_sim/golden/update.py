@@ -6,7 +6,7 @@ Numbers are bits, as in ``floats``.
 import numpy as np
 
 from .floats import divide, fused_multiply_add, narrow, square_root, widen
-from .pooling import MINUS_ZERO, ONE, bag_sum, pairwise_sum
+from .pooling import MINUS_ZERO, ONE, bag_sums, pairwise_sum
 
 SIGN = np.uint32(0x80000000)
 
@@ -25,9 +25,7 @@ def gradient_sums(gradients, counts):
     -------
     uint32[rows, elements]
     """
-    ends = np.cumsum(counts)
-    return np.stack([bag_sum(gradients[end - count:end], plain=True)
-                     for end, count in zip(ends, counts)])
+    return bag_sums(gradients, counts, plain=True)
 
 
 def sgd(rows, gradients, lr, kind="fp32"):

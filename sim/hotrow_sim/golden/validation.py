@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hotrow_rtl.command_rules import ARITHMETIC
 from hotrow_rtl.config import (
     LARGEST_STRIDE,
     LIST_ALIGNMENT,
@@ -17,13 +18,15 @@ from hotrow_rtl.contract import (
     BatchFlag,
     GatherFlag,
     Opcode,
+    PoolFlag,
     Status,
+    UpdateFlag,
 )
 
 from .regions import check_operand
 
 _BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
-_MOVES = (Opcode.GATHER, Opcode.SCATTER)
+_MOVES = (Opcode.GATHER, Opcode.SCATTER, *ARITHMETIC)
 _SPANS = (Opcode.COPY, Opcode.FILL)
 _LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, *_MOVES)
 
@@ -55,7 +58,7 @@ def validate(command, queue, config: Config, regions, tables):
         The first check that fails decides; else the byte address of each list that the command
         reads or writes, by operand name. The addresses of spans stay packed.
     """
-    return (_check_opcode(command, queue) or _check_shape(command, config)
+    return (_check_opcode(command, queue, config) or _check_shape(command, config)
             or _check_tables(command, config, tables) or _resolve(command, regions))
 
 
@@ -78,8 +81,18 @@ def lists(command):
         yield "destination", HARVEST_ENTRY_BYTES * count, True
     if opcode in _MOVES:
         yield "source", ROW_ENTRY_BYTES * count, False
-        if flags & GatherFlag.LISTED:
-            yield "targets", 4 * count, False
+    if opcode in (Opcode.GATHER, Opcode.SCATTER) and flags & GatherFlag.LISTED:
+        yield "targets", 4 * count, False
+    if opcode == Opcode.POOL:
+        yield "lengths", 2 * command["bags"], False
+        if flags & PoolFlag.LISTED:
+            yield "targets", 4 * command["bags"], False
+        if flags & PoolFlag.WEIGHTED:
+            yield "weights", 4 * count, False
+    if opcode == Opcode.UPDATE:
+        yield "lengths", 2 * count, False
+        if flags & UpdateFlag.LISTED:
+            yield "targets", 4 * command["gradient_count"], False
 
 
 def _spans(command):
@@ -90,9 +103,10 @@ def _spans(command):
         yield "destination", command["count"], True
 
 
-def _check_opcode(command, queue):
+def _check_opcode(command, queue, config):
     opcode, flags = command["opcode"], command["flags"]
-    if opcode not in COMMANDS or COMMANDS[opcode].queue not in ("both", queue):
+    absent = opcode in ARITHMETIC and not config.arithmetic
+    if absent or opcode not in COMMANDS or COMMANDS[opcode].queue not in ("both", queue):
         return Refusal(Status.BAD_OPCODE, opcode)
     defined = sum(COMMANDS[opcode].flags or ())
     if flags & ~defined:
@@ -115,6 +129,8 @@ def _check_shape(command, config):
     if opcode in (*_LISTS, *_SPANS) and not count:
         if not (opcode == Opcode.REMOVE and flags & AllFlag.ALL):
             return Refusal(Status.EMPTY)
+    if opcode in ARITHMETIC and not command["bags"]:
+        return Refusal(Status.EMPTY)
     if opcode in _MOVES:
         stride = command["stride"]
         if not 0 < stride <= LARGEST_STRIDE or stride % ROW_ALIGNMENT:

@@ -4,6 +4,8 @@ Batches and lists are taken by their counts, not lookup by lookup, so that a mod
 costs no more time than its function.
 """
 
+from math import ceil
+
 import numpy as np
 from hotrow_rtl.contract import (
     ROW_ENTRY_BYTES,
@@ -11,10 +13,12 @@ from hotrow_rtl.contract import (
     BatchFlag,
     GatherFlag,
     Opcode,
+    PoolFlag,
     Status,
+    UpdateFlag,
 )
 
-from ..cycles import counters, directory
+from ..cycles import counters, directory, pooling
 from ..cycles.lookup_engines import CLOSED, batch_command_cycles, list_command_cycles
 from ..cycles.row_mover import ADDED, EXCHANGED, FILLED
 
@@ -56,6 +60,10 @@ def command_cycles(config, command, outcome, counts):
         return taken + directory.clear_cycles(config)
     if opcode in (Opcode.GATHER, Opcode.SCATTER):
         return taken + 2 * OPERAND + _move_cycles(config, command, outcome)
+    if opcode == Opcode.POOL:
+        return taken + 4 * OPERAND + _pool_cycles(config, command, outcome)
+    if opcode == Opcode.UPDATE:
+        return taken + 3 * OPERAND + _update_cycles(config, command, outcome)
     if opcode in (Opcode.COPY, Opcode.FILL):
         return taken + 2 * OPERAND + _span_cycles(config, outcome, opcode == Opcode.FILL)
     edited = outcome.entries + outcome.refused + outcome.misses
@@ -103,6 +111,42 @@ def _move_cycles(config, command, outcome):
         return idle + command["count"] // config.row_ports
     copies = outcome.entries * (2 if command["flags"] & GatherFlag.STATE else 1)
     return idle + _steady_cycles(config, copies, outcome.bytes, LATENCY)
+
+
+def _pool_cycles(config, command, outcome):
+    """The steady state of ``cycles.pooling`` for bags all alike, of fp32, filled and drained."""
+    idle = MOVED + 3 * LATENCY + pooling.ENDED + pooling.LEAVES
+    if not outcome.entries:
+        return idle + command["count"]
+    elements, length = outcome.bytes // outcome.entries // 4, command["count"] / command["bags"]
+    beats = pooling.beats_per_row(config, elements)
+    joined = min(ceil(length), pooling.partial_count(elements))
+    bag = max(length * _read_cycles(config, beats), pooling.adder_turns(joined) * beats)
+    if command["flags"] & PoolFlag.MEAN and length > 1:
+        bag = max(bag, beats * pooling.DIVIDED)
+    return int(idle + command["bags"] * bag)
+
+
+def _update_cycles(config, command, outcome):
+    """The same, of rows with as many gradients each."""
+    adagrad = bool(command["flags"] & UpdateFlag.ADAGRAD)
+    idle = MOVED + 3 * LATENCY + pooling.SUMMED + pooling.APPLIED + adagrad * pooling.SQUARED
+    if not outcome.entries:
+        return idle + command["count"]
+    elements = (outcome.bytes // outcome.entries - 4 * adagrad) // 4
+    beats, each = pooling.beats_per_row(config, elements), command["gradient_count"] / command[
+        "count"]
+    row = max((each + 1) * _read_cycles(config, beats) + adagrad,
+              (each - 1) * max(pooling.PLAIN, beats) + beats,
+              (beats + LATENCY + 2) / max(8, config.outstanding))
+    if adagrad:
+        row = max(row, pooling.SCALAR, elements // (config.lanes // 4))
+    return int(idle + command["count"] * row)
+
+
+def _read_cycles(config, beats):
+    """Of a row that goes to the arithmetic, which takes a word a cycle from all ports together."""
+    return max(beats, (LATENCY + beats + 5) / config.outstanding / config.row_ports)
 
 
 def _span_cycles(config, outcome, fills):

@@ -1,9 +1,12 @@
 """What the commands of the move queue do: the golden model of the row mover, on memory."""
 
 import numpy as np
-from hotrow_rtl.contract import GatherFlag, Opcode
+from hotrow_rtl.contract import GatherFlag, Opcode, PoolFlag, UpdateFlag
 
+from ..golden.pooling import ONE
 from ..golden.records import ROW_RECORD
+from ..golden.row_bags import pool_rows
+from ..golden.row_steps import update_rows
 from ..golden.rows import move_rows
 from ..golden.spans import move_span
 from .outcome import Outcome
@@ -28,12 +31,39 @@ class MoveEngine:
         """Carry out a command that passed validation; see `LookupEngines.execute`."""
         if command["opcode"] in (Opcode.COPY, Opcode.FILL):
             return Outcome(**vars(move_span(command, self.regions, self.memory, self.config)))
-        count = command["count"]
-        entries, faults = self.memory.read_list(addresses["source"], ROW_RECORD, count)
-        slots, slot_faults = np.arange(count, dtype=np.uint32), 0
-        if command["flags"] & GatherFlag.LISTED:
-            slots, slot_faults = self.memory.read_list(
-                addresses["targets"], np.dtype("<u4"), count)
-        return Outcome(**vars(move_rows(
-            command, entries, slots, self.tables, self.regions, self.memory, self.config,
-            faults, slot_faults)))
+        serve = {Opcode.POOL: self._pool, Opcode.UPDATE: self._update}.get(
+            command["opcode"], self._move)
+        entries, faults = self.memory.read_list(addresses["source"], ROW_RECORD, command["count"])
+        return Outcome(**vars(serve(command, addresses, entries, faults)))
+
+    def _move(self, command, addresses, entries, faults):
+        slots, slot_faults = self._numbers(command, addresses, GatherFlag.LISTED, len(entries))
+        return move_rows(command, entries, slots, self.tables, self.regions, self.memory,
+                         self.config, faults, slot_faults)
+
+    def _pool(self, command, addresses, entries, faults):
+        bags, weights, weight_faults = command["bags"], np.full(len(entries), ONE), 0
+        if command["flags"] & PoolFlag.WEIGHTED:
+            weights, weight_faults = self._list(addresses, "weights", "<u4", len(entries))
+        lengths, length_faults = self._list(addresses, "lengths", "<u2", bags)
+        slots, slot_faults = self._numbers(command, addresses, PoolFlag.LISTED, bags)
+        return pool_rows(command, entries, lengths, slots, weights, self.tables, self.regions,
+                         self.memory, self.config, faults, length_faults, slot_faults,
+                         weight_faults)
+
+    def _update(self, command, addresses, entries, faults):
+        counts, count_faults = self._list(addresses, "lengths", "<u2", len(entries))
+        numbers, number_faults = self._numbers(
+            command, addresses, UpdateFlag.LISTED,
+            min(command["gradient_count"], int(counts.sum(dtype=np.int64))))
+        return update_rows(command, entries, counts, numbers, self.tables, self.regions,
+                           self.memory, self.config, faults, count_faults, number_faults)
+
+    def _numbers(self, command, addresses, listed, count):
+        """The targets where the command has the flag `listed`, else 0, 1, 2, ...; their faults."""
+        if command["flags"] & listed:
+            return self._list(addresses, "targets", "<u4", count)
+        return np.arange(count, dtype=np.uint32), 0
+
+    def _list(self, addresses, name, kind, count):
+        return self.memory.read_list(addresses[name], np.dtype(kind), count)

@@ -150,7 +150,8 @@ class RegisterBlock:
                              (1 << self.device.config.row_width) - 1),
                 weights=self._wide("TABLE_WEIGHTS"), row_bytes=row & 0x1FF0, stride=row >> 16 & ~15,
                 state=self._wide("TABLE_STATE"),
-                state_bytes=self.stored["TABLE_STATE_BYTES"] & 0x3C,
+                state_bytes=self.stored["TABLE_FORMAT"] & 0x3C,
+                type=self.stored["TABLE_FORMAT"] >> 8 & 3,
                 parts_log2=partition & 7, part=partition >> 8 & 63)
 
     def _wide(self, name):

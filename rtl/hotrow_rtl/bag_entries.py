@@ -1,0 +1,181 @@
+"""Bag entries: the lists of a command on bags, as the reads that it wants, in order."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .bag_layouts import bag_item, bag_setting
+from .config import Config
+from .contract import Status
+from .layouts import element, row_entry
+from .row_layouts import wanted_copy
+
+LENGTH = 16  # bits of a length in memory
+
+
+class BagEntries(wiring.Component):
+    """Walk the bags, and ask for each of their rows with its place, weight and slot.
+
+    An empty bag is one entry without a row, of the table of the first listed row. When the lengths
+    do not add up to the rows, one more entry without a row says so, and no bag follows.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    start : In(1)
+        A pulse before each command.
+    setting : In(bag_setting())
+        From the pulse until the command is over.
+    rows : In(stream(element(row_entry)))
+    lengths : In(stream(element(16)))
+    targets, weights : In(stream(element(32)))
+        The lists, those that the command has, each to its end.
+    copies : Out(stream(wanted_copy(config)))
+    items : Out(stream(bag_item()))
+        One for each of `copies`.
+    ended : Out(1)
+        No further entry will come, and the lists have ended.
+    bags : Out(32)
+        Bags that have been asked for.
+
+    Timing
+    ------
+    No latency; one entry a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "start": In(1),
+            "setting": In(bag_setting()),
+            "rows": In(stream.Signature(element(row_entry))),
+            "lengths": In(stream.Signature(element(LENGTH))),
+            "targets": In(stream.Signature(element(32))),
+            "weights": In(stream.Signature(element(32))),
+            "copies": Out(stream.Signature(wanted_copy(config))),
+            "items": Out(stream.Signature(bag_item())),
+            "ended": Out(1, init=1),
+            "bags": Out(32),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        setting, copy, item = self.setting, self.copies.p, self.items.p
+        row, slot, weight = self.rows.p, self.targets.p, self.weights.p
+        length = self.lengths.p.value
+        first, known = Signal(element(row_entry)), Signal()  # the first listed row
+        done, left = Signal(32), Signal(32)  # items asked for, and not
+        at = Signal(LENGTH)  # of them in this bag
+        inside, empty, last, wrong = Signal(), Signal(), Signal(), Signal()
+        takes, both = Signal(), Signal()
+        stray, stray_index = Signal(8), Signal(32)  # what is wrong with the lengths
+        # Lists that have come to their end.
+        over = {name: Signal(name=f"{name}_over") for name in
+                ("rows", "lengths", "targets", "weights")}
+        m.d.comb += [
+            both.eq(self.copies.ready & self.items.ready),
+            empty.eq(length == 0),
+            last.eq(empty | (at + 1 == length)),
+            # No bag begins that goes beyond the end of the list.
+            wrong.eq(~inside & ((self.lengths.p.fault != 0) | (length > left))),
+            copy.table.eq(row.value.table),
+            copy.row.eq(row.value.row),
+            copy.unknown.eq(row.value.table >= self.config.tables),
+            copy.entry_fault.eq(row.fault),
+            copy.slot.eq(Mux(setting.listed, slot.value, self.bags)),
+            copy.slot_fault.eq(Mux(setting.weighted, weight.fault, 0)),  # one of the row's own
+            copy.last.eq(1),
+            item.weight.eq(Mux(setting.weighted, weight.value, 0x3F800000)),
+            item.index.eq(done),
+            item.last.eq(last),
+            item.empty.eq(empty),
+            item.slot_fault.eq(Mux(setting.listed, slot.fault, 0)),
+        ]
+
+        def without_row():
+            m.d.comb += [copy.unread.eq(1), copy.row.eq(0), copy.slot_fault.eq(0)]
+            with m.If(known):
+                m.d.comb += [
+                    copy.table.eq(first.value.table),
+                    copy.unknown.eq(first.value.table >= self.config.tables),
+                    copy.entry_fault.eq(first.fault),
+                ]
+
+        lists = {name: getattr(self, name) for name in over}
+        for name, one in lists.items():
+            with m.If(one.valid & one.ready & one.p.last):
+                m.d.sync += over[name].eq(1)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += [
+                    known.eq(0), inside.eq(0), at.eq(0), done.eq(0), left.eq(setting.items),
+                    over["rows"].eq(0), over["lengths"].eq(0),
+                    over["targets"].eq(~setting.listed), over["weights"].eq(~setting.weighted),
+                ]
+                with m.If(self.start):
+                    m.d.sync += [self.ended.eq(0), self.bags.eq(0)]
+                    m.next = "BEGIN"
+            with m.State("BEGIN"):
+                m.next = "WALK"
+            with m.State("WALK"):
+                here = Signal()
+                m.d.comb += [
+                    here.eq(self.lengths.valid & ~wrong & (self.targets.valid | ~setting.listed)
+                            & (self.rows.valid | empty & known)
+                            & (self.weights.valid | ~setting.weighted | empty)),
+                    self.copies.valid.eq(here & self.items.ready),
+                    self.items.valid.eq(here & self.copies.ready),
+                    takes.eq(here & both),
+                    self.rows.ready.eq(takes & ~empty),
+                    self.weights.ready.eq(takes & ~empty & setting.weighted),
+                    self.lengths.ready.eq(takes & last),
+                    self.targets.ready.eq(takes & last & setting.listed),
+                ]
+                with m.If(empty):
+                    without_row()
+                with m.If(takes):
+                    m.d.sync += [known.eq(1), inside.eq(~last), at.eq(Mux(last, 0, at + 1))]
+                    with m.If(~known):
+                        m.d.sync += first.eq(row)
+                    with m.If(~empty):
+                        m.d.sync += [done.eq(done + 1), left.eq(left - 1)]
+                    with m.If(last):
+                        m.d.sync += self.bags.eq(self.bags + 1)
+                        with m.If(self.lengths.p.last):
+                            m.next = "ADDED UP"
+                m.d.sync += [stray.eq(Status.LOOKUPS), stray_index.eq(done + length)]
+                with m.If(self.lengths.valid & wrong):
+                    with m.If(self.lengths.p.fault != 0):
+                        m.d.sync += [
+                            stray.eq(Status.SLVERR - 1 + self.lengths.p.fault),
+                            stray_index.eq(done),
+                        ]
+                    m.next = "STRAY"
+            with m.State("ADDED UP"):
+                m.d.sync += stray_index.eq(done)
+                m.next = "DRAIN"
+                with m.If(left != 0):
+                    m.next = "STRAY"
+            with m.State("STRAY"):
+                without_row()
+                m.d.comb += [
+                    item.stray.eq(stray),
+                    item.index.eq(stray_index),
+                    item.last.eq(1),
+                    item.empty.eq(1),
+                    self.copies.valid.eq((known | self.rows.valid) & self.items.ready),
+                    self.items.valid.eq((known | self.rows.valid) & self.copies.ready),
+                ]
+                with m.If(self.copies.valid & self.copies.ready):
+                    m.d.sync += self.bags.eq(self.bags + 1)
+                    m.next = "DRAIN"
+            with m.State("DRAIN"):
+                m.d.comb += [one.ready.eq(~over[name]) for name, one in lists.items()]
+                with m.If(Cat(over.values()).all()):
+                    m.d.sync += self.ended.eq(1)
+                    m.next = "IDLE"
+        return m
