@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from hotrow_rtl.contract import packed_address, Opcode, PoolFlag, UpdateFlag
+from hotrow_rtl.contract import Opcode, PoolFlag, UpdateFlag, packed_address
 
 from .golden.records import ROW_RECORD
 from .golden.row_bags import pool_rows
