@@ -11,8 +11,8 @@ from .contract import ROW_ENTRY_BYTES
 from .copy_exchange import CopyExchange
 from .copy_lane import CopyLane
 from .dealer import Dealer
-from .layouts import Engine, Fetch, region_update, row_entry, table_update
 from .lane_turns import LaneTurns
+from .layouts import Engine, Fetch, region_update, row_entry, table_update
 from .move_control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .move_outcome import MoveOutcome
 from .port_flush import PortFlush
