@@ -121,6 +121,14 @@ class UpdateFlag(IntFlag):
     ADAGRAD = 4, "row-wise Adagrad with the row's state, an fp32, else SGD"
 
 
+class Element(IntEnum):
+    """Type of a table's elements."""
+
+    FP32 = 0
+    FP16 = 1
+    BF16 = 2
+
+
 @dataclass(frozen=True)
 class Field:
     """One little-endian unsigned field of a record, `offset` and `bytes` in bytes."""
@@ -378,8 +386,9 @@ REGISTERS = {register.name: register for register in (
              "packed address of the state of row 0, its offset a multiple of 4"),
     Register("TABLE_STATE_HIGH", 0x0F8, _RW, "its upper half"),
     Register("TABLE_FORMAT", 0x0FC, _RW,
-             "bits 7..0 bytes of state per row: 0, 4, 8, 16 or 32; bits 9..8 element type: 0 fp32, "
-             "1 fp16, 2 bf16 (POOL, UPDATE)"),
+             "bits 7..0 bytes of state per row: 0, 4, 8, 16 or 32; bits 9..8 element type: "
+             + ", ".join(f"{each.value} {each.name.lower()}" for each in Element)
+             + " (POOL, UPDATE)"),
     Register("TABLE_PARTITION", 0x0D8, _RW,
              "part of the directory that serves the table: bits 7..0 log2 of the number of equal "
              "parts, bits 15..8 which of them"),

@@ -22,9 +22,12 @@ LARGEST_STRIDE = _CONSTANTS["LARGEST_STRIDE"]
 
 Status = IntEnum("Status", _MAP["status"])
 Opcode = IntEnum("Opcode", _MAP["opcodes"])
+Element = IntEnum("Element", _MAP["elements"])
 BatchFlag = IntFlag("BatchFlag", _MAP["flags"]["BatchFlag"])
 AllFlag = IntFlag("AllFlag", _MAP["flags"]["AllFlag"])
 GatherFlag = IntFlag("GatherFlag", _MAP["flags"]["GatherFlag"])
+PoolFlag = IntFlag("PoolFlag", _MAP["flags"]["PoolFlag"])
+UpdateFlag = IntFlag("UpdateFlag", _MAP["flags"]["UpdateFlag"])
 
 STATUS_DOC = {Status[name]: text for name, text in _MAP["status_doc"].items()}
 REGISTERS = {register["name"]: register["offset"] for register in _MAP["registers"]}

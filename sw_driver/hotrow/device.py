@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 
+from .arithmetic_calls import ArithmeticCalls
 from .contract import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
 from .errors import CommandError, DeviceError, RegistrationError, TransportError
 from .event_calls import EventCalls
@@ -74,7 +75,7 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
         raise
 
 
-class Device(LookupCalls, MoveCalls, SpanCalls, EventCalls):
+class Device(LookupCalls, MoveCalls, ArithmeticCalls, SpanCalls, EventCalls):
     """An open device; a context manager. Made by `hotrow.open`.
 
     Members
@@ -252,8 +253,8 @@ class Device(LookupCalls, MoveCalls, SpanCalls, EventCalls):
             raise DeviceError(f"queue must be {' or '.join(map(repr, QUEUES))}, not {name!r}")
         return self._queues[name]
 
-    def _raise_for(self, completion, batch=None, tables=None, rows=None):
-        """Raise what a completion's status deserves."""
+    def _raise_for(self, completion, batch=None, tables=None, rows=None, positions=None):
+        """Raise what a completion's status deserves; its index is a place in `positions`."""
         status = Status(int(completion["status"]))
         index, address = int(completion["error_index"]), int(completion["error_address"])
         if status is Status.OK:
@@ -261,7 +262,8 @@ class Device(LookupCalls, MoveCalls, SpanCalls, EventCalls):
         if status is Status.ROW_OUT_OF_RANGE and batch is not None:
             raise batch.refusal(index, tables)
         if status in (Status.ROW_OUT_OF_RANGE, Status.TABLE_UNKNOWN) and rows is not None:
-            raise refusal(rows, index, self._tables)
+            raise refusal(rows, index, self._tables, positions)
+        index = index if positions is None else int(positions[index])
         opcode = Opcode(int(completion["opcode"]))
         where = f", address {self.regions.describe(address)}" if address else ""
         ports = describe_ports(self.registers.read("STATUS"))

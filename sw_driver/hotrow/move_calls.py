@@ -132,10 +132,10 @@ class MoveCalls:
             return self._submit(Opcode.SCATTER, operands | found | {"flags": flags},
                                 partial(self._done, rows=rows), held)
 
-    def _stage_list(self, rows, held):
-        """Operands that name the rows; their tables are held."""
+    def _stage_list(self, rows, held, positions=None):
+        """Operands that name the rows; their tables are held. `positions` as of `check_rows`."""
         if self.check_ids:
-            check_rows(rows, self._tables)
+            check_rows(rows, self._tables, positions)
         for table in tables_of(rows, self._tables):
             for buffer in table.buffers:
                 held.enter_context(buffer)

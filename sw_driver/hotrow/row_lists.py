@@ -47,18 +47,21 @@ def row_list(rows) -> RowList:
     return RowList(table.astype(np.uint32, copy=False), row.astype(np.uint32, copy=False))
 
 
-def check_rows(rows, tables):
+def check_rows(rows, tables, positions=None):
     """Raise BatchError if a listed row does not exist, RegistrationError if its table changed.
 
     Parameters
     ----------
     rows : RowList
     tables : Tables
+    positions : integers [rows] or None
+        Of the rows in the list that the caller gave, if that is another one.
     """
     for table in tables_of(rows, tables):
         wrong = np.flatnonzero((rows.table == table.number) & (rows.row > table.rows - 1))
         if wrong.size:
-            raise refusal(rows, int(wrong[0]), tables)
+            first = wrong[0] if positions is None else wrong[np.argmin(positions[wrong])]
+            raise refusal(rows, int(first), tables, positions)
 
 
 def check_distinct(rows, tables):
@@ -94,8 +97,8 @@ def tables_of(rows, tables) -> list[Table]:
     return found
 
 
-def refusal(rows, position, tables) -> BatchError:
-    """The error that the entry at a position deserves."""
+def refusal(rows, position, tables, positions=None) -> BatchError:
+    """The error that the entry at a position deserves; `positions` as of `check_rows`."""
     number, row = int(rows.table[position]), int(rows.row[position])
     table = tables[number]
     if table is None:
@@ -104,5 +107,6 @@ def refusal(rows, position, tables) -> BatchError:
     else:
         text = (f"row {row} is out of range: table {number} ({table.name!r}) has rows 0 to "
                 f"{table.rows - 1}")
+    position = position if positions is None else int(positions[position])
     return BatchError(f"{text} (position {position} of the list)", position=position,
                       table=number, row=row)

@@ -1,4 +1,4 @@
-"""`hotrow bench gather`: figures that add up, the memory that is asked for, errors."""
+"""`hotrow bench gather` and its kind: figures that add up, the memory that is asked for, errors."""
 
 import json
 import re
@@ -35,6 +35,34 @@ def test_figures_add_up(bench, row_bytes, move):
     for name, rate in result["cpu_rows_per_s"].items():
         assert result["ratio"][name] == pytest.approx(result["rows_per_s_projected"] / rate)
     assert not {"trace", "memory", "latency"} & result.keys()
+
+
+@pytest.mark.parametrize("bag, rows, bags", [(1, 3000, 3000), (20, 3000, 150), (7, 2996, 428),
+                                             (4000, 4000, 1)])
+@pytest.mark.parametrize("kind", ["pool", "update"])
+def test_figures_of_bags(bench, kind, bag, rows, bags):
+    code, result, _ = bench(kind, *SMALL[1:], "--transport", "model", "--bag", bag, "--json")
+    assert code == 0 and result.keys() >= FIELDS | {"bag"} and result["agrees"]
+    read = rows + (bags if kind == "update" else 0)
+    assert (result["rows"], result["bag"]) == (rows, bag)
+    assert (result["rows_read"], result["rows_written"]) == (read, bags)
+    assert result["bytes_per_cycle"] == pytest.approx(read * 64 / result["cycles"])
+    libraries = {name.split("_")[0] for name in result["cpu_rows_per_s"]}
+    assert libraries == {"numpy", "torch"}
+
+
+def test_a_card_that_computes_takes_the_place_of_one_that_does_not(bench):
+    arguments = ["pool", "--transport", "model", "--rows", "100", "--json"]
+    code, result, _ = bench(*arguments, "--preset", "ecp5-85f")
+    assert code == 0 and result["agrees"] and result["preset"] == "ecp5-85f"
+
+
+def test_more_rows_than_the_table_has(bench):
+    code, result, _ = bench("pool", "--preset", "tiny", "--transport", "model", "--rows", "100",
+                            "--table-rows", "4", "--bag", "3", "--json")
+    assert code == 0 and result["agrees"] and (result["rows"], result["table_rows"]) == (99, 4)
+    code, _, err = bench("update", "--transport", "model", "--rows", "100", "--table-rows", "4")
+    assert code == 2 and "--rows 100 of a table of 4 rows would write one twice" in err
 
 
 def test_table_for_people(bench):
@@ -87,6 +115,18 @@ def test_two_ports_share_the_rows(bench, move):
     assert code == 0 and result["agrees"] and (result["ports"], result["beats"]) == (2, 12000)
     assert 2 * 16 * 4 / 40 * 0.9 <= result["bytes_per_cycle"] <= 2 * 16
     assert 0.3 <= result["useful_beat_fraction"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["ideal", "ddr3"])
+@pytest.mark.parametrize("kind", ["pool", "update"])
+def test_hardware_computes(bench, kind, memory):
+    code, result, _ = bench(kind, *SMALL[1:], "--memory", memory, "--latency", 2, "--json")
+    assert code == 0 and result["agrees"]
+    assert result["beats"] == 4 * result["rows_read"]
+    assert 0.2 <= result["useful_beat_fraction"] <= 1
+    assert 0 < result["written_beat_fraction"] <= 1
+    assert ("fraction_of_bare_requests" in result) == (memory != "ideal")
 
 
 @pytest.mark.slow

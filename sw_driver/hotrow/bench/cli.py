@@ -12,7 +12,10 @@ GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
 LOOKUPS = 2**20
 HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
 MOVES = {"gather": "copy random rows of a table, one behind the other",
-         "scatter": "copy rows that lie one behind the other to random rows of a table"}
+         "scatter": "copy rows that lie one behind the other to random rows of a table",
+         "pool": "sum bags of random rows of a table to one row each",
+         "update": "steps of SGD on random rows of a table, with several gradients each"}
+BAGS = {"pool": "rows of a bag", "update": "gradients of a row"}
 
 
 def bench(subparsers):
@@ -51,6 +54,8 @@ def bench(subparsers):
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         shared.add_device(each)
         shared.add_moves(each)
+        if name in BAGS:
+            shared.add_bags(each, BAGS[name])
         each.set_defaults(run=run, measure=_move, trace=None)
 
     for entry in sorted(entry_points(group=GROUP)):

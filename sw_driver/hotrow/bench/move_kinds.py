@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from .bag_kinds import Pool, Update
+
 
 class Gather:
     """Random rows of a table, one behind the other.
@@ -11,12 +13,33 @@ class Gather:
     channel : str
         "read" or "write": the row ports whose data channel counts.
     distinct : bool
-        No row twice.
+        No row of the table is written twice.
+    arithmetic : bool
+        Rows come in bags, and the card computes.
     """
 
-    channel, distinct = "read", False
+    channel, distinct, arithmetic = "read", False, False
 
-    def submit(self, device, table, rows, dense):
+    def draw(self, rng, work):
+        """Row of each lookup, int64[count]."""
+        if self.distinct:
+            return rng.permutation(work.table_rows)[:work.count]
+        return rng.integers(0, work.table_rows, work.count)
+
+    def fill(self, array, first):
+        """Set an array of rows, whose first is number `first`: each element tells its row."""
+        array[:] = np.arange(first, first + len(array), dtype=np.float32)[:, None]
+        array += np.arange(array.shape[1], dtype=np.float32) / 1024
+
+    def dense_rows(self, work):
+        """Of the array beside the table."""
+        return work.count
+
+    def traffic(self, work):
+        """Rows that are read, and rows that are written."""
+        return work.count, work.count
+
+    def submit(self, device, table, rows, dense, bag):
         """Start the command; a Future."""
         return device.gather_async((table, rows), out=dense)
 
@@ -27,9 +50,10 @@ class Gather:
     def result(self, work):
         return work.dense
 
-    def ways(self, table, dense):
-        """Rows that are read, and rows that are written, given the addresses of both sides."""
-        return table, dense
+    def ways(self, work, table, dense):
+        """Addresses of the rows that are read, and of those that are written; `table` and `dense`
+        give the address of a row number."""
+        return table(work.rows), dense(np.arange(work.count))
 
     def on_cpu(self, work):
         """(name, function) of every way to do it."""
@@ -48,7 +72,7 @@ class Scatter(Gather):
 
     channel, distinct = "write", True
 
-    def submit(self, device, table, rows, dense):
+    def submit(self, device, table, rows, dense, bag):
         return device.scatter_async((table, rows), dense)
 
     def expected(self, work):
@@ -57,8 +81,8 @@ class Scatter(Gather):
     def result(self, work):
         return work.table[work.rows]
 
-    def ways(self, table, dense):
-        return dense, table
+    def ways(self, work, table, dense):
+        return dense(np.arange(work.count)), table(work.rows)
 
     def on_cpu(self, work):
         import torch
@@ -75,4 +99,4 @@ class Scatter(Gather):
         )
 
 
-KINDS = {"gather": Gather(), "scatter": Scatter()}
+KINDS = {"gather": Gather(), "scatter": Scatter(), "pool": Pool(), "update": Update()}

@@ -29,41 +29,46 @@ class Work:
     Parameters
     ----------
     kind : Kind
-    row_bytes, table_rows, count, seed : int
+    row_bytes, table_rows, count, bag, seed : int
 
     Members
     -------
     table : float32[table_rows, row_bytes / 4]
     rows : int64[count]
-    dense : float32[count, row_bytes / 4]
-        The rows moved, one behind the other.
+        Row of each lookup.
+    dense : float32[dense_rows, row_bytes / 4]
+        The rows moved, one behind the other; those of bags; or gradients.
     """
 
     kind: object
     row_bytes: int
     table_rows: int
     count: int
+    bag: int
     seed: int
 
     @cached_property
     def table(self):
-        return _filled(self.table_rows, self.row_bytes, 0)
+        return self._filled(self.table_rows, 0)
 
     @cached_property
     def dense(self):
-        return _filled(self.count, self.row_bytes, self.table_rows)
+        return self._filled(self.kind.dense_rows(self), self.table_rows)
 
     @cached_property
     def rows(self):
-        rng = np.random.default_rng(self.seed)
-        if self.kind.distinct:
-            return rng.permutation(self.table_rows)[:self.count]
-        return rng.integers(0, self.table_rows, self.count)
+        return self.kind.draw(np.random.default_rng(self.seed), self)
+
+    def _filled(self, rows, first):
+        array = empty((rows, self.row_bytes // ELEMENT.itemsize), ELEMENT)
+        self.kind.fill(array, first)
+        return array
 
 
 def measure(kind_name, options, steps) -> dict:
     """Move the rows on the card, then by NumPy and PyTorch."""
-    kind, config = KINDS[kind_name], _config(options)
+    kind = KINDS[kind_name]
+    config = _config(kind, options)
     work = _work(kind, options, config)
     steps.begin("making the table")
     expected = kind.expected(work)
@@ -85,15 +90,16 @@ def measure(kind_name, options, steps) -> dict:
     }
 
 
-def _config(options):
-    """Geometry of the card that the options name."""
+def _config(kind, options):
+    """Geometry of the card that the options name; of one that computes where that is measured."""
     from dataclasses import replace
 
     from hotrow_rtl.config import preset
 
     try:
         config = preset(options.preset)
-        return replace(config, row_ports=options.ports) if options.ports else config
+        return replace(config, row_ports=options.ports or config.row_ports,
+                       arithmetic=config.arithmetic or kind.arithmetic)
     except ValueError as wrong:
         raise Error(str(wrong)) from wrong
 
@@ -103,13 +109,15 @@ def _work(kind, options, config):
     if size % LEAST_ROW or not LEAST_ROW <= size <= config.row_bytes:
         raise Error(f"--row-bytes must be a multiple of {LEAST_ROW} up to {config.row_bytes}, the "
                     f"longest row of preset {config.name}, not {size}")
+    bag = options.bag if kind.arithmetic else 1
     count = options.rows or BEATS * config.row_ports // -(-size // config.bus_bytes)
-    table_rows = options.table_rows or max(
-        count if kind.distinct else 1, min(TABLE_ROWS, LARGEST_TABLE // size))
-    if kind.distinct and count > table_rows:
+    count = max(1, count // bag) * bag
+    least = count // bag if kind.distinct else 1
+    table_rows = options.table_rows or max(least, min(TABLE_ROWS, LARGEST_TABLE // size))
+    if least > table_rows:
         raise Error(f"--rows {count} of a table of {table_rows} rows would write one twice: ask "
                     "for more --table-rows")
-    return Work(kind, size, table_rows, count, options.seed)
+    return Work(kind, size, table_rows, count, bag, options.seed)
 
 
 def _card(kind, options, config, work):
@@ -118,19 +126,25 @@ def _card(kind, options, config, work):
         table = device.register_table(work.table, "table")
         dense = device.register(work.dense)
         device.check_ids = False  # on the card, which is what is measured
-        future = kind.submit(device, table, work.rows, dense)
+        future = kind.submit(device, table, work.rows, dense, work.bag)
         future.result()
         cycles, bus = future.cycles, device.geometry.bus_bytes
-        moved = work.count * work.row_bytes
+        read, written = kind.traffic(work)
+        moved = (written if kind.channel == "write" else read) * work.row_bytes
         ports = config.row_ports
         figures = {
             "rows": work.count, "row_bytes": work.row_bytes, "table_rows": work.table_rows,
+            **({"bag": work.bag, "rows_read": read, "rows_written": written}
+               if kind.arithmetic else {}),
             "ports": ports, "bus_bytes": bus, "cycles": cycles,
             "bytes_per_cycle": moved / cycles,
         }
         if options.transport != "sim":
             return figures | {"useful_beat_fraction": moved / bus / ports / cycles}
-        figures |= _ports(device.transport, kind, cycles)
+        figures |= _ports(device.transport, kind.channel, cycles)
+        if kind.arithmetic:
+            figures["written_beat_fraction"] = _ports(
+                device.transport, "write", cycles)["useful_beat_fraction"]
         if options.memory == "ideal":
             return figures
         bare = _bare(device.transport, kind, work, table.buffers[0], dense, ports)
@@ -139,16 +153,17 @@ def _card(kind, options, config, work):
 
 def _bare(transport, kind, work, table, dense, ports):
     """Cycles of the same requests without the card, rows dealt out to the ports by turns."""
-    sides = kind.ways(table.device_address + work.rows * work.row_bytes,
-                      dense.device_address + np.arange(work.count) * work.row_bytes)
+    sides = kind.ways(work, *(
+        lambda rows, first=buffer.device_address: first + rows * work.row_bytes
+        for buffer in (table, dense)))
     return transport.bare_cycles(
         *([side[port::ports] for port in range(ports)] for side in sides), work.row_bytes)
 
 
-def _ports(transport, kind, cycles):
+def _ports(transport, channel, cycles):
     """What the ports counted, which must agree with the completion."""
     counted = {name: transport.statistics(name) for name in transport.ports
-               if name.startswith(f"row_{kind.channel}")}
+               if name.startswith(f"row_{channel}")}
     used = [each for each in counted.values() if each.beats]
     spans = [each.last_beat - each.first_request + 1 for each in used]
     whole = (max(each.last_beat for each in used)
@@ -181,11 +196,3 @@ def _cpu_seconds(kind, work, advance):
     finally:
         torch.set_num_threads(before)
     return found
-
-
-def _filled(rows, row_bytes, first):
-    """Rows whose every element tells which row it is in."""
-    array = empty((rows, row_bytes // ELEMENT.itemsize), ELEMENT)
-    array[:] = np.arange(first, first + rows, dtype=np.float32)[:, None]
-    array += np.arange(array.shape[1], dtype=np.float32) / 1024
-    return array

@@ -61,6 +61,10 @@ def add_moves(parser):
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
+def add_bags(parser, what):
+    parser.add_argument("--bag", type=positive, default=20, help=f"{what}; default 20")
+
+
 def add_slots(parser):
     parser.add_argument("--slots", type=positive,
                         help="hot rows that a split finds, at most; default all the card has")

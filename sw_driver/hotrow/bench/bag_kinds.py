@@ -1,0 +1,122 @@
+"""The arithmetic that `hotrow bench` measures, as the card does it and as the CPU does.
+
+Elements are small integers, so that sums are exact in whatever order they are added.
+"""
+
+import numpy as np
+
+LARGEST_ELEMENT = 256
+LR = 0.5
+
+
+class Pool:
+    """Bags of random rows of a table, summed to one row each, one behind the other.
+
+    Members
+    -------
+    channel, distinct
+        As of `move_kinds.Gather`.
+    arithmetic : bool
+        Rows come in bags, and the card computes.
+    """
+
+    channel, distinct, arithmetic = "read", False, True
+
+    def draw(self, rng, work):
+        """Row of each lookup, int64[count]."""
+        return rng.integers(0, work.table_rows, work.count)
+
+    def fill(self, array, first):
+        """Set an array of rows, whose first is number `first`."""
+        numbers = np.arange(first, first + len(array))[:, None] * 7 + np.arange(array.shape[1])
+        array[:] = numbers % LARGEST_ELEMENT
+
+    def dense_rows(self, work):
+        """Of the array beside the table."""
+        return work.count // work.bag
+
+    def traffic(self, work):
+        """Rows that are read, and rows that are written."""
+        return work.count, work.count // work.bag
+
+    def submit(self, device, table, rows, dense, bag):
+        """Start the command; a Future."""
+        lengths = np.full(len(rows) // bag, bag)
+        return device.pool_async((table, rows), lengths, out=dense)
+
+    def expected(self, work):
+        """What `result` must be afterwards."""
+        return np.add.reduceat(work.table[work.rows], np.arange(0, work.count, work.bag))
+
+    def result(self, work):
+        return work.dense
+
+    def ways(self, work, table, dense):
+        """Addresses of the rows that are read, and of those that are written; `table` and `dense`
+        give the address of a row number."""
+        return table(work.rows), dense(np.arange(work.count // work.bag))
+
+    def on_cpu(self, work):
+        """(name, function) of every way to do it."""
+        import torch
+
+        table, out = torch.from_numpy(work.table), work.dense
+        rows, begins = torch.from_numpy(work.rows), np.arange(0, work.count, work.bag)
+        offsets, shape = torch.from_numpy(begins), (-1, work.bag, work.table.shape[1])
+        return (
+            ("numpy_reduceat", lambda: np.add.reduceat(work.table[work.rows], begins, out=out)),
+            ("numpy_sum", lambda: np.sum(work.table[work.rows].reshape(shape), 1, out=out)),
+            ("torch_embedding_bag", lambda: torch.nn.functional.embedding_bag(
+                rows, table, offsets, mode="sum")),
+        )
+
+
+class Update(Pool):
+    """Steps of SGD on distinct rows, each by the sum of its gradients, which lie anywhere."""
+
+    distinct = True
+
+    def draw(self, rng, work):
+        return rng.permutation(np.repeat(
+            rng.permutation(work.table_rows)[:work.count // work.bag], work.bag))
+
+    def dense_rows(self, work):
+        return work.count
+
+    def traffic(self, work):
+        distinct = work.count // work.bag
+        return work.count + distinct, distinct
+
+    def submit(self, device, table, rows, dense, bag):
+        return device.update_async((table, rows), dense, LR)
+
+    def expected(self, work):
+        after = work.table.copy()
+        np.subtract.at(after, work.rows, np.float32(LR) * work.dense)
+        return after
+
+    def result(self, work):
+        return work.table
+
+    def ways(self, work, table, dense):
+        order = np.argsort(work.rows, kind="stable")
+        distinct = work.rows[order[::work.bag]]
+        read = np.c_[dense(order).reshape(-1, work.bag), table(distinct)]
+        return read.ravel(), table(distinct)
+
+    def on_cpu(self, work):
+        import torch
+
+        table, gradients = torch.from_numpy(work.table), torch.from_numpy(work.dense)
+        rows = torch.from_numpy(work.rows)
+
+        def numpy_reduceat():
+            order = np.argsort(work.rows, kind="stable")
+            ordered = work.rows[order]
+            begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+            work.table[ordered[begins]] -= LR * np.add.reduceat(work.dense[order], begins)
+
+        return (
+            ("numpy_reduceat", numpy_reduceat),
+            ("torch_index_add", lambda: table.index_add_(0, rows, gradients, alpha=-LR)),
+        )
