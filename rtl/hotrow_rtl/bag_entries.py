@@ -159,7 +159,11 @@ class BagEntries(wiring.Component):
                 with m.If(empty):
                     without_row()
                 with m.If(takes):
-                    m.d.sync += [known.eq(1), inside.eq(~last), at.eq(Mux(summands & ~closes, at + 1, 0))]
+                    m.d.sync += [
+                        known.eq(1),
+                        inside.eq(~last),
+                        at.eq(Mux(summands & ~closes, at + 1, 0)),
+                    ]
                     with m.If(~known):
                         m.d.sync += first.eq(row)
                     with m.If(summands & ~empty):

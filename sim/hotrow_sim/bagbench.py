@@ -1,10 +1,11 @@
 """Commands on bags of rows for a `RowBench`, drawn at random."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from hotrow_rtl.contract import packed_address, Opcode, PoolFlag, UpdateFlag
+from hotrow_rtl.contract import Opcode, PoolFlag, UpdateFlag, packed_address
 
+from . import rowbench
 from .golden.records import ROW_RECORD
 from .golden.row_bags import pool_rows
 from .golden.row_steps import update_rows
@@ -18,6 +19,7 @@ from .rowbench import (
     word_faults,
 )
 
+TINY = replace(rowbench.TINY, arithmetic=True)
 LENGTH_LIST, WEIGHT_LIST = 0x3000, 0x4000
 LISTED, MEAN, WEIGHTED = PoolFlag.LISTED, PoolFlag.MEAN, PoolFlag.WEIGHTED
 TYPED, ADAGRAD = UpdateFlag.TYPED, UpdateFlag.ADAGRAD  # LISTED is the same of both
