@@ -271,14 +271,17 @@ COMMANDS = {command.opcode: command for command in (
             PoolFlag,
             "Sum each bag of listed rows of registered tables to one row of their type, zeros of "
             "an empty bag. A bag is not written if one of its rows is refused, nor any bag from "
-            "the first on whose rows are not all in the list."),
+            "the first on whose rows are not all in the list, nor any at all if the table of the "
+            "first row is unknown or cannot be carried. What is wrong with a bag's slot has the "
+            "index of the bag's first row."),
     Command(Opcode.UPDATE, "move",
             ("source", "lengths", "targets", "gradients", "count", "gradient_count", "stride",
              "lr", "eps"), UpdateFlag,
             "Take one step of SGD or row-wise Adagrad on each listed row of registered tables, "
             "by the sum of its gradients, at least one. A row is not written if one of its "
             "gradients is refused, nor any row from the first on without gradients, or whose "
-            "gradients are not all in the array. What a row holds that is listed twice is "
+            "gradients are not all in the array, nor any at all as in a POOL. What is wrong with "
+            "a gradient has the index of its row. What a row holds that is listed twice is "
             "undefined."),
     Command(Opcode.COPY, "move", ("source", "destination", "count"), None,
             "Copy `count` bytes. Addresses and count are multiples of 4; what bytes hold that are "
