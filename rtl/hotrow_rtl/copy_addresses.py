@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -133,9 +133,10 @@ class CopyAddresses(wiring.Component):
                  for number in range(ItemAddress.latency - 2)]
         source_base, destination_base = Signal(packed_address), Signal(packed_address)
         slot_base = Mux(notes[len(bases) - 1].is_state, setting.state_slots, setting.slots)
-        slot16 = entry.row16  # what a row takes in its slot
+        slot16 = carried16 = entry.row16  # what a row takes in its slot, and what is carried
         if config.arithmetic:
             slot16 = entry.row16 << (setting.widened & (entry.type != ElementType.FP32))
+            carried16 = Mux(item.unread, entry.row16, slot16)
         unfit = ((slot16 == 0) | (slot16 > config.row_bytes // ROW_ALIGNMENT)
                  | (slot16 > setting.stride >> log2(ROW_ALIGNMENT)))
         with m.If(advance):
@@ -144,7 +145,7 @@ class CopyAddresses(wiring.Component):
                 notes[0].bytes.eq(Mux(
                     setting.spans, Mux(item.ends, setting.final_bytes, setting.stride),
                     Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
-                        Mux(item.unread, entry.row16, slot16) << log2(ROW_ALIGNMENT)))),
+                        carried16 << log2(ROW_ALIGNMENT)))),
                 notes[0].is_state.eq(item.is_state),
                 notes[0].unread.eq(item.unread),
                 notes[0].sized.eq(~unfit & ~item.unknown & entry.valid & (item.entry_fault == 0)),
@@ -192,13 +193,14 @@ class CopyAddresses(wiring.Component):
 
         # Stage 11: the first error decides.
         told, packed = notes[-1], addresses[-1]
+        unread = told.unread if config.arithmetic else Const(0)
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
         low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
         crooked = Mux(told.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(),
-                      low.any()) & ~(setting.to_tables & told.unread)
+                      low.any()) & ~(setting.to_tables & unread)
         beyond_source, bad_source, bad_destination = Signal(), Signal(), Signal()
         m.d.comb += [
-            beyond_source.eq((reads.region | packed.beyond_source) & ~told.unread),
+            beyond_source.eq((reads.region | packed.beyond_source) & ~unread),
             bad_source.eq(beyond_source | setting.to_tables & crooked),
             bad_destination.eq(writes.region | packed.beyond_destination),
         ]
