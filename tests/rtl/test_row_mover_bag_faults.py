@@ -56,14 +56,16 @@ def test_a_bus_fault_costs_its_row_only(on_read, beat, moved):
 
 
 @pytest.mark.slow
-def test_a_refusal_goes_before_faults_of_its_row():
-    """The gradient that is refused is known long before the fault of the one in front of it."""
-    command = Update(1, [8], [2, 1], LISTED, stride=64)
-    command.targets[:] = (1, 1 << 30, 2)
+@pytest.mark.parametrize("table, second, status, entries", [
+    (8, 1 << 30, Status.REGION, 1), (0, 3, Status.READ_ONLY, 0)], ids=["gradient", "row"])
+def test_a_refusal_goes_before_faults_of_its_row(table, second, status, entries):
+    """What is refused is known long before the fault of the gradient in front of it."""
+    command = Update(1, [table], [2, 1], LISTED, stride=64)
+    command.targets[:] = (1, second, 2)
     bench = RowBench(TINY, Behaviour(latency=60))
     bench.read.fail_beat(0)
     (got,), _ = bench.run([command])
-    assert (got.status, got.error_index, got.entries) == (Status.REGION, 0, 1)
+    assert (got.status, got.error_index, got.entries) == (status, 0, entries)
 
 
 @pytest.mark.parametrize("on_read", [
