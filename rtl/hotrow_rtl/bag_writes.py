@@ -1,6 +1,6 @@
 """Bag writes: computed rows to their destinations, those of bags that failed nowhere."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,6 +9,8 @@ from .beat_layouts import row_setting, row_word
 from .config import ROW_ALIGNMENT, Config, log2
 from .copy_placement import CopyPlacement
 from .row_layouts import COPY_BYTES, made_row, refusal, source_word
+
+STATE_BYTES = 4
 
 
 class BagWrites(wiring.Component):
@@ -27,7 +29,8 @@ class BagWrites(wiring.Component):
     ends : In(stream(bag_end(config)))
         Of every bag.
     rows : In(stream(row_word(config)))
-        The row of every bag, from its first byte on.
+    states : In(stream(32))
+        The row of every bag, from its first byte on, and the state of one that has.
     made : Out(stream(made_row(config)))
     words : Out(stream(source_word(config)))
         Those to be written. A row is told no later than its first word is taken.
@@ -47,6 +50,7 @@ class BagWrites(wiring.Component):
             "shape": In(row_setting),
             "ends": In(stream.Signature(bag_end(config))),
             "rows": In(stream.Signature(row_word(config))),
+            "states": In(stream.Signature(32)),
             "made": Out(stream.Signature(made_row(config))),
             "words": Out(stream.Signature(source_word(config))),
             "refused": Out(refusal()),
@@ -65,17 +69,19 @@ class BagWrites(wiring.Component):
             self.ends.ready.eq(placement.copies.ready),
             copy.destination.eq(given.destination),
             copy.two_writes.eq(given.two_writes),
-            copy.identity.bytes.eq(row_bytes),
+            copy.identity.bytes.eq(Mux(given.is_state, STATE_BYTES, row_bytes)),
         ]
         with m.If(placement.copies.ready):
             m.d.sync += end.eq(given)
 
-        inside, good, step, final = Signal(), Signal(), Signal(), Signal()
+        inside, good, comes, step, final = (
+            Signal(name=name) for name in ("inside", "good", "comes", "step", "final"))
         bag = Signal(32)
         m.d.comb += [
             good.eq(~end.drops),
-            final.eq(self.rows.p.last),
-            self.made.valid.eq(self.rows.valid & placed.valid & good & ~inside & self.words.ready),
+            comes.eq(placed.valid & Mux(end.is_state, self.states.valid, self.rows.valid)),
+            final.eq(end.is_state | self.rows.p.last),
+            self.made.valid.eq(comes & good & ~inside & self.words.ready),
             self.made.p.row.destination.eq(placed.p.destination),
             self.made.p.row.bytes.eq(placed.p.bytes),
             self.made.p.row.two_writes.eq(placed.p.two_writes),
@@ -84,23 +90,23 @@ class BagWrites(wiring.Component):
             self.made.p.identity.source.eq(end.index),
             self.made.p.identity.destination.eq(end.packed),
             self.made.p.identity.bytes.eq(placed.p.bytes),
-            self.made.p.identity.last.eq(1),
-            self.words.valid.eq(self.rows.valid & placed.valid & good & (inside | self.made.ready)),
-            self.words.p.data.eq(self.rows.p.data),
+            self.made.p.identity.last.eq(end.last),
+            self.words.valid.eq(comes & good & (inside | self.made.ready)),
+            self.words.p.data.eq(Mux(end.is_state, self.states.p, self.rows.p.data)),
             self.words.p.placement.eq(placed.p.placement),
             self.words.p.first.eq(~inside),
             self.words.p.last.eq(final),
-            step.eq(self.rows.valid & placed.valid & (
-                ~good | self.words.ready & (inside | self.made.ready))),
-            self.rows.ready.eq(step),
+            step.eq(comes & (~good | self.words.ready & (inside | self.made.ready))),
+            self.rows.ready.eq(step & ~end.is_state),
+            self.states.ready.eq(step & end.is_state),
             placed.ready.eq(~placed.valid | step & final),
         ]
         with m.If(step):
-            m.d.sync += [inside.eq(~final), bag.eq(bag + final)]
+            m.d.sync += [inside.eq(~final), bag.eq(bag + (final & end.last))]
         with m.If(self.start):
             m.d.sync += bag.eq(0)
         m.d.sync += [
-            self.refusing.eq(step & final & ~good),
+            self.refusing.eq(step & final & end.last & ~good),
             self.refused.index.eq(bag),
             self.refused.told.eq(end.index),
             self.refused.status.eq(end.status),

@@ -121,6 +121,14 @@ class UpdateFlag(IntFlag):
     ADAGRAD = 4, "row-wise Adagrad with the row's state, an fp32, else SGD"
 
 
+class Element(IntEnum):
+    """Type of a table's elements."""
+
+    FP32 = 0
+    FP16 = 1
+    BF16 = 2
+
+
 @dataclass(frozen=True)
 class Field:
     """One little-endian unsigned field of a record, `offset` and `bytes` in bytes."""
@@ -263,14 +271,17 @@ COMMANDS = {command.opcode: command for command in (
             PoolFlag,
             "Sum each bag of listed rows of registered tables to one row of their type, zeros of "
             "an empty bag. A bag is not written if one of its rows is refused, nor any bag from "
-            "the first on whose rows are not all in the list."),
+            "the first on whose rows are not all in the list, nor any at all if the table of the "
+            "first row is unknown or cannot be carried. What is wrong with a bag's slot has the "
+            "index of the bag's first row."),
     Command(Opcode.UPDATE, "move",
             ("source", "lengths", "targets", "gradients", "count", "gradient_count", "stride",
              "lr", "eps"), UpdateFlag,
             "Take one step of SGD or row-wise Adagrad on each listed row of registered tables, "
             "by the sum of its gradients, at least one. A row is not written if one of its "
             "gradients is refused, nor any row from the first on without gradients, or whose "
-            "gradients are not all in the array. What a row holds that is listed twice is "
+            "gradients are not all in the array, nor any at all as in a POOL. What is wrong with "
+            "a gradient has the index of its row. What a row holds that is listed twice is "
             "undefined."),
     Command(Opcode.COPY, "move", ("source", "destination", "count"), None,
             "Copy `count` bytes. Addresses and count are multiples of 4; what bytes hold that are "
@@ -378,8 +389,9 @@ REGISTERS = {register.name: register for register in (
              "packed address of the state of row 0, its offset a multiple of 4"),
     Register("TABLE_STATE_HIGH", 0x0F8, _RW, "its upper half"),
     Register("TABLE_FORMAT", 0x0FC, _RW,
-             "bits 7..0 bytes of state per row: 0, 4, 8, 16 or 32; bits 9..8 element type: 0 fp32, "
-             "1 fp16, 2 bf16 (POOL, UPDATE)"),
+             "bits 7..0 bytes of state per row: 0, 4, 8, 16 or 32; bits 9..8 element type: "
+             + ", ".join(f"{each.value} {each.name.lower()}" for each in Element)
+             + " (POOL, UPDATE)"),
     Register("TABLE_PARTITION", 0x0D8, _RW,
              "part of the directory that serves the table: bits 7..0 log2 of the number of equal "
              "parts, bits 15..8 which of them"),

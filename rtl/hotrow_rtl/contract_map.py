@@ -39,6 +39,7 @@ def describe() -> dict:
         "status": {status.name: status.value for status in contract.Status},
         "status_doc": {status.name: status.doc for status in contract.Status},
         "opcodes": {opcode.name: opcode.value for opcode in contract.Opcode},
+        "elements": {element.name: element.value for element in contract.Element},
         "flags": {kind.__name__: {flag.name: flag.value for flag in kind} for kind in _FLAGS},
         "flags_doc": {kind.__name__: {flag.name: flag.doc for flag in kind} for kind in _FLAGS},
         "commands": [

@@ -40,6 +40,8 @@ def c_header(what: dict) -> str:
     define("status codes", [(f"STATUS_{name}", value, what["status_doc"][name])
                             for name, value in what["status"].items()])
     define("opcodes", [(f"OP_{name}", f"0x{value:02X}") for name, value in what["opcodes"].items()])
+    define("element types", [(f"ELEMENT_{name}", value)
+                             for name, value in what["elements"].items()])
     for kind, flags in what["flags"].items():
         define(kind, [(f"{kind.removesuffix('Flag').upper()}_{name}", f"{value}u",
                        what["flags_doc"][kind][name]) for name, value in flags.items()])

@@ -2,12 +2,13 @@
 
 from itertools import pairwise
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config, log2
 from .contract import Status
+from .float_format import ElementType
 from .item_address import STRIDE4_WIDTH, ItemAddress
 from .layouts import packed_address, region_update, table, table_update
 from .page_cutter import crosses_page
@@ -122,7 +123,8 @@ class CopyAddresses(wiring.Component):
                     slot_end.number.eq(item.slot),
                 ]
         note = data.StructLayout({"valid": 1, "status": 8, "bytes": COPY_BYTES, "is_state": 1,
-                                  "unread": 1, "sized": 1, "type": len(entry.type), "last": 1})
+                                  "unread": 1, "sized": 1, "scalar": 1, "type": len(entry.type),
+                                  "last": 1})
         assert STRIDE4_WIDTH + 2 == len(setting.stride)
         notes = [Signal(note, name=f"note{number}")
                  for number in range(ItemAddress.latency + RegionCheck.latency)]
@@ -131,19 +133,24 @@ class CopyAddresses(wiring.Component):
                  for number in range(ItemAddress.latency - 2)]
         source_base, destination_base = Signal(packed_address), Signal(packed_address)
         slot_base = Mux(notes[len(bases) - 1].is_state, setting.state_slots, setting.slots)
-        unfit = ((entry.row16 == 0) | (entry.row16 > config.row_bytes // ROW_ALIGNMENT)
-                 | (entry.row16 > setting.stride >> log2(ROW_ALIGNMENT)))
+        slot16 = carried16 = entry.row16  # what a row takes in its slot, and what is carried
+        if config.arithmetic:
+            slot16 = entry.row16 << (setting.widened & (entry.type != ElementType.FP32))
+            carried16 = Mux(item.unread, entry.row16, slot16)
+        unfit = ((slot16 == 0) | (slot16 > config.row_bytes // ROW_ALIGNMENT)
+                 | (slot16 > setting.stride >> log2(ROW_ALIGNMENT)))
         with m.If(advance):
             m.d.sync += [
                 notes[0].valid.eq(described.valid),
                 notes[0].bytes.eq(Mux(
                     setting.spans, Mux(item.ends, setting.final_bytes, setting.stride),
                     Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
-                        entry.row16 << log2(ROW_ALIGNMENT)))),
+                        carried16 << log2(ROW_ALIGNMENT)))),
                 notes[0].is_state.eq(item.is_state),
                 notes[0].unread.eq(item.unread),
                 notes[0].sized.eq(~unfit & ~item.unknown & entry.valid & (item.entry_fault == 0)),
                 notes[0].type.eq(entry.type),
+                notes[0].scalar.eq(entry.state4 == 1),
                 notes[0].last.eq(item.last),
                 notes[0].status.eq(first_error(
                     (setting.spans, Status.OK),
@@ -186,13 +193,15 @@ class CopyAddresses(wiring.Component):
 
         # Stage 11: the first error decides.
         told, packed = notes[-1], addresses[-1]
+        unread = told.unread if config.arithmetic else Const(0)
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
         low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
-        crooked = Mux(told.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(), low.any())
+        crooked = Mux(told.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(),
+                      low.any()) & ~(setting.to_tables & unread)
         beyond_source, bad_source, bad_destination = Signal(), Signal(), Signal()
         m.d.comb += [
-            beyond_source.eq((reads.region | packed.beyond_source) & ~told.unread),
-            bad_source.eq(beyond_source | setting.to_tables & crooked & ~told.unread),
+            beyond_source.eq((reads.region | packed.beyond_source) & ~unread),
+            bad_source.eq(beyond_source | setting.to_tables & crooked),
             bad_destination.eq(writes.region | packed.beyond_destination),
         ]
         early, nothing = told.status != Status.OK, told.bytes == 0
@@ -214,6 +223,7 @@ class CopyAddresses(wiring.Component):
                 out.p.at_source.eq(bad_source),
                 out.p.sized.eq(told.sized),
                 out.p.type.eq(told.type),
+                out.p.scalar.eq(told.scalar),
                 out.p.copy.source.eq(reads.address),
                 out.p.copy.destination.eq(writes.address),
                 out.p.copy.two_reads.eq(crosses_page(reads.address, told.bytes)),

@@ -6,7 +6,13 @@ from amaranth.hdl import Value
 from .config import Config
 from .ram import RAM_VERILOG
 from .top import Top
-from .verilog_text import drop_unread, refuse_zero_width, share_modules, wake_at_time_zero
+from .verilog_text import (
+    compact,
+    drop_unread,
+    refuse_zero_width,
+    share_modules,
+    wake_at_time_zero,
+)
 
 TOP_MODULE = "hotrow"
 _PREFIXES = {
@@ -50,4 +56,4 @@ def emit(config: Config) -> str:
     refuse_zero_width(text)
     _, _, modules = text.partition("\n")  # without the remark which Yosys wrote it
     return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"
-            f"{share_modules(drop_unread(wake_at_time_zero(modules)))}\n{RAM_VERILOG}")
+            f"{compact(share_modules(drop_unread(wake_at_time_zero(modules))))}\n{RAM_VERILOG}")

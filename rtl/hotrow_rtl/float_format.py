@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from amaranth import Cat, Mux, Signal, Value
 from amaranth.lib import data, enum
 
+from .contract import Element
+
 
 @dataclass(frozen=True)
 class FloatFormat:
@@ -54,9 +56,9 @@ FP32, FP16, BF16 = FloatFormat(8, 23), FloatFormat(5, 10), FloatFormat(8, 7)
 class ElementType(enum.Enum, shape=2):
     """Format of a table's elements."""
 
-    FP32 = 0
-    FP16 = 1
-    BF16 = 2
+    FP32 = Element.FP32.value
+    FP16 = Element.FP16.value
+    BF16 = Element.BF16.value
 
 
 @dataclass(frozen=True)

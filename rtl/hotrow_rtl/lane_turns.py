@@ -1,12 +1,11 @@
 """Lane turns: elements that were dealt to lanes, one after another again."""
 
-from functools import reduce
-from operator import or_
-
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.hdl import Shape
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+
+from .stream_fork import pass_on
 
 
 class LaneTurns(wiring.Component):
@@ -37,13 +36,10 @@ class LaneTurns(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         turn, out = Signal(range(max(2, len(self.elements)))), self.ordered
-        mine = [turn == number for number in range(len(self.elements))]
-        m.d.comb += [
-            out.valid.eq(Cat(lane.valid & at for lane, at in zip(self.elements, mine)).any()),
-            out.p.eq(reduce(or_, (lane.p & at.replicate(len(out.p))
-                                  for lane, at in zip(self.elements, mine)))),
-            *(lane.ready.eq(out.ready & at) for lane, at in zip(self.elements, mine)),
-        ]
+        with m.Switch(turn):
+            for number, lane in enumerate(self.elements):
+                with m.Case(number):
+                    pass_on(m, lane, out)
         with m.If(self.clear):
             m.d.sync += turn.eq(0)
         with m.Elif(out.valid & out.ready):

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .bag_layouts import bag_setting
 from .command_rules import SPANS
 from .config import Config, log2
-from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode, PoolFlag
+from .contract import ROW_ENTRY_BYTES, GatherFlag, Opcode, PoolFlag, UpdateFlag
 from .layouts import Fetch, command
 from .row_layouts import move_setting
 
@@ -68,7 +68,8 @@ class MoveControl(wiring.Component):
         m = Module()
         wanted, setting, busy, taken = self.command.p, self.setting, Signal(), Signal()
         listed = (wanted.flags & GatherFlag.LISTED) != 0
-        to_tables, fills = wanted.opcode == Opcode.SCATTER, wanted.opcode == Opcode.FILL
+        to_tables = Cat(wanted.opcode == each for each in (Opcode.SCATTER, Opcode.UPDATE)).any()
+        fills = wanted.opcode == Opcode.FILL
         spans = Cat(wanted.opcode == each for each in SPANS).any()
         piece = self.config.row_bytes  # a power of two
         rest = wanted.count[:log2(piece)]
@@ -124,6 +125,8 @@ class MoveControl(wiring.Component):
         bags, total = self.bags, Signal(32)
         is_pool, is_update = wanted.opcode == Opcode.POOL, wanted.opcode == Opcode.UPDATE
         weighted = is_pool & (wanted.flags & PoolFlag.WEIGHTED).any()
+        adagrad = is_update & (wanted.flags & UpdateFlag.ADAGRAD).any()
+        typed = is_update & (wanted.flags & UpdateFlag.TYPED).any()
         lists |= {"lengths": is_pool | is_update, "weights": weighted}
         addresses |= {"lengths": wanted.lengths, "weights": wanted.weights}
         element_bytes |= {"lengths": LENGTH_BYTES, "weights": WEIGHT_BYTES}
@@ -137,6 +140,11 @@ class MoveControl(wiring.Component):
                 bags.updates.eq(is_update),
                 bags.listed.eq((wanted.flags & PoolFlag.LISTED).any()),
                 bags.weighted.eq(weighted),
-                bags.mean.eq((wanted.flags & PoolFlag.MEAN).any()),
+                bags.mean.eq(is_pool & (wanted.flags & PoolFlag.MEAN).any()),
+                bags.adagrad.eq(adagrad),
+                bags.typed.eq(typed),
+                bags.lr.eq(wanted.lr),
+                bags.eps.eq(wanted.eps),
+                self.setting.widened.eq(is_update & ~typed),
                 bags.items.eq(Mux(is_update, wanted.gradient_count, wanted.count)),
             ]

@@ -178,7 +178,7 @@ class PartialSums(wiring.Component):
                 add.operands.p.c.eq(addend.word_select(lane, 32) | Mux(first, MINUS_ZERO, 0)),
             ]
             results.append(add.results.p)
-        written, write_data = later("written", add.results.valid, 1), Signal(config.bus_width)
+        written, write_data = later("written", step, WRITTEN), Signal(config.bus_width)
         m.d.sync += write_data.eq(Cat(results))
         m.d.comb += [
             sums.read_address.eq(place[READ]),

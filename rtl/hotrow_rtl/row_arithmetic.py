@@ -23,8 +23,11 @@ from .row_layouts import (
     wanted_copy,
 )
 from .row_pool import RowPool
+from .row_update import RowUpdate
+from .stream_fork import pass_on
 
 ENTRIES_CHECKED = 32  # at a time: more than the stages of `CopyAddresses`
+STATES = 16  # that wait for the sums of squares of their rows
 BAGS_COMPUTED = 64  # at a time: more than `RowPool` has inside
 
 
@@ -98,6 +101,8 @@ class RowArithmetic(wiring.Component):
         m.submodules.words = words = BagWords(config)
         m.submodules.ends = ends = RamFifo(bag_end(config), BAGS_COMPUTED)
         m.submodules.pool = pool = RowPool(config)
+        m.submodules.states = states = RamFifo(32, STATES)
+        m.submodules.update = update = RowUpdate(config)
         m.submodules.writes = writes = BagWrites(config)
 
         for name in ("rows", "lengths", "targets", "weights"):
@@ -116,17 +121,33 @@ class RowArithmetic(wiring.Component):
         connect(m, words=words.words, pool=pool.words)
         connect(m, words=words.ends, ends=ends.i)
         connect(m, ends=ends.o, writes=writes.ends)
-        connect(m, pool=pool.pooled, writes=writes.rows)
+        connect(m, pool=pool.gradients, update=update.gradients)
+        connect(m, words=words.row_words, update=update.words)
+        connect(m, words=words.states, states=states.i)
+        connect(m, states=states.o, update=update.states)
+        with m.If(self.setting.updates):
+            pass_on(m, update.updated, writes.rows)
+        with m.Else():
+            pass_on(m, pool.pooled, writes.rows)
+        connect(m, update=update.updated_states, writes=writes.states)
         connect(m, writes.made, flipped(self.made))
         connect(m, writes.words, flipped(self.made_words))
         m.d.comb += [
             entries.start.eq(self.start),
             entries.setting.eq(self.setting),
             reads.start.eq(self.start),
+            reads.setting.eq(self.setting),
+            words.setting.eq(self.setting),
             words.settled.eq(reads.settled),
+            words.summands.eq(reads.summands),
             words.shape.eq(reads.shape),
-            pool.setting.eq(reads.shape),
+            pool.setting.eq(reads.summands),
             pool.mean.eq(self.setting.mean),
+            pool.plain.eq(self.setting.updates),
+            update.setting.eq(reads.shape),
+            update.optimizer.eq(self.setting.adagrad),
+            update.lr.eq(self.setting.lr),
+            update.eps.eq(self.setting.eps),
             writes.start.eq(self.start),
             writes.shape.eq(reads.shape),
             self.refused.eq(writes.refused),

@@ -110,8 +110,8 @@ class RowWords(wiring.Component):
         halves = Signal()
         m.d.sync += halves.eq(self.type != ElementType.FP32)
 
-        last = Signal(Narrow.latency)
-        m.d.sync += last.eq(Cat(given.p.last, last))
+        last, valid = Signal(Narrow.latency), Signal(Narrow.latency)
+        m.d.sync += [last.eq(Cat(given.p.last, last)), valid.eq(Cat(given.valid, valid))]
         rounded = []
         for lane in range(lanes):
             m.submodules[f"narrow{lane}"] = narrow = Narrow()
@@ -121,7 +121,7 @@ class RowWords(wiring.Component):
                 narrow.operands.p.type.eq(self.type),
             ]
             rounded.append(narrow.results.p)
-        came = narrow.results.valid
+        came = valid[-1]
 
         # The first of two halves waits for the second.
         second, begun = Signal(), Signal(width // 2)

@@ -67,6 +67,8 @@ def move_setting() -> data.StructLayout:
         Entries.
     bags
         The entries are those of a POOL or UPDATE, see `bag_layouts`.
+    widened
+        Slots hold rows in fp32, whatever the type of the table.
     """
     return data.StructLayout({
         "listed": 1,
@@ -80,6 +82,7 @@ def move_setting() -> data.StructLayout:
         "final_bytes": COPY_BYTES,
         "count": 32,
         "bags": 1,
+        "widened": 1,
     })
 
 
@@ -129,8 +132,8 @@ def checked_copy(config: Config) -> data.StructLayout:
     """A copy, of which the index is left out, and its `status`.
 
     If that is not OK, it is `refused`; the address to report is that of the destination, or that
-    `at_source`, or there is `no_address`. A table of rows that can be carried is `sized`, and `type`
-    is what its elements are.
+    `at_source`, or there is `no_address`. A table of rows that can be carried is `sized`, `type` is
+    what its elements are, and with `scalar` its state is 4 bytes.
     """
     return data.StructLayout({
         "status": 8,
@@ -138,6 +141,7 @@ def checked_copy(config: Config) -> data.StructLayout:
         "no_address": 1,
         "at_source": 1,
         "sized": 1,
+        "scalar": 1,
         "type": table(config)["type"].width,
         "copy": addressed_copy(config),
     })

@@ -11,8 +11,8 @@ from .contract import ROW_ENTRY_BYTES
 from .copy_exchange import CopyExchange
 from .copy_lane import CopyLane
 from .dealer import Dealer
-from .layouts import Engine, Fetch, region_update, row_entry, table_update
 from .lane_turns import LaneTurns
+from .layouts import Engine, Fetch, region_update, row_entry, table_update
 from .move_control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .move_outcome import MoveOutcome
 from .port_flush import PortFlush
@@ -25,11 +25,15 @@ from .streams import Unpacker
 
 class RowMover(wiring.Component):
     """Copy listed rows of registered tables, and their state, to consecutive or listed slots or
-    back (GATHER, SCATTER); copy or fill consecutive bytes, in pieces of `row_bytes` (COPY, FILL).
+    back (GATHER, SCATTER); copy or fill consecutive bytes, in pieces of `row_bytes` (COPY, FILL);
+    with `config.arithmetic` pool bags of listed rows, or update them by gradients (POOL, UPDATE).
 
     Lists are dealt to as many lanes as there are row ports; the lanes check addresses, and an
     exchange hands each entry to the port of its row, see ``row_steering``. One lane and one port
     are one behind the other.
+
+    Entries of a POOL or UPDATE are read over the port of their address too, but in the order of the
+    list, at most one a cycle, and what `RowArithmetic` computes of them is written over port 0.
 
     Reads and writes overlap in time, and a later entry's read may come before an earlier one's
     write: what a row holds that is source and destination of one command is undefined. One port

@@ -6,9 +6,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bag_means import BagMeans
 from .bag_sums import BagSums
-from .beat_layouts import pooled_row, row_setting, row_word
+from .beat_layouts import pooled_row, row_beat, row_setting, row_word
 from .config import Config
 from .row_beats import RowWords
+from .stream_fork import pass_on
 
 
 class RowPool(wiring.Component):
@@ -25,12 +26,13 @@ class RowPool(wiring.Component):
     -------
     setting : In(row_setting)
         Of all rows; set three cycles before the first, stable while any is inside.
-    mean : In(1)
-        Likewise.
+    mean, plain : In(1)
+        Likewise. With `plain` sums, as of `BagSums`, leave as `gradients`.
     rows : In(stream(pooled_row(config)))
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
         Those of each row that is not `empty`, in order.
+    gradients : Out(stream(row_beat(config)))
     pooled : Out(stream(row_word(config)))
         The row of every bag in order. Where it has no elements its words hold what means nothing.
 
@@ -45,8 +47,10 @@ class RowPool(wiring.Component):
         super().__init__({
             "setting": In(row_setting),
             "mean": In(1),
+            "plain": In(1),
             "rows": In(stream.Signature(pooled_row(config))),
             "words": In(stream.Signature(config.bus_width)),
+            "gradients": Out(stream.Signature(row_beat(config))),
             "pooled": Out(stream.Signature(row_word(config))),
         })
 
@@ -57,10 +61,19 @@ class RowPool(wiring.Component):
         m.submodules.out = out = RowWords(self.config)
         connect(m, rows=flipped(self.rows), sums=sums.rows)
         connect(m, words=flipped(self.words), sums=sums.words)
-        connect(m, sums=sums.bags, means=means.sums)
+        with m.If(self.plain):
+            m.d.comb += [
+                self.gradients.valid.eq(sums.bags.valid),
+                sums.bags.ready.eq(self.gradients.ready),
+            ]
+        with m.Else():
+            pass_on(m, sums.bags, means.sums)
         connect(m, out=out.words, pooled=flipped(self.pooled))
         m.d.comb += [
             sums.setting.eq(self.setting),
+            sums.plain.eq(self.plain),
+            self.gradients.p.values.eq(sums.bags.p.values),
+            self.gradients.p.last.eq(sums.bags.p.last),
             means.mean.eq(self.mean),
             out.type.eq(self.setting.type),
             means.bags.ready.eq(out.free),

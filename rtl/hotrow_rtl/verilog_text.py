@@ -17,6 +17,11 @@ _INSTANCE = re.compile(r"^  (\\?\S+) +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.D
 # What Yosys lets every `always @*` read so that it runs at time 0. The initial value of a
 # declaration is there before the blocks listen, so in Icarus it does not wake them.
 _TRIGGER = re.compile(r"^( *)reg (?:\\\$auto\$verilog_backend\S+) += 0;\n", re.MULTILINE)
+_ESCAPED = re.compile(r"\\(\$?)(\w[\w$]*) ")
+_PORT_WIRE = re.compile(r"^(  (?:in|out)put )((?:\[\d+:\d+\] )?\S+ ?;\n)  wire \2", re.MULTILINE)
+_WIRES = re.compile(r"(?:^  wire (?:signed )?(?:\[\d+:\d+\] )?[^\s,;]+ ?;\n)+", re.MULTILINE)
+_ASSIGNMENTS = re.compile(r"(?:^  assign [^\n]*;\n)+", re.MULTILINE)
+_TOGETHER = 16  # declarations of wires, or assignments
 _TRIGGER_USE = re.compile(r"\\\$auto\$verilog_backend\S+ ")
 
 
@@ -102,3 +107,29 @@ def share_modules(text: str) -> str:
         names = "|".join(map(re.escape, sorted(shared, key=len, reverse=True)))
         text = re.sub(rf"^(  )({names})(?= )", lambda found: "  " + shared[found[2]], text,
                       flags=re.MULTILINE)
+
+
+def compact(text: str) -> str:
+    """Write the same with fewer characters: nameless nets without escapes, ports declared once,
+    wires of one width and assignments together."""
+    taken = set(re.findall(r"\b_\w+", text))
+
+    def plain(found):  # no keyword has a dollar sign
+        name = ("_" if found[1] else "") + found[2]
+        return found[0] if name in taken or "$" not in found[0] else name
+
+    def wires(found):
+        by_width = {}
+        for line in found[0].splitlines():
+            width, name = re.fullmatch(r"(  wire .*?)(\S+ ?);", line).groups()
+            by_width.setdefault(width, []).append(name)
+        return "".join(f"{width}{', '.join(names[at:at + _TOGETHER])};\n"
+                       for width, names in by_width.items()
+                       for at in range(0, len(names), _TOGETHER))
+
+    def assignments(found):
+        each = [line.removeprefix("  assign ")[:-1] for line in found[0].splitlines()]
+        return "".join(f"  assign {f',{chr(10)}  '.join(each[at:at + _TOGETHER])};\n"
+                       for at in range(0, len(each), _TOGETHER))
+    text = _PORT_WIRE.sub(r"\1\2", _ESCAPED.sub(plain, text))
+    return _ASSIGNMENTS.sub(assignments, _WIRES.sub(wires, text))

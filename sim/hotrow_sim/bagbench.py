@@ -1,12 +1,14 @@
 """Commands on bags of rows for a `RowBench`, drawn at random."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from hotrow_rtl.contract import Opcode, PoolFlag
+from hotrow_rtl.contract import Opcode, PoolFlag, UpdateFlag, packed_address
 
+from . import rowbench
 from .golden.records import ROW_RECORD
 from .golden.row_bags import pool_rows
+from .golden.row_steps import update_rows
 from .rowbench import (
     DESTINATION,
     REGIONS,
@@ -17,8 +19,11 @@ from .rowbench import (
     word_faults,
 )
 
+TINY = replace(rowbench.TINY, arithmetic=True)
 LENGTH_LIST, WEIGHT_LIST = 0x3000, 0x4000
 LISTED, MEAN, WEIGHTED = PoolFlag.LISTED, PoolFlag.MEAN, PoolFlag.WEIGHTED
+TYPED, ADAGRAD = UpdateFlag.TYPED, UpdateFlag.ADAGRAD  # LISTED is the same of both
+GRADIENTS = packed_address(0, 0x10)
 
 
 @dataclass
@@ -70,4 +75,57 @@ class Pool:
         """A list, and the faults of its elements by position."""
         elements = {"rows": self.entries, "lengths": self.lengths, "targets": self.targets,
                     "weights": self.weights}[name]
+        return elements, self.faults.get(name, {})
+
+
+@dataclass
+class Update:
+    """An UPDATE of unlike rows with so many gradients, and its lists, drawn at random."""
+
+    seed: int
+    tables: list
+    lengths: list
+    flags: int = 0
+    stride: int = 256
+    gradients: int = GRADIENTS
+    slots: int = 40
+    rows: int = 16
+    gradient_count: int = None  # if not as many as the lengths add up to
+    lr: float = 0.05
+    eps: float = 1e-3
+    faults: dict = field(default_factory=dict)  # of lists by name and position
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        self.lengths = np.array(self.lengths, "<u2")
+        self.count = len(self.lengths)
+        if self.gradient_count is None:
+            self.gradient_count = int(self.lengths.sum())
+        pairs = np.array([(table, row) for table in dict.fromkeys(self.tables)
+                          for row in range(self.rows)])
+        chosen = pairs[rng.permutation(len(pairs))[:self.count]]
+        self.entries = np.zeros(self.count, ROW_RECORD)
+        self.entries["table"], self.entries["row"] = chosen.T
+        self.targets = rng.integers(0, self.slots, self.gradient_count).astype("<u4")
+
+    def expect(self, image, config):
+        """What the golden model makes of it, `image` included."""
+        listed = self.flags & LISTED
+        numbers = self.targets if listed else np.arange(self.gradient_count)
+        return update_rows(
+            self.payload(), self.entries, self.lengths, numbers, TABLES, REGIONS, Image(image),
+            config, word_faults(self, "rows", config), word_faults(self, "lengths", config),
+            word_faults(self, "targets", config) if listed else 0)
+
+    def payload(self):
+        def bits(value):
+            return int(np.float32(value).view(np.uint32))
+        return {"opcode": Opcode.UPDATE, "flags": int(self.flags), "source": SOURCE_LIST,
+                "targets": TARGET_LIST, "lengths": LENGTH_LIST, "gradients": self.gradients,
+                "count": self.count, "gradient_count": self.gradient_count,
+                "stride": self.stride, "lr": bits(self.lr), "eps": bits(self.eps)}
+
+    def list(self, name):
+        """A list, and the faults of its elements by position."""
+        elements = {"rows": self.entries, "lengths": self.lengths, "targets": self.targets}[name]
         return elements, self.faults.get(name, {})

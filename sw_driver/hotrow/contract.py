@@ -22,6 +22,7 @@ LARGEST_STRIDE = _CONSTANTS["LARGEST_STRIDE"]
 
 Status = IntEnum("Status", _MAP["status"])
 Opcode = IntEnum("Opcode", _MAP["opcodes"])
+Element = IntEnum("Element", _MAP["elements"])
 BatchFlag = IntFlag("BatchFlag", _MAP["flags"]["BatchFlag"])
 AllFlag = IntFlag("AllFlag", _MAP["flags"]["AllFlag"])
 GatherFlag = IntFlag("GatherFlag", _MAP["flags"]["GatherFlag"])

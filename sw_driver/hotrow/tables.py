@@ -4,12 +4,11 @@ import warnings
 
 import numpy as np
 
-from .contract import LARGEST_STRIDE, ROW_ALIGNMENT
+from .contract import LARGEST_STRIDE, ROW_ALIGNMENT, Element
 from .errors import BatchError, PaddedCopyWarning, RegistrationError
 from .memory import as_array, empty, is_tensor
 
 _ELEMENTS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "uint16": "bf16"}
-_TYPE = {"fp32": 0, "fp16": 1, "bf16": 2}  # in TABLE_FORMAT
 _STATE_BYTES = (4, 8, 16, 32)
 
 
@@ -188,7 +187,7 @@ class Tables:
         self._registers.write_wide("TABLE_WEIGHTS", buffers[0].packed())
         write("TABLE_ROW", table.stride << 16 | table.row_bytes)
         self._registers.write_wide("TABLE_STATE", buffers[-1].packed() if table.state_bytes else 0)
-        write("TABLE_FORMAT", _TYPE[table.element] << 8 | table.state_bytes)
+        write("TABLE_FORMAT", Element[table.element.upper()] << 8 | table.state_bytes)
         write("TABLE_PARTITION", part << 8 | parts_log2)
         self._commit(number, 1)
         self._tables[number] = table

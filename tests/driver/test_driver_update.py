@@ -219,10 +219,11 @@ def test_a_table_out_of_its_region_is_told_by_the_card(device, tables):
 @pytest.mark.skipif(not RETAIL.is_file(), reason="real data online_retail/trace.tsv.gz is not "
                     "beside this checkout")
 def test_a_mixed_run_on_a_real_log(device, transport):
-    """SGD and row-wise Adagrad by turns: golden bit for bit; SGD as PyTorch's bit for bit, and
-    Adagrad within a millionth."""
+    """SGD and row-wise Adagrad by turns: golden bit for bit; the trainer's SGD bit for bit, its
+    Adagrad within the limit of the per-step check, a millionth."""
     torch = pytest.importorskip("torch")
     from hotrow.torch import arithmetic
+    from hotrow.torch.check import excess
 
     steps, samples = (6, 1024) if transport == "model" else (4, 256)
     ids = np.loadtxt(RETAIL, np.int64, skiprows=1, usecols=(4, 5, 6, 7), max_rows=steps * samples)
@@ -250,12 +251,14 @@ def test_a_mixed_run_on_a_real_log(device, transport):
             unique, sums = arithmetic.sum_duplicates(
                 torch.from_numpy(of_table[0].copy()), torch.arange(len(batch)),
                 torch.from_numpy(of_table[1].copy()))
-            theirs, their_states = ours.update(*(torch.from_numpy(each)[unique] for each in (
-                before[column][0],)), sums, torch.from_numpy(before[column][1])[unique])
+            unique = unique.numpy()
+            theirs, their_states = ours.update(
+                torch.from_numpy(before[column][0][unique]), sums,
+                torch.from_numpy(before[column][1][unique]))
             repeated += len(batch) - len(unique)
             if adagrad:
-                np.testing.assert_allclose(weights[unique], theirs, rtol=1e-6, atol=1e-7)
-                np.testing.assert_allclose(states[unique], their_states, rtol=1e-6)
+                assert excess(torch.from_numpy(weights[unique]), theirs) <= 1, (step, column)
+                assert excess(torch.from_numpy(states[unique]), their_states) <= 1, (step, column)
             else:
                 assert (bits(weights[unique]) == bits(theirs.numpy())).all(), (step, column)
     assert repeated > ids.size // 2

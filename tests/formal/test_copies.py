@@ -218,7 +218,8 @@ class Copies(Elaboratable):
 
 
 BUGS = {
-    "source unchecked": ("bad_source.eq(reads.region | packed", "bad_source.eq(packed"),
+    "source unchecked": ("beyond_source.eq((reads.region | packed",
+                         "beyond_source.eq((packed"),
     "read-only written": ("bad_source | bad_destination | writes.read_only | crooked",
                           "bad_source | bad_destination | crooked"),
     "verdict of another copy": ("packed = notes[-1], addresses[-1]",

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode
+from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, PoolFlag, UpdateFlag
 from hotrow_sim.model import open_transport as open_model
 from hotrow_sim.model.costs import LATENCY
 
@@ -47,6 +47,19 @@ def commands(card):
     yield "move", {"opcode": Opcode.SCATTER, **moved}
     yield "move", {"opcode": Opcode.SCATTER, **moved, "flags": GatherFlag.STATE,
                    "source": with_state}
+    bags = {"source": rows, "count": 250, "stride": 128, "bags": 25,
+            "lengths": card.put(np.full(250, 10, np.uint16), 20480),
+            "destination": card.address("results")}
+    of_one_shape = bags | {"source": card.put_rows(
+        [(1, n) for n in rng.permutation(1000)[:250]], 18432)}
+    yield "move", {"opcode": Opcode.POOL, **of_one_shape}
+    yield "move", {"opcode": Opcode.POOL, **of_one_shape, "flags": PoolFlag.MEAN}
+    gradients = {"gradients": card.address("lists"), "count": 30, "gradient_count": 300,
+                 "lr": 0x3F000000, "flags": UpdateFlag.LISTED,
+                 "targets": card.put(rng.integers(0, 200, 300).astype(np.uint32), 22528)}
+    yield "move", {"opcode": Opcode.UPDATE, **of_one_shape, **gradients}
+    yield "move", {"opcode": Opcode.UPDATE, **of_one_shape, **gradients, "gradient_count": 30,
+                   "lengths": card.put(np.ones(30, np.uint16), 21504)}
     span = {"destination": card.address("results"), "count": 16384, "value": 1}
     yield "move", {"opcode": Opcode.COPY, **span, "source": card.address("lists")}
     yield "move", {"opcode": Opcode.FILL, **span}

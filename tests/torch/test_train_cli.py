@@ -215,3 +215,19 @@ def expect_refusal(hotrow, arguments, message):
     assert code == 2 and out == ""
     assert err.startswith("hotrow: error: ") and err.count("\n") == 1
     assert re.search(message, err), err
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_cold_rows_pooled_on_the_card(hotrow, log, optimizer):
+    arguments = ["train", "--trace", log, "--ids", "user,item", "--dense", "price", "--label",
+                 "click", *MODEL, *SMALL, "--batch-size", 16, "--optimizer", optimizer, "--slots",
+                 8, "--bag", "visit", "--json", "--cold", "pooled"]
+    code, result, _ = hotrow(*arguments, "--preset", "tiny")
+    assert code == 0
+    check_report(result)
+    assert result["cold"] == "pooled"
+    assert result["device_commands"]["POOL"]["commands"] == result["batches"]
+    code, _, err = hotrow(*arguments, "--preset", "ecp5-85f")
+    assert code == 2 and "no arithmetic" in err
+    code, _, err = hotrow(*arguments, "--mode", "resident")
+    assert code == 2 and "mode resident has no cold rows: leave --cold out" in err

@@ -3,6 +3,7 @@
 from hotrow_rtl.config import LARGEST_ROW, Config, log2
 
 from ..cycles.row_mover import buffer_words
+from .row_arithmetic import row_arithmetic_bits
 
 PACKED_ADDRESS = 64
 ROW_SIZES = 9 + 12  # of a row and its stride, in 16 bytes
@@ -51,6 +52,8 @@ def exchange_bits(config: Config):
 
 def row_mover_bits(config: Config):
     """In each lane the tables, and the regions twice (reads and writes are checked at once); the
-    exchange; the ports."""
+    exchange; the ports; what computes on rows."""
     lane = table_bits(config) + 2 * region_bits(config)
-    return config.row_ports * (lane + row_port_bits(config)) + exchange_bits(config)
+    arithmetic = row_arithmetic_bits(config) if config.arithmetic else 0
+    return (config.row_ports * (lane + row_port_bits(config)) + exchange_bits(config)
+            + arithmetic)

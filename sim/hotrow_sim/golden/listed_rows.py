@@ -1,12 +1,11 @@
 """The rows that POOL or UPDATE lists: all of one shape, and which of them are refused."""
 
 import numpy as np
-from hotrow_rtl.contract import Status
-from hotrow_rtl.float_format import ElementType
+from hotrow_rtl.contract import Element, Status
 
 from .row_items import Errors, Items, fault_status
 
-KINDS = {each.value: each.name.lower() for each in ElementType}
+KINDS = {each: each.name.lower() for each in Element}
 
 
 class ListedRows:

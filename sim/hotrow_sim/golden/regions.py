@@ -18,7 +18,7 @@ class Region:
 @dataclass(frozen=True)
 class Table:
     """One table descriptor, sizes in bytes; `weights` and `state` are packed addresses, `type` is
-    an `ElementType`."""
+    an `Element`."""
 
     last_row: int
     weights: int

@@ -77,10 +77,13 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
     bags, ended, ended_at = complete_bags(lengths, length_faults, len(entries))
     lengths = lengths[:bags].astype(np.int64)
     taken = int(lengths.sum())
+    listed = slice(max(1, taken))  # with the first, which gives the shape
+    entry_faults, weight_faults = (
+        np.broadcast_to(faults, len(entries))[listed] for faults in (entry_faults, weight_faults))
     rows = ListedRows(
-        entries[:max(1, taken)], np.broadcast_to(entry_faults, len(entries))[:max(1, taken)],
-        tables, lambda table: 0 < table.row_bytes <= min(command["stride"], config.row_bytes),
-        operand_faults=np.broadcast_to(weight_faults, len(entries))[:max(1, taken)])
+        entries[listed], entry_faults, tables,
+        lambda table: 0 < table.row_bytes <= min(command["stride"], config.row_bytes),
+        operand_faults=weight_faults)
     octets = rows.read(rows.items(regions), rows.row_bytes, memory)
     refused = (rows.errors.status != Status.OK)[:taken]
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, Config
-from hotrow_rtl.contract import Status, UpdateFlag
-from hotrow_rtl.float_format import ElementType
+from hotrow_rtl.contract import Element, Status, UpdateFlag
 
 from .floats import widen
 from .listed_rows import ListedRows
@@ -53,7 +52,7 @@ def update_rows(command, entries, counts, numbers, tables, regions, memory, conf
         return Moved(ended, ended_at, 0, 0, 0)
 
     def gradient_bytes(table):
-        wide = not typed and table.type != ElementType.FP32.value
+        wide = not typed and table.type != Element.FP32
         return table.row_bytes * (2 if wide else 1)
 
     rows = ListedRows(

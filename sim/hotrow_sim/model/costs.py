@@ -4,7 +4,7 @@ Batches and lists are taken by their counts, not lookup by lookup, so that a mod
 costs no more time than its function.
 """
 
-from math import ceil
+from math import ceil, sqrt
 
 import numpy as np
 from hotrow_rtl.contract import (
@@ -29,6 +29,7 @@ SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
 PORTS = 10  # of a list and its slots: to memory and back
 MOVED = 27  # a GATHER or SCATTER, besides the memory and its copies
+HELD_UP = 0.27  # times the root of a port's reads: reads that several ports lack on average
 
 
 def command_cycles(config, command, outcome, counts):
@@ -145,8 +146,14 @@ def _update_cycles(config, command, outcome):
 
 
 def _read_cycles(config, beats):
-    """Of a row that goes to the arithmetic, which takes a word a cycle from all ports together."""
-    return max(beats, (LATENCY + beats + 5) / config.outstanding / config.row_ports)
+    """Of a row that goes to the arithmetic, which takes a word a cycle from all ports together.
+
+    Rows are asked for in the order of the list: one whose port is full holds up the others.
+    """
+    reads = config.outstanding * config.row_ports
+    if config.row_ports > 1:
+        reads *= 1 - HELD_UP / sqrt(config.outstanding)
+    return max(beats, (LATENCY + beats + 5) / reads)
 
 
 def _span_cycles(config, outcome, fills):

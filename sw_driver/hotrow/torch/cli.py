@@ -3,11 +3,11 @@
 import argparse
 import os
 
-from .options import MODES, OPTIMIZERS, HotBudget, TrainOptions
+from .options import COLD, MODES, OPTIMIZERS, HotBudget, TrainOptions
 
 _NAMES = ("trace", "ids", "label", "dense", "bag", "mode", "transport", "preset", "optimizer",
           "batch_size", "batches", "epochs", "dim", "mlp_scale", "lr", "seed", "hot_budget",
-          "relearn_every", "relearn_decay", "eval_every")
+          "relearn_every", "relearn_decay", "eval_every", "cold")
 
 
 def train(subparsers):
@@ -77,6 +77,9 @@ def _add_options(parser, default):
     parser.add_argument("--relearn-decay", type=_natural, default=default.relearn_decay,
                         help="binary places by which counts are shifted right before that, so that "
                         "old lookups weigh less" + _default(default.relearn_decay))
+    parser.add_argument("--cold", choices=COLD, default=default.cold,
+                        help="what becomes of cold rows: gathered to the trainer, or pooled and "
+                        "updated on a card with arithmetic" + _default(default.cold))
     parser.add_argument("--eval-every", type=_positive,
                         help="report loss and AUC of every so many batches")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

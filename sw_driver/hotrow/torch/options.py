@@ -8,6 +8,7 @@ from ..traces import open_trace
 
 MODES = ("hotline", "resident")
 OPTIMIZERS = ("sgd", "rowwise_adagrad")
+COLD = ("gathered", "pooled")
 HOT_SHARE = 0.25  # of all rows, unless the user says how many
 GENERATED_BATCHES = 80  # per epoch of a trace that never ends
 ROW_ALIGNMENT = 16  # bytes: rows that are multiples of it are trained in place
@@ -100,6 +101,7 @@ class TrainOptions:
     eval_every: int | None = None
     relearn_every: int = 0
     relearn_decay: int = 1
+    cold: str = "gathered"
 
     @property
     def row_bytes(self):
@@ -121,6 +123,8 @@ class TrainOptions:
         if self.mode != "hotline" and self.relearn_every:
             raise Error(f"mode {self.mode} has no hot rows to learn again: leave --relearn-every "
                         "out")
+        if self.mode != "hotline" and self.cold != COLD[0]:
+            raise Error(f"mode {self.mode} has no cold rows: leave --cold out")
         if self.mode == "hotline" and self.total_batches(trace) < 2:
             raise Error(f"hotline learns on the first batch and needs at least 2, but {self.trace} "
                         f"gives 1 batch of {self.batch_size}: lower --batch-size")

@@ -29,7 +29,7 @@ class Step:
         self.gradients = None
         model.zero_grad()
 
-    def run(self, part, storage, at):
+    def run(self, part, storage, at, sums=None):
         """Forward and backward of some samples.
 
         Parameters
@@ -39,6 +39,8 @@ class Step:
         storage : Rows
         at : int64[n]
             Where in the storage the row of each lookup of the batch is.
+        sums : float32[bags, D], optional
+            Added to every bag: what of it is not in the storage.
         """
         if not len(part):
             return
@@ -48,6 +50,8 @@ class Step:
             lengths.cumsum(0) - lengths, lengths)
         lookups = torch.repeat_interleave(self.starts[bags], lengths) + within
         pooled = pool(storage.weights, at[lookups], lengths)
+        if sums is not None:
+            pooled = pooled + sums[bags]
         pooled = pooled.view(len(part), self.tables, -1).requires_grad_()
         logits = self.model(self.dense[part], pooled)
         loss = binary_cross_entropy_with_logits(logits, self.label[part])
@@ -57,8 +61,8 @@ class Step:
             self.gradients = torch.zeros(len(self.lengths), pooled.shape[2])
         self.gradients[bags] = pooled.grad.flatten(0, 1)
 
-    def apply(self, optimizer, storage, at):
-        """Update every row that the batch touched, and its state, in place.
+    def apply(self, optimizer, storage, at, chosen=slice(None)):
+        """Update every row that the batch touched by the `chosen` lookups, and its state, in place.
 
         Parameters
         ----------
@@ -66,8 +70,9 @@ class Step:
         storage : Rows
         at : int64[n]
             Where in the storage the row of each lookup of the batch is.
+        chosen : slice or bool[n]
         """
         bags = torch.repeat_interleave(torch.arange(len(self.lengths)), self.lengths)
-        touched, sums = sum_duplicates(at, bags, self.gradients)
+        touched, sums = sum_duplicates(at[chosen], bags[chosen], self.gradients)
         weights, state = storage.read(touched)
         storage.write(touched, *optimizer.update(weights, sums, state))

@@ -12,6 +12,7 @@ from .arithmetic import OPTIMIZERS
 from .check import StepCheck
 from .dlrm import DLRM
 from .hotline import HotlineTrainer
+from .pooled import PooledTrainer
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
 from .relearning import Relearning
@@ -111,6 +112,7 @@ def _setting(options, trace, device):
         "batch_size": options.batch_size, "epochs": options.epochs,
         "lr": options.lr, "seed": options.seed,
         "relearn_every": options.relearn_every, "relearn_decay": options.relearn_decay,
+        "cold": options.cold if device else None,
     }
 
 
@@ -128,5 +130,6 @@ def _trainers(options, trace, device, progress):
     twins = copy.deepcopy(model), tables.copy(), optimizer
     reference = ReferenceTrainer(model, tables, optimizer)
     if device:
-        return reference, HotlineTrainer(*twins, device, hot_rows)
+        kind = PooledTrainer if options.cold == "pooled" else HotlineTrainer
+        return reference, kind(*twins, device, hot_rows)
     return reference, ResidentTrainer(*twins)
