@@ -114,11 +114,12 @@ def hbm(bus_bytes) -> Dram:
         refresh_interval=3900, refresh=260)
 
 
-MEMORIES = {"ideal": None, "ddr3": ddr3, "hbm": hbm}
+# LiteDRAM has a model of its own: see hotrow_sim.litedram.
+MEMORIES = {"ideal": None, "ddr3": ddr3, "hbm": hbm, "litedram": None}
 
 
 def dram_timing(memory, clock_mhz, bus_bytes) -> DramTiming | None:
-    """Timing of a memory named in `MEMORIES`; None of the ideal one.
+    """Timing of a memory named in `MEMORIES`; None where there is no such model.
 
     Raises
     ------

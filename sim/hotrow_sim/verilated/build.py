@@ -8,6 +8,7 @@ from pathlib import Path
 import hotrow_rtl
 from hotrow_rtl.config import Config
 
+from ..litedram import generate
 from ..memory.library import cache_folder, compiler
 from . import cache
 from .compilation import FLAGS, SOURCES, compile_device
@@ -15,7 +16,7 @@ from .progress import Progress
 from .toolchain import find_verilator
 
 
-def device_library(config: Config, trace=False):
+def device_library(config: Config, trace=False, litedram=False):
     """Path of the device's shared library, built unless the cache has it.
 
     Parameters
@@ -23,6 +24,8 @@ def device_library(config: Config, trace=False):
     config : Config
     trace : bool
         Build it so that it can record its signals; it is then slower.
+    litedram : bool
+        Put that controller behind the row ports.
 
     Returns
     -------
@@ -34,10 +37,13 @@ def device_library(config: Config, trace=False):
         If Verilator or a C++ compiler is not installed.
     BuildError
         If one of them fails.
+    litedram.Unsuitable
+        If that controller does not fit the card.
     """
     verilator, compile_command = find_verilator(), compiler()
+    core = generate(config) if litedram else None
     tools = (verilator.version, verilator.origin, compile_command, _version(compile_command),
-             FLAGS, trace, os.uname().machine)
+             FLAGS, trace, os.uname().machine, core)
     # Emitting Verilog takes seconds, so what the present sources emit is remembered too.
     emission = cache_folder() / f"emission-{cache.digest(*_rtl_identity(config), *tools, *SOURCES)}"
     if emission.is_file():
@@ -54,7 +60,7 @@ def device_library(config: Config, trace=False):
     with cache.locked(library):
         if not library.is_file():
             cache.publish(library, lambda path: compile_device(
-                verilog, config, path, verilator, compile_command, trace, progress))
+                verilog, config, path, verilator, compile_command, trace, progress, core))
     cache.publish(emission, lambda path: path.write_text(name))
     progress.done()
     return library

@@ -6,7 +6,7 @@ from .. import open as open_device
 from ..errors import Error
 from ..traces import open_trace
 
-MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20}  # of `sim`, and default cycles of latency
+MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}  # of `sim`, and default cycles of latency
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -55,6 +55,8 @@ def add_moves(parser):
     parser.add_argument("--table-rows", type=positive,
                         help="of the table; default 2^20, or what 256 MiB hold")
     parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
+    parser.add_argument("--outstanding", type=positive,
+                        help="rows in flight on each of them; default those of the preset")
     parser.add_argument("--clock-mhz", type=positive,
                         help="of the card; default the preset's assumed clock")
     parser.add_argument("--seed", type=int, default=0)
