@@ -1,5 +1,5 @@
-"""A long soak of the row mover: random moves, refused and faulty ones among them, until so many rows
-have arrived, the RTL behind rough memory against the golden model.
+"""A long soak of the row mover: random moves, refused and faulty ones among them, until so many
+rows have arrived, the RTL behind rough memory against the golden model.
 
 Of every round all completions, registers and bytes of memory are compared, and the memory's ports
 check the AXI rules on every beat. Tables and buffers end where memory answers with an error, or
@@ -27,7 +27,9 @@ from .setup import FuzzHost, make_setup
 ROUNDS, RINGS_LOG2 = 24, 4  # of a session; commands that a ring holds
 MALFORMED = 0.15
 MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
-PORTS = (2, 4)  # row ports of the cards, by turns
+TINY = preset("tiny")
+CARDS = (TINY, replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16,
+                       directory_sets=256, miss_entries=512, row_bytes=4096))
 SHOWN = 20  # differences
 
 
@@ -60,7 +62,7 @@ class Tally:
                 self.bytes += done["bytes"]
 
 
-def soak(rows, seed=0, rounds=ROUNDS, ports=PORTS, open_device=None, say=lambda text: None):
+def soak(rows, seed=0, rounds=ROUNDS, cards=CARDS, open_device=None, say=lambda text: None):
     """Run sessions until so many rows have been moved.
 
     Parameters
@@ -70,8 +72,8 @@ def soak(rows, seed=0, rounds=ROUNDS, ports=PORTS, open_device=None, say=lambda 
         Of the first session; the next has the next one.
     rounds : int
         Of a session, each a ring of commands at most.
-    ports : sequence of int
-        Row ports of the cards; that of a session is chosen by its seed.
+    cards : sequence of Config
+        The seed of a session chooses.
     open_device : callable, optional
         Given config and behaviours by port; by default the Verilated device.
     say : callable
@@ -90,19 +92,19 @@ def soak(rows, seed=0, rounds=ROUNDS, ports=PORTS, open_device=None, say=lambda 
 
     tally = Tally()
     while tally.rows < rows:
-        session(seed, rounds, ports, open_device, tally)
+        session(seed, rounds, cards, open_device, tally)
         say(f"seed {seed}: {tally.rows} rows so far, {tally.commands} commands, "
             f"{tally.cycles} cycles")
         seed += 1
     return tally
 
 
-def session(seed, rounds, ports, open_device, tally):
+def session(seed, rounds, cards, open_device, tally):
     """Play the rounds of one seed on the device and on the model; add them to the tally."""
     from ..verilated.transport import port_names
 
     rng = np.random.default_rng([seed, 1])
-    config = replace(preset("tiny"), row_ports=ports[seed % len(ports)])
+    config = cards[seed % len(cards)]
     behaviours = {name: _rough(rng) for name in port_names(config)}
     setup = make_setup(rng, config)
     device = open_device(config, behaviours)
@@ -114,8 +116,8 @@ def session(seed, rounds, ports, open_device, tally):
         unequal = differences(model, rtl) + device.violations()
         if unequal:
             raise Mismatch(
-                f"seed {seed}, {config.row_ports} row ports, round {number}, {behaviours}: model "
-                "and RTL differ, or an AXI rule was broken:\n" + "\n".join(unequal[:SHOWN]) +
+                f"seed {seed}, card {config.name}, round {number}: model and RTL differ, or an AXI "
+                "rule was broken:\n" + "\n".join(unequal[:SHOWN]) +
                 f"\nrun it again: python -m hotrow_sim.fuzz.soak --seed {seed} --rows 1")
         tally.count(rtl.completions["move"])
     tally.sessions += 1

@@ -17,7 +17,7 @@ from hotrow_rtl.config import Config
 
 from ..verilated.toolchain import ToolMissing
 
-# What the generator imports: its simulation platform asks for more than the controller does.
+# What the generator imports; for a simulation it asks for more than the controller needs.
 MODULES = ("litedram", "litex", "migen", "liteeth", "litescope", "pythondata_misc_tapcfg", "yaml")
 CHIP, CHIP_BUS_BYTES, CHIP_BYTES = "MT41K64M16", 16, 1 << 27
 ID_WIDTH = 10  # as wide as any row port's
@@ -94,4 +94,4 @@ def _description(config):
 def _undated(path):
     """Text without the lines that tell the day: one configuration, one text."""
     return "".join(line for line in path.read_text().splitlines(keepends=True)
-                   if "enerated by LiteX" not in line)
+                   if "enerated by LiteX" not in line and not line.startswith("// Date"))

@@ -97,10 +97,9 @@ def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=Non
     count = len(reads)
     ports = [[make(bus_bytes, behaviour) for make in (model.read_port, model.write_port)]
              for _ in range(count)]
-    lists, kept = bursts_of_ports((reads, writes), size, bus_bytes)
+    lists, _kept = bursts_of_ports((reads, writes), size, bus_bytes)
     cycles = load().hotrow_bare(
         *((ctypes.c_void_p * count)(*(each._handle for each in side)) for side in zip(*ports)),
         count, *lists, outstanding, LIMIT)
-    del kept
     model.check()
     return cycles

@@ -181,7 +181,7 @@ class Device:
         """
         behaviour = self._behaviour
         if self._litedram:
-            lists, kept = bursts_of_ports((reads, writes), row_bytes, self.config.bus_bytes)
+            lists, _kept = bursts_of_ports((reads, writes), row_bytes, self.config.bus_bytes)
             return self._library.hotrow_bare(*lists, self.config.outstanding, LIMIT)
         if isinstance(behaviour, dict):
             raise ValueError("the ports of this device behave differently: give one behaviour")

@@ -6,7 +6,8 @@ from .. import open as open_device
 from ..errors import Error
 from ..traces import open_trace
 
-MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}  # of `sim`, and default cycles of latency
+# Of `sim`, and default cycles of latency.
+MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):

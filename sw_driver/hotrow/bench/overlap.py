@@ -23,7 +23,7 @@ def overlap(options, trace, steps) -> dict:
     Raises
     ------
     Error
-        If the card carries no such rows, or the trace has a batch without misses only.
+        If the card carries no such rows, or every lookup of the trace hits.
     """
     count = lookups.batch_count(trace, options.batch, options.lookups)
     entries = 1 << (COMMANDS_PER_BATCH * count + OTHERS - 1).bit_length()
@@ -80,7 +80,7 @@ class _Pipeline:
         """Split once; give every missed row elements of its own, and its batch room for them."""
         self.misses = [self.device.split(batch).misses for batch in self.workload.batches]
         if not any(map(len, self.misses)):
-            raise Error("every lookup hits: ask for fewer --slots, so that there is a row to gather")
+            raise Error("every lookup hits: ask for fewer --slots, so that some row is missed")
         self.rows = [empty((len(misses), self.row_bytes // 4), np.float32)
                      for misses in self.misses]
         self.buffers = [self.device.register(rows) if len(rows) else None for rows in self.rows]
