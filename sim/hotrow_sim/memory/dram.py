@@ -114,12 +114,11 @@ def hbm(bus_bytes) -> Dram:
         refresh_interval=3900, refresh=260)
 
 
-# LiteDRAM has a model of its own: see hotrow_sim.litedram.
-MEMORIES = {"ideal": None, "ddr3": ddr3, "hbm": hbm, "litedram": None}
+MEMORIES = {"ideal": None, "ddr3": ddr3, "hbm": hbm}
 
 
 def dram_timing(memory, clock_mhz, bus_bytes) -> DramTiming | None:
-    """Timing of a memory named in `MEMORIES`; None where there is no such model.
+    """Timing of a memory named in `MEMORIES`; None of the ideal one.
 
     Raises
     ------
@@ -127,6 +126,7 @@ def dram_timing(memory, clock_mhz, bus_bytes) -> DramTiming | None:
         Naming those that exist.
     """
     if memory not in MEMORIES:
-        raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}")
+        raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}, "
+                         "or litedram behind a Verilated device")
     kind = MEMORIES[memory]
     return kind and kind(bus_bytes).timing(clock_mhz, bus_bytes)

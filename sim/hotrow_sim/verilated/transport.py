@@ -261,13 +261,14 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
         fit the card.
     """
     config = config or preset_config(preset)
-    dram = dram_timing(memory, config.clock_mhz, config.bus_bytes)
+    litedram = memory == "litedram"
+    dram = None if litedram else dram_timing(memory, config.clock_mhz, config.bus_bytes)
     if behaviour is None:
         behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
                               stall_data=stall, stall_response=stall,
                               out_of_order=reorder or memory == "hbm",  # whose channels vary
                               interleave=reorder, seed=seed)
-    return Device(config, behaviour, trace, dram, memory == "litedram")
+    return Device(config, behaviour, trace, dram, litedram)
 
 
 @cache
