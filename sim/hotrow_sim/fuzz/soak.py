@@ -24,13 +24,19 @@ from .player import differences, play
 from .rounds import Round
 from .setup import FuzzHost, make_setup
 
-ROUNDS, RINGS_LOG2 = 24, 4  # of a session; commands that a ring holds
-MALFORMED = 0.15
+ROUNDS, RINGS_LOG2 = 40, 4  # of a session; commands that a ring holds
+MALFORMED = 0.1
 MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
 TINY = preset("tiny")
 CARDS = (TINY, replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16,
                        directory_sets=256, miss_entries=512, row_bytes=4096))
 SHOWN = 20  # differences
+
+
+class LongLists(CommandSource):
+    """Commands of which most of the time is spent on rows."""
+
+    counts = (1, 7, 60, 200, 300)
 
 
 class Mismatch(AssertionError):
@@ -130,17 +136,17 @@ def session(seed, rounds, cards, open_device, tally):
 def _rough(rng):
     """How a port behaves: stalls on all its channels, answers in any order, beats interleaved."""
     return Behaviour(
-        latency=int(rng.choice([1, 5, 40, 150])), jitter=int(rng.choice([0, 9, 60])),
-        outstanding=int(rng.choice([0, 0, 1, 3])), out_of_order=True,
+        latency=int(rng.choice([1, 3, 9, 30])), jitter=int(rng.choice([0, 5, 40])),
+        outstanding=int(rng.choice([0, 0, 0, 2])), out_of_order=True,
         interleave=bool(rng.integers(2)),
-        **{f"stall_{channel}": float(rng.choice([0, 0.1, 0.4]))
+        **{f"stall_{channel}": float(rng.choice([0, 0.1, 0.3]))
            for channel in ("address", "data", "response")},
         seed=int(rng.integers(1 << 32)))
 
 
 def _round(rng, config, tables):
     """A ring of moves at most."""
-    source = CommandSource(rng, config, tables)
+    source = LongLists(rng, config, tables)
     moves = []
     while len(moves) < 1 << RINGS_LOG2 and source.room():
         operands = getattr(source, str(rng.choice(MOVES)))()
