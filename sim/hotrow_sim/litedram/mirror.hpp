@@ -77,14 +77,18 @@ class Mirror {
     for (uint64_t word = first; word < base + whole.first + whole.size; word += WORD) {
       const Part some = part(base, array, word, WORD);
       if (!all && !std::memcmp(host + some.first, copy + some.first, some.size)) continue;
+      const uint64_t shift = base + some.first - word;
+      uint64_t strobe = 0;
+      for (uint64_t i = 0; i < some.size; ++i)
+        strobe |= uint64_t(all || host[some.first + i] != copy[some.first + i]) << (shift + i);
       std::memcpy(copy + some.first, host + some.first, some.size);
       if (bursts_.empty() || bursts_.back().first + bursts_.back().second * WORD != word ||
           word % PAGE == 0)
         bursts_.push_back({word, 0});
       ++bursts_.back().second;
       sent_.resize(sent_.size() + WORD);
-      std::memcpy(&sent_[sent_.size() - WORD + (base + some.first - word)], host + some.first,
-                  some.size);
+      std::memcpy(&sent_[sent_.size() - WORD + shift], host + some.first, some.size);
+      strobes_.push_back(strobe);
     }
   }
 
@@ -123,7 +127,7 @@ class Mirror {
       in.wvalid = filled < bursts_.size();
       if (in.wvalid) {
         in.wlast = beat + 1 == bursts_[filled].second;
-        in.wstrb = ~uint64_t(0) >> (64 - WORD);
+        in.wstrb = strobes_[sent / WORD];
         std::memcpy(in.wdata, &sent_[sent], WORD);
       }
       port.drive_write(controller_.core(), in);
@@ -142,6 +146,7 @@ class Mirror {
     rest();
     bursts_.clear();
     sent_.clear();
+    strobes_.clear();
   }
 
   void receive(const std::vector<LiteDramWrite::Burst>& bursts) {
@@ -177,6 +182,7 @@ class Mirror {
   std::map<uint64_t, Array> arrays_;
   std::vector<LiteDramWrite::Burst> bursts_;
   std::vector<uint8_t> sent_, received_;
+  std::vector<uint64_t> strobes_;  // of `sent_`, per word
 };
 
 }  // namespace hotrow

@@ -11,7 +11,7 @@ from hotrow_rtl.config import Config
 from ..litedram import generate
 from ..memory.library import cache_folder, compiler
 from . import cache
-from .compilation import FLAGS, SOURCES, compile_device
+from .compilation import FLAGS, LITEDRAM_SOURCES, SOURCES, compile_device
 from .progress import Progress
 from .toolchain import find_verilator
 
@@ -43,9 +43,10 @@ def device_library(config: Config, trace=False, litedram=False):
     verilator, compile_command = find_verilator(), compiler()
     core = generate(config) if litedram else None
     tools = (verilator.version, verilator.origin, compile_command, _version(compile_command),
-             FLAGS, trace, os.uname().machine, core)
+             FLAGS, trace, os.uname().machine)
+    parts = (*tools, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ()))
     # Emitting Verilog takes seconds, so what the present sources emit is remembered too.
-    emission = cache_folder() / f"emission-{cache.digest(*_rtl_identity(config), *tools, *SOURCES)}"
+    emission = cache_folder() / f"emission-{cache.digest(*_rtl_identity(config), *parts)}"
     if emission.is_file():
         library = emission.with_name(emission.read_text())
         if library.is_file():
@@ -55,7 +56,7 @@ def device_library(config: Config, trace=False, litedram=False):
     from hotrow_rtl.emit import emit  # Amaranth is loaded only where something is to be built
 
     verilog = emit(config)
-    name = f"{config.name}-{cache.digest(verilog, config, *tools, *SOURCES)}.so"
+    name = f"{config.name}-{cache.digest(verilog, config, *parts)}.so"
     library = cache_folder() / name
     with cache.locked(library):
         if not library.is_file():

@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 MEMORY = HERE.parent / "memory"
 LITEDRAM = HERE.parent / "litedram"
 HARNESS = HERE / "harness.cpp"
-SOURCES = (HARNESS, HERE / "memory_ports.hpp", *sorted(MEMORY.glob("*.hpp")),
-           *sorted(LITEDRAM.rglob("*.h*")))
+SOURCES = (HARNESS, HERE / "memory_ports.hpp", *sorted(MEMORY.glob("*.hpp")))
+LITEDRAM_SOURCES = tuple(sorted(LITEDRAM.rglob("*.h*")))
 
 VERILATOR_FLAGS = (
     "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint",

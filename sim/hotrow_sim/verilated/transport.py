@@ -68,6 +68,7 @@ class Device:
         widths = [config.address_width] + [log2(dram_bytes(config))] * litedram
         self._space = AddressSpace(min(widths))
         self._arrays = {}
+        self._completed = dict.fromkeys(COMPLETED, 0)  # as last read, by register
         each = [behaviour[name] if isinstance(behaviour, dict) else behaviour
                 for name in self.ports]
         structs = [one._as_struct() for one in each]
@@ -82,7 +83,8 @@ class Device:
         value = ctypes.c_uint32()
         self._answered(self._library.hotrow_read_register(
             self._open(), offset, ctypes.byref(value)), offset)
-        if self._litedram and offset in COMPLETED:
+        if self._litedram and self._completed.get(offset, value.value) != value.value:
+            self._completed[offset] = value.value
             self._library.hotrow_pull(self._device)
         return value.value
 
@@ -118,7 +120,7 @@ class Device:
             seen = self._library.hotrow_wait(
                 self._open(), COMPLETED[queue], completed, CYCLES_PER_CALL, POLL_INTERVAL)
             self._answered(seen, COMPLETED[queue])
-            if self._litedram:
+            if seen and self._litedram:
                 self._library.hotrow_pull(self._device)
             if seen or time.monotonic() >= deadline:
                 return
