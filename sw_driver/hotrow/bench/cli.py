@@ -55,7 +55,7 @@ def bench(subparsers):
 
     for name, what in MOVES.items():
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-        shared.add_device(each)
+        shared.add_device(each, moves=True)
         shared.add_moves(each)
         each.set_defaults(run=run, measure=_move, trace=None)
 
