@@ -59,7 +59,7 @@ def test_one_wrong_bit_is_seen(handle):
             return super().read_register(offset)
 
     with pytest.raises(Mismatch, match=rf"seed 8, card tiny.*\n.*handle {handle}: 1 bytes.*\n"
-                                       r".*--seed 8 --rows 1"):
+                                       r".*--card tiny --seed 8 --rows 1"):
         soak(500, seed=8, rounds=2, open_device=Wrong)
 
 

@@ -6,7 +6,8 @@ check the AXI rules on every beat. Tables and buffers end where memory answers w
 refuses to be written; see `setup`. A session draws them, and how the memory behaves, from its seed:
 
     python -m hotrow_sim.fuzz.soak --rows 1000000
-    python -m hotrow_sim.fuzz.soak --seed 17 --rows 1       one session again, as a failure names it
+    python -m hotrow_sim.fuzz.soak --card wide --seed 17 --rows 1      one session again, as a
+                                                                        failure names it
 """
 
 import argparse
@@ -28,8 +29,9 @@ ROUNDS, RINGS_LOG2 = 40, 4  # of a session; commands that a ring holds
 MALFORMED = 0.1
 MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
 TINY = preset("tiny")
-CARDS = (TINY, replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16,
-                       directory_sets=256, miss_entries=512, row_bytes=4096))
+WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
+               miss_entries=512, row_bytes=4096)
+CARDS = (TINY, TINY, TINY, WIDE)  # which simulates more slowly
 SHOWN = 20  # differences
 
 
@@ -124,7 +126,8 @@ def session(seed, rounds, cards, open_device, tally):
             raise Mismatch(
                 f"seed {seed}, card {config.name}, round {number}: model and RTL differ, or an AXI "
                 "rule was broken:\n" + "\n".join(unequal[:SHOWN]) +
-                f"\nrun it again: python -m hotrow_sim.fuzz.soak --seed {seed} --rows 1")
+                f"\nrun it again: python -m hotrow_sim.fuzz.soak --card {config.name} "
+                f"--seed {seed} --rows 1")
         tally.count(rtl.completions["move"])
     tally.sessions += 1
     tally.cycles += device.cycles
@@ -162,10 +165,13 @@ def main(arguments=None):
                                      description=__doc__.split(":")[0] + ".")
     parser.add_argument("--rows", type=int, default=1_000_000, help="to be moved, at least")
     parser.add_argument("--seed", type=int, default=0, help="of the first session")
+    parser.add_argument("--card", choices=[card.name for card in (TINY, WIDE)],
+                        help="default all of them by turns")
     options = parser.parse_args(arguments)
+    cards = [card for card in CARDS if options.card in (None, card.name)]
     say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
     try:
-        print(soak(options.rows, options.seed, say=say))
+        print(soak(options.rows, options.seed, cards=cards, say=say))
     except Mismatch as wrong:
         print(wrong, file=sys.stderr)
         return 1
