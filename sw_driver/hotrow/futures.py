@@ -51,9 +51,14 @@ class Future:
     @property
     def cycles(self) -> int | None:
         """Cycles that the command took; None while it is under way or if it needed none."""
+        return None if self.span is None else self.span[1] - self.span[0]
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Numbers of its first and last cycle, of the device's counter; None as `cycles`."""
         if self._completion is None:
             return None
-        return int(self._completion["end"]) - int(self._completion["start"])
+        return int(self._completion["start"]), int(self._completion["end"])
 
     def complete(self, completion):
         """Turn the completion into the result; called by the queue."""

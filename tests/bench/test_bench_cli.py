@@ -97,3 +97,35 @@ def test_model_counts_what_the_hardware_counts(bench, name):
                for transport in ("sim", "model")]
     for figure in ("lookups", "batches", "hits", "bytes_written"):
         assert results[0][figure] == results[1][figure]
+
+
+OVERLAP = ["overlap", "--preset", "tiny", "--tables", "26", "--rows", "20000", "--batch", "1024",
+           "--trace", "zipf:1.4"]
+
+
+def test_overlap_over_the_model(bench):
+    code, result, _ = bench(*OVERLAP, "--lookups", "50000", *MODEL, "--json")
+    assert code == 0 and result["agrees"] and result["batches"] == 2
+    assert 0 < result["rows_gathered"] < result["lookups"]
+    larger = max(result["split_cycles"], result["gather_cycles"])
+    assert result["of_larger"] == pytest.approx(result["overlapped_cycles"] / larger)
+
+
+@pytest.mark.slow
+def test_rows_move_while_the_next_batch_is_split(bench):
+    """Near the larger of both, not their sum; a first SPLIT and a last GATHER are alone."""
+    code, result, _ = bench(*OVERLAP, "--lookups", "260000", "--latency", 4, "--json")
+    split, gather = result["split_cycles"], result["gather_cycles"]
+    assert code == 0 and result["agrees"] and result["batches"] == 10
+    assert 0.5 < split / gather < 2, "one of them takes so little that nothing is shown"
+    assert result["of_larger"] < 1.2 and result["of_sum"] < 0.7
+    assert result["in_turn_cycles"] > 0.95 * (split + gather)
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--row-bytes", "40"], "multiple of 16 up to 512"),
+    (["--trace", "single"], "every lookup hits: ask for fewer --slots"),
+])
+def test_overlaps_that_cannot_be(bench, arguments, message):
+    code, out, err = bench(*OVERLAP, "--lookups", "100", *MODEL, *arguments)
+    assert code == 2 and not out and re.search(message, err)

@@ -89,6 +89,18 @@ def test_bad_options_end_with_2(bench, arguments):
     assert code == 2 and not out and "hotrow: error" in err
 
 
+def test_a_controller_of_the_row_ports_says_nothing_of_lookups(bench):
+    code, out, err = bench("observe", "--memory", "litedram")
+    assert code == 2 and not out and "invalid choice: 'litedram'" in err
+
+
+def test_the_card_can_be_changed(bench):
+    code, result, _ = bench(*SMALL[:-1], 4, "--outstanding", 8, "--clock-mhz", 75,
+                            "--transport", "model", "--json")
+    assert code == 0 and result["agrees"]
+    assert (result["ports"], result["clock_mhz"], result["clock_is"]) == (4, 75, "given")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("memory, latency, least, most", [
     ("ideal", 1, 0.97, 1.0), ("ideal", 200, 4 * 4 / 220, 4 * 4 / 200), ("ddr3", 2, 0.2, 0.5),

@@ -98,7 +98,7 @@ def test_a_read_fault_spares_the_other_pieces(offset, piece, response):
 
 @pytest.mark.parametrize("pattern", [None, 5], ids=["copy", "fill"])
 @pytest.mark.parametrize("response", FAULTS)
-@pytest.mark.parametrize("offset, piece", [(600, 1), pytest.param(1199, 2, marks=SLOW)])
+@pytest.mark.parametrize("offset, piece", [(0, 0), (600, 1), pytest.param(1199, 2, marks=SLOW)])
 def test_a_write_fault_is_told(pattern, offset, piece, response):
     command = Span(1200, pattern=pattern)
     *_, got = fault_case(command, False, offset, response, command.destination)

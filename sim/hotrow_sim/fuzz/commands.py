@@ -46,6 +46,8 @@ class CommandSource(ArithmeticCommands):
         What the list buffer must hold when the commands run.
     """
 
+    counts = (1, 2, 5, 30, 120)  # rows of a GATHER or SCATTER
+
     def __init__(self, rng, config: Config, tables):
         self.rng, self.config, self.tables = rng, config, tables
         self.lists = rng.integers(0, 256, SIZES[LISTS], np.uint8)
@@ -108,7 +110,7 @@ class CommandSource(ArithmeticCommands):
             if flags & GatherFlag.STATE:  # entries of unlike states would overlap each other
                 same = self.tables[known[rng.integers(len(known))]].state_bytes
                 known = [n for n in known if self.tables[n].state_bytes == same]
-            count = int(rng.choice([1, 2, 5, 30, 120]))
+            count = int(rng.choice(self.counts))
             source = self._entries(count, known)
         else:
             flags &= ~GatherFlag.STATE
@@ -121,9 +123,9 @@ class CommandSource(ArithmeticCommands):
     def scatter(self):
         """SCATTER of a drawn list, from slots that are any bytes of the list buffer."""
         rng = self.rng
-        entries = self._drawn(int(rng.choice([1, 2, 5, 30, 120])), self._known())
+        entries = self._drawn(int(rng.choice(self.counts)), self._known())
         if self.config.row_ports > 1:
-            entries = rng.permutation(np.unique(entries, axis=0))
+            entries = self._apart(rng.permutation(np.unique(entries, axis=0)))
         count = len(entries)
         slots, operands = self._slots(GatherFlag(int(rng.integers(4))), count)
 
@@ -261,6 +263,22 @@ class CommandSource(ArithmeticCommands):
                              table)
         row = self._rows(np.minimum(table, 15), wide=False)
         return np.stack([row, table.astype(np.uint64)], 1).astype(np.uint32)
+
+    def _apart(self, entries):
+        """Those entries whose row and state no earlier one has a byte of: tables may overlap, and
+        over several ports rows are written in any order."""
+        taken, kept = set(), []
+        for row, number in entries.tolist():
+            table, words = self.tables.get(number), set()
+            if table is not None:
+                for base, step, size in ((table.weights, table.stride, table.row_bytes),
+                                         (table.state, table.state_bytes, table.state_bytes)):
+                    first = base + row * step  # packed: of unlike handles, unlike
+                    words |= set(range(first, first + size, 4))
+            if not words & taken:
+                taken |= words
+                kept.append((row, number))
+        return np.array(kept, np.uint32)
 
     def _put(self, values):
         octets = np.ascontiguousarray(values).view(np.uint8).ravel()

@@ -1,6 +1,8 @@
 // A master that does nothing but ask: the ceiling of what a memory gives for the same requests.
 #pragma once
 
+#include <vector>
+
 #include "memory_model.hpp"
 
 namespace hotrow {
@@ -14,8 +16,9 @@ struct BareBursts {
 
 namespace bare {
 
+template <typename Port>
 struct Reader {
-  ReadPort& port;
+  Port& port;
   const BareBursts bursts;
   uint64_t asked = 0, ended = 0;
 
@@ -37,8 +40,9 @@ struct Reader {
 };
 
 // Its nth burst is asked for once n reads have ended; no byte is written.
+template <typename Port>
 struct Writer {
-  WritePort& port;
+  Port& port;
   const BareBursts bursts;
   uint64_t asked = 0, filled = 0, ended = 0;
   uint32_t beat = 0;
@@ -65,12 +69,14 @@ struct Writer {
 
 }  // namespace bare
 
-// Cycles from the first request to the last answer, 0 if `most` do not suffice.
-inline uint64_t bare_requests(ReadPort* const* read_ports, WritePort* const* write_ports,
-                              uint32_t ports, const BareBursts* reads, const BareBursts* writes,
-                              uint32_t outstanding, uint64_t most) {
-  std::vector<bare::Reader> readers;
-  std::vector<bare::Writer> writers;
+// Cycles from the first request to the last answer, 0 if `most` do not suffice. `served` is called
+// once all ports have been given their inputs of a cycle.
+template <typename Reads, typename Writes, typename Served>
+uint64_t bare_requests(Reads* const* read_ports, Writes* const* write_ports, uint32_t ports,
+                       const BareBursts* reads, const BareBursts* writes, uint32_t outstanding,
+                       uint64_t most, Served&& served) {
+  std::vector<bare::Reader<Reads>> readers;
+  std::vector<bare::Writer<Writes>> writers;
   for (uint32_t i = 0; i < ports; ++i) {
     readers.push_back({*read_ports[i], reads[i]});
     writers.push_back({*write_ports[i], writes[i]});
@@ -84,6 +90,7 @@ inline uint64_t bare_requests(ReadPort* const* read_ports, WritePort* const* wri
       writers[i].cycle(read, outstanding, size);
       over = over && readers[i].ended == reads[i].count && writers[i].ended == writes[i].count;
     }
+    served();
     if (over) return cycle;
   }
   return 0;

@@ -44,6 +44,31 @@ def bursts(addresses, size, bus_bytes):
     return start.astype(np.uint64), ((end - start) // bus_bytes + 1).astype(np.uint32)
 
 
+def bursts_of_ports(sides, size, bus_bytes):
+    """Lists of bursts as the C interface takes them.
+
+    Parameters
+    ----------
+    sides : sequence of (list of integers [n])
+        Byte addresses of each port's rows, those that are read and those that are written.
+    size, bus_bytes : int
+        See `bursts`.
+
+    Returns
+    -------
+    (list of ctypes array, list)
+        One array per side, an entry per port; and what must live as long as they are used.
+    """
+    lists, kept = [], []
+    for side in sides:
+        made = [bursts(addresses, size, bus_bytes) for addresses in side]
+        kept += made
+        lists.append((_Bursts * len(made))(*(
+            _Bursts(address.ctypes.data, beats.ctypes.data, len(beats))
+            for address, beats in made)))
+    return lists, kept
+
+
 def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=None,
                 behaviour=None):
     """Cycles from the first request to the last answer.
@@ -69,17 +94,12 @@ def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=Non
     model, behaviour = MemoryModel(dram), behaviour or Behaviour()
     for address, array in arrays.items():
         model.map(array, address, array.flags.writeable)
-    handles, lists, kept = ([], []), ([], []), []
-    for port in zip(reads, writes):
-        for which, (make, addresses) in enumerate(zip((model.read_port, model.write_port), port)):
-            made, (address, beats) = make(bus_bytes, behaviour), bursts(
-                addresses, size, bus_bytes)
-            kept += [made, address, beats]
-            handles[which].append(made._handle)
-            lists[which].append(_Bursts(address.ctypes.data, beats.ctypes.data, len(beats)))
     count = len(reads)
+    ports = [[make(bus_bytes, behaviour) for make in (model.read_port, model.write_port)]
+             for _ in range(count)]
+    lists, _kept = bursts_of_ports((reads, writes), size, bus_bytes)
     cycles = load().hotrow_bare(
-        *((ctypes.c_void_p * count)(*each) for each in handles), count,
-        *((_Bursts * count)(*each) for each in lists), outstanding, LIMIT)
+        *((ctypes.c_void_p * count)(*(each._handle for each in side)) for side in zip(*ports)),
+        count, *lists, outstanding, LIMIT)
     model.check()
     return cycles

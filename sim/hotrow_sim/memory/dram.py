@@ -126,6 +126,7 @@ def dram_timing(memory, clock_mhz, bus_bytes) -> DramTiming | None:
         Naming those that exist.
     """
     if memory not in MEMORIES:
-        raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}")
+        raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}, "
+                         "or litedram behind a Verilated device")
     kind = MEMORIES[memory]
     return kind and kind(bus_bytes).timing(clock_mhz, bus_bytes)

@@ -17,7 +17,8 @@ void hotrow_map_dram(const MemoryMap* map, DramStatistics* to) { *to = map->dram
 uint64_t hotrow_bare(ReadPort* const* read_ports, WritePort* const* write_ports, uint32_t ports,
                      const BareBursts* reads, const BareBursts* writes, uint32_t outstanding,
                      uint64_t most_cycles) {
-  return bare_requests(read_ports, write_ports, ports, reads, writes, outstanding, most_cycles);
+  return bare_requests(read_ports, write_ports, ports, reads, writes, outstanding, most_cycles,
+                       [] {});
 }
 
 #define HOTROW_PORT(kind, Kind)                                                                 \

@@ -7,11 +7,15 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ..litedram import dram_bytes
+
 TOP = "hotrow"
 HERE = Path(__file__).parent
 MEMORY = HERE.parent / "memory"
+LITEDRAM = HERE.parent / "litedram"
 HARNESS = HERE / "harness.cpp"
 SOURCES = (HARNESS, HERE / "memory_ports.hpp", *sorted(MEMORY.glob("*.hpp")))
+LITEDRAM_SOURCES = tuple(sorted(LITEDRAM.rglob("*.h*")))
 
 VERILATOR_FLAGS = (
     "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint",
@@ -27,7 +31,7 @@ class BuildError(RuntimeError):
     """A tool failed; the message holds its command and what it said."""
 
 
-def compile_device(verilog, config, library, verilator, compiler, trace, progress):
+def compile_device(verilog, config, library, verilator, compiler, trace, progress, litedram=None):
     """Compile Verilog text with the harness.
 
     Parameters
@@ -44,6 +48,8 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         Whether the library can record its signals.
     progress : callable
         Given a text at every step.
+    litedram : litedram.Core, optional
+        The controller behind the row ports.
 
     Raises
     ------
@@ -52,13 +58,25 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
     with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
         folder = Path(folder)
         progress("translating Verilog to C++")
-        sources = _translate(verilog, folder, verilator, trace)
+        sources = _translate(TOP, verilog, folder, verilator, trace)
+        of_litedram = ()
+        if litedram:
+            sources += _translate("litedram", litedram.verilog, folder, verilator, False)
+            for name, text in litedram.headers.items():
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_text(text)
+            of_litedram = ("-DHOTROW_LITEDRAM=1", f"-DHOTROW_LITEDRAM_BYTES={dram_bytes(config)}",
+                           f"-I{LITEDRAM}", f"-I{LITEDRAM / 'include'}")
+        # The largest first: nobody then waits long for the last one. Both models name the run-time
+        # library of Verilator.
+        sources = sorted({*sources, (HARNESS, RUNS_ALWAYS)},
+                         key=lambda file: (-file[0].stat().st_size, file))
         command = [
             *compiler, *COMPILER_FLAGS, *private_symbols(compiler),
             f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
             f"-DHOTROW_ROW_PORTS={config.row_ports}",
             f"-DHOTROW_RESULT_PORTS={config.result_ports}",
-            f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
+            f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}", *of_litedram,
             *(f"-I{place}" for place in (folder, MEMORY, verilator.root / "include",
                                          verilator.root / "include" / "vltstd"))]
 
@@ -76,19 +94,17 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         run_tool([*compiler, "-shared", "-pthread", "-o", library, *objects])
 
 
-def _translate(verilog, folder, verilator, trace):
+def _translate(top, verilog, folder, verilator, trace):
     """Run Verilator; return the C++ files and the optimisation that each deserves."""
-    source = folder / f"{TOP}.v"
+    source = folder / f"{top}.v"
     source.write_text(verilog)
-    run_tool([verilator.program, "--cc", source, "--Mdir", folder, "--prefix", f"V{TOP}",
-              "--top-module", TOP, "--make", "json", *VERILATOR_FLAGS,
+    run_tool([verilator.program, "--cc", source, "--Mdir", folder, "--prefix", f"V{top}",
+              "--top-module", top, "--make", "json", *VERILATOR_FLAGS,
               *(("--trace-vcd",) if trace else ())], verilator.environment())
-    listed = json.loads((folder / f"V{TOP}.json").read_text())["sources"]
-    files = [(Path(path), RUNS_ONCE if kind.endswith("slow") else RUNS_ALWAYS)
-             for kind, paths in listed.items() if kind != "deps"
-             for path in paths if path.endswith(".cpp")]
-    # The largest first: nobody then waits long for the last one.
-    return sorted([*files, (HARNESS, RUNS_ALWAYS)], key=lambda file: -file[0].stat().st_size)
+    listed = json.loads((folder / f"V{top}.json").read_text())["sources"]
+    return [(Path(path), RUNS_ONCE if kind.endswith("slow") else RUNS_ALWAYS)
+            for kind, paths in listed.items() if kind != "deps"
+            for path in paths if path.endswith(".cpp")]
 
 
 def private_symbols(compiler):

@@ -1,7 +1,7 @@
 // The memory model's ports, wired to the pins of the Verilated accelerator.
 //
 // The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_RESULT_PORTS, all that the ports of
-// two configurations differ in.
+// two configurations differ in, and HOTROW_LITEDRAM if that controller serves the row ports.
 #pragma once
 
 #include <array>
@@ -11,13 +11,48 @@
 
 #include "Vhotrow.h"
 #include "memory_model.hpp"
+#if HOTROW_LITEDRAM
+#include "mirror.hpp"
+#endif
 
 namespace hotrow {
 
+// What the ports of the memory are made of.
+struct Parts {
+  MemoryMap& map;
+  const Behaviour* behaviours;
+#if HOTROW_LITEDRAM
+  Controller& controller;
+#endif
+};
+
+// A port of the memory model; `number` counts the ports in the C interface.
+template <typename Model>
+struct Modelled {
+  using Port = Model;
+  static Port make(const Parts& parts, size_t number) {
+    return Port(parts.map, HOTROW_BUS_BYTES, parts.behaviours[number]);
+  }
+};
+
+#if HOTROW_LITEDRAM
+template <typename LiteDram>
+struct Controlled {  // the list port comes first, then two for each row port
+  using Port = LiteDram;
+  static Port make(const Parts& parts, size_t number) {
+    return Port(parts.map, parts.controller, (number - 1) / 2);
+  }
+};
+using RowRead = Controlled<LiteDramRead>;
+using RowWrite = Controlled<LiteDramWrite>;
+#else
+using RowRead = Modelled<ReadPort>;
+using RowWrite = Modelled<WritePort>;
+#endif
+
 // The pins m_axi_NAME_* of a port: what the accelerator drives, and what the memory drives.
-#define HOTROW_READ_PINS(NAME)                                            \
-  struct Read_##NAME {                                                    \
-    using Port = ReadPort;                                                \
+#define HOTROW_READ_PINS(NAME, KIND)                                      \
+  struct Read_##NAME : KIND {                                             \
     using Inputs = ReadInputs;                                            \
     static void sample(const Vhotrow& m, ReadInputs& in) {                \
       in.araddr = m.m_axi_##NAME##_araddr;                                \
@@ -38,9 +73,8 @@ namespace hotrow {
     }                                                                     \
   };
 
-#define HOTROW_WRITE_PINS(NAME)                                           \
-  struct Write_##NAME {                                                   \
-    using Port = WritePort;                                               \
+#define HOTROW_WRITE_PINS(NAME, KIND)                                     \
+  struct Write_##NAME : KIND {                                            \
     using Inputs = WriteInputs;                                           \
     static void sample(const Vhotrow& m, WriteInputs& in) {               \
       in.awaddr = m.m_axi_##NAME##_awaddr;                                \
@@ -64,43 +98,43 @@ namespace hotrow {
     }                                                                     \
   };
 
-HOTROW_READ_PINS(list)
-HOTROW_READ_PINS(row0)
-HOTROW_WRITE_PINS(row0)
+HOTROW_READ_PINS(list, Modelled<ReadPort>)
+HOTROW_READ_PINS(row0, RowRead)
+HOTROW_WRITE_PINS(row0, RowWrite)
 #if HOTROW_ROW_PORTS >= 2
-HOTROW_READ_PINS(row1)
-HOTROW_WRITE_PINS(row1)
+HOTROW_READ_PINS(row1, RowRead)
+HOTROW_WRITE_PINS(row1, RowWrite)
 #endif
 #if HOTROW_ROW_PORTS >= 4
-HOTROW_READ_PINS(row2)
-HOTROW_WRITE_PINS(row2)
-HOTROW_READ_PINS(row3)
-HOTROW_WRITE_PINS(row3)
+HOTROW_READ_PINS(row2, RowRead)
+HOTROW_WRITE_PINS(row2, RowWrite)
+HOTROW_READ_PINS(row3, RowRead)
+HOTROW_WRITE_PINS(row3, RowWrite)
 #endif
 #if HOTROW_ROW_PORTS == 8
-HOTROW_READ_PINS(row4)
-HOTROW_WRITE_PINS(row4)
-HOTROW_READ_PINS(row5)
-HOTROW_WRITE_PINS(row5)
-HOTROW_READ_PINS(row6)
-HOTROW_WRITE_PINS(row6)
-HOTROW_READ_PINS(row7)
-HOTROW_WRITE_PINS(row7)
+HOTROW_READ_PINS(row4, RowRead)
+HOTROW_WRITE_PINS(row4, RowWrite)
+HOTROW_READ_PINS(row5, RowRead)
+HOTROW_WRITE_PINS(row5, RowWrite)
+HOTROW_READ_PINS(row6, RowRead)
+HOTROW_WRITE_PINS(row6, RowWrite)
+HOTROW_READ_PINS(row7, RowRead)
+HOTROW_WRITE_PINS(row7, RowWrite)
 #endif
-HOTROW_WRITE_PINS(result0)
+HOTROW_WRITE_PINS(result0, Modelled<WritePort>)
 #if HOTROW_RESULT_PORTS >= 2
-HOTROW_WRITE_PINS(result1)
+HOTROW_WRITE_PINS(result1, Modelled<WritePort>)
 #endif
 #if HOTROW_RESULT_PORTS == 4
-HOTROW_WRITE_PINS(result2)
-HOTROW_WRITE_PINS(result3)
+HOTROW_WRITE_PINS(result2, Modelled<WritePort>)
+HOTROW_WRITE_PINS(result3, Modelled<WritePort>)
 #endif
 
 // A port of the memory and the pins to which it belongs.
 template <typename Pins>
 struct Attached {
-  explicit Attached(std::pair<MemoryMap*, const Behaviour*> with)
-      : port(*with.first, HOTROW_BUS_BYTES, *with.second) {}
+  explicit Attached(std::pair<const Parts*, size_t> of)
+      : port(Pins::make(*of.first, of.second)) {}
   typename Pins::Port port;
   typename Pins::Inputs inputs{};
 };
@@ -108,8 +142,8 @@ struct Attached {
 // All ports, in the order of their numbers in the C interface.
 class MemoryPorts {
  public:
-  MemoryPorts(MemoryMap& map, const Behaviour* behaviours)
-      : MemoryPorts(map, behaviours, std::make_index_sequence<COUNT>()) {}
+  explicit MemoryPorts(const Parts& parts)
+      : MemoryPorts(parts, std::make_index_sequence<COUNT>()) {}
 
   void sample(const Vhotrow& model) {
     each([&](auto pins, auto& at) { pins.sample(model, at.inputs); });
@@ -123,6 +157,23 @@ class MemoryPorts {
   void reset() {
     each([](auto, auto& at) { at.port.reset(); });
   }
+#if HOTROW_LITEDRAM
+  // The controller's answers of this cycle.
+  void served() {
+    each([](auto, auto& at) {
+      if constexpr (requires { at.port.served(); }) at.port.served();
+    });
+  }
+  // Bursts that the row ports wrote since the last call.
+  std::vector<LiteDramWrite::Burst> take_written() {
+    std::vector<LiteDramWrite::Burst> all;
+    each([&](auto, auto& at) {
+      if constexpr (requires { at.port.take_written(); })
+        for (const auto& burst : at.port.take_written()) all.push_back(burst);
+    });
+    return all;
+  }
+#endif
   Port& operator[](size_t number) {
     return *std::apply([](auto&... at) { return std::array<Port*, COUNT>{&at.port...}; },
                        attached_)[number];
@@ -159,8 +210,8 @@ class MemoryPorts {
   static constexpr size_t COUNT = std::tuple_size_v<All::Attachments>;
 
   template <size_t... Number>
-  MemoryPorts(MemoryMap& map, const Behaviour* behaviours, std::index_sequence<Number...>)
-      : attached_(std::pair(&map, behaviours + Number)...) {}
+  MemoryPorts(const Parts& parts, std::index_sequence<Number...>)
+      : attached_(std::pair(&parts, Number)...) {}
 
   template <typename Action>
   void each(Action&& action) { All::each(attached_, action); }

@@ -5,18 +5,20 @@ import time
 from functools import cache
 
 import numpy as np
-from hotrow_rtl.config import Config
+from hotrow_rtl.config import Config, log2
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract import QUEUES, REGISTERS
 
 from ..address_space import AddressSpace
+from ..litedram import dram_bytes
 from ..memory import Behaviour, Statistics, dram_timing
-from ..memory.bare import bare_cycles
+from ..memory.bare import LIMIT, bare_cycles, bursts_of_ports
 from .build import device_library
 
 FOREVER = (1 << 64) - 1
 CYCLES_PER_CALL = 4096  # some milliseconds: between calls Python looks at the time
 POLL_INTERVAL = 16  # cycles between two looks at a register while waiting
+DOORBELLS = [REGISTERS[f"{queue.upper()}_TAIL"].offset for queue in QUEUES]
 COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"].offset for queue in QUEUES]
 
 
@@ -45,6 +47,10 @@ class Device:
         File for all signals (VCD).
     dram : DramTiming, optional
         Banks and channels that all ports share.
+    litedram : bool
+        Put a LiteDRAM controller behind the row ports. Rows are then in its DRAM: arrays are copied
+        there when a doorbell rings, and what was written is copied back when the host looks for
+        completions. The list and result ports reach the arrays themselves, behaving as said.
 
     Members
     -------
@@ -54,13 +60,15 @@ class Device:
 
     name = "sim"
 
-    def __init__(self, config: Config, behaviour, trace=None, dram=None):
+    def __init__(self, config: Config, behaviour, trace=None, dram=None, litedram=False):
         self.config, self.ports = config, port_names(config)
-        self._behaviour, self._dram = behaviour, dram
+        self._behaviour, self._dram, self._litedram = behaviour, dram, litedram
         self._device = None
-        self._library = _load(str(device_library(config, trace is not None)))
-        self._space = AddressSpace(config.address_width)
+        self._library = _load(str(device_library(config, trace is not None, litedram)), litedram)
+        widths = [config.address_width] + [log2(dram_bytes(config))] * litedram
+        self._space = AddressSpace(min(widths))
         self._arrays = {}
+        self._completed = dict.fromkeys(COMPLETED, 0)  # as last read, by register
         each = [behaviour[name] if isinstance(behaviour, dict) else behaviour
                 for name in self.ports]
         structs = [one._as_struct() for one in each]
@@ -75,10 +83,15 @@ class Device:
         value = ctypes.c_uint32()
         self._answered(self._library.hotrow_read_register(
             self._open(), offset, ctypes.byref(value)), offset)
+        if self._litedram and self._completed.get(offset, value.value) != value.value:
+            self._completed[offset] = value.value
+            self._library.hotrow_pull(self._device)
         return value.value
 
     def write_register(self, offset, value):
         """Write the 32-bit register at a byte offset."""
+        if self._litedram and offset in DOORBELLS:
+            self._library.hotrow_push(self._open())
         self._answered(self._library.hotrow_write_register(self._open(), offset, value), offset)
 
     def attach(self, array, writable):
@@ -107,6 +120,8 @@ class Device:
             seen = self._library.hotrow_wait(
                 self._open(), COMPLETED[queue], completed, CYCLES_PER_CALL, POLL_INTERVAL)
             self._answered(seen, COMPLETED[queue])
+            if seen and self._litedram:
+                self._library.hotrow_pull(self._device)
             if seen or time.monotonic() >= deadline:
                 return
 
@@ -141,15 +156,15 @@ class Device:
 
     def fail_range(self, port, address, size, response):
         """See `memory.ReadPort.fail_range`; `port` by name."""
-        self._library.hotrow_fail_range(self._open(), self._number(port), address, size, response)
+        self._library.hotrow_fail_range(self._open(), self._faulty(port), address, size, response)
 
     def fail_beat(self, port, index, response):
         """See `memory.ReadPort.fail_beat`; `port` by name."""
-        self._library.hotrow_fail_beat(self._open(), self._number(port), index, response)
+        self._library.hotrow_fail_beat(self._open(), self._faulty(port), index, response)
 
     def silence(self, port, first, end=FOREVER, accept=False):
         """See `memory.ReadPort.silence`; `port` by name, cycles counted since reset."""
-        self._library.hotrow_silence(self._open(), self._number(port), first, end, accept)
+        self._library.hotrow_silence(self._open(), self._faulty(port), first, end, accept)
 
     def statistics(self, port):
         """What went over a port so far, a `memory.Statistics`; `port` by name."""
@@ -167,6 +182,9 @@ class Device:
         row_bytes : int
         """
         behaviour = self._behaviour
+        if self._litedram:
+            lists, _kept = bursts_of_ports((reads, writes), row_bytes, self.config.bus_bytes)
+            return self._library.hotrow_bare(*lists, self.config.outstanding, LIMIT)
         if isinstance(behaviour, dict):
             raise ValueError("the ports of this device behave differently: give one behaviour")
         return bare_cycles(
@@ -182,6 +200,12 @@ class Device:
                 found.append(f"{port}: {text.decode()}")
                 index += 1
         return found
+
+    def _faulty(self, port):
+        """Number of a port that can be made to fail."""
+        if self._litedram and port.startswith("row"):
+            raise ValueError(f"port {port!r} is LiteDRAM's, which neither fails nor falls silent")
+        return self._number(port)
 
     def _number(self, port):
         if port not in self.ports:
@@ -223,6 +247,8 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
     memory : str
         "ideal", which serves every port at once; or "ddr3" or "hbm", banks and channels that all
         ports share, in cycles of the preset's clock. The other parameters come on top of either.
+        "litedram" is a real controller, Verilated as well, behind the row ports; the others behave
+        as the other parameters say.
 
     Returns
     -------
@@ -233,20 +259,22 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
     ToolMissing
         If Verilator or a C++ compiler is missing.
     ValueError
-        If there is no such preset or memory, or a parameter is out of its range.
+        If there is no such preset or memory, a parameter is out of its range, or LiteDRAM does not
+        fit the card.
     """
     config = config or preset_config(preset)
-    dram = dram_timing(memory, config.clock_mhz, config.bus_bytes)
+    litedram = memory == "litedram"
+    dram = None if litedram else dram_timing(memory, config.clock_mhz, config.bus_bytes)
     if behaviour is None:
         behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
                               stall_data=stall, stall_response=stall,
                               out_of_order=reorder or memory == "hbm",  # whose channels vary
                               interleave=reorder, seed=seed)
-    return Device(config, behaviour, trace, dram)
+    return Device(config, behaviour, trace, dram, litedram)
 
 
 @cache
-def _load(path):
+def _load(path, litedram):
     """The library with its functions' types declared."""
     library = ctypes.CDLL(path)
     pointer, u64, u32, u8 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint8
@@ -269,6 +297,8 @@ def _load(path):
         ("silence", None, (pointer, integer, u64, u64, integer)),
         ("statistics", None, (pointer, integer, pointer)),
         ("violation", text, (pointer, integer, u32)),
+        *((("push", None, (pointer,)), ("pull", None, (pointer,)),
+           ("bare", u64, (pointer, pointer, u32, u64))) if litedram else ()),
     ):
         function = getattr(library, f"hotrow_{name}")
         function.restype, function.argtypes = result, arguments

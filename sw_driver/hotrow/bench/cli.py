@@ -9,7 +9,7 @@ from . import options as shared
 
 GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
 
-LOOKUPS = 2**20
+LOOKUPS, OVERLAP_LOOKUPS = 2**20, 2**19
 HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
 MOVES = {"gather": "copy random rows of a table, one behind the other",
          "scatter": "copy rows that lie one behind the other to random rows of a table",
@@ -37,6 +37,12 @@ def bench(subparsers):
     each = add("split", _split, "tell hits from misses, and popular samples from the others")
     shared.add_slots(each)
 
+    each = add("overlap", _overlap,
+               "split batches while the rows that the batch before missed are gathered",
+               OVERLAP_LOOKUPS)
+    shared.add_slots(each)
+    each.add_argument("--row-bytes", type=shared.positive, default=64, help="a multiple of 16")
+
     each = add("hotset", _hotset, "how good the hot rows are that the counters find",
                HOTSET_LOOKUPS, total_rows=HOTSET_ROWS)
     each.add_argument("--k", type=shared.positives, default=(4096,),
@@ -52,7 +58,7 @@ def bench(subparsers):
 
     for name, what in MOVES.items():
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-        shared.add_device(each)
+        shared.add_device(each, moves=True)
         shared.add_moves(each)
         if name in BAGS:
             shared.add_bags(each, BAGS[name])
@@ -121,6 +127,12 @@ def _split(options, trace, steps):
         steps.begin("learning hot rows")
         hot = lookups.learn(device, workload, options.slots)
         return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)))
+
+
+def _overlap(options, trace, steps):
+    from .overlap import overlap
+
+    return overlap(options, trace, steps)
 
 
 def _hotset(options, trace, steps):

@@ -14,7 +14,7 @@ from ..traces import Trace
 
 IN_FLIGHT = 8  # commands that wait in the ring, so that the card never waits for the host
 LEARNING_SHARE = 0.05  # of the batches, at least one: what a split's hot rows are learned on
-ROW_ELEMENTS = 4  # 16 bytes, the shortest row: lookups do not touch the rows
+ROW_BYTES = 16  # the shortest row: lookups do not touch the rows
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Workload:
 
     Members
     -------
-    tables : list of float32[rows, 4]
-        Their elements are never touched, and take no memory.
+    tables : list of float32[rows, row_bytes / 4]
+        Elements that are never touched take no memory.
     memory : uint8[n]
         Holds the ids and lengths of all batches.
     batches : list of Batch
@@ -80,13 +80,15 @@ def batch_count(trace: Trace, batch_size, lookups) -> int:
     return count
 
 
-def load(trace: Trace, taken) -> Workload:
+def load(trace: Trace, taken, row_bytes=ROW_BYTES) -> Workload:
     """Tables of a trace, and the samples taken of it as one batch each.
 
     Parameters
     ----------
     trace : Trace
     taken : list of Samples
+    row_bytes : int
+        Of the tables; a multiple of 4.
     """
     # All of them in one buffer, each from a multiple of 64 bytes on.
     arrays = [array for samples in taken for array in (samples.ids, samples.lengths)
@@ -106,15 +108,15 @@ def load(trace: Trace, taken) -> Workload:
         ids = placed(samples.ids)
         batches.append(Batch.dense(ids) if samples.lengths is None else Batch.jagged(
             ids, placed(samples.lengths).ravel(), len(samples)))
-    tables = [empty((rows, ROW_ELEMENTS), np.float32) for rows in trace.cardinalities]
+    tables = [empty((rows, row_bytes // 4), np.float32) for rows in trace.cardinalities]
     return Workload(tables, memory, batches, sum(samples.ids.size for samples in taken),
                     sum(samples.nbytes for samples in taken), sum(map(len, taken)))
 
 
-def load_some(trace: Trace, batch_size, lookups) -> Workload:
+def load_some(trace: Trace, batch_size, lookups, row_bytes=ROW_BYTES) -> Workload:
     """The first batches of a trace, of so many lookups or more if it has them."""
     count = batch_count(trace, batch_size, lookups)
-    return load(trace, [trace.batch(number, batch_size) for number in range(count)])
+    return load(trace, [trace.batch(number, batch_size) for number in range(count)], row_bytes)
 
 
 def observe(device: Device, workload: Workload, advance) -> dict:

@@ -77,12 +77,11 @@ def measure(kind_name, options, steps) -> dict:
     agrees = bool((kind.result(work) == expected).all())
     seconds = _cpu_seconds(kind, work, steps.begin("CPU", None))
 
-    clock = options.clock_mhz or config.clock_mhz
-    projected = work.count / card["cycles"] * clock * 1e6
+    projected = work.count / card["cycles"] * config.clock_mhz * 1e6
     cpu = {name: work.count / least for name, least in seconds.items()}
     return card | {
         "agrees": agrees,
-        "clock_mhz": clock,
+        "clock_mhz": config.clock_mhz,
         "clock_is": "given" if options.clock_mhz else "assumed",
         "rows_per_s_projected": projected,
         "cpu_rows_per_s": cpu,
@@ -98,8 +97,10 @@ def _config(kind, options):
 
     try:
         config = preset(options.preset)
-        return replace(config, row_ports=options.ports or config.row_ports,
-                       arithmetic=config.arithmetic or kind.arithmetic)
+        given = {"row_ports": options.ports, "outstanding": options.outstanding,
+                 "clock_mhz": options.clock_mhz,
+                 "arithmetic": config.arithmetic or kind.arithmetic}
+        return replace(config, **{name: value for name, value in given.items() if value})
     except ValueError as wrong:
         raise Error(str(wrong)) from wrong
 

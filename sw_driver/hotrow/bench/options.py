@@ -6,7 +6,9 @@ from .. import open as open_device
 from ..errors import Error
 from ..traces import open_trace
 
-MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20}  # of `sim`, and default cycles of latency
+# Of `sim`, and default cycles of latency.
+MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
+ROW_MEMORIES = ("litedram",)  # behind the row ports only
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -35,16 +37,19 @@ def add_trace(parser, lookups, rows=2**20, total_rows=None):
     parser.set_defaults(total_rows=total_rows)
 
 
-def add_device(parser):
-    """Add the options of the card."""
+def add_device(parser, moves=False):
+    """Add the options of the card; `moves` where the row ports are what is measured."""
+    memories = {name: cycles for name, cycles in MEMORIES.items()
+                if moves or name not in ROW_MEMORIES}
     parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
     parser.add_argument("--transport", default="sim",
                         help="`sim`, or `model`, whose cycles are formulas")
-    parser.add_argument("--memory", choices=MEMORIES, default="ideal",
-                        help="behind all ports of `sim`")
+    parser.add_argument("--memory", choices=memories, default="ideal",
+                        help="behind all ports of `sim`"
+                        + "; litedram: behind its row ports" * moves)
     parser.add_argument("--latency", type=positive,
                         help="cycles of that memory, of DRAM besides its own; default "
-                        + ", ".join(f"{cycles} ({name})" for name, cycles in MEMORIES.items()))
+                        + ", ".join(f"{cycles} ({name})" for name, cycles in memories.items()))
 
 
 def add_moves(parser):
@@ -55,6 +60,8 @@ def add_moves(parser):
     parser.add_argument("--table-rows", type=positive,
                         help="of the table; default 2^20, or what 256 MiB hold")
     parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
+    parser.add_argument("--outstanding", type=positive,
+                        help="rows in flight on each of them; default those of the preset")
     parser.add_argument("--clock-mhz", type=positive,
                         help="of the card; default the preset's assumed clock")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,0 +1,5 @@
+"""A real memory controller behind the simulated accelerator: LiteDRAM, from its own generator."""
+
+from .core import Core, Unsuitable, dram_bytes, generate
+
+__all__ = ["Core", "Unsuitable", "dram_bytes", "generate"]
