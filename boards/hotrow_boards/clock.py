@@ -29,10 +29,16 @@ _CELLS = {
 # wider LUTs, on this device made of those of four inputs, would cost it up to twice the area.
 # The 8 flip-flops of a tile share 2 resets, each pair an enable: with resets and enables of a few
 # flip-flops left, of which optimisation makes hundreds, the placer of a full device does not end.
-_LEAST_RESET, _LEAST_ENABLE = 100, 8  # flip-flops; those of fewer become logic
+_LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops; those of fewer become logic
+# The way into a carry chain and out of it takes as long as some bits in LUTs, which join the logic
+# around them.
+_LEAST_CARRY = 6  # bits; sums of fewer become logic
 _SCRIPT = f"""\
 read_verilog -sv core.v chain.v
-synth_ecp5 -noflatten -top {CHAIN_MODULE} -run begin:map_ffs
+synth_ecp5 -noflatten -top {CHAIN_MODULE} -run begin:map_gates
+techmap -map +/techmap.v t:$alu r:Y_WIDTH<{_LEAST_CARRY} %i
+opt_expr
+synth_ecp5 -noflatten -top {CHAIN_MODULE} -run map_gates:map_ffs
 flatten
 opt_clean -purge
 opt -full

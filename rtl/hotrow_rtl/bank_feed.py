@@ -13,6 +13,7 @@ from .ram import Ram
 
 BACKLOG = 16  # beats of which a bank has not been asked everything
 IN_FLIGHT = 16  # requests that a bank has not answered
+LOGIC_ROWS = 16  # of a memory made of logic
 
 
 class BankFeed(wiring.Component):
@@ -135,12 +136,13 @@ class BankFeed(wiring.Component):
 
         answered, complete = in_flight.o.p, Signal(range(self._beats + 1))  # beats inside
         m.d.comb += in_flight.o.ready.eq(self.answer.valid)
-        with m.If(self.answer.valid & answered.last & ~self.leave):
-            m.d.sync += [complete.eq(complete + 1), self.done.eq(1)]
-        with m.Elif(self.leave & ~(self.answer.valid & answered.last)):
-            m.d.sync += [complete.eq(complete - 1), self.done.eq(complete != 1)]
-        # In memories as deep as those in logic are, of which all but one read zero.
-        depth = min(self._beats, 16)
+        completes = self.answer.valid & answered.last
+        with m.If(completes ^ self.leave):
+            m.d.sync += [
+                complete.eq(Mux(completes, complete + 1, complete - 1)),
+                self.done.eq(completes | (complete != 1)),
+            ]
+        depth = min(self._beats, LOGIC_ROWS)  # of several memories one at most is shown
         for number in range(lanes):
             told = []
             for first in range(0, self._beats, depth):
@@ -154,10 +156,12 @@ class BankFeed(wiring.Component):
                     rows.write_address.eq(answered.slot),
                     rows.write_data.eq(self.answer.p),
                     rows.read_enable.eq(self.read),
-                    rows.read_clear.eq(~(self.wanted[number] & here[1])),
                     rows.read_address.eq(self.read_slot),
                 ]
-                told.append(rows.read_data)
+                shown = Signal(name=f"shown{number}_{first}", reset_less=True)
+                with m.If(self.read):
+                    m.d.sync += shown.eq(self.wanted[number] & here[1])
+                told.append(Mux(shown, rows.read_data, 0))
             m.d.comb += self.answers[number].eq(reduce(or_, told))
         with m.If(self.restart):
             m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0), self.done.eq(0)]

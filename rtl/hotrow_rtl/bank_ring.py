@@ -8,7 +8,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bank_feed import BankFeed
+from .bank_feed import LOGIC_ROWS, BankFeed
 from .bank_layouts import answered_beat, ring_beat
 from .config import RING_BEATS, Config, log2
 from .fifo import RamFifo
@@ -76,7 +76,7 @@ class BankRing(wiring.Component):
         carried, *widths = (Shape.cast(shape).width
                             for shape in (self._carried, self._request, self._shared,
                                           self._answer))
-        m.submodules.kept = rows = Ram(carried, self._beats)
+        m.submodules.kept = rows = Ram(carried, self._beats, block=self._beats > LOGIC_ROWS)
 
         entry, oldest = Signal(range(self._beats)), Signal(range(self._beats))
         # Which banks each beat asks, and the bank of each lane.

@@ -126,9 +126,12 @@ class BurstWindow(wiring.Component):
         with m.If(retire):
             m.d.sync += [
                 oldest.eq(second), second.eq(following(second)), turn.eq(turn ^ (second == 0))]
-        with m.If(accept & ~retire):
-            m.d.sync += [in_window.eq(in_window + 1), some.eq(1), full.eq(in_window == count - 1)]
-        with m.Elif(retire & ~accept):
-            m.d.sync += [in_window.eq(in_window - 1), some.eq(in_window != 1), full.eq(0)]
-        m.d.sync += room.eq(room - Mux(accept, wanted, 0) + self.freed)
+        with m.If(accept ^ retire):
+            m.d.sync += [
+                in_window.eq(Mux(retire, in_window - 1, in_window + 1)),
+                some.eq(~retire | (in_window != 1)),
+                full.eq(~retire & (in_window == count - 1)),
+            ]
+        # `accept` comes late, and stays out of carry chains.
+        m.d.sync += room.eq(Mux(accept, room - wanted + self.freed, room + self.freed))
         return m

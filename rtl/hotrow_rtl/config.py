@@ -6,10 +6,9 @@ ROW_NUMBER_WIDTH = 32  # as it stands in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
-# A lookup joins one of the same row at least so many lookups before it, the sample before where one
-# has as many categorical features as in the Criteo logs, 26; and at least so many beats, as long as
-# a bank needs between two of the same row.
-WINDOW_LOOKUPS, WINDOW_BEATS = 28, 5
+# A lookup joins one of the same row up to so many beats before it: as long as a bank needs between
+# two of them.
+WINDOW_BEATS = 5
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
@@ -170,7 +169,7 @@ class Config:
     @property
     def window_beats(self) -> int:
         """Beats before its own in which a lookup finds one of the same row to join."""
-        return max(WINDOW_BEATS, WINDOW_LOOKUPS // self.lanes)
+        return WINDOW_BEATS
 
     @property
     def stored_lengths(self) -> int:

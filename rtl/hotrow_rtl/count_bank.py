@@ -5,9 +5,7 @@ that of frequency-aware caches, the least counted row leaves, with the hand of a
 instead of an order of arrival, which would move every way of a set at each miss.
 """
 
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 
 from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -122,25 +120,22 @@ class CountBank(wiring.Component):
                 for number in range(c.counter_ways)]
         hands = {name: Signal(way_bits(c), name=f"{name}_hand", reset_less=True)
                  for name in ("held", "compared")}
-        matching, match = Signal(c.counter_ways), Signal(c.counter_ways)
+        match = Signal(c.counter_ways)
         m.d.sync += [
             [each.eq(way) for each, way in zip(held, read)],
             hands["held"].eq(set_hand(read)),
             hands["compared"].eq(hands["held"]),
-            match.eq(matching),
+            match.eq(forced["held"] | Cat(
+                valid["held"] & way.live & (way.tag == at["held"].tag) for way in held)),
         ]
-        m.d.comb += matching.eq(forced["held"] | Cat(
-            valid["held"] & way.live & (way.tag == at["held"].tag) for way in held))
-        # What is kept of a way is zero unless it matches: one more word is the other operand of an
-        # `or`, and no way has to be selected.
         counts, tags, marks = [], [], []
-        for number, (way, matches) in enumerate(zip(held, matching)):
+        for number, way in enumerate(held):
             kept = Signal(len(way.count) + len(way.tag), name=f"compared{number}",
                           reset_less=True)
             mark, decided_mark = (Signal(way_bits(c), name=f"{name}_mark{number}")
                                   for name in ("compared", "decided"))
             m.d.sync += [
-                kept.eq(Mux(matches, Cat(way.count, way.tag), 0)),
+                kept.eq(Cat(way.count, way.tag)),
                 mark.eq(way.mark),
                 decided_mark.eq(mark),
             ]
@@ -159,13 +154,13 @@ class CountBank(wiring.Component):
         new = Signal(shape)
         m.d.comb += [
             hit.eq(match.any()),
-            before.eq(reduce(or_, counts)),
+            before.eq(picked(counts, match)),
             grown.eq(before + (asked.amount | scan.complement)),
         ]
         m.d.sync += [
             written.eq(Mux(hit, match, victim)),
             count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
-            tag.eq(reduce(or_, tags, asked.tag)),
+            tag.eq(asked.tag | picked(tags, match)),  # of a scan, the way's; else the same
             turn.eq(Mux(hit, 0, behind_victim ^ hands["compared"])),
             told.eq(before),
             reaches.eq(grown[c.counter_bits]),

@@ -24,8 +24,8 @@ class EditLane(wiring.Component):
     edit : In(Edit)
         What the entries served ask for.
     beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
-        One per entry, in order; of what is carried, `last` and lane 0's `present`, `status` and
-        `key` tell something.
+        One per entry, in order; of what is carried, `last` and lane 0's `present` and `status`
+        tell something.
     restart : In(1)
         A pulse drops the entry inside.
 
@@ -57,7 +57,6 @@ class EditLane(wiring.Component):
                 out.p.carried.last.eq(entry.last),
                 kept.present.eq(1),
                 kept.status.eq(entry.status),
-                kept.key.eq(entry.key),
                 lane.valid.eq(entry.status == Status.OK),
                 Cat(lane.bank, lane.request.rest).eq(
                     mixed(m, "mixed_key", entry.key.as_value(), 0, self.config.key_width)),

@@ -1,6 +1,6 @@
 """A queue in a `Ram`, for words too many to keep in registers."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -68,10 +68,12 @@ class RamFifo(wiring.Component):
             m.d.sync += write_at.eq(write_at + 1)
         with m.If(load):
             m.d.sync += read_at.eq(read_at + 1)
-        with m.If(store & ~load):
-            m.d.sync += [stored.eq(stored + 1), some.eq(1), full.eq(stored == self.depth - 1)]
-        with m.Elif(load & ~store):
-            m.d.sync += [stored.eq(stored - 1), some.eq(stored != 1), full.eq(0)]
+        # And `load` comes last: it chooses between what is told without it.
+        m.d.sync += [
+            stored.eq(Mux(load, Mux(store, stored, stored - 1), Mux(store, stored + 1, stored))),
+            some.eq(store | some & ~(load & (stored == 1))),
+            full.eq(~load & (full | store & (stored == self.depth - 1))),
+        ]
         with m.If(self.clear):
             m.d.sync += [
                 signal.eq(0) for signal in (write_at, read_at, stored, some, full, self.o.valid)]

@@ -40,10 +40,10 @@ class LanePacker(wiring.Component):
     -------
     elements : In(stream(lane_results(config, shape)))
     words : Out(stream(packed_word(word_bytes)))
-        As for `Deposit`: strobes only for the bytes of elements present, `last` on the word that
-        ends the list. Words end at every full one and with the list: a beat that ends the list
-        behind a full word makes a word without strobes if it brings no element, and so does a
-        list without elements.
+        As for `Deposit`: strobes only for the bytes of elements present, those of others are
+        undefined; `last` on the word that ends the list. Words end at every full one and with the
+        list: a beat that ends the list behind a full word makes a word without strobes if it
+        brings no element, and so does a list without elements.
 
     Timing
     ------
@@ -83,7 +83,7 @@ class LanePacker(wiring.Component):
         given = data.View(self.elements.p.shape(), taken.o.p)
         move = Signal()  # all steps at once: a `ready` from step to step would be long
 
-        # Count the elements before each; absent ones are zero from here on.
+        # Count the elements before each.
         counted = Signal()
         values = self._payload("counted")
         present, last = Signal(lanes, reset_less=True), Signal(reset_less=True)
@@ -95,8 +95,8 @@ class LanePacker(wiring.Component):
         with m.If(move):
             m.d.sync += [
                 counted.eq(taken.o.valid),
-                [value.eq(Mux(here, Value.cast(item).as_unsigned(), 0))
-                 for value, item, here in zip(values, given.values, given.present)],
+                [value.eq(Value.cast(item).as_unsigned())
+                 for value, item in zip(values, given.values)],
                 present.eq(given.present),
                 last.eq(given.last),
                 [rank.eq(number) for rank, number in zip(ranks, before)],
@@ -151,7 +151,7 @@ class LanePacker(wiring.Component):
             ]
 
         # Merge them into the ring; the word in turn leaves if it is, or now gets, closed.
-        held, filled = self._payload("held"), Signal(lanes)  # what is not filled is zero
+        held, filled = self._payload("held"), Signal(lanes)
         closed, turn = Signal(range(ring + 1)), Signal(ring, init=1)  # words that wait, the first
         finals, waiting = Signal(ring), Signal()
         free, fits, take, emit, ends = (Signal(name=name) for name in (
@@ -187,8 +187,9 @@ class LanePacker(wiring.Component):
                 with m.If(free):
                     m.d.sync += [
                         filled[place].eq(comes | stays),
-                        held[place].eq(Mux(comes, brought[place], Mux(stays, held[place], 0))),
                     ]
+                    with m.If(comes):
+                        m.d.sync += held[place].eq(brought[place])
                 padding = Const(0, 8 * self.element_bytes - self.width)
                 parts += [Mux(joins, brought[place], held[place])[:self.width], padding]
                 has.append((filled[place] | joins & coming[place]).replicate(self.element_bytes))

@@ -1,6 +1,6 @@
 """Length store: the lengths of a jagged batch between their sum and their use."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -80,10 +80,8 @@ class LengthStore(wiring.Component):
             m.d.sync += read_at.eq(read_at + 1)
         with m.If(taken):
             m.d.sync += [write_at.eq(write_at + 1), fresh.eq(fresh + 1)]
-        with m.If(taken & ~load):
-            m.d.sync += [free.eq(free - 1), full.eq(free == 1)]
-        with m.Elif(load & ~taken):
-            m.d.sync += [free.eq(free + 1), full.eq(0)]
+        with m.If(taken ^ load):
+            m.d.sync += [free.eq(Mux(taken, free - 1, free + 1)), full.eq(taken & (free == 1))]
         with m.If(load):
             m.d.sync += [kept.eq(kept - 1), some.eq(~last_kept)]
         with m.If(self.drop):

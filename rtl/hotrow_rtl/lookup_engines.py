@@ -169,7 +169,7 @@ class LookupEngines(wiring.Component):
         connect(m, combiner=combiner.combined, placer=placer.combined)
 
         # Banks.
-        merge(m, ring.beats, (~edits, placer.beats), (edits, entries.beats))
+        self._beats(m, edits, placer.beats, entries.beats, ring.beats)
         route(m, ring.answered, (~edits, numbers.answered), (edits, entries.answered))
         for number, bank in enumerate(banks):
             m.submodules[f"bank{number}"] = bank
@@ -223,6 +223,22 @@ class LookupEngines(wiring.Component):
         harvests = words["harvest"].valid
         merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
+
+    def _beats(self, m, edits, lanes, single, beats):
+        """Beats come from a batch, or from a list with one row in each: of that, only what it tells
+        (see `EditLane`) takes gates."""
+        merge(m, beats, (~edits, lanes))
+        with m.If(edits):
+            m.d.comb += [
+                beats.valid.eq(single.valid),
+                single.ready.eq(beats.ready),
+                beats.p.shared.eq(single.p.shared),
+                [into.valid.eq(lane.valid) for into, lane in zip(beats.p.lanes, single.p.lanes)],
+                beats.p.lanes[0].eq(single.p.lanes[0]),
+                beats.p.carried.last.eq(single.p.carried.last),
+                beats.p.carried.lanes[0].present.eq(single.p.carried.lanes[0].present),
+                beats.p.carried.lanes[0].status.eq(single.p.carried.lanes[0].status),
+            ]
 
     def _slots(self, m, edits, lanes, single, packed):
         """Slot words come from all lanes of a batch, or one at a time from a list."""

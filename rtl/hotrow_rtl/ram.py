@@ -14,7 +14,7 @@ RAM_MODULE = "hotrow_ram"
 RAM_VERILOG = f"""\
 module {RAM_MODULE} #(
   parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRESS = 1, parameter READS_OLD = 0,
-  parameter PARTS = 1
+  parameter PARTS = 1, parameter STYLE = "auto"
 ) (
   input clk,
   input [PARTS-1:0] write_enable,
@@ -29,7 +29,7 @@ module {RAM_MODULE} #(
   integer part;
   generate
     if (READS_OLD) begin : exact
-      reg [WIDTH-1:0] rows [DEPTH-1:0];
+      (* ram_style = STYLE *) reg [WIDTH-1:0] rows [DEPTH-1:0];
       always @(posedge clk) begin
         for (part = 0; part < PARTS; part = part + 1)
           if (write_enable[part])
@@ -39,7 +39,7 @@ module {RAM_MODULE} #(
           else read_data <= rows[read_address];
       end
     end else begin : loose
-      (* no_rw_check *) reg [WIDTH-1:0] rows [DEPTH-1:0];
+      (* no_rw_check, ram_style = STYLE *) reg [WIDTH-1:0] rows [DEPTH-1:0];
       always @(posedge clk) begin
         for (part = 0; part < PARTS; part = part + 1)
           if (write_enable[part])
@@ -68,6 +68,8 @@ class Ram(wiring.Component):
     parts : int
         Equal parts of a row that are written apart, as the byte enables of block RAMs do it: of
         nine bits each, so that parts of so many lose nothing.
+    block : bool
+        In block RAM however few the rows are: those to spare cost less than logic.
 
     Members
     -------
@@ -84,13 +86,14 @@ class Ram(wiring.Component):
     Read latency 1 cycle; one read and one write per cycle.
     """
 
-    def __init__(self, shape, depth, *, reads_old=False, parts=1):
+    def __init__(self, shape, depth, *, reads_old=False, parts=1, block=False):
         if depth < 2:
             raise ValueError(f"a memory needs at least 2 rows, not {depth}")
         self._width = Shape.cast(shape).width
         if self._width % parts:
             raise ValueError(f"{self._width} bits have no {parts} equal parts")
         self.shape, self.depth, self.reads_old, self.parts = shape, depth, reads_old, parts
+        self.block = block
         super().__init__({
             "write_enable": In(parts),
             "write_address": In(range(depth)),
@@ -109,6 +112,7 @@ class Ram(wiring.Component):
                 RAM_MODULE,
                 p_WIDTH=len(flat), p_DEPTH=self.depth, p_ADDRESS=len(self.read_address),
                 p_READS_OLD=int(self.reads_old), p_PARTS=self.parts,
+                p_STYLE="block" if self.block else "auto",
                 i_clk=ClockSignal(),
                 i_write_enable=self.write_enable, i_write_address=self.write_address,
                 i_write_data=Cat(self.write_data),

@@ -1,6 +1,6 @@
 """Row read port: the AR and R channels, kept legal through time-outs and restarts."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -81,10 +81,11 @@ class RowReadPort(wiring.Component):
             self.beats.fault.eq(fault_of(bus.rresp)),
             self.beats.data.eq(bus.rdata),
         ]
-        with m.If(load & ~ended):
-            m.d.sync += [in_flight.eq(in_flight + 1), some.eq(1)]
-        with m.Elif(ended & ~load):
-            m.d.sync += [in_flight.eq(in_flight - 1), some.eq(in_flight != 1)]
+        with m.If(load ^ ended):  # `load` comes late and only enables
+            m.d.sync += [
+                in_flight.eq(Mux(ended, in_flight - 1, in_flight + 1)),
+                some.eq(~ended | (in_flight != 1)),
+            ]
         with m.If(bus.arready):
             m.d.sync += bus.arvalid.eq(0)
         with m.If(load):

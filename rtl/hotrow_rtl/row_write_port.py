@@ -135,10 +135,12 @@ class RowWritePort(wiring.Component):
             answer.valid.eq(held | self.stopped),
             answer.p.fault.eq(Mux(held, held_fault, FAULT_TIMEOUT)),
         ]
-        with m.If(load & ~answered):
-            m.d.sync += [in_flight.eq(in_flight + 1), some.eq(1), full.eq(in_flight == most - 1)]
-        with m.Elif(answered & ~load):
-            m.d.sync += [in_flight.eq(in_flight - 1), some.eq(in_flight != 1), full.eq(0)]
+        with m.If(load ^ answered):  # `load` comes late and only enables
+            m.d.sync += [
+                in_flight.eq(Mux(answered, in_flight - 1, in_flight + 1)),
+                some.eq(~answered | (in_flight != 1)),
+                full.eq(~answered & (in_flight == most - 1)),
+            ]
         with m.If(closed):
             with m.If(answer.ready | ~self.stopped):
                 m.d.sync += held.eq(0)

@@ -122,9 +122,9 @@ QUEUES = {
 }
 BUGS = {
     "full a row late": lambda: Fifo(mutated(
-        RamFifo, "full.eq(stored == self.depth - 1)", "full.eq(stored == self.depth)")(WIDTH, 2)),
+        RamFifo, "store & (stored == self.depth - 1)", "store & (stored == self.depth)")(WIDTH, 2)),
     "loads when empty": lambda: Fifo(mutated(
-        RamFifo, "some.eq(stored != 1)", "some.eq(1)")(WIDTH, 2)),
+        RamFifo, "some & ~(load & (stored == 1))", "some")(WIDTH, 2)),
     "clear forgets the output": lambda: Fifo(mutated(
         RamFifo, "some, full, self.o.valid)]", "some, full)]")(WIDTH, 2)),
     "spare overwritten": lambda: Register(mutated(

@@ -160,7 +160,8 @@ READ_BUGS = {
     "burst withdrawn": {"port": (
         "with m.If(bus.arready):", "with m.If(bus.arready | closed):")},
     "page crossed": {"cutter": ("Mux(crosses, ~first, length)", "length")},
-    "an id twice": {"window": ("full.eq(in_window == count - 1)", "full.eq(in_window == count)")},
+    "an id twice": {"window": ("~retire & (in_window == count - 1)",
+                                "~retire & (in_window == count)")},
 }
 WRITE_BUGS = {
     "burst withdrawn": {"port": (

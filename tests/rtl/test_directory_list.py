@@ -108,7 +108,6 @@ class Ring:
         found = {"hit": 1, "placed": 1, "slot": {"way": 1, "set": 1}}
         if lane.valid:
             request, key = lane.request, key_of(c, lane.bank, lane.request.rest)
-            assert key == kept.key
             shared = beat.shared
             assert not shared.ask and not shared.miss and not request.amount
             row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF, (request.parts_log2, request.part)
