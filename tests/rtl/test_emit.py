@@ -20,6 +20,7 @@ from hotrow_rtl.emit import TOP_MODULE, emit
 from hotrow_rtl.ram import RAM_MODULE
 from hotrow_rtl.verilog_memories import memories
 from hotrow_rtl.verilog_text import (
+    compact,
     number_nets,
     refuse_zero_width,
     share_modules,
@@ -267,3 +268,14 @@ def test_nameless_nets_do_not_tell_modules_apart():
                      for a, b in ((41, 50), (7, 77)))
     assert number_nets(first) == number_nets(second)
     assert ".\\port$0 (x)" in number_nets(first) and "a, \\port$0 , \\port$1 " in number_nets(first)
+
+
+def test_compact_text_says_the_same():
+    """A name that would meet another keeps its escape, as keywords do."""
+    assert compact(
+        "module top(a, \\o$1 );\n  input a;\n  wire a;\n  output [1:0] \\o$1 ;\n"
+        "  wire [1:0] \\o$1 ;\n  wire \\$2 ;\n  wire [1:0] \\type ;\n  wire \\$x ;\n  wire _x;\n"
+        "  assign \\$2  = a;\n  assign \\type  = { \\$2 , \\$x  };\nendmodule\n") == (
+        "module top(a, o$1);\n  input a;\n  output [1:0] o$1;\n"
+        "  wire _2, \\$x , _x;\n  wire [1:0] \\type ;\n"
+        "  assign _2 = a,\n  \\type  = { _2, \\$x  };\nendmodule\n")
