@@ -8,6 +8,7 @@ from amaranth.lib.wiring import connect
 from hotrow_rtl.burst_window import BurstWindow
 from hotrow_rtl.page_cutter import PageCutter, crosses_page
 from hotrow_rtl.port_flush import PortFlush
+from hotrow_rtl.row_buffer import RowBuffer
 from hotrow_rtl.row_layouts import buffer_words, writes_waiting
 from hotrow_rtl.row_read_port import RowReadPort
 from hotrow_rtl.row_write_port import RowWritePort
@@ -16,7 +17,7 @@ from tests.formal.axi_rules import reads, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-READ_DEPTH, WRITE_DEPTH = 14, 10  # cycles after reset: two bursts, a stop or a restart
+READ_DEPTH, WRITE_DEPTH = 17, 10  # cycles after reset: two bursts, a stop or a restart
 
 
 def any_spans(m, cutter, config):
@@ -52,7 +53,7 @@ def any_timeout(m, port):
 
 
 class Reads(Elaboratable):
-    """Cutter, window and port together, before a buffer that frees words it got, in any order."""
+    """Cutter, window, port and buffer together; words are freed at any time."""
 
     def __init__(self, *, cutter=PageCutter, window=BurstWindow, port=RowReadPort):
         self.config = SMALL
@@ -61,16 +62,19 @@ class Reads(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         config, cutter, window, port = self.config, self.cutter, self.window, self.port
-        clear = Signal()
+        clear, buffer = Signal(), RowBuffer(config)
         m.submodules.cutter = ResetInserter(clear)(cutter)
         m.submodules.window = ResetInserter(clear)(window)
+        m.submodules.buffer = ResetInserter(clear)(buffer)
         m.submodules.port = port
         m.d.comb += clear.eq(any_timeout(m, port))
         any_spans(m, cutter, config)
         connect(m, cutter=cutter.bursts, window=window.bursts)
         connect(m, window=window.requests, port=port.bursts)
         m.d.comb += [
-            window.beats.eq(port.beats),
+            buffer.places.eq(window.places),
+            buffer.beats.eq(port.beats),
+            window.ended.eq(buffer.ended),
             window.stopped.eq(port.stopped),
             window.freed.eq(AnySeq(1)),
             window.arrivals.ready.eq(AnySeq(1)),
