@@ -6,8 +6,8 @@ import json
 from hotrow.bench import options as shared
 from hotrow.bench.lookups import batch_count
 from hotrow_rtl.config import preset
+from hotrow_sim.golden.schedule import Offsets
 
-from ..golden.schedule import Offsets
 from .study import sized, study
 
 

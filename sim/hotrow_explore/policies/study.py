@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 from hotrow_rtl.config import Config
+from hotrow_sim.golden.planner import Planner
+from hotrow_sim.golden.schedule import Offsets
 
-from ..golden.planner import Planner
-from ..golden.schedule import Offsets
 from .bounds import belady, least_recent
 
 LEARNING_SHARE = 0.2  # of the batches, at least one: what the ranks of `freq` are learned on
