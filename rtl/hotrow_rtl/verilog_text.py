@@ -8,7 +8,8 @@ _MODULE_PORTS = re.compile(r"^(module \S+ ?)\((.*)\);$", re.MULTILINE)
 _WHOLE_MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\\\S+|[A-Za-z_$][\w$]*")
 _WIRE = re.compile(
-    r"^(?: *\(\* init = [^\n]*\*\)\n)? *wire (?:signed )?(?:\[-?\d+:\d+\] )?(\S+) ?;\n", re.MULTILINE)
+    r"^(?: *\(\* init = [^\n]*\*\)\n)? *wire (?:signed )?(?:\[-?\d+:\d+\] )?(\S+) ?;\n",
+    re.MULTILINE)
 _ASSIGNMENT = re.compile(r"^ *assign (\\\S+|[\w$]+) +=[^\n]*;\n", re.MULTILINE)
 _ZERO_WIDTH = re.compile(r"^\s*(?:input|output|inout)\s+\[-1:0\]\s+(\S+?)\s*;", re.MULTILINE)
 _NUMBERED = re.compile(r"(?<!\.)\\port\$(\d+)\$(\d+) ")

@@ -4,6 +4,7 @@ The same rounds of random commands are played on the golden model, and must end 
 """
 
 import os
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -22,7 +23,7 @@ from hotrow_sim.fuzz.setup import FuzzHost, make_setup
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.model import open_transport as open_model
 
-CONFIG = preset("tiny")
+CONFIG = replace(preset("tiny"), arithmetic=os.environ["ARITHMETIC"] == "1")
 ROUNDS = int(os.environ["ROUNDS"])
 MEMORY = Behaviour(latency=10, jitter=8, stall_address=0.2, stall_data=0.2, stall_response=0.2,
                    out_of_order=True, interleave=True, seed=2)
@@ -64,7 +65,8 @@ async def random_commands_equal_the_model(dut):
 
     def host_code():
         setup = make_setup(np.random.default_rng(11), CONFIG)
-        hosts = [FuzzHost(opened, setup, 3) for opened in (open_model("tiny"), transport)]
+        hosts = [FuzzHost(opened, setup, 3)
+                 for opened in (open_model(config=CONFIG), transport)]
         source = RoundSource(np.random.default_rng(12), CONFIG, setup, 8)
         for number in range(ROUNDS):
             drawn = source.draw()
