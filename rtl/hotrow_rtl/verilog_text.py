@@ -17,13 +17,17 @@ _NUMBERED_PORT = re.compile(r"\.\\port\$(\d+)\$(\d+) ")
 _INSTANCE = re.compile(r"^  (\\?\S+) +\S+ +\(\n.*?^  \);\n", re.MULTILINE | re.DOTALL)
 # What Yosys lets every `always @*` read so that it runs at time 0. The initial value of a
 # declaration is there before the blocks listen, so in Icarus it does not wake them.
-_TRIGGER = re.compile(r"^( *)reg (?:\\\$auto\$verilog_backend\S+) += 0;\n", re.MULTILINE)
+_TRIGGER = re.compile(r"^ *reg (?:\\\$auto\$verilog_backend\S+) += 0;\n", re.MULTILINE)
 _ESCAPED = re.compile(r"\\(\$?)(\w[\w$]*) ")
 _PORT_WIRE = re.compile(r"^(  (?:in|out)put )((?:\[\d+:\d+\] )?\S+ ?;\n)  wire \2", re.MULTILINE)
 _WIRES = re.compile(r"(?:^  wire (?:signed )?(?:\[\d+:\d+\] )?[^\s,;]+ ?;\n)+", re.MULTILINE)
 _ASSIGNMENTS = re.compile(r"(?:^  assign [^\n]*;\n)+", re.MULTILINE)
 _TOGETHER = 16  # declarations of wires, or assignments
 _TRIGGER_USE = re.compile(r"\\\$auto\$verilog_backend\S+ ")
+# Bits that are constant of a variable whose other bits are not: such a block listens to nothing.
+_CONSTANT_BITS = re.compile(r"^( *)always @\*\n *([^\n]* = (?:[{}, ]|\d+'s?[bdh][0-9a-f]+)+;\n)",
+                            re.MULTILINE)
+_WAKE = "reg wake;\n  initial wake <= 1;\n"
 
 
 def refuse_zero_width(text: str) -> None:
@@ -45,8 +49,16 @@ def wake_at_time_zero(text: str) -> str:
     by itself, but in Icarus 11 such blocks wake one another for ever where `valid` and `ready`
     cross a module's ports both ways.)
     """
-    text = _TRIGGER.sub(r"\1reg wake;\n\1initial wake <= 1;\n", text)
-    return _TRIGGER_USE.sub("wake", text)
+    text = _TRIGGER_USE.sub("wake", _TRIGGER.sub(f"  {_WAKE}", text))
+    return _WHOLE_MODULE.sub(lambda found: _with_constant_bits(found[0]), text)
+
+
+def _with_constant_bits(module: str) -> str:
+    module, blocks = _CONSTANT_BITS.subn(
+        r"\1always @* begin\n\1  if (wake) begin end\n\1  \2\1end\n", module)
+    if blocks and _WAKE not in module:
+        module = module.replace(");\n", f");\n  {_WAKE}", 1)
+    return module
 
 
 def drop_unread(text: str) -> str:
