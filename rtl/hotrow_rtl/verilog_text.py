@@ -24,9 +24,8 @@ _WIRES = re.compile(r"(?:^  wire (?:signed )?(?:\[\d+:\d+\] )?[^\s,;]+ ?;\n)+", 
 _ASSIGNMENTS = re.compile(r"(?:^  assign [^\n]*;\n)+", re.MULTILINE)
 _TOGETHER = 16  # declarations of wires, or assignments
 _TRIGGER_USE = re.compile(r"\\\$auto\$verilog_backend\S+ ")
-# Bits that are constant of a variable whose other bits are not: such a block listens to nothing.
-_CONSTANT_BITS = re.compile(r"^( *)always @\*\n *([^\n]* = (?:[{}, ]|\d+'s?[bdh][0-9a-f]+)+;\n)",
-                            re.MULTILINE)
+# Some bits of a variable each: Yosys lets these blocks read nothing that runs them at time 0.
+_SLICES = re.compile(r"(?:^  always @\*\n *[^\n]*;\n)+", re.MULTILINE)
 _WAKE = "reg wake;\n  initial wake <= 1;\n"
 
 
@@ -43,19 +42,22 @@ def refuse_zero_width(text: str) -> None:
 
 
 def wake_at_time_zero(text: str) -> str:
-    """Let every `always @*` run at time 0, also one whose inputs are constant.
+    """Let every `always @*` run at time 0, also one whose inputs do not change then.
 
     Their trigger gets its value from an `initial` block, once they listen. (`always_comb` would run
     by itself, but in Icarus 11 such blocks wake one another for ever where `valid` and `ready`
     cross a module's ports both ways.)
     """
     text = _TRIGGER_USE.sub("wake", _TRIGGER.sub(f"  {_WAKE}", text))
-    return _WHOLE_MODULE.sub(lambda found: _with_constant_bits(found[0]), text)
+    return _WHOLE_MODULE.sub(lambda found: _with_slices_awake(found[0]), text)
 
 
-def _with_constant_bits(module: str) -> str:
-    module, blocks = _CONSTANT_BITS.subn(
-        r"\1always @* begin\n\1  if (wake) begin end\n\1  \2\1end\n", module)
+def _with_slices_awake(module: str) -> str:
+    def together(found):
+        statements = found[0].replace("  always @*\n", "")
+        return f"  always @* begin\n    if (wake) begin end\n{statements}  end\n"
+
+    module, blocks = _SLICES.subn(together, module)
     if blocks and _WAKE not in module:
         module = module.replace(");\n", f");\n  {_WAKE}", 1)
     return module

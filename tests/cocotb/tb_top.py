@@ -4,7 +4,6 @@ The same rounds of random commands are played on the golden model, and must end 
 """
 
 import os
-from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -23,7 +22,7 @@ from hotrow_sim.fuzz.setup import FuzzHost, make_setup
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.model import open_transport as open_model
 
-CONFIG = replace(preset("tiny"), arithmetic=os.environ["ARITHMETIC"] == "1")
+CONFIG = preset("tiny")
 ROUNDS = int(os.environ["ROUNDS"])
 MEMORY = Behaviour(latency=10, jitter=8, stall_address=0.2, stall_data=0.2, stall_response=0.2,
                    out_of_order=True, interleave=True, seed=2)

@@ -190,13 +190,14 @@ def test_the_trigger_changes_at_time_zero():
         "  always @* begin\n    if (wake) begin end\n    a = 1;\n  end\n")
 
 
-def test_constant_bits_of_a_variable_are_set_at_time_zero():
-    """In Icarus a block that reads nothing would leave them undefined for ever."""
-    text = "module m(a);\n  always @*\n    a[3:2] = 2'h1;\n  always @*\n    a[1:0] = b;\nendmodule\n"
+def test_slices_of_a_variable_are_set_at_time_zero():
+    """In Icarus a block whose inputs keep their initial values would leave them undefined."""
+    text = ("module m(a);\n  always @*\n    a[3:2] = 2'h1;\n  always @*\n    a[1:0] = b;\n"
+            "endmodule\n")
     assert wake_at_time_zero(text) == (
         "module m(a);\n  reg wake;\n  initial wake <= 1;\n"
-        "  always @* begin\n    if (wake) begin end\n    a[3:2] = 2'h1;\n  end\n"
-        "  always @*\n    a[1:0] = b;\nendmodule\n")
+        "  always @* begin\n    if (wake) begin end\n    a[3:2] = 2'h1;\n    a[1:0] = b;\n  end\n"
+        "endmodule\n")
 
 
 def test_modules_are_shared_bottom_up():
