@@ -170,12 +170,10 @@ class RowMover(wiring.Component):
 
         # What came of them; restart.
         connect(m, outcome=outcome.outcome, engine=flipped(self.engine.outcome))
-        m.d.comb += [
-            outcome.start.eq(control.start),
-        ]
         with m.If(~control.setting.bags):
             m.d.comb += [outcome.count.eq(control.setting.count), outcome.counted.eq(1)]
         m.d.comb += [
+            outcome.start.eq(control.start),
             control.over.eq(self.engine.outcome.valid & self.engine.outcome.ready),
             flush.restart.eq(self.restart),
             flush.drained.eq(Cat(port.idle for port in ports).all()),
