@@ -12,6 +12,7 @@ from .bank_feed import LOGIC_ROWS, BankFeed
 from .bank_layouts import answered_beat, ring_beat
 from .config import RING_BEATS, Config, log2
 from .fifo import RamFifo
+from .once import once
 from .ram import Ram
 from .skid import Skid
 
@@ -106,7 +107,8 @@ class BankRing(wiring.Component):
 
         feeds = []
         for number in range(c.banks):
-            m.submodules[f"feed{number}"] = feed = BankFeed(c, *widths, self._beats)
+            feed = BankFeed(c, *widths, self._beats)
+            m.submodules[f"feed{number}"] = once(platform, feed)
             feeds.append(feed)
             m.d.comb += [
                 feed.enter.eq(enter),

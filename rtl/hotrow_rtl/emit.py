@@ -4,6 +4,7 @@ from amaranth.back import verilog
 from amaranth.hdl import Value
 
 from .config import Config
+from .once import Units
 from .ram import RAM_VERILOG
 from .top import Top
 from .verilog_text import (
@@ -25,9 +26,13 @@ _PREFIXES = {
 
 
 class VerilogPlatform:
-    """Tells `Ram` to become an instance of the one memory module of `RAM_VERILOG`."""
+    """Tells `Ram` to become an instance of the one memory module of `RAM_VERILOG`, and `once`, if
+    there are `units`, to instantiate repeated components."""
 
     ram_instances = True
+
+    def __init__(self, units=None):
+        self.units = units
 
 
 def flat_ports(top: Top) -> dict:
@@ -50,10 +55,10 @@ def emit(config: Config) -> str:
     ValueError
         If a port had no bits.
     """
-    top = Top(config)
-    text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(),
+    top, units = Top(config), Units()
+    text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(units),
                            ports=flat_ports(top), emit_src=False, strip_internal_attrs=True)
-    refuse_zero_width(text)
-    _, _, modules = text.partition("\n")  # without the remark which Yosys wrote it
+    modules = text.partition("\n")[2] + units.text  # without the remark which Yosys wrote it
+    refuse_zero_width(modules)
     return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"
             f"{compact(share_modules(drop_unread(wake_at_time_zero(modules))))}\n{RAM_VERILOG}")

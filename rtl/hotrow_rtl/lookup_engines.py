@@ -21,6 +21,7 @@ from .lookup_control import DEPOSITS, LISTS, UNDER_WAY, LookupControl
 from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
 from .number_bank import NUMBER_WIDTH, NumberBank, number_lane, number_shared
+from .once import once
 from .placer import Placer
 from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
@@ -172,7 +173,7 @@ class LookupEngines(wiring.Component):
         self._beats(m, edits, placer.beats, entries.beats, ring.beats)
         route(m, ring.answered, (~edits, numbers.answered), (edits, entries.answered))
         for number, bank in enumerate(banks):
-            m.submodules[f"bank{number}"] = bank
+            m.submodules[f"bank{number}"] = once(platform, bank)
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
             connect(m, scans=scans.banks[number], bank=bank.scan)
@@ -183,7 +184,7 @@ class LookupEngines(wiring.Component):
             ]
         connect(m, numbers=numbers.beats, ring=number_ring.beats)
         for number, bank in enumerate(number_banks):
-            m.submodules[f"number_bank{number}"] = bank
+            m.submodules[f"number_bank{number}"] = once(platform, bank)
             connect(m, ring=number_ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=number_ring.answers[number])
         fork(m, number_ring.answered, slot_lanes.beats, tally.beats)

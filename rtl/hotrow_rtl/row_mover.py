@@ -15,6 +15,7 @@ from .lane_turns import LaneTurns
 from .layouts import Engine, Fetch, region_update, row_entry, table_update
 from .move_control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .move_outcome import MoveOutcome
+from .once import once
 from .port_flush import PortFlush
 from .row_arithmetic import RowArithmetic
 from .row_layouts import tag
@@ -125,7 +126,7 @@ class RowMover(wiring.Component):
 
         # Lists to checked copies.
         for number, lane in enumerate(lanes):
-            m.submodules[f"lane_{number}"] = lane
+            m.submodules[f"lane_{number}"] = once(platform, lane)
             with m.If(~control.setting.bags):
                 pass_on(m, rows[number], lane.rows)
                 pass_on(m, targets[number], lane.targets)
@@ -153,7 +154,7 @@ class RowMover(wiring.Component):
         if config.arithmetic:
             self._compute(m, cleared, control, outcome, rows, targets, lanes[0], ports)
         for number, port in enumerate(ports):
-            m.submodules[f"port_{number}"] = port
+            m.submodules[f"port_{number}"] = once(platform, port)
             with m.If(~control.setting.bags):
                 pass_on(m, copies[number], port.copies)
             connect(m, port.read_bus, flipped(self.read_buses[number]))
