@@ -11,6 +11,7 @@ from .contract import (
     BatchFlag,
     Command,
     GatherFlag,
+    InstallFlag,
     Opcode,
     PlanFlag,
     PoolFlag,
@@ -114,7 +115,14 @@ class Rule:
     extents: dict
 
 
-def _rule(command: Command) -> Rule:
+def flags_of(command: Command, config: Config) -> int:
+    """Bits that the command defines on a card."""
+    if command.flags is InstallFlag and not config.planner:
+        return 0
+    return int(sum(command.flags or ()))
+
+
+def _rule(command: Command, config: Config) -> Rule:
     operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
     is_batch, is_span = "samples" in operands, command.opcode in SPANS
     special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE, Opcode.PLAN: _PLAN}.get(
@@ -125,7 +133,7 @@ def _rule(command: Command) -> Rule:
                and name not in _CHECKED_BY_ROW.get(command.opcode, ())}
     return Rule(
         opcode=command.opcode,
-        flags=sum(command.flags or ()),
+        flags=flags_of(command, config),
         contrary=int(CONTRARY.get(command.opcode, 0)),
         is_batch=is_batch,
         is_list="count" in operands and not is_batch and not is_span,
@@ -142,7 +150,7 @@ def _rule(command: Command) -> Rule:
 
 def rules(queue: str, config: Config) -> dict[Opcode, Rule]:
     """The rules of the commands that the queue serves."""
-    return {opcode: _rule(command) for opcode, command in COMMANDS.items()
+    return {opcode: _rule(command, config) for opcode, command in COMMANDS.items()
             if command.queue in (queue, "both")
             and (config.arithmetic or opcode not in ARITHMETIC)
             and (config.planner or opcode not in PLANNING)}

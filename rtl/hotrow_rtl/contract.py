@@ -117,9 +117,18 @@ class MarkFlag(IntFlag):
     JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
 
 
+class InstallFlag(IntFlag):
+    """By which policy rows get their numbers (INSTALL). Cards with a planner only."""
+
+    __new__ = _documented
+
+    POLICY_LOW = 64, "lower bit of the policy, as of a PLAN"
+    POLICY_HIGH = 128, "upper bit of the policy"
+
+
 class PlanPolicy(IntEnum):
     """Which row leaves for a planned one: that of the least number, of equals the one whose batch
-    is longest past. In the flags of a PLAN times POLICY_LOW."""
+    is longest past. In the flags times POLICY_LOW."""
 
     __new__ = _documented
 
@@ -299,11 +308,11 @@ COMMANDS = {command.opcode: command for command in (
             "Write the `count` most accessed rows, over all tables, whose count is at least "
             "`threshold`. Order: by set, then by way; ties at the last rank are cut in "
             "that order. The counters keep their contents."),
-    Command(Opcode.INSTALL, "lookup", ("source", "slots", "count"), None,
+    Command(Opcode.INSTALL, "lookup", ("source", "slots", "count"), InstallFlag,
             "Give each listed row a slot and write its number, or NO_SLOT if both its sets are "
             "full. A row already present keeps its slot and counts as a hit. On a card with a "
-            "planner the policy's number is that of a row which comes with the count that the "
-            "counters hold of it, and no batch needs the slot."),
+            "planner its number is that of a row which comes with the count that the counters hold "
+            "of it, and no batch needs the slot."),
     Command(Opcode.REMOVE, "lookup", ("source", "slots", "count"), AllFlag,
             "Free the slot of each listed row and write its number, or NO_SLOT. ALL frees every "
             "slot and writes nothing; the next batch to be planned is then 0."),

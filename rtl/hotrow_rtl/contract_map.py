@@ -21,8 +21,8 @@ _CONSTANTS = {
     )
     for name in names
 }
-_FLAGS = (contract.BatchFlag, contract.PlanFlag, contract.MarkFlag, contract.AllFlag,
-          contract.GatherFlag, contract.PoolFlag, contract.UpdateFlag)
+_FLAGS = (contract.BatchFlag, contract.PlanFlag, contract.MarkFlag, contract.InstallFlag,
+          contract.AllFlag, contract.GatherFlag, contract.PoolFlag, contract.UpdateFlag)
 
 
 def _fields(record):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hotrow_rtl.command_rules import ARITHMETIC, CONTRARY, PLANNING
+from hotrow_rtl.command_rules import ARITHMETIC, CONTRARY, PLANNING, flags_of
 from hotrow_rtl.config import (
     LARGEST_STRIDE,
     LIST_ALIGNMENT,
@@ -115,7 +115,7 @@ def _check_opcode(command, queue, config):
               or (opcode in PLANNING and not config.planner))
     if absent or opcode not in COMMANDS or COMMANDS[opcode].queue not in ("both", queue):
         return Refusal(Status.BAD_OPCODE, opcode)
-    defined = sum(COMMANDS[opcode].flags or ())
+    defined = flags_of(COMMANDS[opcode], config)
     contrary = CONTRARY.get(opcode, 0)
     if flags & ~defined or (contrary and flags & contrary == contrary):
         return Refusal(Status.BAD_FLAGS, flags)
