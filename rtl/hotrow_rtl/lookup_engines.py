@@ -112,7 +112,8 @@ class LookupEngines(wiring.Component):
         m.submodules.combiner = combiner = Combiner(config)
         m.submodules.placer = placer = Placer(config)
         m.submodules.ring = ring = BankRing(
-            config, asked_beat(config), row_request(config), beat_request(), bank_answer(config))
+            config, asked_beat(config), row_request(config), beat_request(config),
+            bank_answer(config))
         banks = [LookupBank(config) for _ in range(config.banks)]
         m.submodules.numbers = numbers = MissNumbers(config)
         m.submodules.number_ring = number_ring = BankRing(

@@ -26,7 +26,8 @@ class Placer(wiring.Component):
     Members
     -------
     combined : In(stream(combined_beat(config)))
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+            beat_request(config))))
         Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
         in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
     restart : In(1)
@@ -41,7 +42,7 @@ class Placer(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request())
+        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
         super().__init__({
             "combined": In(stream.Signature(combined_beat(config))),
             "beats": Out(stream.Signature(beats)),

@@ -16,17 +16,17 @@ from amaranth.hdl import Shape
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .bank_layouts import NUMBER_WIDTH, Ask
 from .config import Config, log2
 from .least import Least, contender
 from .ram import ClearedRam
 from .replacement import filled, swept, used
 from .slot_layouts import (
-    NUMBER_WIDTH,
-    Ask,
     plan_answer,
     plan_request,
     plan_setting,
     set_width,
+    slot_place,
     slot_state,
     slot_way,
 )
@@ -57,6 +57,8 @@ class SlotBank(wiring.Component):
         What the access counters hold of the row that entered `latency` - 1 cycles before.
     answer : Out(plan_answer(config))
         To the request that entered `latency` cycles before.
+    asked : Out(slot_place(config))
+        Its row's place in the first choice.
     sweep : In(1)
         A pulse ages all slots: once before every `sweep_batches`-th batch is planned, `setting`
         that of the batch; only while nothing is inside.
@@ -83,6 +85,7 @@ class SlotBank(wiring.Component):
             "request": In(plan_request(config)),
             "count": In(NUMBER_WIDTH),
             "answer": Out(plan_answer(config)),
+            "asked": Out(slot_place(config)),
             "sweep": In(1),
             "clear": In(1),
             "restart": In(1),
@@ -203,6 +206,8 @@ class SlotBank(wiring.Component):
             answer.evicts.eq(evicts),
             answer.dirty.eq(was_dirty),
             answer.tag.eq(tag_of),
+            self.asked.set.eq(sides[0]["set"]),
+            self.asked.tag.eq(sides[0]["tag"]),
         ]
 
         written, writes = Signal(slot_way(c), reset_less=True), Signal()

@@ -2,20 +2,8 @@
 
 from amaranth.lib import data, enum
 
-from .bank_layouts import slot_in_bank
+from .bank_layouts import NUMBER_WIDTH, Ask, slot_in_bank
 from .config import Config, log2
-
-NUMBER_WIDTH = 8  # of a replacement policy
-
-
-class Ask(enum.Enum, shape=3):
-    """What a row is asked for."""
-
-    FIND = 0
-    INSTALL = 1  # a slot that is free, not held
-    REMOVE = 2
-    PLAN = 3  # a slot for the batch that is planned: its own, a free one, a victim's
-    MARK = 4  # to hold its slot, if it has one, for a coming batch
 
 
 class Policy(enum.Enum, shape=2):

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hotrow_rtl.bank_layouts import Ask
 from hotrow_rtl.config import log2, preset
 from hotrow_rtl.mixing import unmix
 from hotrow_rtl.placement import directory_hash, key_of
 from hotrow_rtl.slot_bank import SlotBank
-from hotrow_rtl.slot_layouts import Ask
 from hotrow_rtl.slot_layouts import Policy as Choice
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.slots import slot_bank_bits
