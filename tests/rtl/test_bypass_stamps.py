@@ -54,6 +54,7 @@ def test_the_newest_batch_of_the_entries_that_were_asked():
         await ctx.tick().until(dut.ready)
         await begin(ctx, 60, 60)
         ctx.set(dut.enter, 1)
+        ctx.set(dut.bypassed, 0)
         for entry in range(5):
             ctx.set(dut.entry, entry)
             await ctx.tick()
