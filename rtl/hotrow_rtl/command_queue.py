@@ -40,7 +40,7 @@ class CommandQueue(wiring.Component):
     region_update, table_update : In
     ring : Out(Fetch(config))
     completions : Out(Deposit(config))
-    engine : Out(Engine())
+    engine : Out(Engine(config))
     events : Out(EventPort(config))
     cycle : In(64)
     restart : In(1)
@@ -64,7 +64,7 @@ class CommandQueue(wiring.Component):
             "table_update": In(table_update(config)),
             "ring": Out(Fetch(config)),
             "completions": Out(Deposit(config)),
-            "engine": Out(Engine()),
+            "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
             "cycle": In(64),
             "restart": In(1),
