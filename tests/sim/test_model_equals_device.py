@@ -18,6 +18,9 @@ from hotrow_sim.model import open_transport as open_model
 TINY = preset("tiny")
 # Addresses so short that they, and not 32 bits, bound the number of a row.
 NARROW = replace(TINY, name="narrow", address_width=32)
+# Few slots, and a window so short that it fills up and stamps wrap around.
+PLANNER = replace(TINY, name="planner", planner=True, arithmetic=False, directory_sets=16,
+                  directory_partitions=2, miss_entries=32, stamp_bits=4)
 ROUNDS = 8
 RINGS_LOG2 = 4
 MEMORIES = {
@@ -28,26 +31,28 @@ MEMORIES = {
 }
 
 
-def rounds_on(hosts, seed, setup, count):
+def rounds_on(hosts, seed, setup, count, config=TINY):
     """Play the same rounds on every host; yield the observations of each round."""
-    source = RoundSource(np.random.default_rng(seed), TINY, setup, 1 << RINGS_LOG2)
+    source = RoundSource(np.random.default_rng(seed), config, setup, 1 << RINGS_LOG2)
     for _ in range(count):
         drawn = source.draw()
-        yield [play(host, drawn) for host in hosts]
+        observations = [play(host, drawn) for host in hosts]
+        source.follow(drawn, observations[0])
+        yield observations
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_model_equals_device(seed, memory):
     from hotrow_sim.verilated.transport import open_transport as open_sim
 
-    config = NARROW if seed % 3 == 2 else TINY
+    config = (TINY, PLANNER, NARROW, TINY)[seed % 4]
     setup = make_setup(np.random.default_rng([seed, 1]), config)
     device = open_sim(config=config, seed=seed, **MEMORIES[memory])
     hosts = [FuzzHost(transport, setup, RINGS_LOG2)
              for transport in (open_model(config=config), device)]
-    for number, (model, rtl) in enumerate(rounds_on(hosts, [seed, 2], setup, ROUNDS)):
+    for number, (model, rtl) in enumerate(rounds_on(hosts, [seed, 2], setup, ROUNDS, config)):
         unequal = differences(model, rtl)
         assert not unequal, (
             f"seed {seed}, {config.name}, memory {memory}, round {number}, model and RTL differ:\n"
@@ -57,10 +62,11 @@ def test_model_equals_device(seed, memory):
 
 def test_the_sequences_meet_every_status_and_command():
     seen, halts = set(), 0
-    for seed in range(12):
-        setup = make_setup(np.random.default_rng([seed, 1]), TINY)
-        host = FuzzHost(open_model("tiny"), setup, RINGS_LOG2)
-        for [observation] in rounds_on([host], [seed, 2], setup, ROUNDS):
+    for seed in range(24):
+        config = (TINY, PLANNER)[seed % 2]
+        setup = make_setup(np.random.default_rng([seed, 1]), config)
+        host = FuzzHost(open_model(config=config), setup, RINGS_LOG2)
+        for [observation] in rounds_on([host], [seed, 2], setup, ROUNDS, config):
             halts += sum(map(len, observation.halts.values()))
             seen |= {(done["opcode"], done["status"])
                      for queue in observation.completions.values() for done in queue}
