@@ -202,19 +202,29 @@ class LookupControl(wiring.Component):
             may_start.eq(given.valid & self.cleared & ~used_up
                          & (nothing | is_batch & next_is_batch)),
         ]
-        def refusal(verdict):
-            """The command is refused, or else goes on: whether in this cycle."""
-            goes_on = verdict.p.status == Status.OK
+        def judge(verdict, go_on):
+            """The command is refused, or else goes on."""
             m.d.comb += [
                 verdict.ready.eq(job.ready),
-                job.valid.eq(verdict.valid & ~goes_on),
+                job.valid.eq(verdict.valid & (verdict.p.status != Status.OK)),
                 job.p.unit.eq(Unit.NONE),
                 job.p.status.eq(verdict.p.status),
                 job.p.error_index.eq(verdict.p.error_index),
             ]
             with m.If(verdict.valid & verdict.ready):
                 m.next = "IDLE"
-            return verdict.valid & verdict.ready & goes_on
+                with m.If(verdict.p.status == Status.OK):
+                    go_on()
+
+        def plan_or_launch():
+            m.next = "LAUNCH"
+            if planner:
+                with m.If(plans):
+                    m.next = "PLAN"
+
+        def read():
+            m.d.sync += self.reader.valid.eq(1)
+            m.next = "VERDICT"
 
         with m.FSM():
             with m.State("IDLE"):
@@ -237,16 +247,10 @@ class LookupControl(wiring.Component):
                     with m.If(plans | marks):
                         m.next = "JUDGE"
             with m.State("VERDICT"):
-                with m.If(refusal(self.verdict)):
-                    m.next = "LAUNCH"
-                    if planner:
-                        with m.If(plans):
-                            m.next = "PLAN"
+                judge(self.verdict, plan_or_launch)
             if planner:
                 with m.State("JUDGE"):
-                    with m.If(refusal(self.planner.judged)):
-                        m.d.sync += self.reader.valid.eq(1)
-                        m.next = "VERDICT"
+                    judge(self.planner.judged, read)
                 with m.State("PLAN"):
                     m.d.comb += self.planner.accept.eq(1)
                     m.next = "PLANNED"

@@ -224,15 +224,14 @@ class LookupEngines(wiring.Component):
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
         self._slots(m, edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
-        narrowed(m, numbers.listed, packers["misses"].elements)
+        for producer, name in ((marks.popular, "popular"), (marks.nonpopular, "nonpopular"),
+                               (numbers.listed, "misses")):
+            narrowed(m, producer, packers[name].elements)
         if config.planner:
             narrowed(m, plan_lists.victims, packers["victims"].elements)
-        for name in ("popular", "nonpopular"):
-            narrowed(m, getattr(marks, name), packers[name].elements)
-            if config.planner:
-                with m.If(self.whole):
-                    narrowed(m, plan_lists.fills if name == "popular" else plan_lists.left,
-                             packers[name].elements)
+            with m.If(self.whole):
+                narrowed(m, plan_lists.fills, packers["popular"].elements)
+                narrowed(m, plan_lists.left, packers["nonpopular"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
         for number, name in enumerate(lists_of(config)):
@@ -247,15 +246,13 @@ class LookupEngines(wiring.Component):
             m.d.comb += stripe.whole.eq(self.whole)
         for number, name in enumerate(DEPOSITS):
             deposit = getattr(self, name)
-            connect(m, port=flipped(deposit.outcome), control=control.landed[number])
             if config.planner and name == "odd_misses":
-                for side in ("request", "words"):
-                    given = {"request": requests, "words": words}[side]
-                    merge(m, getattr(deposit, side),
-                          (~self.whole, given[name]), (self.whole, given["victims"]))
-                continue
-            connect(m, queue=requests[name], port=flipped(deposit.request))
-            if name != "popular":
+                for given, port in ((requests, deposit.request), (words, deposit.words)):
+                    merge(m, port, (~self.whole, given[name]), (self.whole, given["victims"]))
+            else:
+                connect(m, queue=requests[name], port=flipped(deposit.request))
+            connect(m, port=flipped(deposit.outcome), control=control.landed[number])
+            if name != "popular" and not (config.planner and name == "odd_misses"):
                 connect(m, packer=words[name], port=flipped(deposit.words))
         harvests = words["harvest"].valid
         merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))

@@ -1,5 +1,8 @@
 """Miss numbers: which lookups of a split batch are in its list of missed rows, and where."""
 
+from functools import reduce
+from operator import and_
+
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -122,7 +125,7 @@ class MissNumbers(wiring.Component):
         advance, valid = Signal(), Signal()
         sinks = [self.beats, self.listed, *([self.planned] if c.planner else [])]
         m.d.comb += [
-            advance.eq(Cat(~sink.valid | sink.ready for sink in sinks).all()),
+            advance.eq(reduce(and_, (~sink.valid | sink.ready for sink in sinks))),
             self.answered.ready.eq(advance),
         ]
 

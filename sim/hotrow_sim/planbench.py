@@ -88,7 +88,7 @@ class PlanBench:
             opened = lists_of(self.config)
         for name in opened:
             command[name] = self.memory.room(room)
-            self.rooms.append((len(self.outcomes), name, command[name], room))
+            self.rooms.append((len(self.outcomes), name, command[name]))
         whole = dict.fromkeys(OPERANDS, 0) | command
         outcome = self.model.execute(whole, whole)
         self.steps.append(command)
@@ -110,7 +110,7 @@ class PlanBench:
         self.bench.process("steps", self._play)
         self.bench.process("outcomes", self._check)
         self.bench.run(limit)
-        for number, name, address, room in self.rooms:
+        for number, name, address in self.rooms:
             wanted = self.model_memory.written.get(address, b"")
             got = bytes(self.memory.bytes[address:address + len(wanted)])
             where = f"{name} of command {number}"
