@@ -33,7 +33,7 @@ def test_memory_equals_the_design(config, unit, bits):
 def test_lookup_side_fits_the_ecp5():
     # Of 208 block memories of 18 Kbit, with room for those that are not full.
     config = preset("ecp5-85f")
-    rings = bank_ring_bits(config, asked_beat(config), row_request(config), beat_request(),
+    rings = bank_ring_bits(config, asked_beat(config), row_request(config), beat_request(config),
                            bank_answer(config)) \
         + bank_ring_bits(config, split_beat(config), number_lane(config), number_shared(),
                          NUMBER_WIDTH, NUMBER_BEATS)
