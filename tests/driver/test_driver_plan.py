@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Status
 from hotrow_rtl.config import preset
+from hotrow_sim.fuzz.planning import STARVED
 
 from tests.driver.conftest import ROWS, raw, register_tables
 
-PLANNER = replace(preset("tiny"), name="tiny-planner", planner=True)
-# 64 slots, and few places for bypassed rows.
-STARVED = replace(PLANNER, name="starved", directory_sets=16, directory_partitions=2,
-                  miss_entries=32, stamp_bits=5)
+PLANNER = replace(preset("tiny"), planner=True)
 MANY = (400, 70, 230)  # rows of the tables
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import Opcode, Status
+from hotrow_sim.fuzz.planning import STARVED
 from hotrow_sim.fuzz.player import differences, play
 from hotrow_sim.fuzz.rounds import RoundSource
 from hotrow_sim.fuzz.setup import FuzzHost, make_setup
@@ -18,9 +19,6 @@ from hotrow_sim.model import open_transport as open_model
 TINY = preset("tiny")
 # Addresses so short that they, and not 32 bits, bound the number of a row.
 NARROW = replace(TINY, name="narrow", address_width=32)
-# Few slots, and a window so short that it fills up and stamps wrap around.
-PLANNER = replace(TINY, name="planner", planner=True, arithmetic=False, directory_sets=16,
-                  directory_partitions=2, miss_entries=32, stamp_bits=4)
 ROUNDS = 8
 RINGS_LOG2 = 4
 MEMORIES = {
@@ -47,7 +45,7 @@ def rounds_on(hosts, seed, setup, count, config=TINY):
 def test_model_equals_device(seed, memory):
     from hotrow_sim.verilated.transport import open_transport as open_sim
 
-    config = (TINY, PLANNER, NARROW, TINY)[seed % 4]
+    config = (TINY, STARVED, NARROW, TINY)[seed % 4]
     setup = make_setup(np.random.default_rng([seed, 1]), config)
     device = open_sim(config=config, seed=seed, **MEMORIES[memory])
     hosts = [FuzzHost(transport, setup, RINGS_LOG2)
@@ -63,7 +61,7 @@ def test_model_equals_device(seed, memory):
 def test_the_sequences_meet_every_status_and_command():
     seen, halts = set(), 0
     for seed in range(24):
-        config = (TINY, PLANNER)[seed % 2]
+        config = (TINY, STARVED)[seed % 2]
         setup = make_setup(np.random.default_rng([seed, 1]), config)
         host = FuzzHost(open_model(config=config), setup, RINGS_LOG2)
         for [observation] in rounds_on([host], [seed, 2], setup, ROUNDS, config):
