@@ -102,10 +102,20 @@ class PlanBench:
         self.steps.append((number & 0xFFFF_FFFF, heeded, self.model.planning.retired))
         return heeded
 
+    def dropped(self, opcode, number, ids, cycles):
+        """The same, restarted so many cycles after it is handed over; nobody looks at results. The
+        model is told nothing: REMOVE everything then."""
+        ids = np.asarray(ids, np.uint32)
+        self.steps.append((
+            {"opcode": opcode, "value": number, "count": len(ids), "samples": len(ids),
+             "table_count": 1, "source": self.memory.place(ids)}
+            | {name: self.memory.room(8 * len(ids) + 256) for name in lists_of(self.config)},
+            cycles))
+
     def run(self, limit=200_000):
-        """Play all steps; compare every outcome and every byte; return the cycles of the commands
-        from their first to their outcomes."""
-        self.cycles, self.ended = [], 0
+        """Play all steps; compare every outcome and every byte; return the cycles from each command
+        to its outcome."""
+        self._begun, self._cycles, self.ended = [], [], 0
         self._serve()
         self.bench.process("steps", self._play)
         self.bench.process("outcomes", self._check)
@@ -118,7 +128,7 @@ class PlanBench:
                                   f"not {np.frombuffer(wanted, np.uint32)}"
             self.memory.array(address, len(wanted), np.uint8)
         assert not self.memory.open
-        return self.cycles
+        return np.subtract(self._cycles, self._begun)
 
     def _serve(self):
         for name in ("source", "lengths"):
@@ -133,11 +143,12 @@ class PlanBench:
         for step in self.steps:
             if isinstance(step, dict):
                 await self.submit(ctx, step)
+                self._begun.append(self.bench.cycles)
                 begun += 1
                 continue
             while self.ended < begun:
                 await ctx.tick()
-            await self._retire(ctx, *step)
+            await (self._drop if isinstance(step[0], dict) else self._retire)(ctx, *step)
 
     async def register_tables(self, ctx):
         """Tell the engines, once they are ready."""
@@ -158,6 +169,16 @@ class PlanBench:
         await ctx.tick().until(port.ready)
         ctx.set(port.valid, 0)
 
+    async def _drop(self, ctx, command, cycles):
+        await self.submit(ctx, command)
+        for _ in range(cycles):
+            _, _, valid = await ctx.tick().sample(self.dut.engine.outcome.valid)
+            assert not valid, f"the command ended before the restart at {cycles} cycles"
+        ctx.set(self.dut.restart, 1)
+        self.memory.restart()
+        await ctx.tick()
+        ctx.set(self.dut.restart, 0)
+
     async def _retire(self, ctx, number, heeded, retired):
         host = self.dut.retirement
         ctx.set(host.write, 1)
@@ -176,7 +197,7 @@ class PlanBench:
             ctx.set(port.ready, 1)
             (got,) = await ctx.tick().sample(port.p).until(port.valid)
             ctx.set(port.ready, 0)
-            self.cycles.append(self.bench.cycles)
+            self._cycles.append(self.bench.cycles)
             got = {name: int(getattr(got, name)) for name in want}
             assert got == want, f"command {number}: {got}, not {want}"
             self.ended += 1
