@@ -12,6 +12,7 @@ from .layouts import lookup_beat
 from .table_extent import partition
 
 STATUS_WIDTH = max(Status).bit_length()
+NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
 
 
 class Edit(enum.Enum, shape=2):
@@ -20,6 +21,16 @@ class Edit(enum.Enum, shape=2):
     NONE = 0
     INSTALL = 1
     REMOVE = 2
+
+
+class Ask(enum.Enum, shape=3):
+    """What a row is asked for by a planner: as an `Edit`, and more."""
+
+    FIND = 0
+    INSTALL = 1  # a slot that is free, not held
+    REMOVE = 2
+    PLAN = 3  # a slot for the batch that is planned: its own, a free one, a victim's
+    MARK = 4  # to hold its slot, if it has one, for a coming batch
 
 
 def tagged_beat(config: Config) -> data.StructLayout:
@@ -84,18 +95,20 @@ def row_request(config: Config) -> data.StructLayout:
         "rest": config.rest_width, "amount": amount_width(config), **partition(config)})
 
 
-def beat_request() -> data.StructLayout:
+def beat_request(config: Config) -> data.StructLayout:
     """What all lanes of a beat have in common in a `bank_request`."""
-    return data.StructLayout({"ask": 1, "miss": 1, "epoch": EPOCH_WIDTH, "edit": Edit})
+    return data.StructLayout({"ask": 1, "miss": 1, "epoch": EPOCH_WIDTH,
+                              "edit": Ask if config.planner else Edit})
 
 
 def bank_request(config: Config) -> data.StructLayout:
     """What a bank is asked of a row: `row_request` and `beat_request`.
 
-    To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot; with
-    `miss` besides, for its place in the miss table of the batch numbered `epoch` if it has no slot.
+    To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot, of a
+    planner with `ask` whatever it is asked; with `miss` besides, for its place in the miss table of
+    the batch numbered `epoch` if it has no slot.
     """
-    return joined(row_request(config), beat_request())
+    return joined(row_request(config), beat_request(config))
 
 
 def joined(lane: data.StructLayout, shared: data.StructLayout) -> data.StructLayout:
@@ -109,9 +122,10 @@ def count_request(config: Config) -> data.StructLayout:
     return data.StructLayout({"rest": config.rest_width, "amount": amount_width(config)})
 
 
-def count_answer() -> data.StructLayout:
-    """Whether the row was `counted` before."""
-    return data.StructLayout({"counted": 1})
+def count_answer(config: Config) -> data.StructLayout:
+    """Whether the row was `counted` before; for a planner its `count` then, or the most of so many
+    bits."""
+    return data.StructLayout({"counted": 1, **({"count": NUMBER_WIDTH} if config.planner else {})})
 
 
 def slot_in_bank(config: Config) -> data.StructLayout:
@@ -141,15 +155,22 @@ def miss_answer(config: Config) -> data.StructLayout:
 def bank_answer(config: Config) -> data.FlexibleLayout:
     """What a bank answers to one request; each part only if it was asked for.
 
-    `missed` stands where the slot of a row with a slot would, and is told of no such row.
+    `missed` stands where the slot of a row with a slot would, and is told of no such row. A planner
+    tells besides whether no row of the batch came to the slot `first`, and whether one left it that
+    must be written back: `evicts`, its `tag` there.
     """
     found, missed = directory_answer(config), miss_answer(config)
     at = 1 + found["slot"].offset
-    return data.FlexibleLayout(max(1 + found.size, at + missed.size), {
+    size = max(1 + found.size, at + missed.size)
+    fields = {
         "counted": data.Field(1, 0),
         "found": data.Field(found, 1),
         "missed": data.Field(missed, at),
-    })
+    }
+    if config.planner:
+        for name, width in (("first", 1), ("evicts", 1), ("tag", config.directory_tag_width)):
+            fields[name], size = data.Field(width, size), size + width
+    return data.FlexibleLayout(size, fields)
 
 
 def slot_number(config: Config, bank, place):

@@ -15,8 +15,9 @@ from .number_bank import NUMBER_WIDTH
 class BatchTally(wiring.Component):
     """Add up the owners of each batch, with the lookups that they stand for.
 
-    In a batch that splits, hits are lookups with a slot. In another they are those counted before:
-    an owner that was not is one miss, what else it stands for are hits.
+    In a batch that splits, hits are lookups with a slot, of a planner those that had one when their
+    owner came. In another they are those counted before: an owner that was not is one miss, what
+    else it stands for are hits.
 
     Parameters
     ----------
@@ -90,10 +91,11 @@ class BatchTally(wiring.Component):
                 second.position.eq(first.position + first.behind),
             ]
             for number, lane in enumerate(beat.lanes):
+                absent = lane.absent if c.planner else lane.missed
                 m.d.sync += [
                     served[number].eq(Mux(lane.owner, lane.amount, 0)),
                     missed[number].eq(Mux(
-                        beat.splits, Mux(lane.missed, lane.amount, 0), lane.owner & ~lane.counted)),
+                        beat.splits, Mux(absent, lane.amount, 0), lane.owner & ~lane.counted)),
                 ]
             for number in reversed(range(c.lanes)):
                 lane = beat.lanes[number]

@@ -82,21 +82,23 @@ class CommandCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         of_queue = rules(self.queue, self.config)
-        operands = sorted({name for rule in of_queue.values() for name in rule.extents},
-                          key=lambda name: OPERANDS[name].offset)
+        operands = {name for rule in of_queue.values() for name in rule.extents}
         lane_of = {name: 8 * OPERANDS[name].offset // LANE for name in operands}
-        first, final = min(lane_of.values()), max(lane_of.values())
+        used_lanes = sorted(set(lane_of.values()))
+        first, final = used_lanes[0], used_lanes[-1]
         around = final + 1 - first  # lanes that go around
+        has_plans = any(rule.is_plan for rule in of_queue.values())
         held, words = Signal(command), self.words
         lanes = [held.as_value().word_select(lane, LANE)
                  for lane in range(8 * COMMAND_BYTES // LANE)]
         given, at_operand = lanes[first], Signal()  # the operand under check; its address is wrong
         shape = Signal(data.StructLayout({
             "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1,
-            "stride": 1, "pool": 1, "update": 1}))
+            "stride": 1, "pool": 1, "update": 1, **({"plan": 1} if has_plans else {})}))
         wrong = Signal(data.StructLayout({
             "event": 1, "batch": 1, "samples": 1, "nothing": 1, "stride": 1, "bytes": 1}))
-        kind = Cat(shape.batch, shape.span, shape.pool, shape.update)
+        kind = Cat(shape.batch, shape.span, shape.pool, shape.update,
+                   *([shape.plan] if has_plans else []))
         used = Signal(around)  # lanes from the one under check on
         operand = Signal(range(around + 1))
         samples = held.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE goes before
@@ -117,9 +119,14 @@ class CommandCheck(wiring.Component):
 
         def classify(rule):
             everything = flagged(AllFlag.ALL) if rule.may_be_all else Const(0)
+            defined = (held.flags & ~Const(rule.flags, 8)) == 0
+            if rule.contrary:
+                defined &= (held.flags & rule.contrary) != rule.contrary
+            if has_plans:
+                m.d.sync += shape.plan.eq(rule.is_plan)
             m.d.sync += [
                 shape.known.eq(1),
-                shape.flags_defined.eq((held.flags & ~Const(rule.flags, 8)) == 0),
+                shape.flags_defined.eq(defined),
                 shape.batch.eq(rule.is_batch),
                 shape.list.eq(rule.is_list & ~everything),
                 shape.span.eq(rule.is_span),
@@ -132,10 +139,11 @@ class CommandCheck(wiring.Component):
                 wanted = flagged(extent.flag) if extent.flag else Const(1)
                 m.d.sync += used[lane_of[name] - first].eq(wanted & ~everything)
 
-        def extents(name):
-            """How long an operand is, by the `kind` of the command."""
-            return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update): rule.extents[name]
-                    for rule in of_queue.values() if name in rule.extents}
+        def extents(lane):
+            """How long the operand in a lane is, by the `kind` of the command."""
+            return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update, rule.is_plan):
+                    extent for rule in of_queue.values()
+                    for name, extent in rule.extents.items() if lane_of[name] == lane}
 
         units, element_log2 = Signal(max(32, len(bags))), Signal(3)  # of the operand under check
 
@@ -184,10 +192,10 @@ class CommandCheck(wiring.Component):
                 lanes[final].eq(Mux(asked & ~shape.span, area.p.address, given)),
             ]
         with m.Switch(operand):
-            for name in operands:
-                with m.Case(lane_of[name] - first):
-                    for of_kind, extent in extents(name).items():
-                        with m.If(kind == Cat(*map(Const, of_kind))):
+            for at in used_lanes:
+                with m.Case(at - first):
+                    for of_kind, extent in extents(at).items():
+                        with m.If(kind == Cat(*map(Const, of_kind[:len(kind)]))):
                             measure(extent)
 
         with m.FSM():
@@ -266,9 +274,9 @@ class CommandCheck(wiring.Component):
             with m.State("OPERAND"):
                 m.d.sync += access.p.bytes.eq(units << element_log2)
                 with m.Switch(operand):
-                    for name in operands:
-                        with m.Case(lane_of[name] - first):
-                            extent, *_ = extents(name).values()
+                    for at in used_lanes:
+                        with m.Case(at - first):
+                            extent, *_ = extents(at).values()
                             m.d.sync += access.p.write.eq(extent.write)
                 with m.If(over):
                     fail(Status.OK)

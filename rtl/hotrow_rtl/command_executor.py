@@ -9,7 +9,7 @@ from .config import Config, log2
 from .contract import BatchFlag, Opcode, Status
 from .events import EventPort
 from .fifo import RamFifo
-from .layouts import Engine, command, outcome, reported_completion
+from .layouts import Engine, command, reported_completion
 
 UNDER_WAY = 4  # most batches under way at a time
 WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
@@ -55,7 +55,7 @@ class CommandExecutor(wiring.Component):
         What the check has on offer, and begins with when it is taken up.
     checked : In(stream(checked_command))
         What came of it.
-    engine : Out(Engine())
+    engine : Out(Engine(config))
     events : Out(EventPort(config))
     completions : Out(stream(reported_completion))
         One per command, all but `sequence` filled in.
@@ -79,7 +79,7 @@ class CommandExecutor(wiring.Component):
         super().__init__({
             "commands": In(stream.Signature(command)),
             "checked": In(stream.Signature(checked_command)),
-            "engine": Out(Engine()),
+            "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
             "completions": Out(stream.Signature(reported_completion)),
             "cycle": In(64),
@@ -116,7 +116,7 @@ class CommandExecutor(wiring.Component):
             record.opcode.eq(jobs.o.p.opcode),
             record.start.eq(jobs.o.p.start),
             record.end.eq(end),
-            *(record[name].eq(engine.outcome.p[name]) for name, _ in outcome),
+            *(record[name].eq(engine.outcome.p[name]) for name, _ in engine.outcome.p.shape()),
             jobs.o.ready.eq(taken),
             idle.eq(jobs.level == 0),
             alone.eq((jobs.level == 1) & jobs.o.valid),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .command_check import CommandCheck
 from .command_executor import CommandExecutor
-from .command_rules import rules
+from .command_rules import PLANNING, rules
 from .completion_writer import CompletionWriter
 from .config import Config
 from .contract import QUEUES
@@ -40,7 +40,7 @@ class CommandQueue(wiring.Component):
     region_update, table_update : In
     ring : Out(Fetch(config))
     completions : Out(Deposit(config))
-    engine : Out(Engine())
+    engine : Out(Engine(config))
     events : Out(EventPort(config))
     cycle : In(64)
     restart : In(1)
@@ -64,7 +64,7 @@ class CommandQueue(wiring.Component):
             "table_update": In(table_update(config)),
             "ring": Out(Fetch(config)),
             "completions": Out(Deposit(config)),
-            "engine": Out(Engine()),
+            "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
             "cycle": In(64),
             "restart": In(1),
@@ -78,7 +78,7 @@ class CommandQueue(wiring.Component):
         reader, writer = RingReader(self.config), CompletionWriter(self.config)
         check = CommandCheck(self.config, self.queue)
         batches = tuple(opcode for opcode, rule in rules(self.queue, self.config).items()
-                        if rule.is_batch)
+                        if rule.is_batch and opcode not in PLANNING)
         executor, doorbell = CommandExecutor(self.config, batches), Doorbell()
         m.submodules.reader = cleared(reader)
         m.submodules.check = cleared(check)

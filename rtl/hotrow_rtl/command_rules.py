@@ -11,7 +11,9 @@ from .contract import (
     BatchFlag,
     Command,
     GatherFlag,
+    InstallFlag,
     Opcode,
+    PlanFlag,
     PoolFlag,
     UpdateFlag,
 )
@@ -44,6 +46,12 @@ _EXTENTS = {
     "destination": Extent("count", 4, write=True),  # harvested entries
 }
 _IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
+_PLAN = {
+    "source": _IDS,
+    "popular": Extent("count", 2, write=True),
+    "nonpopular": Extent("count", 2, write=True),
+    "victims": Extent("count", 3, write=True),
+}
 _BYTES = {  # of a span
     "source": Extent("count", 0),
     "destination": Extent("count", 0, write=True),
@@ -59,6 +67,8 @@ _UPDATE = {
 }
 SPANS = (Opcode.COPY, Opcode.FILL)  # `count` consecutive bytes each
 ARITHMETIC = (Opcode.POOL, Opcode.UPDATE)  # of a card with `Config.arithmetic`
+PLANNING = (Opcode.PLAN, Opcode.MARK)  # of a card with `Config.planner`
+CONTRARY = {Opcode.PLAN: PlanFlag.COUNT | PlanFlag.ADMIT}  # flags that may not all be set
 # Where the slot of a row ends depends on its table and target: these are checked row by row.
 _CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination"),
                    Opcode.SCATTER: ("rows", "state_rows"),
@@ -74,12 +84,16 @@ class Rule:
     -------
     flags : int
         Bits that the command defines.
+    contrary : int
+        Bits of those that may not all be set, or 0: else the flags are refused as undefined ones.
     is_batch, is_list, is_span, has_event, has_stride : bool
         Which shape checks apply. At most one of the first three holds. The operands of a span
         begin on any 4 bytes and stay packed; those of others begin on a multiple of LIST_ALIGNMENT
         and are replaced by byte addresses.
     is_pool, is_update : bool
         A list with `bags`, or `gradient_count` in the same place.
+    is_plan : bool
+        A batch whose results have other lengths than those of a SPLIT.
     may_be_all : bool
         With AllFlag.ALL the command reads no list.
     extents : dict
@@ -88,6 +102,7 @@ class Rule:
 
     opcode: Opcode
     flags: int
+    contrary: int
     is_batch: bool
     is_list: bool
     is_span: bool
@@ -95,14 +110,22 @@ class Rule:
     has_stride: bool
     is_pool: bool
     is_update: bool
+    is_plan: bool
     may_be_all: bool
     extents: dict
 
 
-def _rule(command: Command) -> Rule:
+def flags_of(command: Command, config: Config) -> int:
+    """Bits that the command defines on a card."""
+    if command.flags is InstallFlag and not config.planner:
+        return 0
+    return int(sum(command.flags or ()))
+
+
+def _rule(command: Command, config: Config) -> Rule:
     operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
     is_batch, is_span = "samples" in operands, command.opcode in SPANS
-    special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE}.get(
+    special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE, Opcode.PLAN: _PLAN}.get(
         command.opcode, {"source": _IDS} if is_batch else _BYTES if is_span else {})
     extents = {name: special.get(name) or _EXTENTS[name]
                for name in operands
@@ -110,7 +133,8 @@ def _rule(command: Command) -> Rule:
                and name not in _CHECKED_BY_ROW.get(command.opcode, ())}
     return Rule(
         opcode=command.opcode,
-        flags=sum(command.flags or ()),
+        flags=flags_of(command, config),
+        contrary=int(CONTRARY.get(command.opcode, 0)),
         is_batch=is_batch,
         is_list="count" in operands and not is_batch and not is_span,
         is_span=is_span,
@@ -118,6 +142,7 @@ def _rule(command: Command) -> Rule:
         has_stride="stride" in operands,
         is_pool=command.opcode == Opcode.POOL,
         is_update=command.opcode == Opcode.UPDATE,
+        is_plan=command.opcode == Opcode.PLAN,
         may_be_all=command.flags is AllFlag,
         extents=extents,
     )
@@ -125,6 +150,7 @@ def _rule(command: Command) -> Rule:
 
 def rules(queue: str, config: Config) -> dict[Opcode, Rule]:
     """The rules of the commands that the queue serves."""
-    return {opcode: _rule(command) for opcode, command in COMMANDS.items()
+    return {opcode: _rule(command, config) for opcode, command in COMMANDS.items()
             if command.queue in (queue, "both")
-            and (config.arithmetic or opcode not in ARITHMETIC)}
+            and (config.arithmetic or opcode not in ARITHMETIC)
+            and (config.planner or opcode not in PLANNING)}

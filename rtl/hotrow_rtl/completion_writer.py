@@ -6,14 +6,19 @@ from amaranth.lib.wiring import In, Out
 
 from .config import Config
 from .contract import COMPLETION, COMPLETION_BYTES, Status
-from .layouts import Deposit, completion, outcome, packed_address, reported_completion
+from .layouts import Deposit, completion, engine_outcome, packed_address, reported_completion
 from .region_arbiter import RegionPort
 from .ring_entry import MOST_ENTRIES_LOG2, RingEntry, fault_status
 
 PART = 32  # bits that are counters altogether, or not at all
-COUNTERS = [name for name, _ in outcome if name not in ("status", "error_index", "error_address")]
-COUNTER_PARTS = {8 * COMPLETION[name].offset // PART + half for name in COUNTERS
-                 for half in range(8 * COMPLETION[name].bytes // PART)}
+
+
+def counter_parts(config: Config) -> set[int]:
+    """The parts that are counters."""
+    counters = [name for name, _ in engine_outcome(config)
+                if name not in ("status", "error_index", "error_address")]
+    return {8 * COMPLETION[name].offset // PART + half for name in counters
+            for half in range(8 * COMPLETION[name].bytes // PART)}
 
 
 class CompletionWriter(wiring.Component):
@@ -73,6 +78,7 @@ class CompletionWriter(wiring.Component):
         beat = Signal(beats, init=1)  # one-hot
         address = Signal.like(place.p.address, reset_less=True)
         per_word = self.config.bus_width // PART
+        counters = counter_parts(self.config)
 
         def chosen(lane):
             """One part of the bus word: a sum of products, as counters are masked at no cost."""
@@ -80,7 +86,7 @@ class CompletionWriter(wiring.Component):
             for word in range(beats):
                 part = word * per_word + lane
                 shown = beat[word]
-                if part in COUNTER_PARTS:
+                if part in counters:
                     shown &= self.completions.p.counted
                 value |= record.as_value().word_select(part, PART) & shown.replicate(PART)
             return value

@@ -11,6 +11,7 @@ STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
 WINDOW_BEATS = 5
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
+BYPASS_STAMPS = 512  # of the planner in one bank: what a block RAM holds
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
 NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
 LARGEST_ROW = 4096  # bytes
@@ -70,6 +71,8 @@ class Config:
         Event counters shared by the two command queues (power of two).
     arithmetic : bool
         The row mover pools and updates rows, too.
+    planner : bool
+        The directory gives slots to the rows of coming batches and holds them (PLAN, MARK).
     clock_mhz : int
         Clock for which cycles are turned into projected times. An assumption, not a measurement.
     """
@@ -96,6 +99,7 @@ class Config:
     result_ports: int = 4
     events: int = 32
     arithmetic: bool = True
+    planner: bool = False
     clock_mhz: int
 
     def __post_init__(self):
@@ -124,8 +128,9 @@ class Config:
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         within("events", 2, 256, power_of_two=True)
-        if not isinstance(self.arithmetic, bool):
-            raise ValueError(f"arithmetic must be True or False, not {self.arithmetic!r}")
+        for name in ("arithmetic", "planner"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         within("clock_mhz", 1, 2000)
         if self.row_ports not in (1, 2, 4, 8):
             raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address choose "
@@ -191,6 +196,12 @@ class Config:
     def oldest_stamp(self) -> int:
         """Batches after which a sweep tells no longer when a slot was used last."""
         return (1 << self.stamp_bits - 1) - 1
+
+    @property
+    def bypass_stamps(self) -> int:
+        """Entries of the planner's table of bypassed rows: rows of as many lowest bits of the mixed
+        key share one."""
+        return BYPASS_STAMPS * self.banks
 
     @property
     def row_width(self) -> int:

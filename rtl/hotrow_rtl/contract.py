@@ -18,6 +18,7 @@ COMPLETION_BYTES = 128
 OFFSET_WIDTH = 48  # low bits of a packed address
 
 NO_SLOT = 0xFFFF_FFFF  # a lookup refused, or an entry that has no slot
+NO_BATCH = 0xFFFF_FFFF  # before batch 0; the `wait_for` of a PLAN that need not wait
 MISS_FLAG = 0x8000_0000  # set in a SPLIT's slot word of a miss; the other bits index the miss list
 
 
@@ -52,6 +53,10 @@ class Status(IntEnum):
     TIMEOUT = 16, "the memory did not answer in time"
     ROW_SHAPE = 17, ("not the bytes or element type of the first listed row, or not the state that "
                      "the command needs; index = position in the list")
+    BATCH_ORDER = 18, ("PLAN: not the batch after the one planned last; MARK: not one after the "
+                       "one planned last; index = the batch after it")
+    WINDOW = 19, ("PLAN, MARK: more than PLAN_WINDOW batches planned or marked and not retired: "
+                  "retire some; index = newest retired batch")
 
 
 class Opcode(IntEnum):
@@ -65,6 +70,8 @@ class Opcode(IntEnum):
     INSTALL = 0x13
     REMOVE = 0x14
     SPLIT = 0x15
+    PLAN = 0x16
+    MARK = 0x17
     GATHER = 0x20
     SCATTER = 0x21
     POOL = 0x22
@@ -82,6 +89,53 @@ class BatchFlag(IntFlag):
     FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
     JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
     COUNT = 8, "a SPLIT counts its lookups as well, in the same pass; an OBSERVE always does"
+
+
+class PlanFlag(IntFlag):
+    """Layout of a batch as in `BatchFlag`, and which rows stay (PLAN)."""
+
+    __new__ = _documented
+
+    ID64 = 1, "ids are 64 bits wide, else 32"
+    FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
+    JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
+    COUNT = 8, "count the lookups as well, in the same pass; not with ADMIT"
+    ADMIT = 16, ("a row takes the place of another only if the number that it would get by the "
+                 "policy is not less; not with COUNT, by which counts rise within a batch")
+    READ_ONLY = 32, "what the batch uses stays clean, else it is dirty: to be written back"
+    POLICY_LOW = 64, "lower bit of the policy: 0 LRU, 1 RRIP, 2 LFU, 3 FREQ"
+    POLICY_HIGH = 128, "upper bit of the policy"
+
+
+class MarkFlag(IntFlag):
+    """Layout of a batch as in `BatchFlag` (MARK)."""
+
+    __new__ = _documented
+
+    ID64 = 1, "ids are 64 bits wide, else 32"
+    FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
+    JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
+
+
+class InstallFlag(IntFlag):
+    """By which policy rows get their numbers (INSTALL). Cards with a planner only."""
+
+    __new__ = _documented
+
+    POLICY_LOW = 64, "lower bit of the policy, as of a PLAN"
+    POLICY_HIGH = 128, "upper bit of the policy"
+
+
+class PlanPolicy(IntEnum):
+    """Which row leaves for a planned one: that of the least number, of equals the one whose batch
+    is longest past. In the flags times POLICY_LOW."""
+
+    __new__ = _documented
+
+    LRU = 0, "the number is zero"
+    RRIP = 1, "1 of a row that comes, 3 of one used again, one less every PLAN_WINDOW batches"
+    LFU = 2, "the row's access count, at most 255, whenever a batch uses it"
+    FREQ = 3, "the row's access count, at most 255, when it came"
 
 
 class AllFlag(IntFlag):
@@ -155,9 +209,13 @@ OPERANDS = {field.name: field for field in (
     _address("targets", 24, "uint32 slots, one per listed row or bag; numbers of gradients"),
     _address("slots", 32, "result: uint32 per lookup or entry"),
     _address("weights", 32, "fp32 per listed row"),
-    _address("popular", 40, "result: uint32 positions of the samples whose lookups all hit"),
-    _address("nonpopular", 48, "result: uint32 positions of the other samples"),
-    _address("misses", 56, "result: one entry per missed row"),
+    _address("popular", 40, "result: uint32 positions of the samples whose lookups all hit; of a "
+             "PLAN, where each row of `misses` belongs: its slot, or SLOTS + its place in the "
+             "bypass area"),
+    _address("nonpopular", 48, "result: uint32 positions of the other samples; of a PLAN, the "
+             "slot that each row of `victims` left"),
+    _address("misses", 56, "result: one entry per missed row; of a PLAN, per row to be fetched"),
+    _address("victims", 64, "result: one entry per row to be written back"),
     _address("destination", 64, "result: rows (GATHER, POOL), harvested entries, or bytes (COPY, "
              "FILL)"),
     _address("state_destination", 72, "result: per-row state, packed"),
@@ -173,7 +231,8 @@ OPERANDS = {field.name: field for field in (
     Field("shift", 100, 4, "binary places by which every count is shifted right"),
     Field("event", 104, 4, "event counter"),
     Field("eps", 104, 4, "fp32: what row-wise Adagrad adds to the root of the state"),
-    Field("value", 108, 4, "value to reach or to set, or pattern (FILL)"),
+    Field("value", 108, 4, "value to reach or to set, pattern (FILL), or number of the batch "
+          "(PLAN, MARK)"),
     Field("lr", 108, 4, "fp32: learning rate"),
     _address("rows", 112, "rows by slot that are read (SCATTER)"),
     _address("gradients", 112, "rows of gradients by number"),
@@ -191,12 +250,18 @@ COMPLETION = {field.name: field for field in (
     Field("lookups", 40, 4, "lookups served"),
     Field("hits", 44, 4, "lookups or entries found"),
     Field("misses", 48, 4, "lookups or entries not found"),
-    Field("unique", 52, 4, "entries written to the miss list"),
+    Field("unique", 52, 4, "entries written to the miss list; of a PLAN, rows of the batch, a "
+          "bypassed one as often as it is listed"),
     Field("popular", 56, 4, "samples whose lookups all hit"),
-    Field("entries", 60, 4, "entries written, installed, removed or moved; bags, rows written"),
-    Field("refused", 64, 4, "entries that did not fit; of a SPLIT, misses whose row may be listed "
-          "again"),
+    Field("entries", 60, 4, "entries written, installed, removed or moved; bags, rows written; "
+          "rows to be fetched (PLAN)"),
+    Field("refused", 64, 4, "entries that did not fit; of a SPLIT, misses, and of a PLAN, bypassed "
+          "rows that may be listed again"),
     Field("bytes", 72, 8, "bytes of rows and state moved or written"),
+    Field("evictions", 80, 4, "rows to be written back (PLAN)"),
+    Field("bypasses", 84, 4, "of the rows to be fetched, those without a slot (PLAN)"),
+    Field("wait_for", 88, 4, "no listed row may be fetched before the rows that this batch "
+          "bypassed are back in their tables; NO_BATCH if there is none (PLAN)"),
     Field("sequence", 124, 4, "completions of this queue so far, this one included"),
 )}
 
@@ -243,12 +308,14 @@ COMMANDS = {command.opcode: command for command in (
             "Write the `count` most accessed rows, over all tables, whose count is at least "
             "`threshold`. Order: by set, then by way; ties at the last rank are cut in "
             "that order. The counters keep their contents."),
-    Command(Opcode.INSTALL, "lookup", ("source", "slots", "count"), None,
+    Command(Opcode.INSTALL, "lookup", ("source", "slots", "count"), InstallFlag,
             "Give each listed row a slot and write its number, or NO_SLOT if both its sets are "
-            "full. A row already present keeps its slot and counts as a hit."),
+            "full. A row already present keeps its slot and counts as a hit. On a card with a "
+            "planner its number is that of a row which comes with the count that the counters hold "
+            "of it, and no batch needs the slot."),
     Command(Opcode.REMOVE, "lookup", ("source", "slots", "count"), AllFlag,
             "Free the slot of each listed row and write its number, or NO_SLOT. ALL frees every "
-            "slot and writes nothing."),
+            "slot and writes nothing; the next batch to be planned is then 0."),
     Command(Opcode.SPLIT, "lookup", (*_BATCH, "slots", "popular", "nonpopular", "misses"),
             BatchFlag,
             "Tell hits from misses, and popular samples (all lookups hit; an empty bag does not "
@@ -256,6 +323,28 @@ COMMANDS = {command.opcode: command for command in (
             "index into `misses`, or NO_SLOT for a refused lookup. Misses are listed in order of "
             "appearance, each row once while the miss table of `miss_entries` places has one for "
             "it; other rows may be listed at each appearance."),
+    Command(Opcode.PLAN, "lookup",
+            (*_BATCH, "value", "slots", "popular", "nonpopular", "misses", "victims"), PlanFlag,
+            "Give every row of batch `value` a slot: its own, else a free one as in INSTALL, else "
+            "that of the row which no batch needs and which goes first by the policy. Where there "
+            "is none the row is bypassed. Batches are planned in order, from 0 on after a reset or "
+            "a REMOVE with ALL. A batch needs a slot from PLAN or MARK until it is retired, see "
+            "PLAN_RETIRED. `slots` has a word per lookup: a slot, SLOTS + k of the k-th bypassed "
+            "row, or NO_SLOT for a refused lookup; SLOTS is what DIRECTORY_CHOICES, "
+            "DIRECTORY_SETS and DIRECTORY_WAYS multiply to. `misses` lists the rows to be fetched, "
+            "`popular` where they belong: a GATHER with LISTED takes both. `victims` lists the "
+            "dirty rows that left a slot, `nonpopular` those slots: for a SCATTER, to be carried "
+            "out before that GATHER. All lists are in order of first appearance, each row once; "
+            "but of bypassed rows only those for which the miss table has a place, the others may "
+            "be listed at each appearance. `hits` are lookups that found a slot: also of a row "
+            "that the batch itself brings, those beyond the beats in which lookups are joined. A "
+            "row's access count is what the counters hold of it when it comes, before it is "
+            "counted. Nothing is planned, and the batch is "
+            "not the one planned last, if the command is refused or its lengths cannot be read or "
+            "do not add up."),
+    Command(Opcode.MARK, "lookup", (*_BATCH, "value"), MarkFlag,
+            "Keep the slots that rows of batch `value` have until it is retired. It is planned "
+            "later, or may be never."),
     Command(Opcode.GATHER, "move",
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,
@@ -300,12 +389,14 @@ class Access(IntEnum):
 
 @dataclass(frozen=True)
 class Register:
-    """One 32-bit register of the AXI4-Lite slave, `offset` in bytes."""
+    """One 32-bit register of the AXI4-Lite slave, `offset` in bytes. With `needs`, an attribute of
+    Config, only cards have it whose Config has that."""
 
     name: str
     offset: int
     access: Access
     doc: str
+    needs: str | None = None
 
 
 QUEUES = ("lookup", "move")
@@ -316,7 +407,8 @@ _RO, _RW, _WO = Access.READ_ONLY, Access.READ_WRITE, Access.WRITE_ONLY
 GEOMETRY = tuple((f"{name.upper()}", 0x010 + 4 * i, name) for i, name in enumerate((
     "bus_bytes", "handles", "tables", "counter_sets", "counter_ways", "counter_bits",
     "directory_choices", "directory_sets", "directory_ways", "directory_partitions",
-    "batch_samples", "miss_entries", "row_bytes", "events", "clock_mhz", "arithmetic")))
+    "batch_samples", "miss_entries", "row_bytes", "events", "clock_mhz", "arithmetic",
+    "planner")))
 
 
 def _queue(queue):
@@ -353,15 +445,18 @@ REGISTERS = {register.name: register for register in (
       for name, offset, parameter in GEOMETRY),
     Register("CONTROL", 0x080, _RW,
              "bit 0 (reads 0): soft reset of queues (which it disables), engines and ports; "
-             "regions, tables, events, counters and directory keep their contents; wait for STATUS "
-             "ready. Bits 1, 2: interrupt enable of the lookup and the move queue"),
+             "regions, tables, events, counters, directory and the planner's batches keep their "
+             "contents, but what a PLAN under way gave slots may never be told: REMOVE with ALL "
+             "before the next one; wait for STATUS ready. Bits 1, 2: interrupt enable of the "
+             "lookup and the move queue"),
     Register("STATUS", 0x084, _RO,
              "bit 0 ready (memories cleared after reset, ports drained after a soft reset); bits 1 "
              "to 4: the list port, a result port, the reads of a row port, its writes have stopped "
              "after a time-out"),
     Register("FAULT", 0x088, _RW,
              "sticky, write 1 to clear: bit 0 doorbell refused (lookup), bit 1 (move), bit 2 "
-             "access to an unknown register, region, table or event (answered with SLVERR)"),
+             "access to an unknown register, region, table or event (answered with SLVERR), bit 3 "
+             "write to PLAN_RETIRED refused"),
     Register("INTERRUPT", 0x08C, _RW,
              "bit per queue (0 lookup, 1 move): a completion landed; write 1 to clear"),
     Register("TIMEOUT", 0x090, _RW,
@@ -370,6 +465,16 @@ REGISTERS = {register.name: register for register in (
     Register("CYCLE_HIGH", 0x098, _RO, "upper half of the cycle counter"),
     Register("EVENT_SELECT", 0x09C, _RW, "event that EVENT_VALUE reads and writes"),
     Register("EVENT_VALUE", 0x0A0, _RW, "value of the selected event counter"),
+    Register("PLAN_RETIRED", 0x0A4, _RW,
+             "newest retired batch, NO_BATCH at first and after a REMOVE with ALL: it and all "
+             "before have trained, their victims were read out of their slots, their bypassed "
+             "rows are back in their tables, or will be before what is planned from now on is "
+             "fetched. A PLAN or MARK under way keeps to the value with which it began. A write "
+             "that goes back, or beyond the batch planned last, does nothing and sets FAULT. "
+             "Cards with a planner only", needs="planner"),
+    Register("PLAN_WINDOW", 0x0A8, _RO,
+             "most batches that may be planned or marked and not retired. Cards with a planner "
+             "only", needs="planner"),
     Register("REGION_HANDLE", 0x0C0, _RW, "handle that REGION_COMMIT writes"),
     Register("REGION_BASE_LOW", 0x0C4, _RW, "byte address, a multiple of 16"),
     Register("REGION_BASE_HIGH", 0x0C8, _RW, "its upper half"),
@@ -400,6 +505,12 @@ REGISTERS = {register.name: register for register in (
     *_queue("move"),
 )}
 REGISTER_SPACE = 0x200  # bytes
+
+
+def registers_of(config) -> dict[str, Register]:
+    """Those of `REGISTERS` that a card of that Config has."""
+    return {name: register for name, register in REGISTERS.items()
+            if register.needs is None or getattr(config, register.needs)}
 
 
 def packed_address(handle: int, offset: int) -> int:

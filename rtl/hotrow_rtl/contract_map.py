@@ -15,14 +15,14 @@ _CONSTANTS = {
     name: getattr(module, name)
     for module, names in (
         (contract, ("COMMAND_BYTES", "COMPLETION_BYTES", "ROW_ENTRY_BYTES", "HARVEST_ENTRY_BYTES",
-                    "OFFSET_WIDTH", "REGISTER_SPACE", "NO_SLOT", "MISS_FLAG")),
+                    "OFFSET_WIDTH", "REGISTER_SPACE", "NO_SLOT", "NO_BATCH", "MISS_FLAG")),
         (config, ("LIST_ALIGNMENT", "ROW_ALIGNMENT", "STATE_ALIGNMENT", "LARGEST_ROW",
                   "LARGEST_STRIDE")),
     )
     for name in names
 }
-_FLAGS = (contract.BatchFlag, contract.AllFlag, contract.GatherFlag, contract.PoolFlag,
-          contract.UpdateFlag)
+_FLAGS = (contract.BatchFlag, contract.PlanFlag, contract.MarkFlag, contract.InstallFlag,
+          contract.AllFlag, contract.GatherFlag, contract.PoolFlag, contract.UpdateFlag)
 
 
 def _fields(record):
@@ -39,6 +39,8 @@ def describe() -> dict:
         "status": {status.name: status.value for status in contract.Status},
         "status_doc": {status.name: status.doc for status in contract.Status},
         "opcodes": {opcode.name: opcode.value for opcode in contract.Opcode},
+        "policies": {policy.name: policy.value for policy in contract.PlanPolicy},
+        "policies_doc": {policy.name: policy.doc for policy in contract.PlanPolicy},
         "elements": {element.name: element.value for element in contract.Element},
         "flags": {kind.__name__: {flag.name: flag.value for flag in kind} for kind in _FLAGS},
         "flags_doc": {kind.__name__: {flag.name: flag.doc for flag in kind} for kind in _FLAGS},

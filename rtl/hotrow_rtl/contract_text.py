@@ -40,6 +40,8 @@ def c_header(what: dict) -> str:
     define("status codes", [(f"STATUS_{name}", value, what["status_doc"][name])
                             for name, value in what["status"].items()])
     define("opcodes", [(f"OP_{name}", f"0x{value:02X}") for name, value in what["opcodes"].items()])
+    define("policies of a PLAN", [(f"POLICY_{name}", value, what["policies_doc"][name])
+                                  for name, value in what["policies"].items()])
     define("element types", [(f"ELEMENT_{name}", value)
                              for name, value in what["elements"].items()])
     for kind, flags in what["flags"].items():
@@ -100,6 +102,9 @@ def markdown(what: dict) -> str:
         table(kind, ("bit", "name", "meaning"), [
             (value.bit_length() - 1, f"`{name}`", what["flags_doc"][kind][name])
             for name, value in flags.items()], "###")
+    table("Policies of a PLAN", ("value", "name", "meaning"), [
+        (value, f"`{name}`", what["policies_doc"][name])
+        for name, value in what["policies"].items()], "###")
     for key, name, size in _RECORDS:
         title = f"{name.replace('_', ' ').capitalize()}: {what['constants'][size]} bytes"
         table(title, ("byte", "bytes", "field", "meaning"), [

@@ -11,7 +11,7 @@ from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import amount_width, count_answer, count_request
+from .bank_layouts import NUMBER_WIDTH, amount_width, count_answer, count_request
 from .config import Config, log2
 from .counter_set import (
     ScanPort,
@@ -30,7 +30,7 @@ class CountBank(wiring.Component):
 
     A row that is counted gains `amount`. Another takes the place of the way with the least count,
     the first at or after the set's hand among equals, with a count of `amount`; the hand then
-    points behind it.
+    points behind it. With an `amount` of 0, as from a planner, nothing happens to any.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class CountBank(wiring.Component):
     Members
     -------
     requests : In(stream(count_request(config)))
-    answers : Out(stream(count_answer(), always_ready=True))
+    answers : Out(stream(count_answer(config), always_ready=True))
         One per request, in order.
     scan : In(ScanPort(config))
         Only while no request is inside.
@@ -65,7 +65,7 @@ class CountBank(wiring.Component):
         self.config, self._spaced = config, spaced
         super().__init__({
             "requests": In(stream.Signature(count_request(config))),
-            "answers": Out(stream.Signature(count_answer(), always_ready=True)),
+            "answers": Out(stream.Signature(count_answer(config), always_ready=True)),
             "scan": In(ScanPort(config)),
             "clear": In(1),
             "restart": In(1),
@@ -167,6 +167,10 @@ class CountBank(wiring.Component):
             self.answers.valid.eq(valid["compared"] & ~self.restart),
             self.answers.p.counted.eq(hit),
         ]
+        adds = valid["decided"]
+        if c.planner:  # which only looks, too
+            adds = adds & at["decided"].amount.any()
+            m.d.comb += self.answers.p.count.eq(saturated(told, NUMBER_WIDTH))
         m.d.comb += [
             new.count.eq(count),
             new.tag.eq(tag),
@@ -175,8 +179,7 @@ class CountBank(wiring.Component):
             scan.entry.count.eq(told),
             scan.entry.tag.eq(tag),
             scan.entry.reaches.eq(reaches),
-            sets.write_enable.eq(
-                Mux(valid["decided"] | halves["decided"], written, 0)),
+            sets.write_enable.eq(Mux(adds | halves["decided"], written, 0)),
             sets.write_address.eq(at["decided"].set),
         ]
         # Way by way: what is given one `Cat` would be named otherwise in every bank.
@@ -232,6 +235,11 @@ class CountBank(wiring.Component):
                 m.d.comb += [key.eq(high), way.eq(high_way)]
             halved.append((key, way))
         return halved + nodes[len(nodes) & ~1:]
+
+
+def saturated(value, width):
+    """The value, or if it has more bits than `width` the largest number of that width."""
+    return Mux(value[width:].any(), (1 << width) - 1, value)[:width]
 
 
 def behind(hand, way, ways):

@@ -180,7 +180,8 @@ class DirectoryList(wiring.Component):
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     source : Out(Fetch(config))
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+            beat_request(config))))
         To the ring of banks; see `EditLane`.
     answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
         The same beats, in order.
@@ -206,7 +207,7 @@ class DirectoryList(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = ring_beat(config, asked_beat(config), row_request(config), beat_request())
+        beat = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
         answered = answered_beat(config, asked_beat(config), bank_answer(config))
         super().__init__({
             "command": In(stream.Signature(command)),

@@ -23,7 +23,8 @@ class EditLane(wiring.Component):
     entries : In(stream(checked_entry(config)))
     edit : In(Edit)
         What the entries served ask for.
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+            beat_request(config))))
         One per entry, in order; of what is carried, `last` and lane 0's `present` and `status`
         tell something.
     restart : In(1)
@@ -38,7 +39,7 @@ class EditLane(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request())
+        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
         super().__init__({
             "entries": In(stream.Signature(checked_entry(config))),
             "edit": In(Edit),

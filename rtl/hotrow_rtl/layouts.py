@@ -56,6 +56,16 @@ outcome = data.StructLayout({
 })
 
 
+# What the planner reports besides.
+PLANNED = ("evictions", "bypasses", "wait_for")
+
+
+def engine_outcome(config: Config) -> data.StructLayout:
+    """What the engines of a card report of a command."""
+    planned = dict.fromkeys(PLANNED, 32) if config.planner else {}
+    return data.StructLayout({**outcome.members, **planned})
+
+
 # A completion on its way to memory; its counters stand for zero unless `counted`.
 reported_completion = data.StructLayout({"record": completion, "counted": 1})
 
@@ -171,14 +181,14 @@ class Engine(wiring.Signature):
         by byte addresses (zero-extended), except those of slots (`destination` of a GATHER or POOL,
         `rows` of a SCATTER, and of their state), `gradients`, and those of COPY and FILL, which
         stay packed.
-    outcome : In(stream(outcome))
+    outcome : In(stream(engine_outcome(config)))
         One per command, in order, once its last effect has landed in memory.
     """
 
-    def __init__(self):
+    def __init__(self, config: Config):
         super().__init__({
             "command": Out(stream.Signature(command)),
-            "outcome": In(stream.Signature(outcome)),
+            "outcome": In(stream.Signature(engine_outcome(config))),
         })
 
 

@@ -12,6 +12,7 @@ from .counter_set import ScanPort, scanned_entry
 from .directory_bank import DirectoryBank
 from .miss_bank import MissBank
 from .placement import counter_place
+from .set_spacing import near
 
 
 class LookupBank(wiring.Component):
@@ -78,13 +79,12 @@ class LookupBank(wiring.Component):
             self.ready.eq(counts.ready & directory.ready & misses.ready),
             self.requests.ready.eq(~waits | taken),
         ]
-        near = [
-            self._near(m, "count", counter_place(c, self.requests.p.rest)[0],
-                       counter_place(c, request.rest)[0], taken & (request.amount != 0),
-                       self.requests.p.amount != 0),
-            self._near(m, "miss", self.requests.p.rest[:log2(c.miss_sets)],
-                       request.rest[:log2(c.miss_sets)], taken & request.miss,
-                       self.requests.p.miss),
+        recent = [
+            near(m, "count", self.distance, counter_place(c, self.requests.p.rest)[0],
+                 self.requests.p.amount != 0, counter_place(c, request.rest)[0],
+                 taken & (request.amount != 0)),
+            near(m, "miss", self.distance, self.requests.p.rest[:log2(c.miss_sets)],
+                 self.requests.p.miss, request.rest[:log2(c.miss_sets)], taken & request.miss),
         ]
         # Decided a cycle ahead: no memory is being cleared, nothing holds the request.
         hold, awake, free = Signal(self.distance - 1), Signal(), Signal(init=1)
@@ -99,8 +99,8 @@ class LookupBank(wiring.Component):
             m.d.sync += [
                 waits.eq(self.requests.valid),
                 request.eq(self.requests.p),
-                hold.eq(near[0] | near[1]),
-                free.eq(~(near[0] | near[1]).any()),
+                hold.eq(recent[0] | recent[1]),
+                free.eq(~(recent[0] | recent[1]).any()),
             ]
 
         # All three know when they answer; counters and directory wait for the miss table.
@@ -139,18 +139,6 @@ class LookupBank(wiring.Component):
         for field, _ in scanned_entry(c):
             m.d.comb += self.scan.entry[field].eq(counts.scan.entry[field])
         return m
-
-    def _near(self, m, name, set_, entering_set, enters, asks):
-        """Which of the last `distance` - 1 cycles, this one first, had a request of the set."""
-        recent = [Signal.like(entering_set, name=f"{name}_set{age}", reset_less=True)
-                  for age in range(1, self.distance - 1)]
-        going = Signal(len(recent), name=f"{name}_going", reset_less=True)
-        m.d.sync += [
-            Cat(recent).eq(Cat(entering_set, *recent)),
-            going.eq(Cat(enters, going)),
-        ]
-        return Cat(asks & here & (each == set_)
-                   for here, each in zip((enters, *going), (entering_set, *recent)))
 
     def _later(self, m, value, cycles, name):
         """The value of that many cycles before."""

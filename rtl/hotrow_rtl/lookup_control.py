@@ -9,13 +9,16 @@ from .batch_tag import batch_kind
 from .config import EPOCH_WIDTH, Config
 from .contract import AllFlag, BatchFlag, Opcode, Status
 from .fifo import RamFifo
-from .layouts import Deposit, Engine, command, outcome
+from .layouts import PLANNED, Deposit, Engine, command, engine_outcome, outcome
 from .length_sum import sum_width
 from .lookup_reader import verdict
-from .result_addresses import LISTS, ResultAddresses
+from .plan_lists import plan_counts
+from .plan_sequence import PlannerPort
+from .result_addresses import LISTS, ResultAddresses, lists_of
 from .sample_lists import batch_samples
 
-DEPOSITS = (*LISTS[:-1], "even_misses", "odd_misses")  # who writes them: the last list has two
+# Who writes them: the misses of a SPLIT have two, of which one writes the victims of a PLAN.
+DEPOSITS = (*LISTS[:-1], "even_misses", "odd_misses")
 UNDER_WAY = 4  # commands between their start and their outcome
 
 
@@ -50,13 +53,16 @@ class LookupControl(wiring.Component):
     Batches to be split are numbered for the miss table, and once the numbers are used up it is
     cleared before the next command starts.
 
+    PLAN and MARK run alone. Their batches are judged before anything is read; one that is planned
+    counts as such once its lengths were found sound.
+
     Parameters
     ----------
     config : Config
 
     Members
     -------
-    engine : In(Engine())
+    engine : In(Engine(config))
     cleared : In(1)
         No memory is being cleared: a command may start.
     edits : Out(1)
@@ -73,23 +79,26 @@ class LookupControl(wiring.Component):
     tallied, scanned, listed : In(stream(outcome))
     parted : In(stream)
         How many samples of a batch that was split are `popular`.
-    requests : Out(request of Deposit).array(4)
-        By number in `LISTS`, see `ResultAddresses`; that of the misses is for both who write them.
+    requests : Out(request of Deposit).array(len(lists_of(config)))
+        By number there, see `ResultAddresses`; that of the misses is for both who write them.
     landed : In(outcome of Deposit).array(5)
         By number in `DEPOSITS`.
+    planner : Out(PlannerPort())
+        On a card that has one.
 
     Timing
     ------
-    A command costs 4 cycles besides its units and its results' way to memory, 5 with a batch, and
-    as many more as there are lists if it has one.
+    A command costs 4 cycles besides its units and its results' way to memory, 5 with a batch, 2
+    more if it is marked, 8 more if it is planned, and as many more as there are lists if it has
+    one.
     """
 
     def __init__(self, config: Config):
-        self.config = config
+        self.config, self.lists = config, lists_of(config)
         deposit = Deposit(config).members
         commands, outcomes = stream.Signature(command), stream.Signature(outcome)
         super().__init__({
-            "engine": In(Engine()),
+            "engine": In(Engine(config)),
             "cleared": In(1),
             "edits": Out(1),
             "reader": Out(commands),
@@ -103,8 +112,9 @@ class LookupControl(wiring.Component):
             "scanned": In(outcomes),
             "listed": In(outcomes),
             "parted": In(stream.Signature(data.StructLayout({"popular": 32}))),
-            "requests": Out(deposit["request"].signature).array(len(LISTS)),
+            "requests": Out(deposit["request"].signature).array(len(self.lists)),
             "landed": In(deposit["outcome"].signature.flip()).array(len(DEPOSITS)),
+            **({"planner": Out(PlannerPort())} if config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -112,9 +122,10 @@ class LookupControl(wiring.Component):
         m.submodules.under_way = under_way = RamFifo(data.StructLayout({
             "unit": Unit,
             "splits": 1,
-            "opened": len(LISTS),
+            **({"plans": 1} if self.config.planner else {}),
+            "opened": len(self.lists),
             "status": STATUS_WIDTH,
-            "error_index": sum_width(self.config),
+            "error_index": max(sum_width(self.config), 32 if self.config.planner else 0),
         }), UNDER_WAY)
         m.submodules.addresses = addresses = ResultAddresses(self.config)
         for mine, request in zip(self.requests, addresses.requests):
@@ -128,7 +139,7 @@ class LookupControl(wiring.Component):
     def _start(self, m, job, nothing, lists):
         order, given = Signal(command), self.engine.command
         opcode, is_batch = order.opcode, Signal()
-        opens, alone = Signal(len(LISTS)), Signal(Unit)
+        opens, alone = Signal(len(self.lists)), Signal(Unit)
         splits, epoch = Signal(), Signal(EPOCH_WIDTH, init=1)
         used_up = Signal(init=1)  # nothing is known of what the table held before a reset
         m.d.comb += [
@@ -142,11 +153,25 @@ class LookupControl(wiring.Component):
             self.kinds.p.counts.eq((opcode == Opcode.OBSERVE)
                                    | (order.flags & BatchFlag.COUNT).any()),
         ]
+        reads, planner = is_batch, self.config.planner
+        if planner:
+            plans, marks = (opcode == each for each in (Opcode.PLAN, Opcode.MARK))
+            reads = is_batch | plans | marks
+            m.d.comb += [
+                self.planner.order.eq(order),
+                self.kinds.p.splits.eq(splits | plans | marks),
+                job.p.plans.eq(plans),
+            ]
         with m.Switch(opcode):
             with m.Case(Opcode.OBSERVE):
                 m.d.comb += alone.eq(Unit.TALLY)
             with m.Case(Opcode.SPLIT):
                 m.d.comb += [alone.eq(Unit.TALLY), opens.eq(0b1111)]
+            if planner:
+                with m.Case(Opcode.PLAN):
+                    m.d.comb += [alone.eq(Unit.TALLY), opens.eq(0b11111)]
+                with m.Case(Opcode.MARK):
+                    m.d.comb += alone.eq(Unit.TALLY)
             with m.Case(Opcode.HARVEST):
                 m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b0010)]
             with m.Case(Opcode.INSTALL):
@@ -159,7 +184,7 @@ class LookupControl(wiring.Component):
 
         m.d.comb += [lists.p.opened.eq(opens),
                      *(lists.p.addresses[number].eq(order[name])
-                       for number, name in enumerate(LISTS))]
+                       for number, name in enumerate(self.lists))]
         with m.If(opcode == Opcode.HARVEST):
             m.d.comb += lists.p.addresses[LISTS.index("popular")].eq(order.destination)
 
@@ -177,6 +202,30 @@ class LookupControl(wiring.Component):
             may_start.eq(given.valid & self.cleared & ~used_up
                          & (nothing | is_batch & next_is_batch)),
         ]
+        def judge(verdict, go_on):
+            """The command is refused, or else goes on."""
+            m.d.comb += [
+                verdict.ready.eq(job.ready),
+                job.valid.eq(verdict.valid & (verdict.p.status != Status.OK)),
+                job.p.unit.eq(Unit.NONE),
+                job.p.status.eq(verdict.p.status),
+                job.p.error_index.eq(verdict.p.error_index),
+            ]
+            with m.If(verdict.valid & verdict.ready):
+                m.next = "IDLE"
+                with m.If(verdict.p.status == Status.OK):
+                    go_on()
+
+        def plan_or_launch():
+            m.next = "LAUNCH"
+            if planner:
+                with m.If(plans):
+                    m.next = "PLAN"
+
+        def read():
+            m.d.sync += self.reader.valid.eq(1)
+            m.next = "VERDICT"
+
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [
@@ -193,17 +242,20 @@ class LookupControl(wiring.Component):
                 m.next = "LAUNCH"
                 with m.If(is_batch):
                     m.next = "VERDICT"
+                if planner:
+                    m.d.comb += self.planner.start.eq(1)
+                    with m.If(plans | marks):
+                        m.next = "JUDGE"
             with m.State("VERDICT"):
-                m.d.comb += [
-                    self.verdict.ready.eq(job.ready),
-                    job.valid.eq(self.verdict.valid & (self.verdict.p.status != Status.OK)),
-                    job.p.unit.eq(Unit.NONE),
-                    job.p.status.eq(self.verdict.p.status),
-                    job.p.error_index.eq(self.verdict.p.error_index),
-                ]
-                with m.If(self.verdict.valid & self.verdict.ready):
-                    m.next = "IDLE"
-                    with m.If(self.verdict.p.status == Status.OK):
+                judge(self.verdict, plan_or_launch)
+            if planner:
+                with m.State("JUDGE"):
+                    judge(self.planner.judged, read)
+                with m.State("PLAN"):
+                    m.d.comb += self.planner.accept.eq(1)
+                    m.next = "PLANNED"
+                with m.State("PLANNED"):
+                    with m.If(self.planner.ready):
                         m.next = "LAUNCH"
             with m.State("LAUNCH"):
                 m.d.comb += [
@@ -217,19 +269,22 @@ class LookupControl(wiring.Component):
                     m.d.sync += [
                         self.scans.valid.eq(alone == Unit.SCANS),
                         self.entries.valid.eq(alone == Unit.ENTRIES),
-                        self.kinds.valid.eq(is_batch),
+                        self.kinds.valid.eq(reads),
                         self.sizes.valid.eq(splits),
                     ]
                     m.next = "LAUNCHED"
             with m.State("LAUNCHED"):
                 with m.If(~Cat(port.valid for port in launched).any()):
                     m.next = "IDLE"
-                    with m.If(splits):
+                    with m.If(splits | plans if planner else splits):
                         m.d.sync += [epoch.eq(epoch + 1), used_up.eq(epoch.all())]
 
     def _end(self, m, job, reporting, addresses):
-        report, dropped = Signal(outcome), Signal()  # of the job, which is dropped when it is told
-        opened = Cat(job.p.opened, job.p.opened[-1])  # by number in `DEPOSITS`, as the next two
+        report = Signal(engine_outcome(self.config))
+        dropped = Signal()  # the job is, when it is told
+        misses = LISTS.index("misses")
+        # By number in `DEPOSITS`, as the next two.
+        opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])
         landed = Signal(len(DEPOSITS))
         faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
         for number, port in enumerate(self.landed):
@@ -239,7 +294,7 @@ class LookupControl(wiring.Component):
 
         parted, faulty = Signal(), Signal.like(addresses.fault.p)
         # What goes into the report, and when: apart from the states, for enables without logic.
-        told = Signal(outcome)
+        told = Signal(report.shape())
         tell, tell_popular, tell_fault, tell_address = (Signal(name=name) for name in (
             "tell", "tell_popular", "tell_fault", "tell_address"))
         m.d.comb += [addresses.fault.p.eq(faulty), self.engine.outcome.p.eq(report)]
@@ -262,13 +317,23 @@ class LookupControl(wiring.Component):
                     m.d.comb += self.parted.ready.eq(1)
                     m.d.sync += parted.eq(self.parted.valid)
                     m.d.comb += tell_popular.eq(self.parted.valid)
+                if self.config.planner:
+                    counted = self.planner.counted
+                    with m.Elif(job.p.plans & ~parted):
+                        m.d.comb += counted.ready.eq(1)
+                        m.d.sync += parted.eq(counted.valid)
+                        with m.If(counted.valid):
+                            m.d.sync += [report[name].eq(counted.p[name])
+                                         for name, _ in plan_counts]
                 with m.Elif(landed == opened):
                     m.next = "REPORT"
                     with m.If((report.status == Status.OK) & faults.as_value().any()):
                         for number, fault in reversed(list(enumerate(faults))):
                             with m.If(fault.any()):
                                 m.d.comb += told.status.eq(Status.SLVERR - 1 + fault)
-                                m.d.sync += faulty.eq(min(number, len(LISTS) - 1))
+                                victims = self.config.planner and number > misses
+                                m.d.sync += faulty.eq(
+                                    misses + job.p.plans if victims else min(number, misses))
                         m.d.comb += tell_fault.eq(1)
                         m.next = "FAULT"
             with m.State("FAULT"):
@@ -298,3 +363,5 @@ class LookupControl(wiring.Component):
             m.d.sync += report.error_address.eq(addresses.address)
         with m.If(self.engine.outcome.valid & self.engine.outcome.ready):
             m.d.sync += [report.popular.eq(0), report.error_address.eq(0)]
+            if self.config.planner:
+                m.d.sync += [report[name].eq(0) for name in PLANNED]

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bank_layouts import asked_beat, bank_answer, beat_request, row_request
+from .bank_layouts import Ask, asked_beat, bank_answer, beat_request, row_request
 from .bank_ring import BankRing
 from .batch_tag import BatchTag, batch_kind
 from .batch_tally import BatchTally
@@ -17,12 +17,17 @@ from .fifo import RamFifo
 from .lane_packer import LanePacker
 from .layouts import Deposit, Engine, Fetch, harvest_entry, table_update
 from .lookup_bank import LookupBank
-from .lookup_control import DEPOSITS, LISTS, UNDER_WAY, LookupControl
+from .lookup_control import DEPOSITS, UNDER_WAY, LookupControl
 from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
 from .number_bank import NUMBER_WIDTH, NumberBank, number_lane, number_shared
 from .once import once
 from .placer import Placer
+from .plan_lists import PlanLists
+from .plan_sequence import PlanSequence
+from .plan_window import PlanWindow, Retirement
+from .planner_bank import PlannerBank
+from .result_addresses import lists_of
 from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
 from .stream_fork import fork
@@ -66,15 +71,16 @@ def narrowed(m, producer, consumer):
 
 
 class LookupEngines(wiring.Component):
-    """OBSERVE, DECAY, HARVEST, INSTALL, REMOVE and SPLIT.
+    """OBSERVE, DECAY, HARVEST, INSTALL, REMOVE and SPLIT; with a planner PLAN and MARK.
 
     Lookups flow, a bus word of ids a cycle and batch behind batch: reader -> tag -> combiner ->
     placer -> ring of lookup banks -> miss numbers -> ring of number banks -> slot words, sample
-    marks and tally. Rows to install or remove enter the first ring, and leave behind it.
+    marks and tally. Rows to install or remove enter the first ring, and leave behind it. Those that
+    a batch to be planned brings are listed from its numbers on.
 
     Members
     -------
-    engine : In(Engine())
+    engine : In(Engine(config))
         Taken one after the other; batches are under way together.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
@@ -85,7 +91,11 @@ class LookupEngines(wiring.Component):
     slots, popular, nonpopular : Out(Deposit(config))
         The entries of a HARVEST go to `popular`.
     even_misses, odd_misses : Out(Deposit(config))
-        The miss list of a SPLIT, by turns of a block: clients that a `ResultPort` stripes.
+        The miss list of a SPLIT, by turns of a block: clients that a `ResultPort` stripes. Of a
+        PLAN, the rows to be fetched, and those to be written back.
+    whole : Out(1)
+        Of a card with a planner, as the next one: these two do not take turns; see `ResultPort`.
+    retirement : In(Retirement())
     restart : In(1)
         A pulse drops the commands in progress; counters, directory and descriptors stay. The
         ports behind `source` to `odd_misses` are restarted with it.
@@ -96,11 +106,12 @@ class LookupEngines(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "engine": In(Engine()),
+            "engine": In(Engine(config)),
             "table_update": In(table_update(config)),
             "source": Out(Fetch(config)),
             "lengths": Out(Fetch(config)),
             **{name: Out(Deposit(config)) for name in DEPOSITS},
+            **({"whole": Out(1), "retirement": In(Retirement())} if config.planner else {}),
             "restart": In(1),
             "ready": Out(1),
         })
@@ -113,8 +124,10 @@ class LookupEngines(wiring.Component):
         m.submodules.combiner = combiner = Combiner(config)
         m.submodules.placer = placer = Placer(config)
         m.submodules.ring = ring = BankRing(
-            config, asked_beat(config), row_request(config), beat_request(), bank_answer(config))
-        banks = [LookupBank(config) for _ in range(config.banks)]
+            config, asked_beat(config), row_request(config), beat_request(config),
+            bank_answer(config))
+        bank_unit = PlannerBank if config.planner else LookupBank
+        banks = [bank_unit(config) for _ in range(config.banks)]
         m.submodules.numbers = numbers = MissNumbers(config)
         m.submodules.number_ring = number_ring = BankRing(
             config, split_beat(config), number_lane(config), number_shared(), NUMBER_WIDTH,
@@ -128,8 +141,13 @@ class LookupEngines(wiring.Component):
         control = LookupControl(config)
         m.submodules.control = ResetInserter(self.restart)(control)
 
-        for unit in (reader, combiner, placer, ring, *banks, numbers, number_ring, *number_banks,
-                     slot_lanes, marks, tally, scans, entries):
+        planner = []
+        if config.planner:
+            m.submodules.plan_lists = plan_lists = PlanLists(config)
+            planner = [plan_lists]
+            self._plan(m, control, placer, banks, numbers, slot_lanes, plan_lists, entries)
+        for unit in (reader, combiner, placer, ring, *banks, *planner, numbers, number_ring,
+                     *number_banks, slot_lanes, marks, tally, scans, entries):
             m.d.comb += unit.restart.eq(self.restart)
         banks_ready = Cat(bank.ready for bank in banks).all()
         m.d.comb += [
@@ -195,9 +213,14 @@ class LookupEngines(wiring.Component):
         # Results.
         widths = {"slots": 32, "popular": log2(config.batch_samples),
                   "nonpopular": log2(config.batch_samples)}
+        if config.planner:
+            widths["popular"] = max(widths["popular"], NUMBER_WIDTH)
+            widths["nonpopular"] = max(widths["nonpopular"], log2(config.slots))
         packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
         packers["misses"] = LanePacker(
             config, config.entry_width, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
+        if config.planner:
+            packers["victims"] = LanePacker(config, config.entry_width, ROW_ENTRY_BYTES)
         packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
@@ -205,9 +228,14 @@ class LookupEngines(wiring.Component):
         for producer, name in ((marks.popular, "popular"), (marks.nonpopular, "nonpopular"),
                                (numbers.listed, "misses")):
             narrowed(m, producer, packers[name].elements)
+        if config.planner:
+            narrowed(m, plan_lists.victims, packers["victims"].elements)
+            with m.If(self.whole):
+                narrowed(m, plan_lists.fills, packers["popular"].elements)
+                narrowed(m, plan_lists.left, packers["nonpopular"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
-        for number, name in enumerate(LISTS):
+        for number, name in enumerate(lists_of(config)):
             requests[name] = control.requests[number]
         stripe = WordStripe(config, Element(config.entry_width, ROW_ENTRY_BYTES))
         m.submodules.stripe = ResetInserter(self.restart)(stripe)
@@ -215,15 +243,50 @@ class LookupEngines(wiring.Component):
         connect(m, packer=words["misses"], stripe=stripe.words)
         for number, name in enumerate(("even_misses", "odd_misses")):
             requests[name], words[name] = stripe.requests[number], stripe.sides[number]
+        if config.planner:
+            m.d.comb += stripe.whole.eq(self.whole)
         for number, name in enumerate(DEPOSITS):
             deposit = getattr(self, name)
-            connect(m, queue=requests[name], port=flipped(deposit.request))
+            if config.planner and name == "odd_misses":
+                for given, port in ((requests, deposit.request), (words, deposit.words)):
+                    merge(m, port, (~self.whole, given[name]), (self.whole, given["victims"]))
+            else:
+                connect(m, queue=requests[name], port=flipped(deposit.request))
             connect(m, port=flipped(deposit.outcome), control=control.landed[number])
-            if name != "popular":
+            if name != "popular" and not (config.planner and name == "odd_misses"):
                 connect(m, packer=words[name], port=flipped(deposit.words))
         harvests = words["harvest"].valid
         merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
+
+    def _plan(self, m, control, placer, banks, numbers, slot_lanes, lists, entries):
+        """What the planner's units are told, and what they tell."""
+        config = self.config
+        m.submodules.window = window = PlanWindow(config)
+        sequence = PlanSequence(config)
+        m.submodules.sequence = ResetInserter(self.restart)(sequence)
+        connect(m, control=control.planner, sequence=sequence.control)
+        connect(m, lists=lists.counted, sequence=sequence.counted)
+        connect(m, numbers=numbers.planned, lists=lists.beats)
+        connect(m, host=flipped(self.retirement), window=window.host)
+        m.d.comb += [
+            *(getattr(sequence, name).eq(getattr(window, name))
+              for name in ("status", "index", "planned")),
+            sequence.retired.eq(window.host.retired),
+            sequence.cleared.eq(Cat(bank.ready for bank in banks).all()),
+            window.batch.eq(control.planner.order.value),
+            window.plans.eq(sequence.plans),
+            window.accept.eq(sequence.accept),
+            window.clear.eq(entries.clear),
+            self.whole.eq(sequence.asks == Ask.PLAN),
+            numbers.begin.eq(sequence.begin),
+            *(unit.asks.eq(sequence.asks) for unit in (placer, numbers, slot_lanes)),
+            lists.batch.eq(sequence.batch),
+        ]
+        for bank, newest in zip(banks, lists.newest):
+            m.d.comb += [getattr(bank, name).eq(getattr(sequence, name))
+                         for name in ("setting", "batch", "begin", "sweep")]
+            m.d.comb += newest.eq(bank.newest)
 
     def _beats(self, m, edits, lanes, single, beats):
         """Beats come from a batch, or from a list with one row in each: of that, only what it tells

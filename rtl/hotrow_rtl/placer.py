@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import (
+    Ask,
     Edit,
     asked_beat,
     beat_request,
@@ -26,9 +27,13 @@ class Placer(wiring.Component):
     Members
     -------
     combined : In(stream(combined_beat(config)))
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config), beat_request())))
+    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+            beat_request(config))))
         Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
         in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
+    asks : In(Ask)
+        Of a card with a planner: what owners of a batch that `splits` are asked for, stable while
+        one is inside.
     restart : In(1)
         A pulse drops the beat inside.
 
@@ -41,10 +46,11 @@ class Placer(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request())
+        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
         super().__init__({
             "combined": In(stream.Signature(combined_beat(config))),
             "beats": Out(stream.Signature(beats)),
+            **({"asks": In(Ask)} if config.planner else {}),
             "restart": In(1),
         })
 
@@ -59,8 +65,10 @@ class Placer(wiring.Component):
                 shared.ask.eq(beat.splits),
                 shared.miss.eq(beat.splits),
                 shared.epoch.eq(beat.epoch),
-                shared.edit.eq(Edit.NONE),
+                shared.edit.eq(self.asks if self.config.planner else Edit.NONE),
             ]
+            if self.config.planner:  # a row that is only marked is none of the batch's misses
+                m.d.sync += shared.miss.eq(beat.splits & (self.asks != Ask.MARK))
             m.d.sync += [carried[name].eq(beat[name])
                          for name, _ in asked_beat(self.config) if name != "lanes"]
             for number, (lane, kept, to) in enumerate(

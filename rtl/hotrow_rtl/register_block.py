@@ -7,9 +7,10 @@ from amaranth.lib.wiring import In, Out
 from .axi import AXI4Lite
 from .axi_lite_slave import AXI4LiteSlave
 from .config import Config
-from .contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION
+from .contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION, registers_of
 from .events import EventPort
 from .layouts import region_update, table_update
+from .plan_window import Retirement
 from .queue_control import QueueControl
 from .ram import ClearedRam
 
@@ -32,7 +33,7 @@ class RegisterBlock(wiring.Component):
     Byte strobes are honoured. Writing a read-only register and reading a write-only one do nothing
     (the latter reads 0). An access to an unknown register, a commit of a region or table beyond the
     card's, and EVENT_VALUE of an unknown event are answered with SLVERR, change nothing and set
-    FAULT bit 2.
+    FAULT bit 2. So does what is not heeded of PLAN_RETIRED with bit 3, but with OKAY.
 
     Parameters
     ----------
@@ -56,6 +57,8 @@ class RegisterBlock(wiring.Component):
     stopped : In(4)
         After a time-out: list port, a result port, reads of a row port, its writes.
     interrupt : Out(1)
+    retirement : Out(Retirement())
+        Of a card with a planner.
 
     Timing
     ------
@@ -78,6 +81,7 @@ class RegisterBlock(wiring.Component):
             "ready": In(1),
             "stopped": In(4),
             "interrupt": Out(1),
+            **({"retirement": Out(Retirement())} if config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -99,6 +103,8 @@ class RegisterBlock(wiring.Component):
             **self._control(m, access),
             **self._cycle(m, access),
         }
+        if self.config.planner:
+            reads |= self._planner(m, access)
         for queue, control in zip(QUEUES, self.queues):
             reads |= self._queue(m, access, queue, control, plain)
         self._commits(m, access, plain)
@@ -151,7 +157,7 @@ class RegisterBlock(wiring.Component):
                 m.d.comb += access.looking.eq(slave.accesses.valid & access.ready)
                 m.d.sync += [access.value.eq(0), access.known.eq(0), setting.eq(0)]
                 with m.Switch(access.payload.word):
-                    for register in REGISTERS.values():
+                    for register in registers_of(self.config).values():
                         with m.Case(register.offset // 4):
                             m.d.sync += access.known.eq(exists.get(register.name, 1))
                             if register.name in reads:
@@ -194,14 +200,15 @@ class RegisterBlock(wiring.Component):
     def _control(self, m, access):
         """CONTROL, FAULT and INTERRUPT."""
         enabled, pending = Signal(len(QUEUES)), Signal(len(QUEUES))
-        faults = Signal(len(QUEUES) + 1)
+        refused = [self.retirement.refused] if self.config.planner else []
+        faults = Signal(len(QUEUES) + 1 + len(refused))
         m.d.sync += self.soft_reset.eq(access.writes("CONTROL") & access.merged[0])
         with m.If(access.writes("CONTROL")):
             m.d.sync += enabled.eq(access.merged[1:])
         happened = {
             "INTERRUPT": (pending, Cat(queue.landed for queue in self.queues)),
             "FAULT": (faults, Cat(*(queue.refused for queue in self.queues),
-                                  access.acting & ~access.known)),
+                                  access.acting & ~access.known, *refused)),
         }
         for name, (sticky, events) in happened.items():
             cleared = Mux(access.writes(name), access.strobed, 0)
@@ -217,6 +224,13 @@ class RegisterBlock(wiring.Component):
         with m.If(access.looking & access.at("CYCLE_LOW") & ~access.payload.write):
             m.d.sync += upper.eq(self.cycle[32:])
         return {"CYCLE_LOW": lower, "CYCLE_HIGH": upper}
+
+    def _planner(self, m, access):
+        """PLAN_RETIRED and PLAN_WINDOW."""
+        host = self.retirement
+        m.d.sync += [host.write.eq(access.writes("PLAN_RETIRED")), host.number.eq(access.merged)]
+        return {"PLAN_RETIRED": host.retired,
+                "PLAN_WINDOW": Const(self.config.sweep_batches, 32)}
 
     def _queue(self, m, access, queue, control, plain):
         """The registers of one command queue."""

@@ -12,6 +12,11 @@ LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the oper
 COMMANDS = 4  # that may be under way, a power of two
 
 
+def lists_of(config: Config) -> tuple[str, ...]:
+    """The lists of a card's commands; a planner's are one more."""
+    return (*LISTS, "victims") if config.planner else LISTS
+
+
 class ResultAddresses(wiring.Component):
     """Give each list's writer the addresses of its lists in the order of commands.
 
@@ -24,8 +29,9 @@ class ResultAddresses(wiring.Component):
     Members
     -------
     start : In(stream)
-        The `addresses` of a command by number in `LISTS`, and which lists it has `opened`.
-    requests : Out(request of Deposit).array(4)
+        The `addresses` of a command by number in `lists_of(config)`, and which lists it has
+        `opened`.
+    requests : Out(request of Deposit).array(len(lists_of(config)))
         An address is offered to a writer that is ready, whose `ready` must not depend on `valid`.
     fault : In(stream)
         The number of a list of the oldest command.
@@ -41,35 +47,36 @@ class ResultAddresses(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        self.config = config
+        self.config, self.lists = config, lists_of(config)
+        lists = self.lists
         request = Deposit(config).members["request"].signature
         super().__init__({
             "start": In(stream.Signature(data.StructLayout({
-                "addresses": data.ArrayLayout(config.address_width, len(LISTS)),
-                "opened": len(LISTS)}))),
-            "requests": Out(request).array(len(LISTS)),
-            "fault": In(stream.Signature(range(len(LISTS)))),
+                "addresses": data.ArrayLayout(config.address_width, len(lists)),
+                "opened": len(lists)}))),
+            "requests": Out(request).array(len(lists)),
+            "fault": In(stream.Signature(range(len(lists)))),
             "address": Out(config.address_width),
             "ended": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        given, aligned = self.start.p, log2(LIST_ALIGNMENT)
+        given, aligned, lists = self.start.p, log2(LIST_ALIGNMENT), len(self.lists)
         m.submodules.memory = memory = Ram(
-            self.config.address_width - aligned, COMMANDS * len(LISTS))
+            self.config.address_width - aligned, COMMANDS << (lists - 1).bit_length())
         # Commands by number; one bit more tells a full memory from an empty one.
         following, oldest = (Signal(log2(COMMANDS) + 1, name=name)
                              for name in ("following", "oldest"))
-        opened = Array(Signal(len(LISTS), name=f"opened{number}") for number in range(COMMANDS))
-        room, written = Signal(), Signal(range(len(LISTS)))
+        opened = Array(Signal(lists, name=f"opened{number}") for number in range(COMMANDS))
+        room, written = Signal(), Signal(range(lists))
 
         def row(command, number):
             return Cat(number, command[:-1])
 
         m.d.comb += [
             room.eq((following - oldest)[:len(oldest)] != COMMANDS),
-            self.start.ready.eq(room & (~given.opened.any() | (written == len(LISTS) - 1))),
+            self.start.ready.eq(room & (~given.opened.any() | (written == lists - 1))),
             memory.write_enable.eq(self.start.valid & room),
             memory.write_address.eq(row(following, written)),
             memory.write_data.eq(Array(
@@ -77,14 +84,17 @@ class ResultAddresses(wiring.Component):
         ]
         with m.If(self.start.valid & room & given.opened.any()):
             m.d.sync += written.eq(written + 1)
+            if lists & (lists - 1):
+                with m.If(written == lists - 1):
+                    m.d.sync += written.eq(0)
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [opened[following[:-1]].eq(given.opened), following.eq(following + 1)]
         with m.If(self.ended):
             m.d.sync += oldest.eq(oldest + 1)
 
         # Every writer goes from command to command; who is offered an address, one at a time.
-        offered, first, free = Signal(len(LISTS)), Signal(len(LISTS)), Signal()
-        wants = Signal(len(LISTS))
+        offered, first, free = Signal(lists), Signal(lists), Signal()
+        wants = Signal(lists)
         m.d.comb += [
             free.eq(~offered.any()),
             first.eq(wants & -wants),

@@ -34,7 +34,8 @@ class ResultClient(wiring.Component):
     striped : bool
         Of the blocks of `burst_beats` words into which addresses divide memory, a sequence fills
         every second one, from the one in which it starts: behind the last word of a block follows
-        the first word of the next but one. Blocks between belong to another client.
+        the first word of the next but one. Blocks between belong to another client. On a card with
+        a planner, only of sequences that are not `whole`.
 
     Members
     -------
@@ -45,6 +46,8 @@ class ResultClient(wiring.Component):
         Their words, in order.
     answers : In(stream)
         The `fault` of each burst; always ready.
+    whole : In(1)
+        Of a striped client with a planner: sequences fill every block. Stable during one.
     stopped : In(1)
         Take words and drop them; sequences end with FAULT_TIMEOUT.
     draining : In(1)
@@ -67,6 +70,7 @@ class ResultClient(wiring.Component):
             "stopped": In(1),
             "draining": In(1),
             "restart": In(1),
+            **({"whole": In(1)} if striped and config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -109,6 +113,8 @@ class ResultClient(wiring.Component):
         start = Signal.like(gathered)  # its first word's place in its block
         boundary = next_word[:len(start)].all()
         skip = boundary if self.striped else Const(0, 1)  # the block that follows
+        if self.striped and config.planner:
+            skip = boundary & ~self.whole
         m.d.comb += [
             closing.less.eq(Mux(keep, gathered, gathered - 1)),
             closing.word.eq(Cat(start, next_word[len(start):])),

@@ -43,6 +43,8 @@ class ResultPort(wiring.Component):
     -------
     clients : In(Deposit(config)).array(clients)
     bus : Out(AXI4Write)
+    whole : In(1)
+        Of a port with striped clients, on a card with a planner: see `ResultClient`.
     timeout : In(32)
         Cycles without progress; 0 waits for ever.
     restart : In(1)
@@ -80,6 +82,7 @@ class ResultPort(wiring.Component):
             "restart": In(1),
             "idle": Out(1),
             "stopped": Out(1),
+            **({"whole": In(1)} if striped and config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -188,4 +191,6 @@ class ResultPort(wiring.Component):
                 client.draining.eq(draining | self.restart),
                 client.restart.eq(self.restart),
             ]
+            if number in self.striped and config.planner:
+                m.d.comb += client.whole.eq(self.whole)
         return m

@@ -49,7 +49,7 @@ class RowMover(wiring.Component):
 
     Members
     -------
-    engine : In(Engine())
+    engine : In(Engine(config))
         Commands that passed the command check.
     table_update : In(table_update(config))
     region_update : In(region_update(config))
@@ -84,7 +84,7 @@ class RowMover(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "engine": In(Engine()),
+            "engine": In(Engine(config)),
             "table_update": In(table_update(config)),
             "region_update": In(region_update(config)),
             "rows": Out(Fetch(config)),

@@ -16,23 +16,22 @@ from amaranth.hdl import Shape
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .bank_layouts import NUMBER_WIDTH, Ask
 from .config import Config, log2
 from .least import Least, contender
-from .mixing_gates import mixed
 from .ram import ClearedRam
 from .replacement import filled, swept, used
 from .slot_layouts import (
-    NUMBER_WIDTH,
-    Ask,
     plan_answer,
     plan_request,
     plan_setting,
     set_width,
+    slot_place,
     slot_state,
     slot_way,
 )
 
-COMPARED = 4  # cycles from the request to what its ways say: hash, read, hold, compare
+COMPARED = 3  # cycles from the request to what its ways say: read, hold, compare
 
 
 class SlotBank(wiring.Component):
@@ -51,11 +50,15 @@ class SlotBank(wiring.Component):
     setting : In(plan_setting(config))
         Stable while any request is inside.
     enter : In(1)
-        `request` enters in this cycle: at least `latency` cycles behind every other one that has a
-        set in common with it, unless both are FIND.
+        `request` enters in this cycle: at least `distance` cycles behind every other one that has
+        a set in common with it, unless both are FIND.
     request : In(plan_request(config))
+    count : In(NUMBER_WIDTH)
+        What the access counters hold of the row that entered `latency` - 1 cycles before.
     answer : Out(plan_answer(config))
         To the request that entered `latency` cycles before.
+    asked : Out(slot_place(config))
+        Its row's place in the first choice.
     sweep : In(1)
         A pulse ages all slots: once before every `sweep_batches`-th batch is planned, `setting`
         that of the batch; only while nothing is inside.
@@ -68,18 +71,21 @@ class SlotBank(wiring.Component):
 
     Timing
     ------
-    Latency 5 + log2(`directory_choices` * `directory_ways`) cycles: hash, read, hold, compare,
-    rounds of `Least`, encode. Clearing takes `directory_sets` / `banks` cycles, a sweep 3 more.
+    Latency 4 + log2(`directory_choices` * `directory_ways`) cycles: read, hold, compare, rounds of
+    `Least`, encode; `distance` is one more, to write. Clearing takes `directory_sets` / `banks`
+    cycles, a sweep 3 more.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        self.latency = latency(config)
+        self.latency, self.distance = latency(config), latency(config) + 1
         super().__init__({
             "setting": In(plan_setting(config)),
             "enter": In(1),
             "request": In(plan_request(config)),
+            "count": In(NUMBER_WIDTH),
             "answer": Out(plan_answer(config)),
+            "asked": Out(slot_place(config)),
             "sweep": In(1),
             "clear": In(1),
             "restart": In(1),
@@ -106,13 +112,8 @@ class SlotBank(wiring.Component):
         with m.If(self.restart):
             m.d.sync += valid.eq(0)
         ask = later(m, self.request.ask, self.latency - 1, "ask")
-        count = later(m, self.request.count, self.latency - 1, "count")
-
         sweep = self._sweep(m, rams)
-        parts_log2, part = (later(m, self.request[name], 1, name)[1]
-                            for name in ("parts_log2", "part"))
-        sides = [self._compare(m, choice, ram, parts_log2, part, sweep)
-                 for choice, ram in enumerate(rams)]
+        sides = [self._compare(m, choice, ram, sweep) for choice, ram in enumerate(rams)]
         m.d.comb += least.contenders.eq(Cat(side["contenders"] for side in sides))
 
         # The row's own way and the first free one, while the least is found.
@@ -132,7 +133,7 @@ class SlotBank(wiring.Component):
             "free": later(m, Cat(encoded(lowest), other), rounds, "free")[-1],
             "state": slot_state(c)(later(m, own.as_value(), rounds - 1, "state")[-1]),
             "least": least.least, "index": least.index,
-            "ask": ask[-1], "count": count[-1], "valid": valid[-1],
+            "ask": ask[-1], "valid": valid[-1],
         }
         self._answer(m, rams, sides, **waited)
         with m.If(sweep["writes"]):
@@ -140,17 +141,13 @@ class SlotBank(wiring.Component):
                 self._age(m, ram, side["word"], sweep["write_at"])
         return m
 
-    def _compare(self, m, choice, ram, parts_log2, part, sweep):
-        """Look at the ways of one choice's set: what they say when compared, tag and set then."""
-        c, ways = self.config, self.config.directory_ways
-        hashed = Signal(c.rest_width, name=f"hashed{choice}", reset_less=True)
-        m.d.sync += hashed.eq(self.request.rest if choice == 0 else mixed(
-            m, "mixed_rest", self.request.rest, choice, c.rest_width))
-        set_ = self._set(m, choice, hashed, parts_log2, part)
-        m.d.comb += ram.read_address.eq(Mux(sweep["reads"], sweep["at"], set_))
-        since = self.latency - 2  # from the hash to the answer
-        tag = later(m, hashed[c.rest_width - c.directory_tag_width:], since, f"tag{choice}")
-        sets = later(m, set_, since, f"set{choice}")
+    def _compare(self, m, choice, ram, sweep):
+        """Look at the ways of one choice's set: what they say when compared; tag and set when it is
+        decided."""
+        c, ways, place = self.config, self.config.directory_ways, self.request.places[choice]
+        m.d.comb += ram.read_address.eq(Mux(sweep["reads"], sweep["at"], place.set))
+        tag = later(m, place.tag, self.latency - 1, f"tag{choice}")
+        sets = later(m, place.set, self.latency - 1, f"set{choice}")
         held = Signal(ram.read_data.shape(), name=f"held{choice}", reset_less=True)
         m.d.sync += held.eq(ram.read_data)
         word = data.View(data.ArrayLayout(slot_way(c), ways), held)
@@ -181,10 +178,9 @@ class SlotBank(wiring.Component):
                 "lowest": lowest, "vacancy": vacancy, "states": states,
                 "contenders": Cat(contenders)}
 
-    def _answer(self, m, rams, sides, hit, own, room, free, state, least, index, ask, count,
-                valid):
+    def _answer(self, m, rams, sides, hit, own, room, free, state, least, index, ask, valid):
         """Decide, answer, and write the way that was decided on."""
-        c, setting = self.config, self.setting
+        c, setting, count = self.config, self.setting, self.count
         plans, installs, marks = (ask == each for each in (Ask.PLAN, Ask.INSTALL, Ask.MARK))
         number = filled(setting.policy, count)
         refused = Signal()  # by frequency
@@ -209,8 +205,9 @@ class SlotBank(wiring.Component):
             answer.first.eq(~hit | (state.used != setting.batch)),
             answer.evicts.eq(evicts),
             answer.dirty.eq(was_dirty),
-            answer.victim.choice.eq(choice),
-            answer.victim.hashed.eq(Cat(at[:c.rest_width - c.directory_tag_width], tag_of)),
+            answer.tag.eq(tag_of),
+            self.asked.set.eq(sides[0]["set"]),
+            self.asked.tag.eq(sides[0]["tag"]),
         ]
 
         written, writes = Signal(slot_way(c), reset_less=True), Signal()
@@ -276,18 +273,6 @@ class SlotBank(wiring.Component):
     def _is_after(self, needed):
         """A slot is needed by this batch or a later one."""
         return self._is_held(needed) & ~(needed - self.setting.batch)[self.config.stamp_bits - 1]
-
-    def _set(self, m, choice, hashed, parts_log2, part):
-        """Number of the set: the partition above, the hash below, as the table divides them."""
-        width = set_width(self.config)
-        chosen = Signal(width, name=f"set{choice}")
-        with m.Switch(parts_log2):
-            for parts in range(1, log2(self.config.directory_partitions) + 1):
-                with m.Case(parts):
-                    m.d.comb += chosen.eq(Cat(hashed[:width - parts], part[:parts]))
-            with m.Default():
-                m.d.comb += chosen.eq(hashed[:width])
-        return chosen
 
 
 def latency(config: Config) -> int:

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import answered_beat, lane_results
+from .bank_layouts import Ask, answered_beat, lane_results
 from .config import Config
 from .contract import MISS_FLAG, NO_SLOT, Status
 from .mark_rounds import marked_beat
@@ -28,6 +28,10 @@ class SlotLanes(wiring.Component):
         The contract's slot words.
     marks : Out(stream(marked_beat(config)))
         Samples that have a lookup without a slot, refused ones included.
+    asks : In(Ask)
+        Of a card with a planner: what a batch that is split is asked for, as of `Placer`. One that
+        is planned marks no samples, and its missed lookups have their numbers as slots; one that
+        is marked is dropped.
     restart : In(1)
         A pulse drops the beats inside.
 
@@ -45,6 +49,7 @@ class SlotLanes(wiring.Component):
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),
             "marks": Out(stream.Signature(marked_beat(config))),
+            **({"asks": In(Ask)} if config.planner else {}),
             "restart": In(1),
         })
 
@@ -66,6 +71,15 @@ class SlotLanes(wiring.Component):
                 slots.valid.eq(valid[1]),
                 marks.valid.eq(valid[1]),
             ]
+        flag = MISS_FLAG
+        if c.planner:
+            finds = self.asks == Ask.FIND
+            flag = Mux(finds, MISS_FLAG, 0)
+            with m.If(advance):
+                m.d.sync += [
+                    valid[0].eq(self.beats.valid & beat.carried.splits & (self.asks != Ask.MARK)),
+                    marks.valid.eq(valid[1] & finds),
+                ]
 
         # A word without its upper bits: whether it is a miss, and its slot or number.
         word = data.StructLayout({"missed": 1, "value": NUMBER_WIDTH})
@@ -115,7 +129,7 @@ class SlotLanes(wiring.Component):
                     slots.p.present[lane].eq(kept.present),
                     slots.p.values[lane].eq(Mux(
                         kept.refused, NO_SLOT,
-                        Mux(found.missed, MISS_FLAG | found.value, found.value))),
+                        Mux(found.missed, flag | found.value, found.value))),
                     marks.p.samples[lane].eq(kept.sample),
                     marks.p.marks[lane].eq(kept.present & (kept.refused | found.missed)),
                 ]

@@ -2,21 +2,8 @@
 
 from amaranth.lib import data, enum
 
-from .bank_layouts import slot_in_bank
+from .bank_layouts import NUMBER_WIDTH, Ask, slot_in_bank
 from .config import Config, log2
-from .table_extent import partition
-
-NUMBER_WIDTH = 8  # of a replacement policy
-
-
-class Ask(enum.Enum, shape=3):
-    """What a row is asked for."""
-
-    FIND = 0
-    INSTALL = 1  # a slot that is free, not held
-    REMOVE = 2
-    PLAN = 3  # a slot for the batch that is planned: its own, a free one, a victim's
-    MARK = 4  # to hold its slot, if it has one, for a coming batch
 
 
 class Policy(enum.Enum, shape=2):
@@ -59,26 +46,26 @@ def plan_setting(config: Config) -> data.StructLayout:
     })
 
 
+def slot_place(config: Config) -> data.StructLayout:
+    """Where a row of this bank may lie in one choice: the set, and the tag that it has there."""
+    return data.StructLayout({"set": set_width(config), "tag": config.directory_tag_width})
+
+
 def plan_request(config: Config) -> data.StructLayout:
-    """A row of this bank, and what the access counters hold of it."""
+    """A row of this bank: where it may lie in each choice, and what is asked of it."""
     return data.StructLayout({
-        "rest": config.rest_width, **partition(config), "ask": Ask, "count": NUMBER_WIDTH})
+        "places": data.ArrayLayout(slot_place(config), config.directory_choices), "ask": Ask})
 
 
 def plan_answer(config: Config) -> data.StructLayout:
     """`hit`, `placed` and `slot` as of `directory_answer`.
 
-    `first`: no row of the batch came to the slot before. `evicts`: the row of `victim` left, and
-    must be written back if `dirty`.
+    `first`: no row of the batch came to the slot before. `evicts`: the row of that `tag` left it,
+    and must be written back if `dirty`.
     """
     return data.StructLayout({
         "hit": 1, "placed": 1, "slot": slot_in_bank(config), "first": 1, "evicts": 1, "dirty": 1,
-        "victim": victim_key(config)})
-
-
-def victim_key(config: Config) -> data.StructLayout:
-    """The `rest` of a row's key as its hash choice `choice` mixed it: see `directory_hash`."""
-    return data.StructLayout({"hashed": config.rest_width, "choice": 1})
+        "tag": config.directory_tag_width})
 
 
 def set_width(config: Config) -> int:

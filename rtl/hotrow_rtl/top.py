@@ -151,6 +151,8 @@ class Top(wiring.Component):
             connect(m, queue=queue.completions, turns=completions.writers[number])
         connect(m, registers=registers.events, events=events.clients[2])
         m.d.comb += self.interrupt.eq(registers.interrupt)
+        if config.planner:
+            connect(m, host=registers.retirement, engines=engines.retirement)
         broadcast(m, registers.region_update,
                   *(unit.region_update for unit in (lookup_queue, move_queue, mover)))
         broadcast(m, registers.table_update,
@@ -181,6 +183,8 @@ class Top(wiring.Component):
             m.submodules[f"result_port_{number}"] = port
             for client, name in enumerate(names):
                 connect(m, writer=writers[name], port=port.clients[client])
+            if config.planner and port.striped:
+                m.d.comb += port.whole.eq(engines.whole)
             connect(m, port.bus, flipped(getattr(self, f"result_bus_{number}")))
         for number in range(config.row_ports):
             connect(m, mover.read_buses[number], flipped(getattr(self, f"row_read_bus_{number}")))

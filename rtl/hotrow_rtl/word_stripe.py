@@ -117,6 +117,9 @@ class WordStripe(wiring.Component):
     requests : Out(request of Deposit).array(2)
         Side 1's address is that of the block behind the list's first, whether or not the list
         gets there.
+    whole : In(1)
+        Of a card with a planner: side 0 gets all blocks of the list, and is the only one to request
+        and to end it. Stable while a list is inside.
     sides : Out(words of Deposit).array(2)
         Each side's part of a list ends with a `last` of its own: on its final word, or on a word
         without strobes behind it if the list ends in the other side's block.
@@ -136,6 +139,7 @@ class WordStripe(wiring.Component):
             "words": In(stream.Signature(packed_word(2 * config.bus_bytes))),
             "requests": Out(deposit["request"].signature).array(2),
             "sides": Out(deposit["words"].signature).array(2),
+            **({"whole": In(1)} if config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -153,6 +157,8 @@ class WordStripe(wiring.Component):
             accept.eq(words.valid & words.ready),
             apart.eq(place.all()),  # the two words lie in blocks of their own
         ]
+        if config.planner:
+            m.d.comb += apart.eq(place.all() & ~self.whole)
         for port in self.requests:
             with m.If(port.ready):
                 m.d.sync += port.valid.eq(0)
@@ -168,6 +174,9 @@ class WordStripe(wiring.Component):
             ]
         with m.If(accept):
             m.d.sync += [Cat(place, side).eq(Cat(place, side) + 2), begun.eq(~words.p.last)]
+        if config.planner:
+            with m.If(self.whole):
+                m.d.sync += [side.eq(0), self.requests[1].valid.eq(0)]
 
         # The side whose turn it is gets both words or the first; the other one the second, or
         # none when it only learns that the list ends.
@@ -187,4 +196,7 @@ class WordStripe(wiring.Component):
                     kept(high, high_strobe),
                     its_turn & ~apart & high_strobe.any(), words.p.last)),
             ]
+        if config.planner:
+            with m.If(self.whole):
+                m.d.comb += queues[1].i.valid.eq(0)
         return m

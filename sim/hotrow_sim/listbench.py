@@ -72,10 +72,12 @@ class ListMemory:
         """Answer the requests of a `Fetch`, in the background."""
         self._repeat(self._fetch, fetch, (fetch.request.ready, fetch.words.valid))
 
-    def accept(self, deposit, *, striped=False):
-        """Take the sequences of a `Deposit`, in the background; `striped` as in a `ResultPort`."""
+    def accept(self, deposit, *, striped=False, whole=None):
+        """Take the sequences of a `Deposit`, in the background; `striped` and, of a card with a
+        planner, its signal `whole` as in a `ResultPort`."""
         self._repeat(self._deposit, deposit,
-                     (deposit.request.ready, deposit.words.ready, deposit.outcome.valid), striped)
+                     (deposit.request.ready, deposit.words.ready, deposit.outcome.valid), striped,
+                     whole)
 
     def _repeat(self, once, interface, driven, *options):
         async def run(ctx):
@@ -125,13 +127,14 @@ class ListMemory:
             await self._until(ctx, fetch.words.ready)
             ctx.set(fetch.words.valid, 0)
 
-    async def _deposit(self, ctx, deposit, striped):
+    async def _deposit(self, ctx, deposit, striped, whole):
         ctx.set(deposit.request.ready, 1)
         request, = await self._until(ctx, deposit.request.valid, deposit.request.p)
         ctx.set(deposit.request.ready, 0)
         start = at = request.address
         block = self.config.burst_beats * self.config.bus_bytes
         assert start % LIST_ALIGNMENT == 0, f"deposit at {start:#x}"
+        striped = striped and not (whole is not None and ctx.get(whole))
         self.deposits.append(start)
         self.open.append(start)
         last = 0

@@ -27,7 +27,17 @@ from .errors import (
 )
 from .futures import Future
 from .memory import Buffer, empty
-from .results import HotRows, Installed, Observation, Removed, RowList, Split
+from .results import (
+    HotRows,
+    Installed,
+    Marked,
+    Observation,
+    PlacedRows,
+    Plan,
+    Removed,
+    RowList,
+    Split,
+)
 from .tables import Table
 from .transport import Transport, transports
 from .whole_tables import with_whole_tables
@@ -49,9 +59,12 @@ __all__ = [
     "Future",
     "HotRows",
     "Installed",
+    "Marked",
     "Observation",
     "Opcode",
     "PaddedCopyWarning",
+    "PlacedRows",
+    "Plan",
     "RegistrationError",
     "Removed",
     "RowList",

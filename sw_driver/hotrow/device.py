@@ -14,6 +14,7 @@ from .futures import Future
 from .lookup_calls import LookupCalls
 from .memory import Buffer
 from .move_calls import MoveCalls
+from .plan_calls import PlanCalls
 from .pool import Pool
 from .regions import Regions
 from .registers import (
@@ -75,7 +76,7 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
         raise
 
 
-class Device(LookupCalls, MoveCalls, ArithmeticCalls, SpanCalls, EventCalls):
+class Device(LookupCalls, PlanCalls, MoveCalls, ArithmeticCalls, SpanCalls, EventCalls):
     """An open device; a context manager. Made by `hotrow.open`.
 
     Members
@@ -139,7 +140,8 @@ class Device(LookupCalls, MoveCalls, ArithmeticCalls, SpanCalls, EventCalls):
     def reset(self):
         """Recover from a fault: give up commands under way; restart ports, engines and queues.
 
-        Regions, tables, counters and directory keep their contents.
+        Regions, tables, counters and directory keep their contents; but a plan that was under way
+        is lost, and then the directory has to be cleared before the next one.
 
         Raises
         ------
@@ -149,6 +151,7 @@ class Device(LookupCalls, MoveCalls, ArithmeticCalls, SpanCalls, EventCalls):
         with self.lock:
             self._check_open()
             self._give_up("the device was reset", self.timeout)
+            self._lose_plans()
             for queue in self._queues.values():
                 queue.start()
 

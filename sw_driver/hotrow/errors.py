@@ -28,7 +28,11 @@ class BatchError(Error):
         Place of the offending id in the flat order of the batch or list.
     table, row, sample, column : int or None
         What that id stands for; sample and column only in a batch.
+    plan : Plan or None
+        What the card planned all the same.
     """
+
+    plan = None
 
     def __init__(self, message, *, position=None, table=None, row=None, sample=None, column=None):
         super().__init__(message)

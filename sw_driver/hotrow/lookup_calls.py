@@ -16,6 +16,7 @@ from .contract import (
 )
 from .errors import BatchError
 from .futures import Future
+from .plan_calls import policy_flags
 from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split
 from .row_lists import check_rows, row_list
 from .whole_tables import with_whole_tables
@@ -65,10 +66,11 @@ class LookupCalls:
         return self._simple(Opcode.DECAY, {"flags": AllFlag.ALL})
 
     def clear_directory(self) -> Done:
-        """Free every slot."""
+        """Free every slot; the next batch to be planned is 0."""
         return self.clear_directory_async().result()
 
     def clear_directory_async(self) -> Future:
+        self._forget_batches()
         return self._simple(Opcode.REMOVE, {"flags": AllFlag.ALL})
 
     def harvest(self, k, threshold=1, whole_tables=False) -> HotRows:
@@ -113,27 +115,32 @@ class LookupCalls:
             return self._submit(Opcode.HARVEST, {
                 "destination": found.address, "count": k, "threshold": threshold}, finish, held)
 
-    def install(self, rows) -> Installed:
+    def install(self, rows, policy=None) -> Installed:
         """Give each listed row a slot of the directory.
 
         Parameters
         ----------
         rows : HotRows, RowList or (table, row)
+        policy : str, optional
+            On a card with a planner: by which the rows leave again, as of `plan`; "lru" by default.
 
         Raises
         ------
         BatchError
             If there are more rows than slots, or one does not exist; nothing is installed then.
         """
-        return self.install_async(rows).result()
+        return self.install_async(rows, policy).result()
 
-    def install_async(self, rows) -> Future:
-        rows = row_list(rows)
+    def install_async(self, rows, policy=None) -> Future:
+        rows, flags = row_list(rows), 0
+        if policy is not None:
+            self._check_planner("a policy")
+            flags = policy_flags(policy)
         if not len(rows):
             return Future.of(Installed(np.empty(0, np.uint32), 0, 0, 0, 0))
         self._fits_directory(len(rows), "the number of rows to install")
         return self._list_command(Opcode.INSTALL, rows, lambda c, slots: Installed(
-            slots, int(c["entries"]), int(c["hits"]), int(c["refused"]), _cycles(c)))
+            slots, int(c["entries"]), int(c["hits"]), int(c["refused"]), _cycles(c)), flags)
 
     def remove(self, rows) -> Removed:
         """Free the slot of each listed row.
@@ -189,7 +196,7 @@ class LookupCalls:
 
             return self._submit(Opcode.SPLIT, operands, finish, held)
 
-    def _list_command(self, opcode, rows, result):
+    def _list_command(self, opcode, rows, result, flags=0):
         """INSTALL or REMOVE: a list in, a slot per entry out."""
         with self._command() as held:
             if self.check_ids:
@@ -202,7 +209,7 @@ class LookupCalls:
 
             return self._submit(opcode, {
                 "source": self._staging.stage_rows(rows, held), "slots": slots.address,
-                "count": len(rows)}, finish, held)
+                "count": len(rows), "flags": flags}, finish, held)
 
     def _stage_batch(self, batch, held):
         """Where the device finds a batch: the batch, its tables, and the operands."""

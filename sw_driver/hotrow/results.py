@@ -47,6 +47,62 @@ class HotRows(RowList):
 
 
 @dataclass(frozen=True, eq=False)
+class PlacedRows(RowList):
+    """Rows and, for each, its place `slots` uint32[n] in the buffer of slots and bypassed rows."""
+
+    slots: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Of PLAN.
+
+    Members
+    -------
+    number : int
+        Of the batch.
+    slots : uint32[lookups]
+        Per lookup, in the order of the batch's ids: its row's slot, or `geometry.slots` + k of the
+        k-th bypassed row; NO_SLOT of an id that does not exist.
+    fills : PlacedRows
+        Rows to be gathered, bypassed ones among them, each once, in order of first appearance.
+    evictions : PlacedRows
+        Rows to be scattered before: changed since they came, and now to leave.
+    bypasses : int
+        Rows without a slot.
+    wait_for : int or None
+        `fills` may not be gathered before the rows that this batch bypassed are back.
+    unique, lookups, hits : int
+        Rows of the batch, its lookups, and those among them that found a slot.
+    cycles, end : int
+        It took `cycles`, the last of them number `end` of the device's counter.
+    """
+
+    number: int
+    slots: np.ndarray
+    fills: PlacedRows
+    evictions: PlacedRows
+    bypasses: int
+    wait_for: int | None
+    unique: int
+    lookups: int
+    hits: int
+    cycles: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Marked:
+    """Of MARK: lookups of the batch, and the `hits` among them, whose rows keep their slots."""
+
+    lookups: int
+    hits: int
+    misses: int
+    cycles: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
 class Installed:
     """Of INSTALL.
 

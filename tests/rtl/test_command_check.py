@@ -9,7 +9,7 @@ from amaranth import Const, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.command_check import CommandCheck
-from hotrow_rtl.command_rules import ARITHMETIC
+from hotrow_rtl.command_rules import ARITHMETIC, PLANNING
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import (
     COMMAND_BYTES,
@@ -20,6 +20,7 @@ from hotrow_rtl.contract import (
     BatchFlag,
     GatherFlag,
     Opcode,
+    PlanFlag,
     Status,
     packed_address,
 )
@@ -288,6 +289,23 @@ def test_a_card_without_arithmetic():
     refused = {command["opcode"] for command, (status, *_) in zip(commands, verdicts)
                if status is Status.BAD_OPCODE and COMMANDS[command["opcode"]].queue == "move"}
     assert refused == set(ARITHMETIC)
+
+
+@pytest.mark.parametrize("opcode", [*PLANNING, Opcode.INSTALL, Opcode.HARVEST])
+def test_a_card_with_a_planner(opcode):
+    """Each flag and fault, and lists that just fit their region or do not."""
+    config, rng = replace(CONFIG, planner=True), np.random.default_rng(4)
+    commands = [legal(opcode, 1 << bit) for bit in range(8)]
+    commands += [legal(opcode, flags) for flags in (PlanFlag.COUNT, PlanFlag.ADMIT,
+                                                    PlanFlag.COUNT | PlanFlag.ADMIT)]
+    commands += [changed(legal(opcode), **wrong) for wrong in WRONG]
+    for name in rng.choice(ADDRESSES, 80):
+        at = packed_address(TINY, 64 * int(rng.integers(12, 17)))
+        commands.append(changed(legal(opcode, int(rng.integers(8)) & defined_flags(opcode)),
+                                **{name: at}))
+    verdicts, _ = check(commands, "lookup", config=config)
+    agree(commands, "lookup", verdicts, config)
+    assert len({status for status, *_ in verdicts}) >= 5
 
 
 @pytest.mark.parametrize("tables", [1, 6, 24])

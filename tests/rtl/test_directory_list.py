@@ -147,7 +147,7 @@ class ListedDirectory(wiring.Component):
         c = self.config
         m.submodules.entries = entries = DirectoryList(c)
         m.submodules.ring = ring = BankRing(
-            c, asked_beat(c), row_request(c), beat_request(), bank_answer(c))
+            c, asked_beat(c), row_request(c), beat_request(c), bank_answer(c))
         for name in ("command", "table_update", "source", "slots", "outcome"):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
         connect(m, entries=entries.beats, ring=ring.beats)

@@ -5,7 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import PRESETS, preset
-from hotrow_rtl.contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION, Access
+from hotrow_rtl.contract import (
+    GEOMETRY,
+    IDENTITY,
+    QUEUES,
+    REGISTERS,
+    VERSION,
+    Access,
+    registers_of,
+)
 from hotrow_rtl.register_block import _PLAIN, RegisterBlock
 from hotrow_sim.axi_lite_master import AXI4LiteMaster
 from hotrow_sim.streambench import StreamBench
@@ -91,10 +99,14 @@ def test_registers_hold_what_is_written(address_delay, data_delay, response_dela
     assert sum(map(bool, held.values())) > len(STORED) * 3 // 4, "most must have been written"
 
 
-def test_every_register_answers():
+PLANNER = replace(CONFIG, planner=True)
+
+
+@pytest.mark.parametrize("config", [CONFIG, PLANNER], ids=["usual", "planner"])
+def test_every_register_answers(config):
     """No offset of the contract is unknown, and no other offset is known."""
     async def scenario(ctx, dut, master):
-        known = {register.offset: register for register in REGISTERS.values()}
+        known = {register.offset: register for register in registers_of(config).values()}
         for offset in [*range(0, 0x200, 4), 0x200, 0x7FC, 0xFFC]:
             ctx.set(dut.events.request.ready, 1)  # EVENT_VALUE asks, and is told 0
             ctx.set(dut.events.reply.valid, 1)
@@ -103,7 +115,24 @@ def test_every_register_answers():
             if offset not in known or known[offset].access is Access.WRITE_ONLY:
                 assert value == 0
         assert await master.read_value(ctx, "FAULT") == UNKNOWN
-    run(scenario)
+    run(scenario, config)
+
+
+def test_retirements_are_handed_on():
+    async def scenario(ctx, dut, master):
+        host = dut.retirement
+        ctx.set(host.retired, 0xFFFF_FFFF)
+        assert await master.read_value(ctx, "PLAN_RETIRED") == 0xFFFF_FFFF
+        assert await master.read_value(ctx, "PLAN_WINDOW") == PLANNER.sweep_batches
+        assert await master.write(ctx, "PLAN_RETIRED", 7) == OKAY
+        assert ctx.get(host.number) == 7
+        ctx.set(host.refused, 1)
+        await ctx.tick()
+        ctx.set(host.refused, 0)
+        assert await master.read_value(ctx, "FAULT") == 1 << 3
+        assert await master.write(ctx, "FAULT", 1 << 3) == OKAY
+        assert await master.read_value(ctx, "FAULT") == 0
+    run(scenario, PLANNER)
 
 
 @pytest.mark.parametrize("register", ["IDENTITY", "BUS_BYTES", "STATUS", "CYCLE_HIGH",

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hotrow_rtl.bank_layouts import Ask
 from hotrow_rtl.config import log2, preset
 from hotrow_rtl.mixing import unmix
 from hotrow_rtl.placement import directory_hash, key_of
 from hotrow_rtl.slot_bank import SlotBank
-from hotrow_rtl.slot_layouts import Ask
 from hotrow_rtl.slot_layouts import Policy as Choice
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.slots import slot_bank_bits
@@ -41,18 +41,28 @@ class Player:
         self.setting = {"policy": getattr(Choice, policy.upper()), "admission": admission,
                         "writes": writes}
         self.flying = deque([None] * (self.dut.latency - 1))
-        self.recent = deque([set()] * (self.dut.latency - 1), self.dut.latency - 1)
+        self.counts = deque([0] * (self.dut.latency - 1))
+        self.recent = deque([set()] * (self.dut.distance - 1), self.dut.distance - 1)
         self.seen = {name: 0 for name in ("hit", "placed", "evicts", "clean", "bypassed", "again")}
 
     def row(self, rest):
-        """Key, first slots of its sets, and the partition of the row of that `rest`."""
+        """Key and first slots of the sets of the row of that `rest`."""
         key = int(key_of(self.config, BANK, rest))
         table, row = unpack_key(self.config, np.uint64(key))
         parts_log2 = int(table) % (log2(self.config.directory_partitions) + 1)
         part = int(table) % (1 << parts_log2)
         starts = self.directory.set_starts(*([int(each)] for each in (
             table, row, parts_log2, part)))
-        return key, [start for (start,) in starts], parts_log2, part
+        return key, [start for (start,) in starts]
+
+    def places(self, rest):
+        """Set and tag of the row for each choice."""
+        config, (_, starts) = self.config, self.row(rest)
+        tag_at = config.rest_width - config.directory_tag_width
+        sets = [start // config.directory_ways % config.directory_sets // config.banks
+                for start in starts]
+        return [{"set": set_, "tag": directory_hash(config, choice, rest) >> tag_at}
+                for choice, set_ in enumerate(sets)]
 
     def expected(self, ask, key, starts, count, batch):
         """(hit, slot or None, first, victim or None, dirty) by the model."""
@@ -72,14 +82,15 @@ class Player:
         ctx.set(dut.enter, ask is not None)
         wanted = None
         if ask is not None:
-            key, starts, parts_log2, part = self.row(rest)
-            ctx.set(dut.request, {"rest": rest, "parts_log2": parts_log2, "part": part,
-                                  "ask": ask, "count": count})
+            key, starts = self.row(rest)
+            ctx.set(dut.request, {"places": self.places(rest), "ask": ask})
             wanted = self.expected(ask, key, starts, count, batch)
             self.recent.append(set(starts))
         else:
             self.recent.append(set())
         self.flying.append(wanted)
+        self.counts.append(count)
+        ctx.set(dut.count, self.counts.popleft())
         due = self.flying.popleft()
         await ctx.tick()
         if due is None:
@@ -98,9 +109,10 @@ class Player:
             assert answer.evicts == (victim is not None), self.seed
             self.seen["bypassed"] += slot is None
         if victim is not None:
-            hashed = int(answer.victim.hashed)
-            left = unmix(hashed, 1, config.rest_width) if answer.victim.choice else hashed
-            assert directory_hash(config, int(answer.victim.choice), left) == hashed
+            low = config.rest_width - config.directory_tag_width
+            hashed = int(answer.tag) << low | int(place.set) & (1 << low) - 1
+            left = unmix(hashed, 1, config.rest_width) if place.choice else hashed
+            assert directory_hash(config, int(place.choice), left) == hashed
             assert (int(key_of(config, BANK, left)), bool(answer.dirty)) == (victim, dirty)
         self.seen["hit"] += hit
         self.seen["placed"] += slot is not None and not hit
@@ -194,7 +206,7 @@ def test_rows_of_long_ago_are_told_apart_as_far_as_sweeps_do():
     """Rows used 1 to 40 batches before the last, more than stamps tell apart; then all leave."""
     config = replace(TINY, name="set", directory_choices=1, directory_ways=8, stamp_bits=4)
     player = Player(config, "lru")
-    same_set = [rest for rest in range(100_000) if player.row(rest)[1:] == player.row(0)[1:]][:16]
+    same_set = [rest for rest in range(100_000) if player.row(rest)[1] == player.row(0)[1]][:16]
 
     async def drive(ctx):
         await ctx.tick().until(player.dut.ready)
@@ -231,7 +243,7 @@ def test_one_a_cycle_while_sets_differ(config):
         for rest in chosen[:2]:
             await player.drain(ctx)
             await player.ask(ctx, Ask.PLAN, rest, 0, 1)
-            assert await player.ask(ctx, Ask.PLAN, rest, 0, 1) == player.dut.latency - 1
+            assert await player.ask(ctx, Ask.PLAN, rest, 0, 1) == player.dut.distance - 1
         await player.drain(ctx)
     player.bench.process("play", drive)
     player.bench.run(5000)
@@ -245,10 +257,8 @@ def test_restart_drops_what_is_inside():
     async def drive(ctx):
         dut = player.dut
         await ctx.tick().until(dut.ready)
-        _, _, parts_log2, part = player.row(rest)
         for age in range(dut.latency):
-            ctx.set(dut.request, {"rest": rest, "parts_log2": parts_log2, "part": part,
-                                  "ask": Ask.PLAN})
+            ctx.set(dut.request, {"places": player.places(rest), "ask": Ask.PLAN})
             ctx.set(dut.enter, 1)
             await ctx.tick()
             ctx.set(dut.enter, 0)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import Opcode, Status
+from hotrow_sim.fuzz.planning import STARVED
 from hotrow_sim.fuzz.player import differences, play
 from hotrow_sim.fuzz.rounds import RoundSource
 from hotrow_sim.fuzz.setup import FuzzHost, make_setup
@@ -28,26 +29,28 @@ MEMORIES = {
 }
 
 
-def rounds_on(hosts, seed, setup, count):
+def rounds_on(hosts, seed, setup, count, config=TINY):
     """Play the same rounds on every host; yield the observations of each round."""
-    source = RoundSource(np.random.default_rng(seed), TINY, setup, 1 << RINGS_LOG2)
+    source = RoundSource(np.random.default_rng(seed), config, setup, 1 << RINGS_LOG2)
     for _ in range(count):
         drawn = source.draw()
-        yield [play(host, drawn) for host in hosts]
+        observations = [play(host, drawn) for host in hosts]
+        source.follow(drawn, observations[0])
+        yield observations
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_model_equals_device(seed, memory):
     from hotrow_sim.verilated.transport import open_transport as open_sim
 
-    config = NARROW if seed % 3 == 2 else TINY
+    config = (TINY, STARVED, NARROW, TINY)[seed % 4]
     setup = make_setup(np.random.default_rng([seed, 1]), config)
     device = open_sim(config=config, seed=seed, **MEMORIES[memory])
     hosts = [FuzzHost(transport, setup, RINGS_LOG2)
              for transport in (open_model(config=config), device)]
-    for number, (model, rtl) in enumerate(rounds_on(hosts, [seed, 2], setup, ROUNDS)):
+    for number, (model, rtl) in enumerate(rounds_on(hosts, [seed, 2], setup, ROUNDS, config)):
         unequal = differences(model, rtl)
         assert not unequal, (
             f"seed {seed}, {config.name}, memory {memory}, round {number}, model and RTL differ:\n"
@@ -57,10 +60,11 @@ def test_model_equals_device(seed, memory):
 
 def test_the_sequences_meet_every_status_and_command():
     seen, halts = set(), 0
-    for seed in range(12):
-        setup = make_setup(np.random.default_rng([seed, 1]), TINY)
-        host = FuzzHost(open_model("tiny"), setup, RINGS_LOG2)
-        for [observation] in rounds_on([host], [seed, 2], setup, ROUNDS):
+    for seed in range(24):
+        config = (TINY, STARVED)[seed % 2]
+        setup = make_setup(np.random.default_rng([seed, 1]), config)
+        host = FuzzHost(open_model(config=config), setup, RINGS_LOG2)
+        for [observation] in rounds_on([host], [seed, 2], setup, ROUNDS, config):
             halts += sum(map(len, observation.halts.values()))
             seen |= {(done["opcode"], done["status"])
                      for queue in observation.completions.values() for done in queue}

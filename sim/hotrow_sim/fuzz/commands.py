@@ -13,6 +13,7 @@ from hotrow_rtl.contract import (
 )
 
 from .arithmetic import ArithmeticCommands
+from .planning import PlanningCommands
 from .setup import (
     LISTS,
     PROTECTED,
@@ -31,7 +32,7 @@ GUARD = 64  # bytes between the areas of two commands
 ADDRESSES = tuple(field.name for field in OPERANDS.values() if field.is_address)
 
 
-class CommandSource(ArithmeticCommands):
+class CommandSource(ArithmeticCommands, PlanningCommands):
     """Draws commands whose lists and results lie in areas of their own.
 
     Parameters
@@ -58,7 +59,7 @@ class CommandSource(ArithmeticCommands):
         return all(used < SIZES[handle] // 2 for handle, used in self._used.items())
 
     def batch(self, opcode):
-        """OBSERVE or SPLIT."""
+        """OBSERVE or SPLIT; a PLAN or MARK, but for what only those have."""
         rng = self.rng
         first, columns = ((0, 3), (4, 4), (1, 2), (5, 1), (8, 1))[rng.integers(5)]
         columns = int(rng.integers(1, columns + 1))
@@ -86,8 +87,11 @@ class CommandSource(ArithmeticCommands):
     def rows(self, opcode):
         """INSTALL or REMOVE."""
         count = int(self.rng.choice([1, 2, 3, 9, 40, 150]))
-        return {"opcode": opcode, "count": count, "source": self._entries(count, SOUND),
-                "slots": self._result(4 * count)}
+        operands = {"opcode": opcode, "count": count, "source": self._entries(count, SOUND),
+                    "slots": self._result(4 * count)}
+        if opcode == Opcode.INSTALL and self.config.planner:
+            operands["flags"] = self._policy()
+        return operands
 
     def harvest(self):
         count = int(self.rng.choice([1, 3, 20, 100, 1000]))

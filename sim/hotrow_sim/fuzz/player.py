@@ -48,6 +48,8 @@ def play(host, round_):
         else:
             host.write(f"{queue}_CONTROL", ENABLE | HALT_ON_ERROR * round_.halt[queue])
     first = dict(host.tail)
+    if round_.retires is not None:
+        host.write("PLAN_RETIRED", round_.retires)
     for queue, ahead in round_.wrong_doorbells:
         host.write(f"{queue}_TAIL", host.tail[queue] + ahead & 0xFFFF_FFFF)
     for queue in QUEUES:
@@ -65,6 +67,8 @@ def play(host, round_):
     registers = {f"{queue}_{name}": host.read(f"{queue}_{name}")
                  for queue in QUEUES for name in WATCHED}
     registers |= {name: host.read(name) for name in ("FAULT", "INTERRUPT", "STATUS", "CONTROL")}
+    if round_.retires is not None:
+        registers["PLAN_RETIRED"] = host.read("PLAN_RETIRED")
     for name in ("FAULT", "INTERRUPT"):
         host.write(name, 0xFFFF_FFFF)
     return Observation(completions, halts, registers,

@@ -7,6 +7,7 @@ from hotrow_rtl.config import Config
 from hotrow_rtl.contract import QUEUES, Opcode
 
 from .commands import CommandSource
+from .planning import PlannedBatches
 
 NEVER = 7  # an event that nobody sets: waiting for it ends by an abort
 
@@ -30,6 +31,8 @@ class Round:
         Refused before the right ones are rung.
     aborts : dict of str to set of int
         Positions of commands that only an abort ends.
+    retires : int or None
+        What is written to PLAN_RETIRED before; None of a card without a planner.
     """
 
     lists: np.ndarray
@@ -39,6 +42,7 @@ class Round:
     soft_reset: bool
     wrong_doorbells: list
     aborts: dict = field(default_factory=lambda: {queue: set() for queue in QUEUES})
+    retires: int | None = None
 
 
 class RoundSource:
@@ -56,6 +60,13 @@ class RoundSource:
     def __init__(self, rng, config: Config, setup, entries):
         self.rng, self.config, self.tables, self.entries = rng, config, setup.tables, entries
         self.events = list(setup.events)
+        self.batches = PlannedBatches()
+
+    def follow(self, round_, observation):
+        """Take note of what a round led to; else too many batches are drawn out of turn."""
+        if self.config.planner:
+            self.batches.follow(round_.commands["lookup"], observation.completions["lookup"],
+                                observation.registers["PLAN_RETIRED"])
 
     def draw(self):
         """The next round; commands are drawn in an order in which they can run one by one."""
@@ -66,6 +77,9 @@ class RoundSource:
         if rng.random() < 0.3:
             round_.wrong_doorbells = [(queue, int(rng.choice([1 << 31, self.entries + 1])))
                                       for queue in QUEUES]
+        if self.config.planner:
+            round_.retires = self.batches.retirement(rng)
+        self._next_batch = self.batches.planned + 1
         self._signalled, self._splits, self._published, self._misses = [], [], {}, []
         for _ in range(int(rng.integers(1, 2 * self.entries))):
             queue = QUEUES[rng.integers(2)]
@@ -105,6 +119,8 @@ class RoundSource:
             if self.config.arithmetic:
                 draw += source.pool, source.update
             return draw[rng.integers(len(draw))]()
+        if self.config.planner and rng.random() < 0.6:
+            return self._draw_batch(source)
         draw = (
             lambda: source.batch(Opcode.OBSERVE), lambda: source.batch(Opcode.OBSERVE),
             lambda: source.batch(Opcode.SPLIT), lambda: source.batch(Opcode.SPLIT),
@@ -113,14 +129,28 @@ class RoundSource:
             source.remove_all)
         return draw[rng.integers(len(draw))]()
 
+    def _draw_batch(self, source):
+        """PLAN of the next batch, or MARK of one to come, seldom of another."""
+        rng, number = self.rng, self._next_batch
+        if rng.random() < 0.05:
+            number += int(rng.choice([-1, 1, 100, 1 << 31]))
+        if rng.random() < 0.5:
+            return source.mark(number + int(rng.choice([0, 0, 1, 1, 3])))
+        return source.plan(number)
+
     def _remember(self, queue, operands):
         """Keep track of which commands the following ones can build on.
 
-        A SPLIT's miss list may be gathered behind a WAIT for a SIGNAL that follows the SPLIT.
+        A SPLIT's miss list may be gathered behind a WAIT for a SIGNAL that follows the SPLIT. A
+        PLAN is expected to be served.
         """
         opcode = operands["opcode"]
         event = operands.get("event"), operands.get("value")
-        if opcode == Opcode.SPLIT:
+        if opcode == Opcode.PLAN:
+            self._next_batch += operands["value"] == self._next_batch
+        elif opcode == Opcode.REMOVE and operands.get("flags"):
+            self._next_batch = 0
+        elif opcode == Opcode.SPLIT:
             self._splits.append((operands["misses"], operands["count"]))
         elif opcode == Opcode.SIGNAL:
             self._signalled.append(event)

@@ -56,15 +56,28 @@ class Counters:
         int
             Lookups whose row was counted when their owner came, or that joined an owner.
         """
+        return self.observe_each(table, row, beat)[0]
+
+    def observe_each(self, table, row, beat):
+        """As `observe`; tell what was counted before, too.
+
+        Returns
+        -------
+        hits : int
+            As of `observe`.
+        before : int64[n]
+            What the row's count was when each owner came; zero of lookups that joined one.
+        """
+        before = np.zeros(len(row), np.int64)
         if not len(row):
-            return 0
+            return 0, before
         key = pack_key(self.config, table, row)
         owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
         sets, tags = self._place(key[owner])
         # Sets are independent: bring each one's owners together, in order; then all sets advance in
         # step, one owner at a time.
         order = np.argsort(sets, kind="stable")
-        sets, tags, amount = sets[order], tags[order], amount[order]
+        sets, tags, amount, owner = sets[order], tags[order], amount[order], owner[order]
         starts = np.flatnonzero(np.r_[True, sets[1:] != sets[:-1]])
         lengths = np.diff(np.r_[starts, len(sets)])
         by_length = np.argsort(-lengths, kind="stable")
@@ -73,8 +86,15 @@ class Counters:
         longer = np.searchsorted(-lengths, -np.arange(int(lengths[0])), "left")
         for step, alive in enumerate(longer):
             here = starts[:alive] + step
-            hits += self._advance(sets[here], tags[here], amount[here])
-        return hits
+            hit, before[owner[here]] = self._advance(sets[here], tags[here], amount[here])
+            hits += int(np.count_nonzero(hit))
+        return hits, before
+
+    def held(self, table, row):
+        """The count of each row, zero of one that has none; arguments as of `observe`."""
+        sets, tags = self._place(pack_key(self.config, table, row))
+        match = (self.tag[sets] == tags[:, None]) & (self.count[sets] > 0)
+        return np.where(match, self.count[sets], 0).sum(axis=1).astype(np.int64)
 
     def decay(self, shift):
         """Shift every count right; by 32 places or more, to zero."""
@@ -110,7 +130,8 @@ class Counters:
         return (sets << np.uint64(log2(self.config.banks)) | bank).astype(np.int64), tags
 
     def _advance(self, sets, tags, amount):
-        """One owner in each of several sets; return how many of their rows were resident."""
+        """One owner in each of several sets; return whether each one's row was resident, and its
+        count before."""
         count, tag, hand = self.count[sets], self.tag[sets], self.hand[sets]
         match = (tag == tags[:, None]) & (count > 0)
         hit = match.any(axis=1)
@@ -122,4 +143,4 @@ class Counters:
         self.count[sets, way] = np.minimum(before + amount, self.limit)
         self.tag[sets, way] = tags
         self.hand[sets] = np.where(hit, hand, (way + 1) % ways)
-        return int(np.count_nonzero(hit))
+        return hit, before

@@ -39,8 +39,8 @@ class Plan:
         Lookups of those.
     wait_for : int
         No row of `fills` or `bypassed` may be read from its table before the rows that this batch
-        bypassed are back there; `NEVER` if there is no such batch. Evicted rows need no such
-        word: those that the batches of the window need are held.
+        bypassed are back there; `NEVER` if there is no such batch, or it is retired. Evicted rows
+        need no such word: those that the batches of the window need are held.
     """
 
     slots: np.ndarray
@@ -68,15 +68,30 @@ class Planner:
     config : Config
     policy, admission, writes
         As of `Slots`.
-    stamps : int
-        Entries of the table of bypassed rows; rows that share one wait for one another.
+
+    Members
+    -------
+    state : Slots
     """
 
-    def __init__(self, config: Config, policy="lru", admission=False, writes=True, stamps=4096):
+    def __init__(self, config: Config, policy="lru", admission=False, writes=True):
         self.config = config
         self.state = Slots(config, policy, admission, writes)
         self._directory = Directory(config)  # tells where a row may lie
-        self._bypassed_by = [NEVER] * stamps  # the last batch, of any row of an entry
+        self._forget_bypassed()
+
+    def _forget_bypassed(self):
+        # The last batch that bypassed any row of an entry: such rows wait for one another.
+        self._bypassed_by = [NEVER] * self.config.bypass_stamps
+
+    def clear(self):
+        """Free every slot and forget all batches."""
+        self.state.clear()
+        self._forget_bypassed()
+
+    def starts(self, table, row, parts_log2, part):
+        """First slot of each row's set, for each hash choice: what `Slots` takes as `starts`."""
+        return list(zip(*self._directory.set_starts(table, row, parts_log2, part)))
 
     def mark(self, batch, table, row):
         """Hold the resident rows of a coming batch."""
@@ -119,7 +134,7 @@ class Planner:
         counts = (np.zeros(len(unique), np.int64) if counts is None
                   else np.asarray(counts)[first]).tolist()
         columns = [np.asarray(column)[first] for column in (table, row, parts_log2, part)]
-        starts = list(zip(*self._directory.set_starts(*columns)))
+        starts = self.starts(*columns)
         plan = Plan(slots=np.empty(0, np.uint32), unique=len(unique))
         slots, hits = np.empty(len(unique), np.uint32), np.zeros(len(unique), bool)
         unique = unique.tolist()
@@ -137,7 +152,9 @@ class Planner:
             return True, found.slot
         # A stamp of this batch is another row's, in whose place there was one that is not known.
         entry = mix(key, 0, self.config.key_width) % len(self._bypassed_by)
-        plan.wait_for = max(plan.wait_for, min(self._bypassed_by[entry], batch - 1))
+        bypassed_by = min(self._bypassed_by[entry], batch - 1)
+        if bypassed_by > self.state.retired:
+            plan.wait_for = max(plan.wait_for, bypassed_by)
         if found.slot is None:
             plan.bypassed.append(key)
             self._bypassed_by[entry] = batch

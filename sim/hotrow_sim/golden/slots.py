@@ -58,8 +58,17 @@ class Slots:
     """
 
     def __init__(self, config: Config, policy="lru", admission=False, writes=True):
-        self.config, self.policy, self.admission = config, POLICIES[policy], admission
-        self.writes = writes
+        self.config = config
+        self.choose(policy, admission, writes)
+        self.clear()
+
+    def choose(self, policy, admission, writes):
+        """What the following batches go by; arguments as of the class."""
+        self.policy, self.admission, self.writes = POLICIES[policy], admission, writes
+
+    def clear(self):
+        """Free every slot and forget all batches."""
+        config = self.config
         self.slot_of = {}  # of each resident key
         self.key_at = [None] * config.slots
         self.number = [0] * config.slots

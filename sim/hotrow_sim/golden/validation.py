@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hotrow_rtl.command_rules import ARITHMETIC
+from hotrow_rtl.command_rules import ARITHMETIC, CONTRARY, PLANNING, flags_of
 from hotrow_rtl.config import (
     LARGEST_STRIDE,
     LIST_ALIGNMENT,
@@ -25,7 +25,7 @@ from hotrow_rtl.contract import (
 
 from .regions import check_operand
 
-_BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
+_BATCHES = (Opcode.OBSERVE, Opcode.SPLIT, *PLANNING)
 _MOVES = (Opcode.GATHER, Opcode.SCATTER, *ARITHMETIC)
 _SPANS = (Opcode.COPY, Opcode.FILL)
 _LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, *_MOVES)
@@ -74,6 +74,12 @@ def lists(command):
         yield "popular", 4 * command["samples"], True
         yield "nonpopular", 4 * command["samples"], True
         yield "misses", ROW_ENTRY_BYTES * count, True
+    if opcode == Opcode.PLAN:
+        yield "slots", 4 * count, True
+        yield "popular", 4 * count, True
+        yield "nonpopular", 4 * count, True
+        yield "misses", ROW_ENTRY_BYTES * count, True
+        yield "victims", ROW_ENTRY_BYTES * count, True
     if opcode == Opcode.INSTALL or (opcode == Opcode.REMOVE and not flags & AllFlag.ALL):
         yield "source", ROW_ENTRY_BYTES * count, False
         yield "slots", 4 * count, True
@@ -105,11 +111,13 @@ def _spans(command):
 
 def _check_opcode(command, queue, config):
     opcode, flags = command["opcode"], command["flags"]
-    absent = opcode in ARITHMETIC and not config.arithmetic
+    absent = ((opcode in ARITHMETIC and not config.arithmetic)
+              or (opcode in PLANNING and not config.planner))
     if absent or opcode not in COMMANDS or COMMANDS[opcode].queue not in ("both", queue):
         return Refusal(Status.BAD_OPCODE, opcode)
-    defined = sum(COMMANDS[opcode].flags or ())
-    if flags & ~defined:
+    defined = flags_of(COMMANDS[opcode], config)
+    contrary = CONTRARY.get(opcode, 0)
+    if flags & ~defined or (contrary and flags & contrary == contrary):
         return Refusal(Status.BAD_FLAGS, flags)
     return None
 

@@ -7,6 +7,7 @@ costs no more time than its function.
 from math import ceil, sqrt
 
 import numpy as np
+from hotrow_rtl.config import log2
 from hotrow_rtl.contract import (
     ROW_ENTRY_BYTES,
     AllFlag,
@@ -48,7 +49,7 @@ def command_cycles(config, command, outcome, counts):
     if not served or opcode in (Opcode.NOP, Opcode.FENCE, Opcode.WAIT, Opcode.SIGNAL):
         return CHECKED
     taken = CHECKED + ENGAGED
-    if opcode in (Opcode.OBSERVE, Opcode.SPLIT):
+    if opcode in (Opcode.OBSERVE, Opcode.SPLIT, Opcode.PLAN, Opcode.MARK):
         return taken + _batch_cycles(config, command, outcome)
     if opcode == Opcode.DECAY:
         if flags & AllFlag.ALL:
@@ -77,26 +78,29 @@ def _batch_cycles(config, command, outcome):
         bags = command["samples"] * command["table_count"]
         readings = 2 if bags > config.stored_lengths else 1
         start += SUMMED + LATENCY + readings * (2 * bags // config.bus_bytes)
-    splits = command["opcode"] == Opcode.SPLIT
-    if splits:
-        start += 4 * OPERAND
+    written = {Opcode.SPLIT: 4, Opcode.PLAN: 5}.get(command["opcode"], 0)  # lists
+    start += written * OPERAND
     per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
     beats = -(-command["count"] // per_word)
+    listed = command["samples"] if command["opcode"] == Opcode.SPLIT else 0
     return start + batch_command_cycles(
-        config, beats, command["samples"], _result_words(config, command, outcome), splits,
-        LATENCY)
+        config, beats, listed, _result_words(config, command, outcome), bool(written), LATENCY)
 
 
 def _result_words(config, command, outcome):
-    """Of a SPLIT, over the port that carries the most, as ``hotrow_rtl.top`` shares them out."""
-    slots, samples = 4 * command["count"], 4 * command["samples"]
-    misses = ROW_ENTRY_BYTES * outcome.unique
-    most = {
-        1: slots + misses + samples,
-        2: max(slots, misses + samples),
-        4: max(slots, misses // 2, samples),
-    }[config.result_ports]
-    return -(-most // config.bus_bytes)
+    """Of a SPLIT or PLAN, over the port that carries the most, as ``hotrow_rtl.top`` shares them
+    out."""
+    slots = 4 * command["count"]
+    if command["opcode"] == Opcode.PLAN:
+        fetched, left = outcome.entries, outcome.evictions
+        rows, numbers = (ROW_ENTRY_BYTES * fetched, ROW_ENTRY_BYTES * left), 4 * max(fetched, left)
+        others = sum(rows) + 4 * (fetched + left)
+        most = (slots + others, max(slots, others), max(slots, *rows, numbers))
+    else:
+        samples, misses = 4 * command["samples"], ROW_ENTRY_BYTES * outcome.unique
+        most = (slots + misses + samples, max(slots, misses + samples),
+                max(slots, misses // 2, samples))
+    return -(-most[log2(config.result_ports)] // config.bus_bytes)
 
 
 def _move_cycles(config, command, outcome):

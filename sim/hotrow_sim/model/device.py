@@ -42,6 +42,11 @@ class Device:
         self.registers = RegisterBlock(self)
         self.cycle = 0  # since reset; never behind anything that has happened
 
+    @property
+    def planning(self):
+        """What PLAN_RETIRED shows and changes; None without a planner."""
+        return self._lookups.planning
+
     def read_register(self, offset):
         """Read the 32-bit register at a byte offset."""
         self._run()

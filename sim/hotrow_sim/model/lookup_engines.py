@@ -7,13 +7,15 @@ from ..golden.counters import Counters
 from ..golden.directory import Directory
 from ..golden.lookups import beats_of, read_batch
 from ..golden.records import HARVEST_RECORD, ROW_RECORD
+from ..golden.slot_directory import SlotDirectory
 from ..golden.splitter import split
 from .memory import SLVERR
 from .outcome import Outcome, list_errors, lowest
+from .planning import Planning, all_slots
 
 
 class LookupEngines:
-    """Counters, directory and splitter behind the lookup queue.
+    """Counters, directory, splitter and planner behind the lookup queue.
 
     Parameters
     ----------
@@ -21,11 +23,18 @@ class LookupEngines:
     memory : Memory
     tables : dict of int to Table
         As registered; shared with the registers.
+
+    Members
+    -------
+    planning : Planning or None
     """
 
     def __init__(self, config, memory, tables):
         self.config, self.memory, self.tables = config, memory, tables
-        self.counters, self.directory = Counters(config), Directory(config)
+        self.counters, self.directory, self.planning = Counters(config), Directory(config), None
+        if config.planner:
+            self.planning = Planning(config, self.counters)
+            self.directory = SlotDirectory(self.planning.planner, self.counters)
         self._serve = {
             Opcode.OBSERVE: self._observe,
             Opcode.DECAY: self._decay,
@@ -33,6 +42,8 @@ class LookupEngines:
             Opcode.INSTALL: self._install,
             Opcode.REMOVE: self._remove,
             Opcode.SPLIT: self._split,
+            Opcode.PLAN: self._plan,
+            Opcode.MARK: self._mark,
         }
 
     def execute(self, command, addresses):
@@ -78,6 +89,8 @@ class LookupEngines:
     def _install(self, command, addresses):
         table, row, valid, outcome = self._read_rows(command, addresses)
         slots = np.full(len(row), NO_SLOT, np.uint32)
+        if self.planning:
+            self.planning.choose(command["flags"])
         for i in np.flatnonzero(valid):
             slots[i], present = self.directory.install(table[i], row[i], self._partition(table[i]))
             outcome.hits += present
@@ -105,12 +118,8 @@ class LookupEngines:
             return outcome
         if command["flags"] & BatchFlag.COUNT:
             self._count(batch, refused, beat)
-        parts_log2, part = np.array(
-            [self._partition(t) for t in range(command["first_table"],
-                                               command["first_table"] + command["table_count"])]
-        )[batch.table - command["first_table"]].T
-        found = self.directory.lookup(
-            batch.table, batch.row & np.uint64(0xFFFF_FFFF), parts_log2, part)
+        found = self.directory.lookup(batch.table, batch.row & np.uint64(0xFFFF_FFFF),
+                                      *self._partitions(command, batch.table))
         result = split(self.config, batch, found, refused, beat)
         misses = np.zeros(len(result.miss_row), ROW_RECORD)
         misses["table"], misses["row"] = result.miss_table, result.miss_row
@@ -122,6 +131,39 @@ class LookupEngines:
                                 ("nonpopular", result.nonpopular), ("misses", misses)):
             self._write(outcome, addresses[operand], values)
         return outcome
+
+    def _plan(self, command, addresses):
+        batch, served, beat, outcome = self._read_next(command, addresses)
+        if batch is None:
+            return outcome
+        table = batch.table[served]
+        lookups = table, batch.row[served], *self._partitions(command, table)
+        results = self.planning.plan(command, lookups, beat[served], outcome)
+        results["slots"] = all_slots(results["slots"], ~served)
+        for operand, values in results.items():
+            self._write(outcome, addresses[operand], values)
+        return outcome
+
+    def _mark(self, command, addresses):
+        batch, served, _, outcome = self._read_next(command, addresses)
+        if batch is not None:
+            outcome.hits = self.planning.mark(command, batch.table[served], batch.row[served])
+            outcome.misses = outcome.lookups - outcome.hits
+        return outcome
+
+    def _read_next(self, command, addresses):
+        """As `_read_batch`, but which lookups are served; none of a batch out of turn."""
+        outcome = self.planning.refusal(command)
+        if outcome:
+            return None, None, None, outcome
+        batch, refused, beat, outcome = self._read_batch(command, addresses)
+        return batch, None if batch is None else ~refused, beat, outcome
+
+    def _partitions(self, command, table):
+        """`parts_log2` and `part` of each lookup's table."""
+        first = command["first_table"]
+        known = [self._partition(t) for t in range(first, first + command["table_count"])]
+        return np.array(known)[table - first].T
 
     def _read_batch(self, command, addresses):
         """The lookups, which of them are refused, the beat of each, and the outcome so far.

@@ -23,6 +23,9 @@ class Outcome:
     entries: int = 0
     refused: int = 0
     bytes: int = 0
+    evictions: int = 0
+    bypasses: int = 0
+    wait_for: int = 0
 
 
 def lowest(errors):

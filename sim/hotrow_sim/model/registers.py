@@ -7,14 +7,15 @@ from hotrow_rtl.contract import (
     REGISTERS,
     VERSION,
     Access,
+    registers_of,
 )
 
 from ..golden.regions import Region, Table
 
 WORD = 0xFFFF_FFFF
 READY = 1
-BY_OFFSET = {register.offset: register for register in REGISTERS.values()}
 FAULT_UNKNOWN = 1 << 2
+FAULT_RETIRED = 1 << 3
 ADDRESS_MASK = 0xFFC  # the slave has 12 address bits and no use for the lower two
 
 
@@ -29,6 +30,8 @@ class RegisterBlock:
 
     def __init__(self, device):
         self.device = device
+        self._by_offset = {
+            register.offset: register for register in registers_of(device.config).values()}
         self.stored = {register.name: 0 for register in REGISTERS.values()
                        if register.access is Access.READ_WRITE}
         self.fault = 0
@@ -49,7 +52,7 @@ class RegisterBlock:
 
     def _find(self, offset):
         """The register at an offset; None, and a fault noted, where none is or can be used."""
-        register = BY_OFFSET.get(offset & ADDRESS_MASK)
+        register = self._by_offset.get(offset & ADDRESS_MASK)
         limits = {  # registers that act on the entry which another one selects
             "REGION_COMMIT": ("REGION_HANDLE", self.device.config.handles),
             "TABLE_COMMIT": ("TABLE_NUMBER", self.device.config.tables),
@@ -82,6 +85,8 @@ class RegisterBlock:
             "CYCLE_LOW": self._latch_cycle,
             "CYCLE_HIGH": lambda: self.cycle_high,
             "EVENT_VALUE": lambda: device.events.value[stored["EVENT_SELECT"]],
+            "PLAN_RETIRED": lambda: device.planning.retired,
+            "PLAN_WINDOW": lambda: device.config.sweep_batches,
         }
 
     def _interrupts(self):
@@ -131,6 +136,10 @@ class RegisterBlock:
 
     def _write_event_value(self, value):
         self.device.events.set(self.stored["EVENT_SELECT"], value, self.device.cycle)
+
+    def _write_plan_retired(self, value):
+        if not self.device.planning.retire(value):
+            self.fault |= FAULT_RETIRED
 
     def _write_region_commit(self, value):
         handle = self.stored["REGION_HANDLE"]

@@ -37,6 +37,9 @@ def bench(subparsers):
     each = add("split", _split, "tell hits from misses, and popular samples from the others")
     shared.add_slots(each)
 
+    each = add("plan", _plan, "slots for the rows of coming batches, beside this machine's CPU")
+    shared.add_planner(each)
+
     each = add("overlap", _overlap,
                "split batches while the rows that the batch before missed are gathered",
                OVERLAP_LOOKUPS)
@@ -127,6 +130,12 @@ def _split(options, trace, steps):
         steps.begin("learning hot rows")
         hot = lookups.learn(device, workload, options.slots)
         return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)))
+
+
+def _plan(options, trace, steps):
+    from .plan import plan
+
+    return plan(options, trace, steps)
 
 
 def _overlap(options, trace, steps):

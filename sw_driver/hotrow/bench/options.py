@@ -77,6 +77,18 @@ def add_slots(parser):
                         help="hot rows that a split finds, at most; default all the card has")
 
 
+def add_planner(parser):
+    """Add the options of plans."""
+    parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"), default="lru",
+                        help="which row leaves its slot; lfu and freq count the lookups, too")
+    parser.add_argument("--window", type=window, default=(3, 2), metavar="PAST,FUTURE",
+                        help="batches held before and after the one planned; default 3,2")
+    parser.add_argument("--slots", type=positive, help="of the card; default those of the preset")
+    parser.add_argument("--row-bytes", type=positive, default=64, help="of what the link carries")
+    parser.add_argument("--clock-mhz", type=positive,
+                        help="of the card; default the preset's assumed clock")
+
+
 def trace_of(options):
     """The trace that the options name."""
     rows = options.rows or max(1, options.total_rows // options.tables)
@@ -121,6 +133,14 @@ def positive(text):
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
     return number
+
+
+def window(text):
+    """Two integers of at least 0, separated by a comma."""
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"expected PAST,FUTURE, two integers, not {text!r}")
+    return int(parts[0]), int(parts[1])
 
 
 def positives(text):

@@ -1,0 +1,44 @@
+"""Golden model of the directory of a card with a planner, as `Directory` is called."""
+
+import numpy as np
+from hotrow_rtl.contract import NO_SLOT
+
+from .counters import pack_key
+
+
+class SlotDirectory:
+    """The rows of a planner's slots.
+
+    Parameters
+    ----------
+    planner : Planner
+    counters : Counters
+        Tell the access count of an installed row.
+    """
+
+    def __init__(self, planner, counters):
+        self.planner, self.counters = planner, counters
+
+    def clear(self):
+        self.planner.clear()
+
+    def lookup(self, table, row, parts_log2, part):
+        """As `Directory.lookup`; where a row may lie, its slot tells."""
+        keys = pack_key(self.planner.config, table, row).tolist()
+        slot_of = self.planner.state.slot_of
+        return np.fromiter((slot_of.get(key, NO_SLOT) for key in keys), np.uint32, len(keys))
+
+    def install(self, table, row, partition):
+        """As `Directory.install`, with the policy that the state goes by."""
+        (starts,) = self.planner.starts([table], [row], *np.reshape(partition, (2, 1)))
+        count = int(self.counters.held([table], [row])[0])
+        found = self.planner.state.install(self._key(table, row), starts, count)
+        return NO_SLOT if found.slot is None else found.slot, found.hit
+
+    def remove(self, table, row, partition):
+        """As `Directory.remove`."""
+        slot = self.planner.state.remove(self._key(table, row))
+        return NO_SLOT if slot is None else slot
+
+    def _key(self, table, row):
+        return int(pack_key(self.planner.config, table, row))

@@ -1,0 +1,161 @@
+"""`hotrow bench plan`: every planner of this machine against dictionaries, and what is reported."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hotrow.bench import plan_native
+from hotrow.bench.plan_cpu import (
+    NumpyPlanner,
+    Planned,
+    TorchPlanner,
+    check,
+    retired_by,
+    steps_of,
+)
+from hotrow.cli import main
+
+SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
+         "--lookups", "2000"]
+MODEL = ["--transport", "model"]
+ROWS, SLOTS, PAST, FUTURE = 300, 128, 2, 1
+
+
+@pytest.fixture
+def bench(capsys):
+    """Run the benchmark: (exit code, its JSON object or the text, standard error)."""
+    def run(*arguments):
+        code = main(["bench", "plan", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments and not code else out, err
+    return run
+
+
+@pytest.fixture(params=["numpy", "torch", "c++"])
+def planner(request):
+    """A planner of this machine, and its name."""
+    size = ROWS, SLOTS, 200
+    if request.param == "numpy":
+        return NumpyPlanner(*size), np.asarray
+    if request.param == "torch":
+        return TorchPlanner(*size), torch.from_numpy
+    compiler = plan_native.find_compiler()
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    return plan_native.NativePlanner(plan_native.load(compiler), *size), np.asarray
+
+
+def drawn(seed, count=30):
+    rng = np.random.default_rng(seed)
+    return [(ROWS * rng.random(int(rng.integers(1, 200))) ** 2).astype(np.int64)
+            for _ in range(count)]
+
+
+def planned(planner, convert, batches):
+    found = []
+    for step, batch in steps_of(len(batches), FUTURE):
+        if step == "mark":
+            planner.mark(convert(batches[batch]), batch)
+        else:
+            plan = planner.plan(convert(batches[batch]), batch, retired_by(batch, PAST))
+            found.append(Planned(*(np.asarray(each).copy() for each in (
+                plan.slots, plan.fills, plan.evicted))))
+    return found
+
+
+def least_recent(batches):
+    """Rows that hit, by a dictionary in order of last use; none leaves that is held."""
+    used, needed, hits = {}, {}, []
+    for step, batch in steps_of(len(batches), FUTURE):
+        rows = list(dict.fromkeys(batches[batch].tolist()))
+        if step == "mark":
+            needed |= {row: max(batch, needed[row]) for row in rows if row in used}
+            continue
+        hits.append(sum(row in used for row in rows))
+        for row in (row for row in rows if row in used):
+            used[row], needed[row] = batch, max(batch, needed[row])
+        room = SLOTS - len(used)
+        fills = [row for row in rows if row not in used]
+        loose = sorted((row for row in used if needed[row] < batch - PAST), key=used.get)
+        for row in loose[:max(0, len(fills) - room)]:
+            del used[row], needed[row]
+        for row in fills[:SLOTS - len(used)]:
+            used[row] = needed[row] = batch
+    return sum(hits)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planners_of_this_machine_are_sound(planner, seed):
+    batches = drawn(seed)
+    plans = planned(*planner, batches)
+    sound, counts = check(batches, plans, SLOTS, PAST, FUTURE, ROWS)
+    assert sound and counts["held_evictions"] == 0
+    assert counts["unique"] == sum(len(np.unique(rows)) for rows in batches)
+    assert counts["unique"] == counts["hits"] + counts["fills"]
+    assert counts["evictions"] and counts["bypasses"]
+    # Among rows of one batch any may leave, so hits differ a little.
+    assert counts["hits"] == pytest.approx(least_recent(batches), rel=0.05)
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda plan, before: replace(plan, slots=np.r_[plan.slots[1:], plan.slots[:1]]),
+    lambda plan, before: replace(plan, fills=plan.fills[1:]),
+    lambda plan, before: replace(plan, evicted=before.fills[:1]),
+    lambda plan, before: replace(plan, slots=np.zeros_like(plan.slots)),
+], ids=["another's slot", "a row not fetched", "a held row evicted", "one slot for all"])
+def test_a_wrong_plan_is_told(spoil):
+    batches = drawn(5)
+    plans = planned(NumpyPlanner(ROWS, SLOTS, 200), np.asarray, batches)
+    plans[7] = spoil(plans[7], plans[6])
+    sound, counts = check(batches, plans, SLOTS, PAST, FUTURE, ROWS)
+    assert not sound or counts["held_evictions"]
+
+
+@pytest.mark.parametrize("policy", ["lru", "rrip", "lfu", "freq"])
+def test_figures_add_up(bench, policy):
+    code, result, _ = bench(*SMALL, *MODEL, "--policy", policy, "--json")
+    assert code == 0 and result["agrees"] and result["held_evictions"] == 0
+    assert result["lookups"] == 2 * 3 * 64 * result["batches"], "marked and planned"
+    assert result["lookups_per_cycle"] == pytest.approx(result["lookups"] / result["cycles"])
+    assert result["fraction_of_lanes"] == pytest.approx(
+        result["lookups_per_cycle"] / (result["lanes"] / 2))
+    assert result["unique"] == result["hits"] + result["fills"]
+    assert result["fills"] > result["bypasses"] and result["evictions"]
+    assert result["link_bytes"] == 64 * (
+        result["fills"] + result["evictions"] + result["bypasses"])
+    assert {each["unique"] for each in result["baselines"]} == {result["unique"]}
+    assert result["ratio"].keys() == result["cpu_lookups_per_s"].keys() >= {"numpy", "torch"}
+
+
+def test_enough_slots_bypass_nothing(bench):
+    code, result, _ = bench(*SMALL, *MODEL, "--slots", 4096, "--window", "1,0", "--json")
+    assert code == 0 and result["slots"] == 4096
+    assert result["bypasses"] == result["evictions"] == result["waits"] == 0
+
+
+def test_without_a_compiler(bench, monkeypatch):
+    monkeypatch.setattr(plan_native, "find_compiler", lambda: None)
+    code, result, err = bench(*SMALL, *MODEL, "--json")
+    assert code == 0 and "no C++ compiler" in err and "c++" not in result["ratio"]
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--window", "40,30"], "both together may be up to 62"),
+    (["--window", "3"], "expected PAST,FUTURE"),
+    (["--slots", "100"], "--slots 100: "),
+    (["--policy", "mru"], "invalid choice"),
+])
+def test_errors_teach(bench, arguments, message):
+    code, out, err = bench(*SMALL, *MODEL, *arguments)
+    assert code == 2 and not out and re.search(message, err), err
+
+
+@pytest.mark.slow
+def test_model_counts_what_the_hardware_counts(bench):
+    results = [bench(*SMALL, "--transport", transport, "--json")[1]
+               for transport in ("sim", "model")]
+    for figure in ("lookups", "unique", "hits", "fills", "evictions", "bypasses", "waits"):
+        assert results[0][figure] == results[1][figure], figure
