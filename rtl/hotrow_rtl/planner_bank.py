@@ -15,7 +15,7 @@ from .counter_set import ScanPort, scanned_entry
 from .miss_bank import MissBank
 from .placement import counter_place
 from .set_spacing import near
-from .slot_bank import SlotBank, later
+from .slot_bank import SlotBank, distance, latency, later
 from .slot_layouts import plan_setting
 from .slot_sets import SlotSets
 
@@ -56,9 +56,8 @@ class PlannerBank(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        self._slots = SlotBank(config)
-        self.latency = 2 + self._slots.latency + MissBank.latency  # hash, wait, and the two
-        self.distance = max(self._slots.distance, CountBank.distance)
+        self.latency = 2 + latency(config) + MissBank.latency  # hash, wait, and the two
+        self.distance = max(distance(config), CountBank.distance)
         super().__init__({
             "requests": In(stream.Signature(bank_request(config))),
             "answers": Out(stream.Signature(bank_answer(config), always_ready=True)),
@@ -80,7 +79,7 @@ class PlannerBank(wiring.Component):
         c = self.config
         m.submodules.counts = counts = CountBank(c, spaced=True)
         m.submodules.sets = sets = SlotSets(c)
-        m.submodules.slots = slots = self._slots
+        m.submodules.slots = slots = SlotBank(c)
         m.submodules.misses = misses = MissBank(c)
         m.submodules.stamps = stamps = BypassStamps(c)
         m.d.comb += [
@@ -176,8 +175,8 @@ class PlannerBank(wiring.Component):
                            counter_place(c, request.rest)[0], taken & (request.amount != 0))),
             (missed, near(m, "miss", missed, hashed.rest[:log2(c.miss_sets)], hashed.miss,
                           request.rest[:log2(c.miss_sets)], taken & request.miss)),
-            *((self._slots.distance, near(
-                m, f"choice{choice}", self._slots.distance, sets.places[choice].set, 1,
+            *((distance(c), near(
+                m, f"choice{choice}", distance(c), sets.places[choice].set, 1,
                 places[choice].set, taken & (request.edit != Ask.FIND)))
               for choice in range(c.directory_choices)),
         ]

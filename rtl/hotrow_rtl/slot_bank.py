@@ -78,7 +78,7 @@ class SlotBank(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        self.latency, self.distance = latency(config), latency(config) + 1
+        self.latency, self.distance = latency(config), distance(config)
         super().__init__({
             "setting": In(plan_setting(config)),
             "enter": In(1),
@@ -278,6 +278,11 @@ class SlotBank(wiring.Component):
 def latency(config: Config) -> int:
     """Cycles from a request to its answer."""
     return COMPARED + 1 + log2(config.directory_choices * config.directory_ways)
+
+
+def distance(config: Config) -> int:
+    """Cycles from a request to one that finds what it wrote."""
+    return latency(config) + 1
 
 
 def later(m, value, cycles, name):
