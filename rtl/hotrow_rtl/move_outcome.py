@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .config import Config
 from .contract import Status
-from .layouts import outcome
+from .layouts import engine_outcome
 from .move_tally import MoveTally, subtotal
 from .row_layouts import ended_copy, refusal
 
@@ -39,7 +39,7 @@ class MoveOutcome(wiring.Component):
         A bag that is not written, in order of bags.
     ended : In(ended_copy()).array(config.row_ports)
         Of each port a copy that has landed or failed, in order; an entry is over with its `last`.
-    outcome : Out(stream(outcome))
+    outcome : Out(stream(engine_outcome(config)))
         Once per command, when every entry is refused or over.
 
     Timing
@@ -59,7 +59,7 @@ class MoveOutcome(wiring.Component):
             **({"bags": In(1), "dropping": In(1), "dropped": In(refusal())}
                if config.arithmetic else {}),
             "ended": In(ended_copy()).array(config.row_ports),
-            "outcome": Out(stream.Signature(outcome)),
+            "outcome": Out(stream.Signature(engine_outcome(config))),
         })
 
     def elaborate(self, platform):
