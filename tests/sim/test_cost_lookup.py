@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 from hotrow_rtl.bank_layouts import asked_beat, bank_answer, beat_request, row_request
+from hotrow_rtl.bypass_stamps import BypassStamps
 from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
 from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
@@ -15,6 +16,7 @@ from hotrow_sim.cost.directory import directory_bank_bits, directory_bits, direc
 from hotrow_sim.cost.misses import miss_numbers_bits, miss_table_bits
 from hotrow_sim.cost.sample_marks import sample_marks_bits
 from hotrow_sim.cost.slot_lanes import slot_lanes_bits
+from hotrow_sim.cost.slots import bypass_stamp_bits
 
 CONFIGS = [*PRESETS.values(), dataclasses.replace(
     preset("tiny"), name="one-choice", directory_choices=1, directory_partitions=1, tables=4)]
@@ -25,6 +27,7 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
     (DirectoryBank, directory_bank_bits),
     (DirectoryList, directory_list_bits),
     (SlotLanes, slot_lanes_bits),
+    (BypassStamps, bypass_stamp_bits),
 ], ids=lambda x: x.__name__)
 def test_memory_equals_the_design(config, unit, bits):
     assert bits(config) == memory_bits(unit(config))

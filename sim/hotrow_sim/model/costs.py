@@ -78,13 +78,13 @@ def _batch_cycles(config, command, outcome):
         bags = command["samples"] * command["table_count"]
         readings = 2 if bags > config.stored_lengths else 1
         start += SUMMED + LATENCY + readings * (2 * bags // config.bus_bytes)
-    splits = command["opcode"] == Opcode.SPLIT
-    start += {Opcode.SPLIT: 4, Opcode.PLAN: 5}.get(command["opcode"], 0) * OPERAND
+    written = {Opcode.SPLIT: 4, Opcode.PLAN: 5}.get(command["opcode"], 0)  # lists
+    start += written * OPERAND
     per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
     beats = -(-command["count"] // per_word)
+    listed = command["samples"] if command["opcode"] == Opcode.SPLIT else 0
     return start + batch_command_cycles(
-        config, beats, command["samples"], _result_words(config, command, outcome), splits,
-        LATENCY)
+        config, beats, listed, _result_words(config, command, outcome), bool(written), LATENCY)
 
 
 def _result_words(config, command, outcome):
