@@ -47,7 +47,7 @@ class CommandExecutor(wiring.Component):
     ----------
     config : Config
     batches : tuple of Opcode
-        Commands that may be under way together.
+        Commands that may be under way together; batches that are planned or marked are not.
 
     Members
     -------

@@ -22,7 +22,7 @@ class LookupReader(wiring.Component):
     Members
     -------
     command : In(stream(command))
-        OBSERVE or SPLIT that passed the checks of the queue, with byte addresses.
+        A batch that passed the checks of the queue, with byte addresses.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     ids, lengths : Out(Fetch(config))

@@ -45,22 +45,20 @@ class SlotSets(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, width = self.config, set_width(self.config)
-        parts_log2 = Signal.like(self.parts_log2, reset_less=True)
-        part = Signal.like(self.part, reset_less=True)
-        with m.If(self.enable):
-            m.d.sync += [parts_log2.eq(self.parts_log2), part.eq(self.part)]
         for choice, place in enumerate(self.places):
-            hashed = Signal(c.rest_width, name=f"hashed{choice}", reset_less=True)
-            with m.If(self.enable):
-                m.d.sync += hashed.eq(self.rest if choice == 0 else mixed(
-                    m, "mixed_rest", self.rest, choice, c.rest_width))
-            m.d.comb += [
-                place.tag.eq(hashed[c.rest_width - c.directory_tag_width:]),
-                place.set.eq(hashed[:width]),
-            ]
+            hashed, set_ = self.rest, Signal(width, name=f"set{choice}")
+            if choice:
+                hashed = mixed(m, "mixed_rest", self.rest, choice, c.rest_width)
             # The part above, the hash below, as the table divides them.
-            with m.Switch(parts_log2):
+            with m.Switch(self.parts_log2):
                 for parts in range(1, log2(c.directory_partitions) + 1):
                     with m.Case(parts):
-                        m.d.comb += place.set.eq(Cat(hashed[:width - parts], part[:parts]))
+                        m.d.comb += set_.eq(Cat(hashed[:width - parts], self.part[:parts]))
+                with m.Default():
+                    m.d.comb += set_.eq(hashed[:width])
+            with m.If(self.enable):
+                m.d.sync += [
+                    place.set.eq(set_),
+                    place.tag.eq(hashed[c.rest_width - c.directory_tag_width:]),
+                ]
         return m

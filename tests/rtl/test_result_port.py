@@ -78,9 +78,9 @@ class Bench(StreamBench):
                              "strobe": (1 << held) - 1})
         return payloads
 
-    def deposit(self, client, sequences, gaps=STEADY, pauses=STEADY):
+    def deposit(self, client, sequences, gaps=STEADY, pauses=STEADY, whole=False):
         """Write (address, words[, ending]) sequences; return the list their outcomes fill."""
-        port, striped = self.port.clients[client], client in self.port.striped
+        port, striped = self.port.clients[client], client in self.port.striped and not whole
         self.source(port.request, [{"address": address} for address, *_ in sequences], gaps)
         self.source(port.words, [word for sequence in sequences
                                  for word in self.words(*sequence, striped=striped)], gaps)
@@ -201,6 +201,19 @@ class TestStripe:
         assert outcomes == [0] and (bench.array == bench.expected).all()
         assert bench.memory.statistics.bursts == bursts
         assert bench.memory.statistics.beats == beats
+        bench.model.check()
+
+    @pytest.mark.parametrize("offset, words, bursts", [(0x0FC0, 5, 2), (0, 33, 3), (0x40, 60, 4)])
+    def test_a_whole_sequence_fills_every_block(self, offset, words, bursts):
+        bench = Bench(replace(TINY, burst_beats=16, planner=True), 1, striped={0})
+
+        async def set_whole(ctx):
+            ctx.set(bench.port.whole, 1)
+        bench.process("whole", set_whole)
+        outcomes = bench.deposit(0, [(BASE + offset, words, "full")], whole=True)
+        bench.run(300)
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+        assert bench.memory.statistics.bursts == bursts
         bench.model.check()
 
     def test_a_sequence_may_end_with_memory(self):

@@ -26,10 +26,10 @@ class Lists:
     """Lists given to a stripe, and what each of its sides must make of them.
 
     A list is (address, bytes, empty): `empty` if two words without strobes end it behind its
-    bytes, as when the elements that end a list are absent.
+    bytes, as when the elements that end a list are absent. All are of side 0 if `whole`.
     """
 
-    def __init__(self, config, lists, seed=0):
+    def __init__(self, config, lists, seed=0, whole=False):
         self.config, rng = config, np.random.default_rng(seed)
         self.starts, self.words = [], []
         self.requests, self.sides = ([], []), ([], [])
@@ -47,18 +47,20 @@ class Lists:
                                    "last": int(number == len(counts) - 1)})
             block = config.burst_beats * bus
             self.requests[0].append(address)
-            self.requests[1].append((address // block + 1) * block)
+            if not whole:
+                self.requests[1].append((address // block + 1) * block)
             dealt, final = ([], []), 2 * bus * (len(counts) - 1)
-            closed = [False, False]  # by a word of the final two
+            closed = [False, whole]  # by a word of the final two
             for at in range(0, size, bus):
-                side = ((address + at) // block - address // block) % 2
+                side = 0 if whole else ((address + at) // block - address // block) % 2
                 held = content[at:at + bus]
                 dealt[side].append((int.from_bytes(held, "little"), (1 << len(held)) - 1, 0))
                 closed[side] |= at >= final
             for side, words in enumerate(dealt):
                 if not closed[side]:
                     words.append((0, 0, 0))
-                words[-1] = (*words[-1][:2], 1)
+                if words:
+                    words[-1] = (*words[-1][:2], 1)
                 self.sides[side].extend(words)
 
 
@@ -67,10 +69,12 @@ def present(word):
     return word.data & (1 << 8 * word.strobe.bit_length()) - 1, word.strobe, word.last
 
 
-def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0):
+def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0, whole=False):
     """Cycles until every word has left, after checking all of them."""
-    given, dut = Lists(config, lists, seed), WordStripe(config)
+    given, dut = Lists(config, lists, seed, whole), WordStripe(config)
     bench = StreamBench(dut)
+    if whole:
+        bench.process("whole", partial(set_whole, dut))
     bench.source(dut.start, given.starts, gaps)
     bench.source(dut.words, given.words, gaps)
     taken = [sink(bench, dut, side, given, pauses) for side in range(2)]
@@ -79,9 +83,13 @@ def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0):
     return cycles
 
 
+async def set_whole(dut, ctx):
+    ctx.set(dut.whole, 1)
+
+
 def sink(bench, dut, side, given, pauses=STEADY):
     """Take the requests and the words of a side."""
-    return (bench.sink(dut.requests[side], len(given.starts), pauses, f"requests of {side}",
+    return (bench.sink(dut.requests[side], len(given.requests[side]), pauses, f"requests of {side}",
                        read=lambda request: request.address),
             bench.sink(dut.sides[side], len(given.sides[side]), pauses, f"words of {side}",
                        read=present))
@@ -129,6 +137,18 @@ def test_random_lists(config, seed):
         lists.append((FAR + 64 * int(rng.integers(0, 64)), size // 8 * 8,
                       size // 8 * 8 % (2 * bus) == 0 and rng.random() < 0.5))
     deal(config, lists, gaps, pauses, seed=seed)
+
+
+@pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
+@pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["steady", "back-pressure"])
+def test_whole_lists_are_of_one_side(config, pauses):
+    """A word a cycle, through all blocks."""
+    config, bus = dataclasses.replace(config, planner=True), config.bus_bytes
+    lists = [(FAR + 64 * number, size, size % (2 * bus) == 0)
+             for number, size in enumerate((0, 8, bus, 2 * bus, 40, 60 * bus, 7 * bus, 31 * bus))]
+    cycles = deal(config, lists, pauses=pauses, whole=True)
+    assert pauses is RAGGED or cycles <= sum(
+        -(-max(size, 1) // (2 * bus)) * 2 + 2 for _, size, _ in lists) + 10
 
 
 @CONFIGS
