@@ -1,15 +1,13 @@
-"""What a command must satisfy before it may have any effect, derived from `contract.COMMANDS`."""
+"""What a command must satisfy before it may have any effect, derived from `contract_commands`."""
 
 from dataclasses import dataclass
 from enum import IntFlag
 
 from .config import Config
 from .contract import (
-    COMMANDS,
     OPERANDS,
     AllFlag,
     BatchFlag,
-    Command,
     GatherFlag,
     InstallFlag,
     Opcode,
@@ -17,6 +15,7 @@ from .contract import (
     PoolFlag,
     UpdateFlag,
 )
+from .contract_commands import COMMANDS, Command
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,23 @@
 """The contract as data, and the files derived from it: JSON for the driver, C header, Markdown.
 
 `python -m hotrow_rtl.contract_map --write` renders the committed files anew; `--check` tells
-whether they still say what `contract` and `config` say.
+whether they still say what `contract`, its companions and `config` say.
 """
 
 import argparse
 import json
 from pathlib import Path
 
-from . import config, contract
+from . import config, contract, contract_commands, contract_registers
 from .contract_text import c_header, markdown
 
 _CONSTANTS = {
     name: getattr(module, name)
     for module, names in (
         (contract, ("COMMAND_BYTES", "COMPLETION_BYTES", "ROW_ENTRY_BYTES", "HARVEST_ENTRY_BYTES",
-                    "OFFSET_WIDTH", "REGISTER_SPACE", "NO_SLOT", "NO_BATCH", "MISS_FLAG")),
+                    "OFFSET_WIDTH")),
+        (contract_registers, ("REGISTER_SPACE",)),
+        (contract, ("NO_SLOT", "NO_BATCH", "MISS_FLAG")),
         (config, ("LIST_ALIGNMENT", "ROW_ALIGNMENT", "STATE_ALIGNMENT", "LARGEST_ROW",
                   "LARGEST_STRIDE")),
     )
@@ -48,21 +50,22 @@ def describe() -> dict:
             {"name": command.opcode.name, "opcode": command.opcode.value, "queue": command.queue,
              "operands": list(command.operands),
              "flags": command.flags.__name__ if command.flags else None, "doc": command.doc}
-            for command in contract.COMMANDS.values()
+            for command in contract_commands.COMMANDS.values()
         ],
         "operands": _fields(contract.OPERANDS),
         "completion": _fields(contract.COMPLETION),
         "row_entry": _fields(contract.ROW_ENTRY),
         "harvest_entry": _fields(contract.HARVEST_ENTRY),
-        "queues": [{"name": queue, "offset": contract.QUEUE_OFFSETS[queue]}
+        "queues": [{"name": queue, "offset": contract_registers.QUEUE_OFFSETS[queue]}
                    for queue in contract.QUEUES],
         "registers": [
             {"name": register.name, "offset": register.offset, "access": register.access.name,
              "doc": register.doc}
-            for register in sorted(contract.REGISTERS.values(), key=lambda each: each.offset)
+            for register in sorted(contract_registers.REGISTERS.values(),
+                                   key=lambda each: each.offset)
         ],
         "geometry": [{"register": register, "parameter": parameter}
-                     for register, _, parameter in contract.GEOMETRY],
+                     for register, _, parameter in contract_registers.GEOMETRY],
         "presets": {name: {**preset.describe(), "lanes": preset.lanes, "slots": preset.slots,
                            "counter_entries": preset.counter_entries}
                     for name, preset in config.PRESETS.items()},

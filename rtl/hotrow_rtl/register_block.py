@@ -1,4 +1,4 @@
-"""The control registers of `contract.REGISTERS` behind AXI4-Lite."""
+"""The control registers of `contract_registers` behind AXI4-Lite."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from .axi import AXI4Lite
 from .axi_lite_slave import AXI4LiteSlave
 from .config import Config
-from .contract import GEOMETRY, IDENTITY, QUEUES, REGISTERS, VERSION, registers_of
+from .contract import IDENTITY, QUEUES, VERSION
+from .contract_registers import GEOMETRY, REGISTERS, registers_of
 from .events import EventPort
 from .layouts import region_update, table_update
 from .plan_window import Retirement

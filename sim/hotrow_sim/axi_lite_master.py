@@ -1,6 +1,6 @@
 """An AXI4-Lite master for Amaranth's simulator."""
 
-from hotrow_rtl.contract import REGISTERS
+from hotrow_rtl.contract_registers import REGISTERS
 
 
 class AXI4LiteMaster:

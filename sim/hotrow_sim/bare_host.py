@@ -3,13 +3,8 @@
 import time
 
 import numpy as np
-from hotrow_rtl.contract import (
-    COMMAND_BYTES,
-    COMPLETION_BYTES,
-    QUEUES,
-    REGISTERS,
-    packed_address,
-)
+from hotrow_rtl.contract import COMMAND_BYTES, COMPLETION_BYTES, QUEUES, packed_address
+from hotrow_rtl.contract_registers import REGISTERS
 
 from .golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 

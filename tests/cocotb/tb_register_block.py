@@ -6,14 +6,8 @@ import cocotb
 from cocotb.clock import Clock
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import (
-    GEOMETRY,
-    IDENTITY,
-    REGISTERS,
-    VERSION,
-    Access,
-    registers_of,
-)
+from hotrow_rtl.contract import IDENTITY, VERSION
+from hotrow_rtl.contract_registers import GEOMETRY, REGISTERS, Access, registers_of
 from hotrow_sim.cosim.memory_ports import number
 from hotrow_sim.cosim.streams import reset
 

@@ -13,7 +13,6 @@ from hotrow_rtl.command_rules import ARITHMETIC, PLANNING
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import (
     COMMAND_BYTES,
-    COMMANDS,
     OPERANDS,
     QUEUES,
     AllFlag,
@@ -24,6 +23,7 @@ from hotrow_rtl.contract import (
     Status,
     packed_address,
 )
+from hotrow_rtl.contract_commands import COMMANDS
 from hotrow_rtl.layouts import command as command_layout
 from hotrow_rtl.layouts import region_update, table_update
 from hotrow_rtl.region_arbiter import RegionArbiter

@@ -5,15 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import PRESETS, preset
-from hotrow_rtl.contract import (
-    GEOMETRY,
-    IDENTITY,
-    QUEUES,
-    REGISTERS,
-    VERSION,
-    Access,
-    registers_of,
-)
+from hotrow_rtl.contract import IDENTITY, QUEUES, VERSION
+from hotrow_rtl.contract_registers import GEOMETRY, REGISTERS, Access, registers_of
 from hotrow_rtl.register_block import _PLAIN, RegisterBlock
 from hotrow_sim.axi_lite_master import AXI4LiteMaster
 from hotrow_sim.streambench import StreamBench

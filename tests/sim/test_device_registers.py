@@ -1,7 +1,8 @@
 """Registers of the device, on the model and on the RTL."""
 
 import pytest
-from hotrow_rtl.contract import GEOMETRY, IDENTITY, REGISTERS, VERSION, Access
+from hotrow_rtl.contract import IDENTITY, VERSION
+from hotrow_rtl.contract_registers import GEOMETRY, REGISTERS, Access
 
 UNKNOWN = 4  # bit of FAULT
 

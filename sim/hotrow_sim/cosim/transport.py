@@ -6,7 +6,8 @@ over to the simulation and return when it has answered.
 
 from cocotb.task import resume
 from cocotb.triggers import ClockCycles
-from hotrow_rtl.contract import QUEUES, REGISTERS
+from hotrow_rtl.contract import QUEUES
+from hotrow_rtl.contract_registers import REGISTERS
 
 from ..address_space import AddressSpace
 

@@ -11,7 +11,6 @@ from hotrow_rtl.config import (
     Config,
 )
 from hotrow_rtl.contract import (
-    COMMANDS,
     HARVEST_ENTRY_BYTES,
     ROW_ENTRY_BYTES,
     AllFlag,
@@ -22,6 +21,7 @@ from hotrow_rtl.contract import (
     Status,
     UpdateFlag,
 )
+from hotrow_rtl.contract_commands import COMMANDS
 
 from .regions import check_operand
 
