@@ -77,7 +77,7 @@ def markdown(what: dict) -> str:
     lines = [
         "# Registers, commands and lists",
         "",
-        "Rendered by `hotrow_rtl.contract_map` from `contract.py`, its companions and `config.py`; edit those.",
+        "Rendered by `hotrow_rtl.contract_map` from `contract*.py` and `config.py`; edit those.",
         "",
         "All fields are little-endian and unsigned. An *address* packs the handle of a registered",
         "region in bits 63..48 and a byte offset into it in bits 47..0. Rings, batches, lists and",
