@@ -4,15 +4,16 @@ from amaranth.lib import data, enum
 
 from .bank_layouts import NUMBER_WIDTH, Ask, slot_in_bank
 from .config import Config, log2
+from .contract import PlanPolicy
 
 
 class Policy(enum.Enum, shape=2):
     """Which row leaves: the least number; of equals the one used longest ago."""
 
-    LRU = 0
-    RRIP = 1
-    LFU = 2
-    FREQ = 3
+    LRU = PlanPolicy.LRU
+    RRIP = PlanPolicy.RRIP
+    LFU = PlanPolicy.LFU
+    FREQ = PlanPolicy.FREQ
 
 
 def slot_state(config: Config) -> data.StructLayout:

@@ -235,5 +235,5 @@ def test_rate(config, wait):
 @pytest.mark.parametrize("config", [TINY, preset("ecp5-85f"), WIDE],
                          ids=lambda config: config.name)
 def test_memory(config):
-    shapes = asked_beat(config), count_request(config), 3, count_answer()
+    shapes = asked_beat(config), count_request(config), 3, count_answer(config)
     assert memory_bits(BankRing(config, *shapes)) == bank_ring_bits(config, *shapes)

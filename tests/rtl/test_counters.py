@@ -49,7 +49,7 @@ class CountedBanks(wiring.Component):
         self.config = config
         super().__init__({
             "requests": In(stream.Signature(count_request(config))).array(config.banks),
-            "answers": Out(stream.Signature(count_answer(), always_ready=True)).array(
+            "answers": Out(stream.Signature(count_answer(config), always_ready=True)).array(
                 config.banks),
             "command": In(stream.Signature(command)),
             "harvested": Out(stream.Signature(result(harvest_entry))),
