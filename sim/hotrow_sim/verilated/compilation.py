@@ -88,6 +88,10 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
 
         objects = []
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            if not _is_clang(compiler):
+                list(pool.map(lambda job: _precompile(command, *job), [
+                    (header, level) for header in sorted(folder.glob("V*__pch.h"))
+                    for level in (RUNS_ALWAYS, RUNS_ONCE)]))
             for made in pool.map(compile_one, sources):
                 objects.append(made)
                 progress(f"compiled {len(objects)} of {len(sources)} files")
@@ -107,10 +111,22 @@ def _translate(top, verilog, folder, verilator, trace):
             for path in paths if path.endswith(".cpp")]
 
 
+def _precompile(command, header, level):
+    """Compile a model's header, megabytes that every file of it begins with, once for each level:
+    of those in such a folder GCC takes by itself the one that suits."""
+    folder = header.with_name(f"{header.name}.gch")
+    folder.mkdir(exist_ok=True)
+    run_tool([*command, level, "-x", "c++-header", header, "-o", folder / level])
+
+
 def private_symbols(compiler):
     """Flags that keep two devices in one process from sharing C++ statics."""
+    return () if _is_clang(compiler) else ("-fno-gnu-unique",)
+
+
+def _is_clang(compiler):
     said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
-    return () if "clang" in said else ("-fno-gnu-unique",)
+    return "clang" in said
 
 
 def run_tool(command, environment=None):
