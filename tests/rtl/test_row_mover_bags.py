@@ -191,7 +191,7 @@ def test_every_refusal_of_an_update(typed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_pools_equal_golden(monkeypatch, seed):
     rng, config = drawn(monkeypatch, seed)
     commands = []
@@ -216,7 +216,7 @@ def test_random_pools_equal_golden(monkeypatch, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_updates_equal_golden(monkeypatch, seed):
     rng, config = drawn(monkeypatch, seed)
     commands = []
