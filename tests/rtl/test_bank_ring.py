@@ -116,9 +116,11 @@ def run(config, beats, speed, seed, gaps=STEADY, pauses=STEADY, limit=None):
     return cycles
 
 
-@pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
-@pytest.mark.parametrize("speed", [FLUENT, (0.3, 1, 9), (0.6, 5, 30)],
-                         ids=["fluent", "uneven", "slow"])
+@pytest.mark.parametrize("config, speed", [
+    pytest.param(config, speed, id=f"{config.name}-{name}",
+                 marks=pytest.mark.long if config is WIDE and name != "uneven" else ())
+    for config in (TINY, WIDE)
+    for name, speed in (("fluent", FLUENT), ("uneven", (0.3, 1, 9)), ("slow", (0.6, 5, 30)))])
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
                                           (RAGGED, (0, 0, 40, 1))],
                          ids=["steady", "gaps", "back-pressure", "both"])
@@ -222,9 +224,10 @@ def test_cycles(valid, banks, wait):
     assert run(TINY, beats, (0.0, wait, wait), 0) == ring_cycles(asks_of(beats), wait)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("config, wait", [(TINY, 1), (TINY, 8), (WIDE, 8)],
-                         ids=["tiny-1", "tiny-8", "bus-64-8"])
+@pytest.mark.parametrize("config, wait", [
+    pytest.param(TINY, 1, id="tiny-1", marks=pytest.mark.slow),
+    pytest.param(TINY, 8, id="tiny-8", marks=pytest.mark.slow),
+    pytest.param(WIDE, 8, id="bus-64-8", marks=pytest.mark.long)])
 def test_rate(config, wait):
     """Lanes that ask any bank, and banks that serve a request a cycle."""
     beats = beats_of(config, 2000 if config is TINY else 1000, 1, seed=4)

@@ -31,6 +31,9 @@ LARGEST_TEXT = 3_000_000  # bytes: beyond, simulators take many minutes to compi
 TINY = preset("tiny")
 BIG = [pytest.param(name, marks=pytest.mark.slow) for name in PRESETS if name != "tiny"]
 ANY_PRESET = pytest.mark.parametrize("name", ["tiny", *BIG])
+LARGE_LONG = pytest.mark.parametrize("name", [
+    "tiny", pytest.param("ecp5-85f", marks=pytest.mark.slow),
+    pytest.param("alveo-u55c", marks=pytest.mark.long)])
 VARIANTS = [
     replace(TINY, name="smallest", bus_bytes=16, address_width=32, handles=8, tables=2,
             counter_sets=16, counter_ways=2, counter_bits=4, directory_choices=1, directory_sets=16,
@@ -72,7 +75,7 @@ def succeeds(*command, **options):
 
 
 @pytest.mark.slow
-@ANY_PRESET
+@LARGE_LONG
 def test_same_bytes_in_another_process(name):
     """Neither the hash seed of Python nor the folder of the process matters."""
     program = ("import hashlib; from hotrow_rtl.config import preset; "
@@ -118,8 +121,9 @@ def test_verilator_reads_it(name, source):
     lint(source(verilog(name)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("config", VARIANTS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [
+    pytest.param(VARIANTS[0], id="smallest", marks=pytest.mark.slow),
+    pytest.param(VARIANTS[1], id="wide", marks=pytest.mark.long)])
 def test_every_geometry_is_read(config, source):
     """The smallest and widest parameters leave no port without bits and no tool confused."""
     text = emit(config)
@@ -150,7 +154,7 @@ def test_icarus_reads_it(name, source):
 
 
 @pytest.mark.slow
-@ANY_PRESET
+@LARGE_LONG
 def test_yosys_elaborates_and_checks_it(name, source):
     check(source(verilog(name)))
 

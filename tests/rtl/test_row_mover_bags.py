@@ -29,7 +29,7 @@ from hotrow_sim.rowbench import (
 )
 from hotrow_sim.streambench import RAGGED, STEADY
 
-SLOW = pytest.mark.slow
+SLOW, LONG = pytest.mark.slow, pytest.mark.long
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)
 CONFIGS = {
     "16": TINY,
@@ -39,8 +39,10 @@ CONFIGS = {
     "64, 4 ports": replace(ROOMY, bus_bytes=64, row_ports=4),
 }
 ANY_CONFIG = pytest.mark.parametrize("config", [
-    pytest.param(config, id=name, marks=() if name == "16" else SLOW)
+    pytest.param(config, id=name, marks={"16": (), "64, 4 ports": SLOW}.get(name, LONG))
     for name, config in CONFIGS.items()])
+SEEDS = pytest.mark.parametrize("seed", [
+    pytest.param(seed, marks=SLOW if seed < len(CONFIGS) else LONG) for seed in range(20)])
 ROUGHNESS = pytest.mark.parametrize("gaps, behaviour", [
     pytest.param(STEADY, {}, id="calm", marks=SLOW), pytest.param(RAGGED, ROUGH, id="rough")])
 
@@ -101,8 +103,8 @@ def test_adagrad_of_short_types(typed, monkeypatch, kind):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ports", [1, 4])
+@pytest.mark.parametrize("ports", [
+    pytest.param(1, marks=SLOW), pytest.param(4, marks=LONG)])
 def test_a_long_bag(ports):
     config = replace(TINY, row_ports=ports, outstanding=16)
     compare(RowBench(config), [Pool(1, [0], [300, 1, 0, 2], WEIGHTED | MEAN, stride=64)])
@@ -190,8 +192,7 @@ def test_every_refusal_of_an_update(typed):
         (Status.ROW_SHAPE, 2)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@SEEDS
 def test_random_pools_equal_golden(monkeypatch, seed):
     rng, config = drawn(monkeypatch, seed)
     commands = []
@@ -215,8 +216,7 @@ def test_random_pools_equal_golden(monkeypatch, seed):
     compare(RowBench(config, port, port, seed=seed), commands)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@SEEDS
 def test_random_updates_equal_golden(monkeypatch, seed):
     rng, config = drawn(monkeypatch, seed)
     commands = []

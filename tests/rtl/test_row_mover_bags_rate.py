@@ -11,7 +11,7 @@ from hotrow_sim.golden.regions import Table
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.rowbench import SIZE, TABLES, RowBench
 
-SLOW = pytest.mark.slow
+SLOW, LONG = pytest.mark.slow, pytest.mark.long
 WIDE = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024, bus_bytes=64)
 SPAN = 4096  # bytes in which rows, gradients and slots lie, at the start of a page
 
@@ -93,7 +93,7 @@ def test_update_cycles_follow_the_model(monkeypatch, latency, ports):
 @pytest.mark.parametrize("config, latency, row_bytes, bag, rows", [
     (replace(TINY, outstanding=64), 20, 16, 1, 300),
     *(pytest.param(replace(WIDE, outstanding=1024, row_ports=ports), latency, row_bytes, bag,
-                   max(bag, 120_000 // row_bytes), marks=SLOW)
+                   max(bag, 120_000 // row_bytes), marks=SLOW if bag == 20 else LONG)
       for ports, latency, row_bytes, bag in (
           (1, 64, 64, 1), (1, 200, 64, 20), (1, 512, 64, 1000), (1, 512, 128, 1),
           (1, 64, 256, 20), (1, 512, 512, 20), (4, 512, 64, 20), (4, 200, 512, 1)))])

@@ -11,7 +11,7 @@ from hotrow_sim.golden.regions import Table
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.rowbench import BASE, REGIONS, TABLES, TINY, Gather, RowBench
 
-SLOW = pytest.mark.slow
+SLOW, LONG = pytest.mark.slow, pytest.mark.long
 LATENCY = 64
 ROWS = 256  # of 64 bytes, from the first multiple of 4 KiB in region 0 on
 ROW_BASE = 0x1000
@@ -42,7 +42,7 @@ def run(monkeypatch, config, per_port, seed=1):
     return bench, cycles, by_port[rows].tolist()
 
 
-@pytest.mark.parametrize("base", [WIDE, pytest.param(NARROW, marks=SLOW)], ids=["64", "16"])
+@pytest.mark.parametrize("base", [WIDE, pytest.param(NARROW, marks=LONG)], ids=["64", "16"])
 @pytest.mark.parametrize("ports", [1, 2, 4, 8])
 def test_ports_work_side_by_side(monkeypatch, base, ports):
     """Each port's data channel carries rows in 0.95 of the cycles from its first beat to its
@@ -56,7 +56,7 @@ def test_ports_work_side_by_side(monkeypatch, base, ports):
 
 
 @pytest.mark.parametrize("base", [WIDE, NARROW], ids=["64", "16"])
-@pytest.mark.parametrize("ports", [2, pytest.param(4, marks=SLOW), pytest.param(8, marks=SLOW)])
+@pytest.mark.parametrize("ports", [2, pytest.param(4, marks=SLOW), pytest.param(8, marks=LONG)])
 def test_cycles_follow_the_model(monkeypatch, base, ports):
     config = replace(base, row_ports=ports)
     _, cycles, port_of = run(monkeypatch, config, 120)

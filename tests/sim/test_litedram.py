@@ -172,7 +172,7 @@ def test_more_than_the_dram_holds_is_refused(device):
 
 
 @behind_litedram
-@pytest.mark.parametrize("row_bytes", [64, 256])
+@pytest.mark.parametrize("row_bytes", [64, pytest.param(256, marks=pytest.mark.long)])
 @pytest.mark.parametrize("move", ["gather", "scatter"])
 def test_nearly_as_fast_as_bare_requests(capsys, move, row_bytes):
     rows = 8192 * 64 // row_bytes

@@ -204,6 +204,10 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+def long(*values):
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 TINY = "tiny", "drift:1.05:2000:60", 4, {
     "hot_rows": 64, "every": 5, "batches": 80, "batch_size": 128, "learning": 6}
 ECP5 = "ecp5-85f", "drift:1.05:100000:80", 26, {
@@ -211,7 +215,7 @@ ECP5 = "ecp5-85f", "drift:1.05:100000:80", 26, {
 
 
 @pytest.mark.parametrize("transport, preset, spec, tables, run", [
-    ("model", *TINY), slow("sim", *TINY), slow("model", *ECP5), slow("sim", *ECP5)],
+    ("model", *TINY), slow("sim", *TINY), slow("model", *ECP5), long("sim", *ECP5)],
     ids=["model-tiny", "sim-tiny", "model-ecp5-85f", "sim-ecp5-85f"])
 def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):
     trace = open_trace(spec, tables=tables)
