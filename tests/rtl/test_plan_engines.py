@@ -74,15 +74,16 @@ def play(config, flags, gaps=STEADY, pauses=STEADY, batches=12, seed=1, ids=60):
             for name in ("hits", "entries", "evictions", "bypasses", "refused")}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lru", "rrip", "lfu", "freq"])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name in ("lru", "lfu") else pytest.mark.long)
+    for name in ("lru", "rrip", "lfu", "freq")])
 def test_equals_the_model(name):
     seen = play(TINY, policy(name) | PlanFlag.COUNT)
     assert seen["hits"] and seen["evictions"], seen
 
 
 @pytest.mark.parametrize("config", [pytest.param(
-    config, id=config.name, marks=[pytest.mark.slow] * (config.name != "starved"))
+    config, id=config.name, marks=[pytest.mark.long] * (config.name != "starved"))
     for config in CONFIGS[1:]])
 def test_other_cards(config):
     seen = play(config, policy("lru"), batches=8, ids=30)
