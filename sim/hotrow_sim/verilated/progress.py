@@ -17,8 +17,8 @@ class Progress:
 
     def __init__(self, name):
         self.start, self.terminal = time.monotonic(), sys.stderr.isatty()
-        self._say(f"hotrow: building the simulated device {name!r}, once; it usually takes about "
-                  "a minute on two cores\n")
+        self._say(f"hotrow: building the simulated device {name!r}, once; on two cores that takes "
+                  "one to three minutes\n")
 
     def __call__(self, step):
         """Tell the step that begins, or how many files of it are done."""
