@@ -2,7 +2,7 @@
 # make test      the test suite; `make quick` leaves out what builds or trains for long
 # make formal    every proof; `make test` runs those that take seconds
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
-# make regress   lint and the whole suite: more sizes and seeds of what takes long
+# make regress   lint and the whole suite: all sizes and seeds of what takes long
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
 PYTHON ?= python3
@@ -53,7 +53,7 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into $(VENV): about 340 MB of packages, of which PyTorch's CPU build is 190 MB"
+	@echo "Installing into $(VENV): about 350 MB of packages, of which PyTorch's CPU build is 190 MB"
 	@echo "(where pip is offered only PyTorch's CUDA build, several GB instead)."
 	$(PIP) --editable ".[dev]"
 	@touch $@ $(VENV)/.installed-demo $(VENV)/.installed-formal
