@@ -8,6 +8,7 @@ from hotrow.torch import slots
 from hotrow.torch.check import StepCheck
 from hotrow.torch.hotline import HotlineTrainer
 from hotrow.torch.resident import ResidentTrainer
+from hotrow.torch.rows import RowKind
 from torch import nn
 
 KINDS = [(optimizer, jagged) for optimizer in ("sgd", "rowwise_adagrad")
@@ -112,19 +113,20 @@ def test_cold_area_grows(setting, device, monkeypatch):
     trainer.learn()
     for count in (2, 16, 64):
         check.step(here.samples(count))
-    assert trainer.storage.cold_rows > 8
+    assert trainer.storage.area_rows > 8
     assert check.held
 
 
 def test_a_storage_with_more_room_keeps_the_slots():
-    storage = slots.SlotStorage(8, 2, 4, with_state=True)
-    storage.rows.write(slice(8), torch.randn(8, 4), torch.rand(8))
+    storage = slots.SlotStorage(8, 2, RowKind(4, "row"))
+    weights, state = torch.randn(8, 4), torch.rand(8)
+    storage.rows.write(slice(8), weights, state)
     storage.assign(torch.tensor([50, 7]), torch.tensor([3, 5]))
-    larger = storage.with_room(20)
-    assert larger.cold_rows == 20
-    assert torch.equal(larger.rows.weights[:8], storage.rows.weights[:8])
-    assert torch.equal(larger.rows.state[:8], storage.rows.state[:8])
-    where, found = larger.find(torch.tensor([50, 8, 7, 51]))
+    storage.grow(20)
+    assert storage.area_rows == 20
+    assert torch.equal(storage.rows.weights[:8], weights)
+    assert torch.equal(storage.rows.state[:8], state)
+    where, found = storage.find(torch.tensor([50, 8, 7, 51]))
     assert where.tolist() == [0, 2] and found.tolist() == [3, 5]
 
 

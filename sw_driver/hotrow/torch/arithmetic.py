@@ -8,26 +8,32 @@ import torch
 from torch.nn.functional import embedding_bag
 
 
-def pool(storage, rows, lengths):
-    """Sum the rows of each bag in lookup order; an empty bag gives zeros.
+def pool(storage, rows, lengths, weights=None):
+    """Sum the rows of each bag in lookup order, in fp32; an empty bag gives zeros.
 
     Parameters
     ----------
-    storage : float32[R, D]
+    storage : [R, D]
     rows : int64[n]
         Row of each lookup, bag after bag.
     lengths : int64[bags]
+    weights : float32[n], optional
+        Of each lookup; products and sums are fused.
 
     Returns
     -------
     float32[bags, D]
     """
     if not len(rows):
-        return storage.new_zeros(len(lengths), storage.shape[1])
-    return embedding_bag(rows, storage, lengths.cumsum(0) - lengths, mode="sum")
+        return torch.zeros(len(lengths), storage.shape[1], device=storage.device)
+    if not storage.is_contiguous() or storage.dtype != torch.float32:
+        storage = storage[rows].float()
+        rows = torch.arange(len(rows), device=storage.device)
+    return embedding_bag(rows, storage, lengths.cumsum(0) - lengths, mode="sum",
+                         per_sample_weights=weights)
 
 
-def sum_duplicates(rows, bags, gradients):
+def sum_duplicates(rows, bags, gradients, weights=None):
     """Sum the gradients of each row in lookup order, stable.
 
     Parameters
@@ -38,6 +44,8 @@ def sum_duplicates(rows, bags, gradients):
         Bag of each lookup.
     gradients : float32[bags, D]
         Of the loss with respect to each pooled bag.
+    weights : float32[n], optional
+        Of each lookup.
 
     Returns
     -------
@@ -47,7 +55,7 @@ def sum_duplicates(rows, bags, gradients):
     """
     rows, order = torch.sort(rows, stable=True)
     unique, counts = torch.unique_consecutive(rows, return_counts=True)
-    return unique, pool(gradients, bags[order], counts)
+    return unique, pool(gradients, bags[order], counts, None if weights is None else weights[order])
 
 
 def row_mean(values):
@@ -67,7 +75,7 @@ def row_mean(values):
 class SGD:
     """w = fma(-lr, g, w)."""
 
-    name, state_bytes = "sgd", 0
+    name, state, state_bytes = "sgd", None, 0
 
     def __init__(self, lr):
         self.lr = lr
@@ -90,7 +98,7 @@ class RowwiseAdagrad:
         pass to the row undamped.
     """
 
-    name, state_bytes = "rowwise_adagrad", 4
+    name, state, state_bytes = "rowwise_adagrad", "row", 4
     default_eps, default_initial = 1e-8, 0.01
 
     def __init__(self, lr, eps=default_eps, initial=default_initial):
@@ -103,4 +111,25 @@ class RowwiseAdagrad:
         return weights - factor[:, None] * gradients, state
 
 
-OPTIMIZERS = {optimizer.name: optimizer for optimizer in (SGD, RowwiseAdagrad)}
+class Adagrad:
+    """s += g * g, then w -= lr * g / (sqrt(s) + eps), element by element, as `torch.optim.Adagrad`.
+
+    Parameters
+    ----------
+    lr, eps : float
+    initial : float
+        Where the accumulators of a row start.
+    """
+
+    name, state = "adagrad", "element"
+
+    def __init__(self, lr, eps=1e-10, initial=0.0):
+        self.lr, self.eps, self.initial = lr, eps, initial
+
+    def update(self, weights, gradients, state):
+        """The rows after one step: (weights, state)."""
+        state = torch.addcmul(state, gradients, gradients)
+        return torch.addcdiv(weights, gradients, state.sqrt() + self.eps, value=-self.lr), state
+
+
+OPTIMIZERS = {optimizer.name: optimizer for optimizer in (SGD, RowwiseAdagrad, Adagrad)}

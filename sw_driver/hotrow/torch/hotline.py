@@ -62,8 +62,7 @@ class HotlineTrainer(Trainer):
         self.registered = [
             device.register_table(weights, name=f"table {number}", state=state)
             for number, (weights, state) in enumerate(map(tables.table, range(tables.count)))]
-        self.storage = SlotStorage(device.geometry.slots, _FIRST_COLD_ROWS, tables.dim,
-                                   tables.rows.state is not None)
+        self.storage = SlotStorage(device.geometry.slots, _FIRST_COLD_ROWS, tables.kind)
         self._buffers = self._register()
 
     def observe(self, samples):
@@ -144,7 +143,7 @@ class HotlineTrainer(Trainer):
         """Begin to fetch flat rows int64[c] into the cold area; the result waits for them."""
         if not len(cold):
             return lambda: None
-        if len(cold) > self.storage.cold_rows:
+        if len(cold) > self.storage.area_rows:
             self._grow(len(cold))
         slots = self.storage.slots + np.arange(len(cold), dtype=np.uint32)
         return self._gather(self.listed(cold), slots).result
@@ -183,17 +182,12 @@ class HotlineTrainer(Trainer):
                             tables=self.registered)
 
     def flat(self, rows):
-        """Flat rows int64[n] of a RowList."""
-        table = rows.table.astype(np.int64) - self.registered[0].number
-        return torch.from_numpy(self.tables.first[table] + rows.row.astype(np.int64))
+        """Flat rows int64[n] of a RowList; the device had no tables before, so numbers agree."""
+        return self.tables.flat(rows)
 
     def listed(self, flat):
         """RowList of flat rows int64[n]."""
-        flat = flat.numpy()
-        table = np.searchsorted(self.tables.first, flat, side="right") - 1
-        row = flat - self.tables.first[table]
-        return RowList((table + self.registered[0].number).astype(np.uint32),
-                       row.astype(np.uint32))
+        return self.tables.locate(flat)
 
     def _place(self, split):
         """Where in the storage each lookup's row is: int64[n]."""
@@ -210,7 +204,7 @@ class HotlineTrainer(Trainer):
         return [None if array is None else self.device.register(array) for array in arrays]
 
     def _grow(self, cold):
-        self.storage = self.storage.with_room(2 * cold)
+        self.storage.grow(2 * cold)
         for buffer in self._buffers:
             if buffer is not None:
                 self.device.unregister(buffer)

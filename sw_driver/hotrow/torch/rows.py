@@ -1,4 +1,52 @@
-"""Embedding rows with their optimizer state."""
+"""Embedding rows with their optimizer state, and how both lie in memory."""
+
+from dataclasses import dataclass
+
+import torch
+
+_CARRIED = 16  # bytes: a device carries rows in multiples of it
+
+
+@dataclass(frozen=True)
+class RowKind:
+    """How a row lies in memory.
+
+    A number of state per row lies in an array of its own. State per element lies behind the row's
+    elements and moves with them, at the price of rows twice as long; zeros fill a row up to a
+    multiple of 16 bytes.
+
+    Parameters
+    ----------
+    dim : int
+        Elements.
+    state : str, optional
+        "row" for one fp32 a row, "element" for one an element; without it there is none.
+    dtype : torch.dtype
+        Of the elements: float32, float16 or bfloat16; "element" needs float32.
+    """
+
+    dim: int
+    state: str | None = None
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def width(self) -> int:
+        """Elements that are carried."""
+        used = self.dim * (2 if self.state == "element" else 1)
+        step = _CARRIED // self.dtype.itemsize
+        return -(-used // step) * step
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that are carried, state included."""
+        return self.width * self.dtype.itemsize + 4 * (self.state == "row")
+
+    def allocate(self, count, device="cpu"):
+        """`count` rows of unknown contents: Rows."""
+        array = torch.empty(count, self.width, dtype=self.dtype, device=device)
+        array[:, self.dim * (2 if self.state == "element" else 1):] = 0
+        side = torch.empty(count, device=device) if self.state == "row" else None
+        return Rows.of(self, array, side)
 
 
 class Rows:
@@ -6,22 +54,45 @@ class Rows:
 
     Parameters
     ----------
-    weights : float32[R, D]
-    state : float32[R] or None
+    weights : [R, D]
+    state : float32[R] or float32[R, D], optional
+    array : [R, width], optional
+        The rows as they are carried; `weights` unless it is given.
+    side : float32[R], optional
+        State that is carried beside `array`.
     """
 
-    def __init__(self, weights, state=None):
+    def __init__(self, weights, state=None, array=None, side=None):
         self.weights, self.state = weights, state
+        self.array = weights if array is None else array
+        self.side = state if array is None else side
+
+    @classmethod
+    def of(cls, kind, array, side=None):
+        """On memory that is there: array [R, width], side float32[R] or None."""
+        dim = kind.dim
+        state = array[:, dim:2 * dim] if kind.state == "element" else side
+        return cls(array[:, :dim], state, array, side)
+
+    def __len__(self):
+        return len(self.weights)
 
     def read(self, at):
-        """(weights float32[u, D], state float32[u] or None) of rows int64[u]."""
+        """(weights [u, D], state or None) of rows int64[u] or a slice."""
         return self.weights[at], None if self.state is None else self.state[at]
 
     def write(self, at, weights, state=None):
-        """Set rows int64[u], and their state where there is any."""
-        self.weights[at] = weights
+        """Set rows int64[u] or a slice, and their state where there is any."""
+        self.weights[at] = weights.to(self.weights.dtype)
         if self.state is not None:
             self.state[at] = state
 
-    def copy(self):
-        return Rows(self.weights.clone(), None if self.state is None else self.state.clone())
+    def take(self, kind, at):
+        """Copies of rows int64[u], or views of a slice: Rows of the kind."""
+        return Rows.of(kind, self.array[at], None if self.side is None else self.side[at])
+
+    def put(self, at, rows):
+        """Set rows int64[u] to those of other Rows."""
+        self.array[at] = rows.array
+        if self.side is not None:
+            self.side[at] = rows.side

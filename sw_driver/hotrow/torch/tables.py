@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from .rows import Rows
+from ..results import RowList
+from .rows import RowKind
 
 ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on a 64-byte boundary
 
@@ -24,23 +25,27 @@ class EmbeddingTables:
         Elements of a row.
     initial_state : float, optional
         What every row's state starts as; without it there is none.
+    state : str
+        What a number of state belongs to, where there is any: "row" or "element".
+    dtype : torch.dtype
 
     Members
     -------
+    kind : RowKind
     rows : Rows
         By flat row.
     first : int64[T]
         Flat row of each table's row 0.
     """
 
-    def __init__(self, cardinalities, dim, initial_state=None):
+    def __init__(self, cardinalities, dim, initial_state=None, state="row", dtype=torch.float32):
         self.cardinalities, self.dim = tuple(cardinalities), dim
         padded = [-(-rows // ALIGNMENT) * ALIGNMENT for rows in self.cardinalities]
         self.first = np.cumsum([0, *padded[:-1]])
-        state = None
+        self.kind = RowKind(dim, None if initial_state is None else state, dtype)
+        self.rows = self.kind.allocate(sum(padded))
         if initial_state is not None:
-            state = torch.full((sum(padded),), initial_state)
-        self.rows = Rows(torch.empty(sum(padded), dim), state)
+            self.rows.state.fill_(initial_state)
 
     def initialise(self, seed):
         """Uniform in +-1/sqrt(rows), table after table, as DLRM starts its embeddings."""
@@ -55,7 +60,8 @@ class EmbeddingTables:
         """The same contents in arrays of their own."""
         twin = EmbeddingTables.__new__(EmbeddingTables)
         twin.cardinalities, twin.dim, twin.first = self.cardinalities, self.dim, self.first
-        twin.rows = self.rows.copy()
+        twin.kind, twin.rows = self.kind, self.kind.allocate(len(self.rows))
+        twin.rows.put(slice(None), self.rows)
         return twin
 
     @property
@@ -64,9 +70,25 @@ class EmbeddingTables:
         return len(self.cardinalities)
 
     def table(self, number):
-        """Views of one table: (weights float32[rows, dim], state float32[rows] or None)."""
-        span = slice(self.first[number], self.first[number] + self.cardinalities[number])
-        return self.rows.read(span)
+        """Views of one table: (weights [rows, dim], state or None)."""
+        return self.rows.read(self._span(number))
+
+    def carried(self, number):
+        """Views of one table as a device carries it: (rows [rows, width], state [rows] or None)."""
+        rows = self.rows.take(self.kind, self._span(number))
+        return rows.array, rows.side
+
+    def locate(self, flat):
+        """Table and row of flat rows int64[n]: RowList."""
+        flat = flat.numpy()
+        table = np.searchsorted(self.first, flat, side="right") - 1
+        row = flat - self.first[table]
+        return RowList(table.astype(np.uint32), row.astype(np.uint32))
+
+    def flat(self, rows):
+        """Flat rows int64[n] of a RowList."""
+        return torch.from_numpy(
+            self.first[rows.table.astype(np.int64)] + rows.row.astype(np.int64))
 
     def flat_rows(self, samples):
         """Flat row of each lookup, in the order of the ids: int64[n]."""
@@ -75,13 +97,20 @@ class EmbeddingTables:
             return torch.from_numpy((ids + self.first).ravel())
         return torch.from_numpy(ids + self.first[samples.lookup_columns])
 
+    def _span(self, number):
+        return slice(self.first[number], self.first[number] + self.cardinalities[number])
+
     def sha256(self):
         """Digest of all rows, table after table, then of all state."""
         digest = hashlib.sha256()
         parts = [self.table(number) for number in range(self.count)]
         for weights, _ in parts:
-            digest.update(weights.numpy().data)
+            digest.update(_bytes(weights))
         for _, state in parts:
             if state is not None:
-                digest.update(state.numpy().data)
+                digest.update(_bytes(state))
         return digest.hexdigest()
+
+
+def _bytes(tensor):
+    return tensor.contiguous().view(torch.uint8).numpy().data

@@ -1,0 +1,466 @@
+"""Rows in slots of the trainer's memory, brought there by a device before their batch trains."""
+
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from ..contract import NO_SLOT
+from ..errors import Error
+from ..results import RowList
+from .configs import Places
+from .rows import Rows
+from .slots import SlotStorage
+from .stages import Stage, Stages
+from .store import Open, Placed, Request, Store
+
+PLAN, COLLECT, EXCHANGE, INSERT = range(4)
+FIRST_AREA = 64  # rows without a slot that a group has room for at first
+_ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's answer
+
+
+@dataclass(eq=False)
+class Part:
+    """What a batch does with one group.
+
+    Members
+    -------
+    slots : int64[n]
+        Of each lookup; the group's slots + k for the k-th row without one.
+    fills, leaving : int64[f], int64[v]
+        Flat rows that come, and those that leave and were trained.
+    fill_slots, leaving_slots : int64[f], int64[v]
+    bypassed : int
+        Rows without a slot.
+    brought, taken_back : Rows or None
+        Their contents on the way.
+    area : int64[bypassed]
+        Places of the rows without a slot.
+    at : int64[n]
+        Where each lookup's row is, once all rows are there.
+    """
+
+    segment: object
+    slots: torch.Tensor
+    fills: torch.Tensor
+    fill_slots: torch.Tensor
+    leaving: torch.Tensor
+    leaving_slots: torch.Tensor
+    bypassed: int
+    brought: Rows | None = None
+    taken_back: Rows | None = None
+    area: torch.Tensor | None = None
+    at: torch.Tensor | None = None
+
+
+@dataclass(eq=False)
+class InFlight:
+    """A batch between `prefetch` and `finish`.
+
+    Members
+    -------
+    marked_at : int
+        First batch that was planned after this one's rows were marked.
+    marked : int
+        Batches whose rows were marked before this one was planned.
+    """
+
+    request: Request
+    batch: object
+    marked_at: int | None = None
+    marked: int = 0
+    wait_for: int = -1
+    parts: list = field(default_factory=list)
+    open: Open = field(default_factory=Open)
+
+
+class CachedStore(Store):
+    """Rows in slots, and behind them the rows without one of the batches in flight.
+
+    Stages of a batch: *plan* says which row gets which slot, *collect* reads rows from the tables
+    (GATHER) and those that leave from their slots, *exchange* is the way between the two memories,
+    *insert* writes those that leave to the tables (SCATTER) and the others to their slots; then the
+    batch trains.
+
+    What keeps every row right, however the stages of different batches run beside each other:
+
+    - A batch is retired, and the card gives its slots away, only when it has trained.
+    - Collect of a batch waits for insert of every earlier one that was planned before this one's
+      rows were marked: only such a one may have taken a row of it from its slot.
+    - So that marks hold, no batch is retired that was planned after a mark whose batch is yet to be
+      planned: what it brought was not there to be marked.
+    - Collect waits until the rows without a slot of the batch that the plan names are back.
+
+    Parameters
+    ----------
+    groups : sequence of TableGroup
+    device : Device
+        Without tables of its own; nothing else may plan on it.
+    placing : LookAhead or HotRows
+    depth : int
+        Batches that may be planned and not trained.
+    look_ahead : int
+        Batches that are marked beyond the one that is planned.
+    workers : int
+        Threads of the stages; with 0 they run when a batch is taken.
+    share : int
+        The groups' slots are one of so many parts of the directory, a power of two.
+    before : callable, optional
+        Called with the name of a stage and the batch's number before it runs.
+
+    Members
+    -------
+    stages : Stages
+    figures : Counter
+        `lookups`, `hits`, `rows_moved`, `fills`, `evictions`, `bypasses` and `link_bytes`.
+    slots : int
+        That rows of all groups have together.
+    """
+
+    def __init__(self, groups, device, placing, depth=4, look_ahead=2, workers=0, share=1,
+                 before=None):
+        super().__init__(groups)
+        if device.tables:
+            raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
+                        f"collection alone, or unregister them")
+        if depth < 1 or look_ahead < 0 or depth + look_ahead >= placing.window:
+            raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
+                        f"{placing.window} batches, and needs at least one")
+        self.device, self.placing = device, placing
+        self.depth, self.look_ahead = depth, look_ahead
+        self.figures, self.lock = Counter(), threading.RLock()
+        self._register(share)
+        self.placing.clear()
+        self.stages = Stages([
+            Stage("plan", self._may_plan, self._plan),
+            Stage("collect", self._may_collect, self._collect),
+            Stage("exchange", lambda number: number < self.stages.done[COLLECT], self._exchange),
+            Stage("insert", lambda number: number < self.stages.done[EXCHANGE], self._insert),
+        ], workers, before)
+        self._batches, self._taken = {}, deque()
+        self._submitted = self._next = self._finished = self._base = self._marked = 0
+        self._wanted = -1
+        self._abandoned = False
+
+    def _register(self, share):
+        device, parts = self.device, share
+        while parts < share * len(self.groups):
+            parts *= 2
+        geometry = device.geometry
+        if parts > geometry.directory_partitions:
+            raise Error(f"{len(self.groups)} kinds of tables, {share} parts of the directory: this "
+                        f"card's directory has {geometry.directory_partitions} parts")
+        self._part_slots = geometry.slots // parts // geometry.directory_choices
+        self.storages, self.registered, self._where = [], {}, []
+        for at, group in enumerate(self.groups):
+            for local, number in enumerate(group.numbers):
+                array, side = group.tables.carried(local)
+                self.registered[number] = device.register_table(
+                    array, name=group.configs[local].name, state=side, partition=(at, parts))
+                self._where.append((at, local))
+            self.storages.append(SlotStorage(geometry.slots // parts, FIRST_AREA, group.kind))
+        self._where = np.array(self._where)
+        self.slots = sum(storage.slots for storage in self.storages)
+        self.places = Places(self.groups)
+
+    # What the trainer calls.
+
+    def prefetch(self, request):
+        if not len(request.bags.ids):
+            return
+        with self.stages.changed:
+            self._batches[self._submitted] = InFlight(
+                request, request.bags.device_batch(self.registered))
+            self._submitted += 1
+        self.stages.start()
+        self.stages.wake()
+
+    def take(self, request):
+        if not len(request.bags.ids):
+            return [Placed(self.storages[each.group].rows, each.flat, self.lock)
+                    for each in request.segments], Open()
+        number = self._next
+        if number == self._submitted:
+            self.prefetch(request)
+        flight = self._batches[number]
+        expected = flight.request.bags
+        if expected is not request.bags and not _same(expected, request.bags):
+            raise Error(f"batch {number} is not the one that was prefetched in its place "
+                        f"({len(request.bags.ids)} ids, prefetched {len(expected.ids)}): batches "
+                        f"train in the order of prefetch()")
+        with self.stages.changed:
+            self._wanted = number
+        self._check_window(number)
+        self.stages.wake()
+        self.stages.wait(lambda: self.stages.done[INSERT] > number, f"batch {number}")
+        self._next += 1
+        self._taken.append(flight)
+        return [Placed(self.storages[part.segment.group].rows, part.at, self.lock)
+                for part in flight.parts], flight.open
+
+    def apply(self, group, flat, sums, rule):
+        storage = self.storages[group]
+        with self.lock:
+            places = self._find(group, flat)
+            weights, state = storage.rows.read(places)
+            storage.rows.write(places, *rule.update(weights.float(), sums, state))
+            hot = places < storage.slots
+            storage.dirty[places[hot]] = True
+            if not bool(hot.all()):
+                self._write(group, flat[~hot], storage.rows.take(storage.kind, places[~hot]))
+
+    def finish(self):
+        with self.stages.changed:
+            while self._taken and self._taken[0].open.over:
+                self._let_go(self._taken.popleft())
+            self.stages.changed.notify_all()
+
+    def read(self, group, flat):
+        storage = self.storages[group]
+        with self.lock:
+            rows = self._fetch(group, flat)
+            where, slots = storage.find(flat)
+            rows.put(where, storage.rows.take(storage.kind, slots))
+        return rows
+
+    def flush(self):
+        with self.lock:
+            for group, storage in enumerate(self.storages):
+                slots = torch.nonzero(storage.dirty).squeeze(1)
+                self._write(group, storage.held[slots], storage.rows.take(storage.kind, slots))
+                storage.dirty[slots] = False
+                self._moved(group, len(slots))
+
+    def reset(self):
+        self._need_idle("load other rows")
+        self.placing.clear()
+        self._base, self._marked = self._submitted, self._submitted
+        for storage in self.storages:
+            storage.assign(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+
+    def warm(self, rows):
+        """Give rows their slots before the next batch, in place of those that have one.
+
+        Parameters
+        ----------
+        rows : RowList
+            By number of the device's tables, each once, the most wanted first.
+
+        Returns
+        -------
+        int
+            Rows that found a slot.
+        """
+        self._need_idle("give slots to other rows")
+        self.flush()
+        self.reset()
+        slots = self.placing.install(rows).astype(np.int64)
+        held = 0
+        for group, storage in enumerate(self.storages):
+            chosen = (self._where[rows.table, 0] == group) & (slots != NO_SLOT)
+            flat = self._flat(group, RowList(rows.table[chosen], rows.row[chosen]))
+            places = torch.from_numpy(self._local(group, slots[chosen]))
+            storage.rows.put(places, self._fetch(group, flat))
+            storage.place(flat, places)
+            self._moved(group, len(flat))
+            held += len(flat)
+        return held
+
+    def abandon(self):
+        with self.stages.changed:
+            # What is planned has changed the directory, and is carried out; the rest never was.
+            self._abandoned = True
+            kept = self.stages.begun(PLAN)
+            for number in range(kept, self._submitted):
+                del self._batches[number]
+            self._submitted = kept
+        try:
+            self.stages.wait(lambda: self.stages.done[INSERT] == kept, "an orderly end")
+        finally:
+            self.stages.stop()
+            self._abandoned = False
+        self._marked = min(self._marked, kept)
+        for number in range(self._next, kept):
+            self._taken.append(self._batches[number])
+        self._next = kept
+        self.finish()
+
+    def close(self):
+        self.abandon()
+        self.flush()
+
+    # Stages; `number` counts from the first batch on, the card's from the last reset.
+
+    def _may_plan(self, number):
+        return number < self._submitted and (
+            number - self._finished < self.depth or number == self._wanted)
+
+    def _plan(self, number):
+        flight, base = self._batches[number], self._base
+        with self.stages.changed:
+            last = min(self._submitted, number + self.look_ahead + 1)
+            coming = [self._batches[each] for each in range(number, last)]
+            retired = min(self._finished, number if flight.marked_at is None
+                          else flight.marked_at) - 1
+        if retired >= base:
+            self.placing.retire(retired - base)
+        for ahead, each in enumerate(coming):
+            if each.marked_at is None and number + ahead - retired < self.placing.window:
+                self.placing.mark(each.batch, number + ahead - base)
+                each.marked_at = number
+                self._marked = max(self._marked, number + ahead + 1)
+        flight.marked = self._marked
+        placing = self.placing.place(flight.batch, number - base)
+        if placing.wait_for >= 0:
+            flight.wait_for = placing.wait_for + base
+        self._split(flight, placing)
+        with self.lock:
+            self.figures.update(
+                lookups=len(flight.request.bags.ids), hits=placing.hits, link_bytes=(
+                    flight.batch.ids.nbytes + _SLOT_BYTES * len(placing.slots)
+                    + _ENTRY_BYTES * (len(placing.fills) + len(placing.evictions))))
+
+    def _may_collect(self, number):
+        if number >= self.stages.done[PLAN]:
+            return False
+        flight, earlier = self._batches[number], number - 1
+        while earlier >= self.stages.done[INSERT] and self._batches[earlier].marked > number:
+            earlier -= 1  # it was planned with this batch's rows marked
+        if earlier >= self.stages.done[INSERT]:
+            return False
+        # What was taken and not finished keeps its gradients until this batch has been trained,
+        # if the trainer waits for this batch: the tables stay as they are.
+        return (flight.wait_for < self._finished or self._abandoned
+                or number == self._wanted == self._next)
+
+    def _collect(self, number):
+        for part in self._batches[number].parts:
+            group, storage = part.segment.group, self.storages[part.segment.group]
+            with self.lock:
+                part.taken_back = storage.rows.take(storage.kind, part.leaving_slots)
+            part.brought = self._fetch(group, part.fills)
+
+    def _exchange(self, number):
+        """Both memories are the host's: nothing has to be carried."""
+
+    def _insert(self, number):
+        for part in self._batches[number].parts:
+            group, storage = part.segment.group, self.storages[part.segment.group]
+            with self.lock:
+                self._write(group, part.leaving, part.taken_back)
+                part.area = storage.reserve(part.bypassed)
+                slots = self._at(part, storage, part.fill_slots)
+                storage.rows.put(slots, part.brought)
+                hot = part.fill_slots < storage.slots
+                storage.place(part.fills[hot], part.fill_slots[hot])
+                part.at = self._at(part, storage, part.slots)
+                self._moved(group, len(part.fills) + len(part.leaving) + part.bypassed)
+                self.figures.update(fills=len(part.fills), evictions=len(part.leaving),
+                                    bypasses=part.bypassed)
+            part.brought = part.taken_back = None
+
+    # Between the card's numbers and ours.
+
+    def _split(self, flight, placing):
+        """Parts of a batch by group."""
+        fills, leaving = placing.fills, placing.evictions
+        filled, left = self._where[fills.table, 0], self._where[leaving.table, 0]
+        for segment in flight.request.segments:
+            group, storage = segment.group, self.storages[segment.group]
+            coming, going = filled == group, left == group
+            bypassed = np.sort(fills.slots[coming & (fills.slots >= self.device.geometry.slots)])
+
+            def local(slots, group=group, storage=storage, bypassed=bypassed):
+                slots = slots.astype(np.int64)
+                return torch.from_numpy(np.where(
+                    slots < self.device.geometry.slots, self._local(group, slots),
+                    storage.slots + np.searchsorted(bypassed, slots)))
+
+            flight.parts.append(Part(
+                segment, local(placing.slots[segment.lookups]),
+                self._flat(group, RowList(fills.table[coming], fills.row[coming])),
+                local(fills.slots[coming]),
+                self._flat(group, RowList(leaving.table[going], leaving.row[going])),
+                local(leaving.slots[going]), len(bypassed)))
+
+    def _local(self, group, slots):
+        """Slots of a group's part of the directory, from 0 on."""
+        per_choice = self.device.geometry.slots // self.device.geometry.directory_choices
+        choice, within = np.divmod(slots, per_choice)
+        return choice * self._part_slots + within - group * self._part_slots
+
+    def _at(self, part, storage, slots):
+        """Places in the storage of a part's slots and rows without one."""
+        if not part.bypassed:
+            return slots
+        area = part.area[(slots - storage.slots).clamp(0, part.bypassed - 1)]
+        return torch.where(slots < storage.slots, slots, area)
+
+    def _flat(self, group, rows):
+        return self.groups[group].tables.flat(
+            RowList(self._where[rows.table, 1].astype(np.uint32), rows.row))
+
+    def _listed(self, group, flat):
+        rows = self.groups[group].tables.locate(flat)
+        first = self.registered[self.groups[group].numbers[0]].number
+        return RowList(rows.table + np.uint32(first), rows.row)
+
+    # Rows on their way.
+
+    def _fetch(self, group, flat):
+        """Rows of the tables: Rows."""
+        rows = self.groups[group].kind.allocate(len(flat))
+        if len(flat):
+            self.device.gather(self._listed(group, flat), out=rows.array, state_out=rows.side)
+        return rows
+
+    def _write(self, group, flat, rows):
+        """Bring rows to the tables."""
+        if len(flat):
+            self.device.scatter(self._listed(group, flat), rows.array, state=rows.side)
+
+    def _moved(self, group, count):
+        self.figures.update(
+            rows_moved=count, link_bytes=count * self.groups[group].kind.row_bytes)
+
+    def _find(self, group, flat):
+        """Where flat rows int64[u] are that batches taken and not finished look up."""
+        places = torch.full((len(flat),), -1, dtype=torch.int64)
+        for flight in self._taken:
+            for part in flight.parts:
+                if part.segment.group == group:
+                    rows, inverse = torch.unique(part.segment.flat, return_inverse=True)
+                    at = torch.empty_like(rows)
+                    at[inverse] = part.at
+                    found = torch.searchsorted(rows, flat).clamp_(max=len(rows) - 1)
+                    here = rows[found] == flat
+                    places[here] = at[found[here]]
+        if bool((places < 0).any()):
+            raise Error("a gradient is staged of a row that no open batch looked up: call "
+                        "backward() of every batch before optimizer.step()")
+        return places
+
+    def _let_go(self, flight):
+        with self.lock:
+            for part in flight.parts:
+                self.storages[part.segment.group].release(part.area)
+        del self._batches[self._finished]
+        self._finished += 1
+
+    def _check_window(self, number):
+        if number - self._finished >= self.placing.window - self.look_ahead:
+            raise Error(f"batch {number}: {number - self._finished} batches before it have not "
+                        f"trained, and this card follows {self.placing.window}: call "
+                        f"optimizer.step() more often, or eval() where nothing trains")
+
+    def _need_idle(self, what):
+        if self._finished != self._submitted:
+            raise Error(f"{self._submitted - self._finished} batches are in flight: end the "
+                        f"pipeline and step the optimizer to {what}")
+
+
+def _same(one, other):
+    return (one.tables == other.tables and torch.equal(one.ids, other.ids)
+            and torch.equal(one.lengths, other.lengths))

@@ -1,0 +1,387 @@
+"""Embedding tables of any size as a PyTorch module: `HotEmbeddingBagCollection`."""
+
+from contextlib import suppress
+
+import numpy as np
+import torch
+from torch import nn
+
+from .. import device as driver
+from ..device import Device
+from ..errors import Error
+from ..results import RowList
+from .arithmetic import OPTIMIZERS
+from .cached import CachedStore
+from .configs import Places, TableConfig, group_tables
+from .gradients import PooledLookup, RowOptimizer, StagedGradients
+from .inputs import Bags
+from .placing import HotRows, LookAhead
+from .store import Lookup, Request, ResidentStore
+
+MODES = ("resident", "hotline", "scratchpipe", "freqcache")
+_POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
+WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
+
+
+class HotEmbeddingBagCollection(nn.Module):
+    """Pooled embeddings of several tables that live in host memory, with the busy rows in slots.
+
+    Call it with ids [samples, tables], with a sequence of (indices, offsets) per table, with
+    indices and offsets of all tables, feature after feature, or with a KeyedJaggedTensor; it
+    returns float32[samples, sum of the dims], table after table. The rows train by `optimizer`,
+    which applies what backward has staged; they are no parameters of the module. In `eval()`, or
+    without gradients, rows are read where they are, and nothing is counted or moved.
+
+    In `resident`, `scratchpipe` and `freqcache` final tables and state have the same bits, whatever
+    the slots, policy, depth, workers and transport.
+
+    Parameters
+    ----------
+    tables : sequence of TableConfig
+    device : Device or str, optional
+        An open device without tables, or what `hotrow.open` takes, which is closed with the
+        collection; none for "resident".
+    mode : str
+        "resident": tables whole in the trainer's memory. "scratchpipe": the rows of coming batches
+        get slots. "freqcache": likewise, and access counts decide who stays. "hotline": the rows
+        learned by `learn` have slots, all others come and go with their batch.
+    optimizer : str or SGD, RowwiseAdagrad, Adagrad
+        "sgd", "rowwise_adagrad" or "adagrad".
+    lr : float
+        When `optimizer` is a name.
+    preset : str
+        Of a device that is opened here.
+    policy : str, optional
+        Which row leaves: "lru", "rrip", "lfu" or "freq".
+    admission : bool
+        Whether rows that count less than who would leave are kept out.
+    depth, look_ahead, workers, share, before
+        As of `CachedStore`.
+    seed : int, optional
+        The tables start uniform in +-1/sqrt(rows); with a seed, always the same.
+    groups : list of TableGroup, optional
+        Tables that are there already.
+
+    Members
+    -------
+    optimizer : RowOptimizer
+    store : Store
+    tables : tuple of TableConfig
+
+    Raises
+    ------
+    Error
+    """
+
+    def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
+                 preset="ecp5-85f", policy=None, admission=False, depth=4, look_ahead=2, workers=0,
+                 share=1, before=None, seed=None, groups=None):
+        super().__init__()
+        self.tables, self.mode = tuple(tables), mode
+        self._check(device)
+        rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
+        self._groups = groups or group_tables(self.tables, rule)
+        if groups is None:
+            for group in self._groups:
+                group.tables.initialise(torch.seed() if seed is None else seed)
+        self._places = Places(self._groups)
+        self._staged = [StagedGradients(group.kind.dim) for group in self._groups]
+        self._anchor = torch.zeros(0, requires_grad=True)
+        self._mean = torch.tensor([config.pooling == "mean" for config in self.tables])
+        self._opened, self.batches = None, 0
+        self.optimizer = RowOptimizer(self, rule)
+        if mode == "resident":
+            self.store = ResidentStore(self._groups)
+            return
+        if isinstance(device, str):
+            device = self._opened = driver.open(device, preset)
+        try:
+            placing = HotRows(device) if mode == "hotline" else LookAhead(
+                device, policy or _POLICY[mode], admission)
+            self.store = CachedStore(self._groups, device, placing, depth, look_ahead, workers,
+                                     share, before)
+        except BaseException:
+            self._close_device()
+            raise
+
+    def _check(self, device):
+        if not self.tables:
+            raise Error("a collection needs at least one table")
+        names = [config.name for config in self.tables]
+        for name in names:
+            if names.count(name) > 1:
+                raise Error(f"there are {names.count(name)} tables named {name!r}")
+        if self.mode not in MODES:
+            raise Error(f"mode is {', '.join(MODES)}, not {self.mode!r}")
+        if (device is None) != (self.mode == "resident"):
+            raise Error("mode resident takes no device" if device is not None else
+                        f"mode {self.mode} needs a device: an open one, or a transport such as "
+                        f"'model' or 'sim'")
+        if device is not None and not isinstance(device, (str, Device)):
+            raise Error(f"device is an open hotrow.Device or the name of a transport, not "
+                        f"{device!r}")
+
+    def forward(self, inputs, offsets=None, per_sample_weights=None):
+        """Pooled embeddings: float32[samples, sum of the dims].
+
+        Parameters
+        ----------
+        inputs
+            As of the class.
+        offsets : integers [tables * samples + 1], optional
+        per_sample_weights : float32[n], optional
+            Of each lookup, with pooling "sum" only.
+
+        Raises
+        ------
+        BatchError
+            Naming batch, sample, table and id.
+        """
+        bags = self.bags(inputs, offsets, per_sample_weights)
+        pooled = self.lookup(bags)
+        if hasattr(inputs, "keys") and hasattr(inputs, "lengths"):
+            return _keyed(self.tables, pooled)
+        return torch.cat(pooled, dim=1)
+
+    def bags(self, inputs, offsets=None, per_sample_weights=None):
+        """What is to be looked up, in one form, as `prefetch` and `forward` take it: Bags."""
+        return Bags.of(range(len(self.tables)), inputs, offsets, per_sample_weights,
+                       [config.name for config in self.tables])
+
+    def prefetch(self, inputs, offsets=None, per_sample_weights=None):
+        """Begin to bring the rows of a batch that `forward` will be called with, in this order."""
+        self.store.prefetch(self._request(self.bags(inputs, offsets, per_sample_weights))[0])
+
+    def lookup(self, bags):
+        """Pooled embeddings of each feature: list of float32[samples, dim]."""
+        request, order = self._request(bags)
+        trains = self.training and torch.is_grad_enabled()
+        if trains:
+            if not any(staged.values is not None for staged in self._staged):
+                self.store.finish()
+            placed, opened = self.store.take(request)
+            self.batches += 1
+        else:
+            placed = self.store.look(request)
+        found = []
+        for segment, here in zip(request.segments, placed, strict=True):
+            lookup = Lookup(segment, here, self._divisor(request.bags, len(found), segment),
+                            self._staged[segment.group])
+            weights = request.bags.weights
+            weights = None if weights is None else weights[segment.lookups]
+            if trains:
+                opened.add(lookup)
+                pooled = PooledLookup.apply(self._anchor, weights, lookup)
+            else:
+                pooled = lookup.pool(weights)[0]
+            found += pooled.view(-1, bags.samples, pooled.shape[1]).unbind(0)
+        pooled = [None] * len(order)
+        for at, each in zip(order, found, strict=True):
+            pooled[at] = each
+        return pooled
+
+    def _request(self, bags):
+        bags.check(self.tables, f"batch {self.batches}")
+        if bags.weights is not None and bool(self._mean[list(bags.tables)].any()):
+            raise Error("weights per sample go with pooling 'sum' only")
+        bags, order = self._places.sorted(bags)
+        return Request(bags, self._places.segments(bags)), order
+
+    def _divisor(self, bags, feature, segment):
+        """By which sums of bags are divided: 1, or the bag's length."""
+        features = len(segment.lengths) // max(1, bags.samples)
+        mean = self._mean[list(bags.tables[feature:feature + features])]
+        if not bool(mean.any()):
+            return None
+        lengths = segment.lengths.view(features, -1)
+        return torch.where(mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
+
+    def gradients(self):
+        """Tensors whose `grad` are the staged gradients: for clipping, not for another optimizer.
+
+        Returns
+        -------
+        list of Tensor
+            One per group of tables with one dim and dtype.
+        """
+        return [staged.tensor for staged in self._staged]
+
+    def staged(self):
+        """The staged gradients themselves: list of StagedGradients, one per group."""
+        return list(self._staged)
+
+    def apply_gradients(self):
+        """Apply what is staged: `optimizer.step()`."""
+        work = [(at, staged) for at, staged in enumerate(self._staged) if staged.values is not None]
+        for at, staged in work:
+            self._check_finite(at, staged)
+        for at, staged in work:
+            self.store.apply(at, staged.rows, staged.values, self.optimizer.rule)
+            staged.clear()
+        self.store.finish()
+
+    def _check_finite(self, at, staged):
+        finite = torch.isfinite(staged.values).all(dim=1)
+        if bool(finite.all()):
+            return
+        group, row = self._groups[at], staged.rows[~finite][:1]
+        where = group.tables.locate(row)
+        raise Error(
+            f"batch {self.batches - 1}: the gradient of row {int(where.row[0])} of table "
+            f"{group.configs[int(where.table[0])].name!r} is not finite, and nothing was applied: "
+            f"lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
+
+    def learn(self, rows=None, ratio=None):
+        """Give the most accessed rows their slots.
+
+        Parameters
+        ----------
+        rows : mapping of str to sequence of int, optional
+            Rows of each table by name, those of one table the most accessed first; by default
+            those that the device has counted most.
+        ratio : float, optional
+            Share of the slots to fill: 1 in hotline, else 0.7.
+
+        Returns
+        -------
+        int
+            Rows that found a slot.
+        """
+        if self.mode == "resident":
+            return 0
+        ratio = (1.0 if self.mode == "hotline" else WARMUP_RATIO) if ratio is None else ratio
+        count = max(1, int(ratio * self.store.slots))
+        self.finish()
+        if rows is None:
+            hot = self.store.device.harvest(count)
+            return self.store.warm(RowList(hot.table, hot.row))
+        return self.store.warm(_interleaved(
+            [(self.store.registered[number].number, np.asarray(rows[config.name]))
+             for number, config in enumerate(self.tables) if config.name in rows], count))
+
+    def observe(self, inputs, offsets=None, per_sample_weights=None):
+        """Let the device count the lookups of a batch that does not train."""
+        if self.mode != "resident":
+            request, _ = self._request(self.bags(inputs, offsets, per_sample_weights))
+            if len(request.bags.ids):
+                self.store.device.observe(request.bags.device_batch(self.store.registered))
+
+    def finish(self):
+        """Let go of batches that were taken and will get no backward."""
+        if not any(staged.values is not None for staged in self._staged):
+            self.store.finish()
+
+    def flush(self):
+        """Bring the tables up to date."""
+        self.store.flush()
+
+    def reset_cache_states(self):
+        """Write back, and begin with empty slots."""
+        self.finish()
+        self.store.flush()
+        self.store.reset()
+
+    @property
+    def statistics(self):
+        """What the cache did so far: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
+        `rows_moved` and `link_bytes`; empty for resident."""
+        return dict(getattr(self.store, "figures", {}))
+
+    def abandon(self):
+        """Let go of prefetched batches that will not be trained."""
+        self.store.abandon()
+
+    def close(self):
+        """Write back, end the threads, and close a device that was opened here."""
+        try:
+            self.store.close()
+        finally:
+            self._close_device()
+
+    def _close_device(self):
+        if self._opened is not None:
+            self._opened.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        with suppress(*([BaseException] if kind else [])):  # the first error is the one to show
+            self.close()
+
+    # The tables by name.
+
+    def table(self, name):
+        """One table: (weights [rows, dim], state or None), up to date only after `flush`."""
+        for group in self._groups:
+            for local, config in enumerate(group.configs):
+                if config.name == name:
+                    return group.tables.table(local)
+        raise Error(f"there is no table {name!r}: expected one of "
+                    f"{', '.join(config.name for config in self.tables)}")
+
+    def sha256(self):
+        """Digests of all rows, then of all state, group after group; after `flush`."""
+        return "-".join(group.tables.sha256() for group in self._groups)
+
+    def row_states(self):
+        """State of each table that has any, by name, up to date."""
+        self.flush()
+        states = {config.name: self.table(config.name)[1] for config in self.tables}
+        return {name: state for name, state in states.items() if state is not None}
+
+    def load_row_states(self, states):
+        """Set the state of every table."""
+        self.reset_cache_states()
+        own = {name for name in self.row_states()}
+        if own != set(states):
+            raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
+        for name, state in states.items():
+            self.table(name)[1].copy_(state)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        self.flush()
+        for config in self.tables:
+            destination[f"{prefix}embedding_bags.{config.name}.weight"] = self.table(config.name)[0]
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected,
+                              errors):
+        self.reset_cache_states()
+        known = set()
+        for config in self.tables:
+            key = f"{prefix}embedding_bags.{config.name}.weight"
+            known.add(key)
+            if key not in state_dict:
+                missing.append(key)
+                continue
+            weights, given = self.table(config.name)[0], state_dict[key]
+            if given.shape != weights.shape:
+                errors.append(f"{key} has shape {list(given.shape)}, and the table "
+                              f"{list(weights.shape)}")
+            else:
+                weights.copy_(given)
+        if strict:
+            unexpected += [key for key in state_dict if key.startswith(prefix) and key not in known]
+
+    def extra_repr(self):
+        rows = sum(config.num_embeddings for config in self.tables)
+        return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
+
+
+def _interleaved(ranked, count):
+    """The first rows of several tables in turn: RowList of at most `count`."""
+    rank = np.concatenate([np.arange(len(rows)) for _, rows in ranked])
+    table = np.concatenate([np.full(len(rows), number) for number, rows in ranked])
+    row = np.concatenate([rows for _, rows in ranked])
+    first = np.argsort(rank, kind="stable")[:count]
+    return RowList(table[first].astype(np.uint32), row[first].astype(np.uint32))
+
+
+def _keyed(tables, pooled):
+    """As TorchRec's collection returns them."""
+    try:
+        from torchrec import KeyedTensor
+    except ImportError:
+        return torch.cat(pooled, dim=1)
+    return KeyedTensor([config.name for config in tables],
+                       [config.embedding_dim for config in tables], torch.cat(pooled, dim=1))
