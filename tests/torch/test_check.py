@@ -26,7 +26,7 @@ class Sound(HotlineTrainer):
         return self.calls // 2 == FAULTY  # each batch is stepped twice: checked, then free
 
     def step(self, samples):
-        self.before.append(self.tables.rows.copy())
+        self.before.append(self.tables.copy().rows)
         result = super().step(samples)
         self.calls += 1
         return result

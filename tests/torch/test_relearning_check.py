@@ -37,7 +37,7 @@ class StaleArriving(Faulty):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.initial = self.tables.rows.copy()
+        self.initial = self.tables.copy().rows
 
     def gather_hot(self, rows, slots):
         super().gather_hot(rows, slots)

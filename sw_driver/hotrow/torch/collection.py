@@ -12,7 +12,7 @@ from ..errors import Error
 from ..results import RowList
 from .arithmetic import OPTIMIZERS
 from .cached import CachedStore
-from .configs import Places, TableConfig, group_tables
+from .configs import Places, group_tables
 from .gradients import PooledLookup, RowOptimizer, StagedGradients
 from .inputs import Bags
 from .placing import HotRows, LookAhead

@@ -12,7 +12,6 @@ from torch import nn
 from ..batch import Batch
 from ..contract import MISS_FLAG, NO_SLOT
 from ..errors import Error
-from ..results import RowList
 from .relearning import Exchange, Exchanged
 from .rows import Rows
 from .slots import SlotStorage
