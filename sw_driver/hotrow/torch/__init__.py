@@ -1,8 +1,9 @@
 """Training with PyTorch: embedding tables of any size, and a DLRM checked against plain PyTorch."""
 
 _HOMES = {
-    "HotEmbeddingBagCollection": "collection", "TableConfig": "configs", "SGD": "arithmetic",
-    "RowwiseAdagrad": "arithmetic", "Adagrad": "arithmetic",
+    "HotEmbeddingBagCollection": "collection", "HotEmbeddingBag": "embedding_bag",
+    "convert": "conversion", "Checkpoint": "checkpoint", "TrainPipeline": "pipeline",
+    "TableConfig": "configs", "SGD": "arithmetic", "RowwiseAdagrad": "arithmetic", "Adagrad": "arithmetic",
 }
 __all__ = list(_HOMES)
 

@@ -285,7 +285,6 @@ class CachedStore(Store):
         for number in range(self._next, kept):
             self._taken.append(self._batches[number])
         self._next = kept
-        self.finish()
 
     def close(self):
         self.abandon()

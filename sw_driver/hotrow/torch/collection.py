@@ -152,10 +152,13 @@ class HotEmbeddingBagCollection(nn.Module):
         """Begin to bring the rows of a batch that `forward` will be called with, in this order."""
         self.store.prefetch(self._request(self.bags(inputs, offsets, per_sample_weights))[0])
 
-    def lookup(self, bags):
-        """Pooled embeddings of each feature: list of float32[samples, dim]."""
+    def lookup(self, bags, training=None):
+        """Pooled embeddings of each feature of Bags: list of float32[samples, dim].
+
+        `training` is the module's own unless it is given.
+        """
         request, order = self._request(bags)
-        trains = self.training and torch.is_grad_enabled()
+        trains = (self.training if training is None else training) and torch.is_grad_enabled()
         if trains:
             if not any(staged.values is not None for staged in self._staged):
                 self.store.finish()
@@ -290,6 +293,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def abandon(self):
         """Let go of prefetched batches that will not be trained."""
         self.store.abandon()
+        self.finish()
 
     def close(self):
         """Write back, end the threads, and close a device that was opened here."""

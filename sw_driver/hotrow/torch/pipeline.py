@@ -1,0 +1,190 @@
+"""A loader read ahead of training, so that the rows of coming batches are on their way."""
+
+import time
+from collections import deque
+from contextlib import suppress
+
+import torch
+
+from ..errors import Error
+from .collection import HotEmbeddingBagCollection
+from .embedding_bag import HotEmbeddingBag
+
+_STAGES = ("plan", "collect", "exchange", "insert")
+
+
+class TrainPipeline:
+    """Yields a loader's batches in order, each when its rows are about to be used.
+
+    While a batch trains, the stages plan, collect, exchange and insert of the next ones run on the
+    collection's threads (`workers`). Batches are read on the caller's thread, at most `ahead` of
+    them beyond the one that trains, none beyond the end of the epoch, and with random numbers of
+    their own, so that reading ahead does not shift those that the model draws. Use it as a context
+    manager, and whatever ends the loop ends the threads; iterate it once an epoch.
+
+    Parameters
+    ----------
+    loader : iterable
+        A `DataLoader`, or anything that can be iterated once an epoch.
+    model : nn.Module
+        Holds one collection, or is one.
+    inputs : callable
+        From a batch to what the collection is called with; a tuple is its arguments.
+    ahead : int, optional
+        Batches; the collection's depth and look-ahead together unless it is given.
+    watch : callable, optional
+        Called with `figures` after each batch.
+    writer : optional
+        A TensorBoard `SummaryWriter`, or what has its `add_scalar`.
+
+    Members
+    -------
+    epoch, batch : int
+        Epoch under way, and batches of it that were yielded. With the batch's optimizer step
+        behind, this is the place at which a resumed run goes on.
+
+    Raises
+    ------
+    Error
+        If there is no collection in the model, or several.
+    """
+
+    def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
+        self.loader, self.collection = loader, _collection_of(model)
+        self._inputs, self._watch, self._writer = inputs, watch, writer
+        store = self.collection.store
+        self.ahead = ahead if ahead is not None else (
+            getattr(store, "depth", 1) - 1 + getattr(store, "look_ahead", 0))
+        if self.ahead < 0:
+            raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
+        self.epoch = self.batch = self._skip = self._done = 0
+        self._random = self._resumed = self._iterator = None
+        self._seconds, self._started = 0.0, None
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        with suppress(*([BaseException] if kind else [])):  # the first error is the one to show
+            self.close()
+
+    def close(self):
+        """Let go of what was read ahead, and end the threads."""
+        if self._iterator is not None:
+            self._iterator.close()
+        self.collection.abandon()
+
+    def __iter__(self):
+        if self._iterator is not None:
+            self._iterator.close()
+        self._iterator = self._epoch()
+        return self._iterator
+
+    def state_dict(self):
+        """Where to go on: to be taken after the step of the batch that was yielded last."""
+        return {"epoch": self.epoch, "batch": self.batch, "random": self._random,
+                "model_random": torch.get_rng_state()}
+
+    def load_state_dict(self, state):
+        """The next epoch goes on at the batch at which the state was taken."""
+        self.epoch, self._skip = state["epoch"], state["batch"]
+        self._resumed = state["random"]
+        torch.set_rng_state(state["model_random"])
+
+    @property
+    def figures(self):
+        """What was reached so far: dict of `batches`, `batches_per_s`, `hit_rate`, `seconds` by
+        stage, and `stall`, the seconds that training waited for rows."""
+        seconds = self._seconds + (
+            0.0 if self._started is None else time.perf_counter() - self._started)
+        counted = self.collection.statistics
+        stages = getattr(self.collection.store, "stages", None)
+        return {
+            "batches": self._done,
+            "batches_per_s": self._done / seconds if seconds else None,
+            "hit_rate": counted["hits"] / counted["lookups"] if counted.get("lookups") else None,
+            "seconds": dict(zip(_STAGES, stages.seconds)) if stages else {},
+            "stall": stages.waited if stages else 0.0,
+        }
+
+    def _epoch(self):
+        """One pass; what is left of one after `load_state_dict`."""
+        waiting, skip = deque(), self._skip
+        reader = self._read()
+        self._started = time.perf_counter()
+        try:
+            for _ in range(skip):
+                next(reader)
+            self.batch, self._skip, ended = skip, 0, False
+            while True:
+                while not ended and len(waiting) <= self.ahead:
+                    batch = next(reader, _END)
+                    ended = batch is _END
+                    if not ended:
+                        self._prefetch(batch)
+                        waiting.append(batch)
+                if not waiting:
+                    break
+                self.batch += 1
+                yield waiting.popleft()
+                self._done += 1
+                self._tell()
+            self.epoch, self.batch = self.epoch + 1, 0
+            self.collection.finish()
+        finally:
+            self._seconds += time.perf_counter() - self._started
+            self._started = self._iterator = None
+            if waiting:
+                self.collection.abandon()
+
+    def _read(self):
+        """The loader's batches, read with random numbers that the model does not see."""
+        if self._resumed is not None:
+            self._random, self._resumed = self._resumed, None
+        else:
+            seed = int(torch.randint(1 << 62, ()))
+            self._random = torch.Generator().manual_seed(seed).get_state()
+        state, iterator = self._random, None
+        while True:
+            kept = torch.get_rng_state()
+            torch.set_rng_state(state)
+            try:
+                iterator = iter(self.loader) if iterator is None else iterator
+                batch = next(iterator, _END)
+            finally:
+                state = torch.get_rng_state()
+                torch.set_rng_state(kept)
+            if batch is _END:
+                return
+            yield batch
+
+    def _prefetch(self, batch):
+        inputs = self._inputs(batch)
+        self.collection.prefetch(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+
+    def _tell(self):
+        if self._watch is None and self._writer is None:
+            return
+        figures = self.figures
+        if self._watch is not None:
+            self._watch(figures)
+        if self._writer is not None:
+            for name in ("batches_per_s", "hit_rate", "stall"):
+                if figures[name] is not None:
+                    self._writer.add_scalar(f"hotrow/{name}", figures[name], self._done)
+
+
+_END = object()
+
+
+def _collection_of(model):
+    found = {id(each): each for module in model.modules() for each in (
+        [module] if isinstance(module, HotEmbeddingBagCollection)
+        else [module.collection] if isinstance(module, HotEmbeddingBag) else [])}
+    if len(found) != 1:
+        raise Error(f"a pipeline serves one HotEmbeddingBagCollection, and {type(model).__name__} "
+                    f"has {len(found)}")
+    return next(iter(found.values()))

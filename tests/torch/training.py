@@ -1,0 +1,91 @@
+"""Runs of a collection under a small model, for tests that compare where its rows were."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import hotrow
+import numpy as np
+import torch
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow_rtl.config import preset
+from torch import nn
+
+PLANNING = replace(preset("tiny"), planner=True)  # 256 slots
+TABLES = (TableConfig("user", 300, 8), TableConfig("item", 500, 8, "mean"),
+          TableConfig("place", 90, 6))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch: (indices, offsets) per table, and labels."""
+
+    ids: list
+    label: torch.Tensor
+
+
+def draw(seed, count, tables=TABLES, samples=24, longest=3):
+    """Skewed batches of unequal size, empty bags and repeated ids among them."""
+    rng, batches = np.random.default_rng(seed), []
+    for _ in range(count):
+        size, ids = int(rng.integers(1, samples + 1)), []
+        for config in tables:
+            lengths = rng.integers(0, longest + 1, size)
+            drawn = (config.num_embeddings * rng.random(lengths.sum()) ** 3).astype(np.int64)
+            ids.append((torch.from_numpy(drawn),
+                        torch.from_numpy(np.r_[0, lengths.cumsum()[:-1]].astype(np.int64))))
+        batches.append(Drawn(ids, torch.from_numpy(rng.random(size).astype(np.float32))))
+    return batches
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run ended with: digest of tables and state, the losses, the cache's figures, and
+    batches that were prefetched and not needed."""
+
+    sha256: str
+    losses: list
+    figures: dict
+
+
+def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0, every=1,
+          transport="model", choose=None, store=None, config=PLANNING, **options):
+    """Train from the same start.
+
+    Parameters
+    ----------
+    ahead : int
+        Batches that are prefetched beyond the one that trains.
+    every : int
+        Batches whose gradients one step applies.
+    choose : callable, optional
+        Which of the stages that may run does: see `Stages.choose`.
+    store : callable, optional
+        Spoils the collection's store.
+    """
+    with ExitStack() as held:
+        device = None
+        if mode != "resident":
+            device = held.enter_context(hotrow.open(transport, config=config))
+        collection = held.enter_context(HotEmbeddingBagCollection(
+            tables, device, mode, optimizer, 0.2, seed=3, **options))
+        if choose is not None:
+            collection.store.stages.choose = choose
+        if store is not None:
+            store(collection.store)
+        torch.manual_seed(5)
+        top = nn.Linear(sum(config.embedding_dim for config in tables), 1)
+        dense, losses, prefetched = torch.optim.SGD(top.parameters(), 0.2), [], 0
+        for number, batch in enumerate(batches):
+            while ahead and prefetched < min(len(batches), number + ahead + 1):
+                collection.prefetch(batches[prefetched].ids)
+                prefetched += 1
+            predicted = top(collection(batch.ids)).squeeze(1)
+            loss = (predicted - batch.label).square().mean()
+            loss.backward()
+            losses.append(float(loss.detach()))
+            if (number + 1) % every == 0 or number + 1 == len(batches):
+                for each in (dense, collection.optimizer):
+                    each.step()
+                    each.zero_grad()
+        collection.flush()
+        return Outcome(collection.sha256(), losses, collection.statistics)
