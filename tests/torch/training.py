@@ -47,8 +47,8 @@ class Outcome:
     figures: dict
 
 
-def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0, every=1,
-          transport="model", choose=None, store=None, config=PLANNING, **options):
+def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
+          every=1, transport="model", choose=None, store=None, config=PLANNING, **options):
     """Train from the same start.
 
     Parameters

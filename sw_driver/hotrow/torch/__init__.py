@@ -3,7 +3,8 @@
 _HOMES = {
     "HotEmbeddingBagCollection": "collection", "HotEmbeddingBag": "embedding_bag",
     "convert": "conversion", "Checkpoint": "checkpoint", "TrainPipeline": "pipeline",
-    "TableConfig": "configs", "SGD": "arithmetic", "RowwiseAdagrad": "arithmetic", "Adagrad": "arithmetic",
+    "TableConfig": "configs", "SGD": "arithmetic", "RowwiseAdagrad": "arithmetic",
+    "Adagrad": "arithmetic",
 }
 __all__ = list(_HOMES)
 

@@ -429,7 +429,7 @@ class CachedStore(Store):
         places = torch.full((len(flat),), -1, dtype=torch.int64)
         for flight in self._taken:
             for part in flight.parts:
-                if part.segment.group == group:
+                if part.segment.group == group and len(part.segment.flat):
                     rows, inverse = torch.unique(part.segment.flat, return_inverse=True)
                     at = torch.empty_like(rows)
                     at[inverse] = part.at
