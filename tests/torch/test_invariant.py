@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hotrow import Error
 from hotrow.torch.cached import CachedStore
 from hotrow_sim.golden.slots import Slots
 
@@ -159,7 +160,11 @@ def test_a_fault_shows(fault, options):
     changed = 0
     for seed in range(2):
         batches = draw(seed, 24, samples=16)
-        _, spoiled = fuzzed(seed, batches, "rowwise_adagrad", fault, **options)
+        try:
+            _, spoiled = fuzzed(seed, batches, "rowwise_adagrad", fault, **options)
+        except Error:  # what was never written was read, and is no number
+            changed += 1
+            continue
         changed += spoiled.sha256 != train(batches, optimizer="rowwise_adagrad").sha256
     assert changed, f"{fault.__name__} changed nothing in two runs"
 

@@ -3,11 +3,12 @@
 import argparse
 import os
 
-from .options import COLD, MODES, OPTIMIZERS, HotBudget, TrainOptions
+from .options import CACHED, COLD, MODES, OPTIMIZERS, POLICIES, HotBudget, TrainOptions
 
 _NAMES = ("trace", "ids", "label", "dense", "bag", "mode", "transport", "preset", "optimizer",
           "batch_size", "batches", "epochs", "dim", "mlp_scale", "lr", "seed", "hot_budget",
-          "relearn_every", "relearn_decay", "eval_every", "cold")
+          "relearn_every", "relearn_decay", "eval_every", "cold", "policy", "depth", "look_ahead",
+          "workers", "checkpoint", "checkpoint_every", "resume")
 
 
 def train(subparsers):
@@ -70,7 +71,9 @@ def _add_options(parser, default):
     hot.add_argument("--slots", type=_slots, dest="hot_budget", help="rows to keep at the trainer")
     hot.add_argument("--hot-budget", type=_budget, dest="hot_budget",
                      help="the same as bytes of rows, like 512MB, or as a share of all rows, like "
-                     "20%% (default: 25%%, or as much as the card's directory holds)")
+                     "20%% (default: 25%%, or as much as the card's directory holds; modes "
+                     "scratchpipe and freqcache take the whole directory, or a half, quarter or "
+                     "eighth that has no more)")
     parser.add_argument("--relearn-every", type=_natural, default=default.relearn_every,
                         help="batches after which the hot rows are learned again; 0 for never"
                         + _default(default.relearn_every))
@@ -80,6 +83,22 @@ def _add_options(parser, default):
     parser.add_argument("--cold", choices=COLD, default=default.cold,
                         help="what becomes of cold rows: gathered to the trainer, or pooled and "
                         "updated on a card with arithmetic" + _default(default.cold))
+    cached = parser.add_argument_group(f"modes {' and '.join(CACHED)}")
+    cached.add_argument("--policy", choices=POLICIES,
+                        help="which row leaves its slot (default: lru, in freqcache lfu)")
+    cached.add_argument("--depth", type=_positive, default=default.depth,
+                        help="batches planned and not trained" + _default(default.depth))
+    cached.add_argument("--look-ahead", type=_natural, default=default.look_ahead,
+                        help="batches beyond the one that is planned whose rows keep their slots"
+                        + _default(default.look_ahead))
+    cached.add_argument("--workers", type=_natural, default=default.workers,
+                        help="threads that move rows while others train"
+                        + _default(default.workers))
+    cached.add_argument("--checkpoint", help="file to write the run to, whole or not at all")
+    cached.add_argument("--checkpoint-every", type=_positive, default=default.checkpoint_every,
+                        help="batches from one checkpoint to the next"
+                        + _default(default.checkpoint_every))
+    cached.add_argument("--resume", help="checkpoint to go on from, with the options it began with")
     parser.add_argument("--eval-every", type=_positive,
                         help="report loss and AUC of every so many batches")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from ..errors import Error
 from ..traces import open_trace
 
-MODES = ("hotline", "resident")
+MODES = ("hotline", "resident", "scratchpipe", "freqcache")
+CACHED = ("scratchpipe", "freqcache")  # modes in which a planner gives slots to coming batches
+POLICIES = ("lru", "rrip", "lfu", "freq")
 OPTIMIZERS = ("sgd", "rowwise_adagrad")
 COLD = ("gathered", "pooled")
 HOT_SHARE = 0.25  # of all rows, unless the user says how many
@@ -102,6 +104,13 @@ class TrainOptions:
     relearn_every: int = 0
     relearn_decay: int = 1
     cold: str = "gathered"
+    policy: str | None = None
+    depth: int = 4
+    look_ahead: int = 2
+    workers: int = 0
+    checkpoint: str | None = None
+    checkpoint_every: int = 20
+    resume: str | None = None
 
     @property
     def row_bytes(self):
@@ -125,6 +134,10 @@ class TrainOptions:
                         "out")
         if self.mode != "hotline" and self.cold != COLD[0]:
             raise Error(f"mode {self.mode} has no cold rows: leave --cold out")
+        if self.mode not in CACHED:
+            for name in ("policy", "checkpoint", "resume"):
+                if getattr(self, name):
+                    raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}")
         if self.mode == "hotline" and self.total_batches(trace) < 2:
             raise Error(f"hotline learns on the first batch and needs at least 2, but {self.trace} "
                         f"gives 1 batch of {self.batch_size}: lower --batch-size")

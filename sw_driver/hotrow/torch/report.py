@@ -71,15 +71,20 @@ def print_tables(result):
     _section(console, f"Predictions made before the update, batches {first} to "
              f"{result['batches']}", _quality(result))
     if result["device_commands"]:
-        learned = result["learning_batches"]
-        _section(console, f"Hot rows, learned on the first {learned} batches, rated on the others",
-                 _rates(result))
+        _section(console, _title(result), _rates(result))
         what = ("modelled cycles" if result["transport"] == "model"
                 else "cycles, from the hardware's own counters")
         _section(console, f"Device {what} ({result['transport']}, {result['preset']})",
                  _cycles(result))
         console.print(_projection(result))
     console.print(_verdict(result))
+
+
+def _title(result):
+    if result["mode"] != "hotline":
+        return f"{result['slots']:,} slots, policy {result['policy']}"
+    return (f"Hot rows, learned on the first {result['learning_batches']} batches, rated on the "
+            f"others")
 
 
 def _section(console, title, table):
@@ -96,7 +101,8 @@ def _grid(*columns):
 
 def _quality(result):
     table = _grid("", "log loss", "AUC")
-    for name, suffix in ((result["mode"], ""), ("nn.EmbeddingBag", "_reference")):
+    beside = "nn.EmbeddingBag" if result["max_row_difference"] is not None else "resident"
+    for name, suffix in ((result["mode"], ""), (beside, "_reference")):
         auc = result["auc" + suffix]
         table.add_row(name, f"{result['loss' + suffix]:.6f}",
                       "one class only" if auc is None else f"{auc:.4f}")
@@ -105,12 +111,17 @@ def _quality(result):
 
 def _rates(result):
     table = _grid("", "")
-    table.add_row("rows in slots", f"{result['hot_rows']:,}")
-    if result["relearned"]:
+    if result["mode"] == "hotline":
+        table.add_row("rows in slots", f"{result['hot_rows']:,}")
+    else:
+        table.add_row("rows without a slot, per batch",
+                      f"{result['bypasses'] / result['batches']:,.0f}")
+    if result.get("relearned"):
         table.add_row(f"rows replaced, each of {result['relearned']} times learned again",
                       f"{result['rows_replaced'] / result['relearned']:,.0f}")
     table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
-    table.add_row("samples wholly hot (popular)", f"{result['popular_fraction']:.1%}")
+    if result["popular_fraction"] is not None:
+        table.add_row("samples wholly hot (popular)", f"{result['popular_fraction']:.1%}")
     table.add_row("rows moved per batch, there and back",
                   f"{result['rows_moved'] / result['batches']:,.0f}")
     table.add_row("bytes over the link per batch",
@@ -137,6 +148,9 @@ def _projection(result):
 
 def _verdict(result):
     colour, word = ("green", "held") if result["check_held"] else ("red", "FAILED")
+    if result["max_row_difference"] is None:
+        return (f"\n[bold {colour}]check {word}[/]: every prediction, and at the end every row and "
+                "its state, to the bit, against mode resident")
     return (f"\n[bold {colour}]check {word}[/]: step by step, every touched row, its state and "
             "every dense parameter against plain PyTorch; largest difference "
             f"{result['max_row_difference']:.3g} of the limit, which is {RELATIVE:g} relative + "

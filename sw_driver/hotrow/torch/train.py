@@ -12,12 +12,14 @@ from .arithmetic import OPTIMIZERS
 from .check import StepCheck
 from .dlrm import DLRM
 from .hotline import HotlineTrainer
+from .options import CACHED
 from .pooled import PooledTrainer
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
 from .relearning import Relearning
 from .resident import ResidentTrainer
 from .tables import EmbeddingTables
+from .train_cached import train_cached
 
 LEARNING_SHARE = 0.05  # of all batches, for the device to learn which rows are hot
 
@@ -46,6 +48,8 @@ def train(options, progress):
     ------
     Error
     """
+    if options.mode in CACHED:
+        return train_cached(options, progress)
     trace = options.open_trace()
     if options.mode == "resident":
         return _run(options, trace, None, progress)
