@@ -170,6 +170,10 @@ class CachedStore(Store):
     def prefetch(self, request):
         if not len(request.bags.ids):
             return
+        most = self.device.geometry.batch_samples
+        if request.bags.samples > most:
+            raise Error(f"batch {self._submitted} has {request.bags.samples} samples: this card "
+                        f"takes at most {most}, use smaller batches and accumulate gradients")
         with self.stages.changed:
             self._batches[self._submitted] = InFlight(
                 request, request.bags.device_batch(self.registered))

@@ -177,7 +177,7 @@ class HotEmbeddingBagCollection(nn.Module):
                 pooled = PooledLookup.apply(self._anchor, weights, lookup)
             else:
                 pooled = lookup.pool(weights)[0]
-            found += pooled.view(-1, bags.samples, pooled.shape[1]).unbind(0)
+            found += pooled.view(segment.features, bags.samples, pooled.shape[1]).unbind(0)
         pooled = [None] * len(order)
         for at, each in zip(order, found, strict=True):
             pooled[at] = each
@@ -192,11 +192,10 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _divisor(self, bags, feature, segment):
         """By which sums of bags are divided: 1, or the bag's length."""
-        features = len(segment.lengths) // max(1, bags.samples)
-        mean = self._mean[list(bags.tables[feature:feature + features])]
+        mean = self._mean[list(bags.tables[feature:feature + segment.features])]
         if not bool(mean.any()):
             return None
-        lengths = segment.lengths.view(features, -1)
+        lengths = segment.lengths.view(segment.features, bags.samples)
         return torch.where(mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
 
     def gradients(self):

@@ -101,12 +101,14 @@ class Segment:
     lengths : int64[bags]
     lookups : slice
         Where among the batch's lookups they are.
+    features : int
     """
 
     group: int
     flat: torch.Tensor
     lengths: torch.Tensor
     lookups: slice
+    features: int
 
 
 def group_tables(configs, rule):
@@ -157,6 +159,6 @@ class Places:
             flat = bags.ids[span] + torch.repeat_interleave(
                 first, torch.tensor(counts[feature:last]))
             segments.append(Segment(group, flat, bags.lengths[feature * samples:last * samples],
-                                    span))
+                                    span, last - feature))
             lookup, feature = span.stop, last
         return segments

@@ -67,21 +67,29 @@ class _Run:
         self.predictions, self.traffic, self.same, self.warm = Predictions(), Traffic(), True, 0
 
     def go(self):
-        options, trainer, history = self.options, self.trainer, []
         started = time.monotonic()
-        self._warm_up()
+        with self.meter:  # all the time: the stages may have threads of their own
+            self._warm_up()
+            history = self._train()
+            self.trainer.flush()
+        if self.options.checkpoint:
+            self._save(self.total)
+        return self._report(time.monotonic() - started, history)
+
+    def _train(self):
+        """Train, and look at every so many batches: a list of dict."""
+        options, trainer, history = self.options, self.trainer, []
         ahead = options.depth - 1 + options.look_ahead
         epoch, coming, asked = options.epoch_batches(self.trace), {}, self.first
         for number in range(self.first, self.total):
             # Never beyond the epoch under way: what comes then may depend on how it ended.
             end = min(self.total, number + ahead + 1, (number // epoch + 1) * epoch)
-            with self.meter:
-                while asked < end:
-                    coming[asked] = self.trace.batch(asked % epoch, options.batch_size)
-                    trainer.prefetch(coming[asked])
-                    asked += 1
-                samples = coming.pop(number)
-                result = trainer.step(samples)
+            while asked < end:
+                coming[asked] = self.trace.batch(asked % epoch, options.batch_size)
+                trainer.prefetch(coming[asked])
+                asked += 1
+            samples = coming.pop(number)
+            result = trainer.step(samples)
             expected = self.resident.step(samples)
             self.same &= bool((result.logits == expected.logits).all())
             self.traffic.add(result, scored=True)
@@ -94,11 +102,7 @@ class _Run:
             if options.checkpoint and done % options.checkpoint_every == 0:
                 self._save(done)
             self.progress.batch(done, self.total, 0.0 if self.same else float("inf"), history)
-        with self.meter:
-            trainer.flush()
-        if options.checkpoint:
-            self._save(self.total)
-        return self._report(time.monotonic() - started, history)
+        return history
 
     def _warm_up(self):
         """Mode freqcache counts the first batches, and gives the most accessed rows their slots."""
@@ -107,11 +111,8 @@ class _Run:
         epoch = self.options.epoch_batches(self.trace)
         for number in range(max(1, int(WARM_UP * self.total))):
             samples = self.trace.batch(number % epoch, self.options.batch_size)
-            with self.meter:
-                self.device.observe(self.trainer.bags(samples).device_batch(
-                    self.trainer.collection.store.registered))
-        with self.meter:
-            self.warm = self.trainer.collection.learn()
+            self.trainer.collection.observe(self.trainer.bags(samples))
+        self.warm = self.trainer.collection.learn()
 
     def _report(self, seconds, history):
         options, figures = self.options, self.trainer.collection.statistics

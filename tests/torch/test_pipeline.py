@@ -1,0 +1,243 @@
+"""TrainPipeline: order, overlap, clean ends, and going on where a run was."""
+
+import threading
+
+import hotrow
+import pytest
+import torch
+from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from .training import PLANNING, TABLES, draw
+
+
+class Model(nn.Module):
+    """A collection, dropout and a layer: what draws random numbers and has parameters."""
+
+    def __init__(self, collection):
+        super().__init__()
+        self.embeddings = collection
+        self.top = nn.Sequential(nn.Dropout(0.2), nn.Linear(22, 1))
+
+    def forward(self, batch):
+        ids, _ = batch
+        return self.top(self.embeddings(ids)).squeeze(1)
+
+
+def dataset():
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.stack([(config.num_embeddings * torch.rand(300, generator=generator) ** 3).long()
+                       for config in TABLES], dim=1)
+    return TensorDataset(ids, torch.rand(300, generator=generator))
+
+
+def loader(**options):
+    return DataLoader(dataset(), 16, shuffle=True, **options)
+
+
+class Run:
+    """A model on a device of its own, and its pipeline."""
+
+    def __init__(self, mode="scratchpipe", loader=None, ahead=None, **options):
+        self.device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
+        torch.manual_seed(4)
+        self.model = Model(HotEmbeddingBagCollection(
+            TABLES, self.device, mode, "rowwise_adagrad", 0.1, seed=2, **options))
+        self.collection = self.model.embeddings
+        self.dense = torch.optim.SGD(self.model.parameters(), 0.1)
+        self.pipeline = TrainPipeline(loader or globals()["loader"](), self.model,
+                                      lambda batch: batch[0], ahead)
+        self.losses = []
+
+    def step(self, batch):
+        for each in (self.dense, self.collection.optimizer):
+            each.zero_grad()
+        loss = (self.model(batch) - batch[1]).square().mean()
+        loss.backward()
+        for each in (self.dense, self.collection.optimizer):
+            each.step()
+        self.losses.append(float(loss.detach()))
+
+    def epoch(self):
+        for batch in self.pipeline:
+            self.step(batch)
+
+    def end(self):
+        self.collection.flush()
+        digest = self.collection.sha256()
+        self.pipeline.close()
+        self.collection.close()
+        if self.device is not None:
+            self.device.close()
+        return digest
+
+
+def test_epochs_shuffles_and_read_ahead_change_no_bit():
+    ends = [trained(**options) for options in (
+        {"mode": "resident", "ahead": 0}, {"mode": "resident", "ahead": 5}, {"share": 2},
+        {"workers": 3, "depth": 3, "share": 2}, {"mode": "hotline", "workers": 1})]
+    assert all(each == ends[0] for each in ends[1:])
+    assert ends[0][0][:19] != ends[0][0][19:]
+
+
+def test_workers_of_the_loader_that_stay():
+    one, other = (trained(loader=loader(num_workers=1, persistent_workers=True), **options)
+                  for options in ({"mode": "resident", "ahead": 0}, {"mode": "freqcache"}))
+    assert one == other
+
+
+def trained(**options):
+    """Losses of two epochs and the digest at their end."""
+    run = Run(**options)
+    for _ in range(2):
+        run.epoch()
+    assert len(run.losses) == 2 * len(run.pipeline) == 38  # with the short tail
+    return run.losses, run.end()
+
+
+def test_a_run_goes_on_in_the_middle_of_an_epoch():
+    whole = Run(workers=2)
+    for _ in range(2):
+        whole.epoch()
+    first = Run(share=2)
+    first.epoch()
+    for batch in first.pipeline:
+        first.step(batch)
+        if first.pipeline.batch == 7:
+            break
+    state = {"model": first.model.state_dict(), "rows": first.collection.optimizer.state_dict(),
+             "pipeline": first.pipeline.state_dict()}
+    state = torch.load(saved(state), weights_only=True)
+    second = Run(mode="freqcache")
+    second.model.load_state_dict(state["model"])
+    second.collection.optimizer.load_state_dict(state["rows"])
+    second.pipeline.load_state_dict(state["pipeline"])
+    second.epoch()
+    assert first.losses + second.losses == whole.losses
+    assert whole.end() == second.end()
+    first.end()
+
+
+def saved(state):
+    import io
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("workers", [0, 3])
+def test_whatever_ends_the_loop_ends_the_threads(error, workers):
+    before, run = set(threading.enumerate()), Run(workers=workers)
+    with pytest.raises(error, match="enough"), run.pipeline as pipeline:
+        for number, batch in enumerate(pipeline):
+            run.step(batch)
+            if number == 3:
+                raise error("enough")
+    assert set(threading.enumerate()) == before
+    run.epoch()  # and the collection goes on
+    assert len(run.losses) == 4 + 19
+    run.end()
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_error_of_a_stage_reaches_the_loop(workers):
+    def fail(stage, number):
+        if (stage, number) == ("collect", 5):
+            raise OSError("the card is gone")
+
+    before, run = set(threading.enumerate()), Run(workers=workers, before=fail)
+    with pytest.raises(OSError, match="the card is gone"), run.pipeline:
+        run.epoch()
+    assert len(run.losses) <= 5 and set(threading.enumerate()) == before
+    with pytest.raises(OSError, match="the card is gone"):
+        run.collection.close()
+    run.device.close()
+
+
+def test_figures_and_scalars():
+    class Writer:
+        def __init__(self):
+            self.told = []
+
+        def add_scalar(self, name, value, step):
+            self.told.append((name, value, step))
+
+    run, seen, writer = Run(), [], Writer()
+    run.pipeline = TrainPipeline(loader(), run.model, lambda batch: (batch[0],), watch=seen.append,
+                                 writer=writer)
+    run.epoch()
+    assert [each["batches"] for each in seen] == list(range(1, 20))
+    assert 0 < seen[-1]["hit_rate"] < 1 and seen[-1]["batches_per_s"] > 0
+    assert set(seen[-1]["seconds"]) == {"plan", "collect", "exchange", "insert"}
+    assert {name for name, _, _ in writer.told} == {
+        "hotrow/batches_per_s", "hotrow/hit_rate", "hotrow/stall"}
+    run.end()
+
+
+def test_a_model_needs_one_collection():
+    with pytest.raises(hotrow.Error, match="Linear has 0"):
+        TrainPipeline([], nn.Linear(2, 2), None)
+
+
+def test_stages_overlap_on_a_virtual_clock():
+    """A step takes as long as its slowest stage, within a tenth, not as long as all together."""
+    for slowest in ("plan", "collect", "exchange", "insert", "train"):
+        lasts = dict.fromkeys(("plan", "collect", "exchange", "insert", "train"), 20.0)
+        lasts[slowest] = 50.0
+        run = Run(depth=8, look_ahead=6, workers=0)
+        clock = Clock(run.collection.store, lasts)
+        batches = draw(3, 40, samples=4)
+        for number, batch in enumerate(batches):
+            for each in batches[number and number + 13:number + 14]:
+                run.collection.prefetch(each.ids)
+            run.model.zero_grad()
+            run.collection(batch.ids).sum().backward()
+            clock.pass_by(lasts["train"])
+            run.collection.optimizer.step()
+            if number == 9:
+                began = clock.now
+        per_step = (clock.now - began) / (len(batches) - 10)
+        assert 50.0 <= per_step <= 55.0, (slowest, per_step)
+        run.end()
+
+
+class Clock:
+    """Lets the stages of a store take time that nobody waits for.
+
+    A stage begins as soon as it may, and its work is done at its end.
+    """
+
+    def __init__(self, store, lasts):
+        self.now, self.lasts, self.stages = 0.0, lasts, store.stages
+        self.under_way = {}  # end of each stage that has begun
+        store.stages.wait = self.wait
+
+    def wait(self, reached, what):
+        while not reached():
+            self._begin()
+            self._advance(min(self.under_way.values()))
+        self._begin()
+
+    def pass_by(self, seconds):
+        """The trainer is busy for so long."""
+        until = self.now + seconds
+        self._begin()
+        while self.under_way and min(self.under_way.values()) <= until:
+            self._advance(min(self.under_way.values()))
+            self._begin()
+        self.now = until
+
+    def _begin(self):
+        for at in self.stages._ready():
+            self.stages._busy[at] = True
+            self.under_way[at] = self.now + self.lasts[self.stages.stages[at].name]
+
+    def _advance(self, end):
+        self.now = end
+        for at in [at for at, each in self.under_way.items() if each == end]:
+            del self.under_way[at]
+            self.stages._run(at)

@@ -1,0 +1,163 @@
+"""`hotrow train` in modes scratchpipe and freqcache: the report, and runs that go on."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from hotrow import Error
+from hotrow.cli import main
+from hotrow.torch import Checkpoint
+
+from .test_train_cli import (
+    CRITEO,
+    FIELDS,
+    MODEL,
+    RETAIL,
+    RETAIL_COLUMNS,
+    SMALL,
+    needs,
+)
+
+TINY = [*MODEL, *SMALL, "--preset", "tiny", "--json"]
+GENERATED = ["--trace", "zipf:1.05:300", "--batch-size", "8", "--batches", "14", "--epochs", "2"]
+
+
+@pytest.fixture
+def train(capsys):
+    """Run: (exit code, JSON or text, standard error)."""
+    def run(*arguments):
+        code = main(["train", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if not code else out, err
+    return run
+
+
+@pytest.mark.parametrize("mode, options", [
+    ("scratchpipe", []), ("scratchpipe", ["--slots", 64, "--workers", 3, "--policy", "rrip"]),
+    ("freqcache", ["--slots", 128, "--depth", 1, "--look-ahead", 0, "--eval-every", 7])])
+def test_the_report(train, mode, options):
+    code, result, _ = train(*GENERATED, *TINY, "--mode", mode, *options)
+    assert code == 0 and result.keys() >= FIELDS
+    assert result["mode"] == mode and result["check_held"] and result["table_hash_equal"]
+    assert (result["batches"], result["loss"]) == (28, result["loss_reference"])
+    assert result["slots"] == (options[1] if options else 256)
+    assert 0 < result["hit_rate"] < 1 and result["fills"] > result["bypasses"] > 0
+    commands = {name: each["commands"] for name, each in result["device_commands"].items()}
+    assert commands["PLAN"] == commands["MARK"] == 28
+    assert (result["warmed_rows"] > 0) == (mode == "freqcache") == ("HARVEST" in commands)
+    assert [each["batch"] for each in result["history"]] == (
+        [7, 14, 21, 28] if "--eval-every" in options else [])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+@pytest.mark.parametrize("trace", [
+    pytest.param(["--trace", RETAIL, *RETAIL_COLUMNS, "--batch-size", 256, "--batches", 200],
+                 marks=[needs(RETAIL), pytest.mark.long], id="retail"),
+    pytest.param(["--trace", RETAIL, *RETAIL_COLUMNS, "--bag", "invoice", "--batch-size", 32,
+                  "--batches", 200], marks=[needs(RETAIL), pytest.mark.long], id="retail bags"),
+    pytest.param(["--trace", f"criteo:{CRITEO}", "--batch-size", 25, "--epochs", 5],
+                 marks=[needs(CRITEO), pytest.mark.long], id="criteo"),
+    pytest.param(["--trace", "zipf:1.05:2000", "--batch-size", 64, "--batches", 200],
+                 marks=pytest.mark.long, id="zipf"),
+    pytest.param(["--trace", f"criteo:{CRITEO}", "--batch-size", 50, "--batches", 5],
+                 marks=needs(CRITEO), id="criteo, few"),
+])
+def test_traces_in_every_mode(train, trace, optimizer):
+    """Two hundred steps and more, with slots enough and with few: one digest."""
+    digests = set()
+    few = "--batches" in trace and trace[-1] == 5
+    for options in (["--mode", "scratchpipe", "--preset", "ecp5-85f"],
+                    ["--mode", "scratchpipe", "--slots", 64, "--workers", 2, "--depth", 2],
+                    ["--mode", "freqcache", "--policy", "freq"],
+                    ["--mode", "resident"])[few:]:
+        code, result, err = train(*trace, *TINY, "--optimizer", optimizer, *options)
+        assert code == 0, err
+        assert result["batches"] >= 200 or few
+        digests.add(result["table_sha256"])
+    assert len(digests) == 1
+
+
+KILLED = """
+import os, signal, sys
+from hotrow.cli import main
+from hotrow.torch import collection_trainer
+{}
+main(sys.argv[1:])
+"""
+IN_A_STEP = """
+step, left = collection_trainer.CollectionTrainer.step, [2 * {}]
+def dying(self, samples):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, samples)
+collection_trainer.CollectionTrainer.step = dying
+"""
+IN_A_CHECKPOINT = """
+from hotrow.torch import checkpoint
+save, left = checkpoint.torch.save, [{}]
+def dying(parts, file):
+    left[0] -= 1
+    if left[0] < 0:
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(parts, file)
+checkpoint.torch.save = dying
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("death", ["step", pytest.param("checkpoint", marks=pytest.mark.long)])
+def test_a_killed_run_goes_on(train, tmp_path, death):
+    run = [*GENERATED, *TINY, "--mode", "scratchpipe", "--optimizer", "rowwise_adagrad"]
+    seed = random.randrange(1 << 30)
+    drawn = random.Random(seed)
+    code = IN_A_STEP.format(drawn.randint(7, 27)) if death == "step" else IN_A_CHECKPOINT.format(
+        drawn.randint(1, 4))
+    path = tmp_path / "run.pt"
+    saving = ["--checkpoint", str(path), "--checkpoint-every", "6"]
+    killed = subprocess.run([sys.executable, "-c", KILLED.format(code), "train", *run, *saving],
+                            capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert path.is_file()
+    first = Checkpoint(path).load()["batch"]
+    assert first and first % 6 == 0, seed
+    code, resumed, err = train(*run, "--resume", path, "--workers", 2)
+    assert code == 0, err
+    _, whole, _ = train(*run)
+    assert resumed["first_batch"] == first
+    assert resumed["table_sha256"] == whole["table_sha256"], seed
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--mode", "hotline", "--checkpoint", "x"], "--checkpoint is for modes scratchpipe and"),
+    (["--mode", "resident", "--policy", "lru"], "--policy is for modes scratchpipe and freqcache"),
+    (["--mode", "scratchpipe", "--resume", "/nowhere/x"], "there is no checkpoint /nowhere/x"),
+    (["--mode", "scratchpipe", "--depth", "90"], "this card follows 64 batches"),
+    (["--mode", "scratchpipe", "--slots", "9"], "8 parts"),
+])
+def test_wrong_options(train, options, message):
+    code, out, err = train(*GENERATED, *TINY, *options)
+    assert (code, out) == (2, "") and message in err
+
+
+def test_a_checkpoint_of_another_run_is_refused(train, tmp_path):
+    path = tmp_path / "run.pt"
+    run = [*GENERATED, *TINY, "--mode", "scratchpipe"]
+    assert train(*run, "--checkpoint", path)[0] == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["run.pt"]
+    code, _, err = train(*run, "--resume", path)
+    assert code == 2 and "has trained 28 batches, and this run is to end with 28" in err
+    code, _, err = train(*run, "--resume", path, "--lr", "0.5")
+    assert code == 2 and "was trained with --lr 0.3, not 0.5" in err
+    torch.save({"format": 0}, path)
+    with pytest.raises(Error, match="no checkpoint of this format"):
+        Checkpoint(path).load()
+    path.write_bytes(b"half")
+    with pytest.raises(Error, match=r"run\.pt is no checkpoint"):
+        Checkpoint(path).load()
