@@ -6,6 +6,7 @@ import hotrow
 import pytest
 import torch
 from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
+from hotrow.torch.pipeline import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -75,7 +76,7 @@ class Run:
 
 def test_epochs_shuffles_and_read_ahead_change_no_bit():
     ends = [trained(**options) for options in (
-        {"mode": "resident", "ahead": 0}, {"mode": "resident", "ahead": 5}, {"share": 2},
+        {"mode": "resident", "ahead": 0}, {"mode": "resident", "ahead": 5},
         {"workers": 3, "depth": 3, "share": 2}, {"mode": "hotline", "workers": 1})]
     assert all(each == ends[0] for each in ends[1:])
     assert ends[0][0][:19] != ends[0][0][19:]
@@ -178,6 +179,53 @@ def test_figures_and_scalars():
     run.end()
 
 
+def test_popular_samples_train_while_the_others_rows_come():
+    """Parts of a batch make one step, that of the whole batch."""
+    happened = []
+    run = Run("hotline", before=lambda stage, number: happened.append((stage, number)))
+    beside = Run("resident")
+    for each in (run, beside):
+        each.model.eval()  # dropout would draw for parts what it draws for none
+        each.collection.train()
+    for batch in beside.pipeline:
+        run.collection.observe(batch[0])
+    assert run.collection.learn() > 100
+    sizes = []
+
+    def loss(batch):
+        sizes.append(len(batch[1]))
+        happened.append(("train", len(batch[1])))
+        return (run.model(batch) - batch[1]).square().mean()
+
+    torch.manual_seed(9)
+    run.pipeline.train(loss, run.dense)
+    torch.manual_seed(9)
+    beside.epoch()
+    assert sum(sizes) == 300 and 19 < len(sizes) <= 38
+    for number in range(19):
+        first = happened.index(("collect", number))
+        trained = [each for each in happened[:first] if each[0] == "train"]
+        assert sum(size for _, size in trained) > 16 * number, "popular samples come first"
+    for each in (run, beside):
+        each.collection.flush()
+    for config in TABLES:
+        for one, other in zip(run.collection.table(config.name),
+                              beside.collection.table(config.name)):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    run.end()
+    beside.end()
+
+
+def test_a_batch_that_is_no_tensor():
+    run = Run("hotline")
+    with pytest.raises(hotrow.Error, match="a batch holds tensors"):
+        indexed(draw(1, 1)[0], torch.tensor([0]))
+    run.model.top.append(nn.BatchNorm1d(1))
+    with pytest.raises(hotrow.Error, match="couples the samples"):
+        run.pipeline.train(None)
+    run.end()
+
+
 def test_a_model_needs_one_collection():
     with pytest.raises(hotrow.Error, match="Linear has 0"):
         TrainPipeline([], nn.Linear(2, 2), None)
@@ -185,12 +233,12 @@ def test_a_model_needs_one_collection():
 
 def test_stages_overlap_on_a_virtual_clock():
     """A step takes as long as its slowest stage, within a tenth, not as long as all together."""
-    for slowest in ("plan", "collect", "exchange", "insert", "train"):
+    for slowest in ("plan", "collect", "train"):
         lasts = dict.fromkeys(("plan", "collect", "exchange", "insert", "train"), 20.0)
         lasts[slowest] = 50.0
         run = Run(depth=8, look_ahead=6, workers=0)
         clock = Clock(run.collection.store, lasts)
-        batches = draw(3, 40, samples=4)
+        batches = draw(3, 26, samples=4)
         for number, batch in enumerate(batches):
             for each in batches[number and number + 13:number + 14]:
                 run.collection.prefetch(each.ids)

@@ -11,6 +11,7 @@ from ..contract import NO_SLOT
 from ..errors import Error
 from ..results import RowList
 from .configs import Places
+from .inputs import lookups_of
 from .rows import Rows
 from .slots import SlotStorage
 from .stages import Stage, Stages
@@ -194,15 +195,66 @@ class CachedStore(Store):
             raise Error(f"batch {number} is not the one that was prefetched in its place "
                         f"({len(request.bags.ids)} ids, prefetched {len(expected.ids)}): batches "
                         f"train in the order of prefetch()")
-        with self.stages.changed:
-            self._wanted = number
-        self._check_window(number)
-        self.stages.wake()
+        self._want(number)
         self.stages.wait(lambda: self.stages.done[INSERT] > number, f"batch {number}")
         self._next += 1
         self._taken.append(flight)
         return [Placed(self.storages[part.segment.group].rows, part.at, self.lock)
                 for part in flight.parts], flight.open
+
+    @property
+    def waiting_samples(self):
+        """Samples of the batch to be taken next."""
+        return self._batches[self._next].request.bags.samples
+
+    def popular(self):
+        """Whether each sample of the batch to be taken next finds all its rows in slots: bool[B].
+
+        It must have been prefetched; its rows without a slot may still be on their way.
+        """
+        number = self._next
+        self._want(number)
+        self.stages.wait(lambda: self.stages.done[PLAN] > number, f"the plan of batch {number}")
+        bags = self._batches[number].request.bags
+        popular = torch.ones(bags.samples, dtype=torch.bool)
+        for part in self._batches[number].parts:
+            cold = part.slots >= self.storages[part.segment.group].slots
+            bag = torch.repeat_interleave(
+                torch.arange(len(part.segment.lengths)), part.segment.lengths)[cold]
+            popular[bag % bags.samples] = False
+        return popular
+
+    def take_part(self, request, samples, wait, last):
+        """Take some samples int64[k] of the batch to be taken next; the others come after.
+
+        Parameters
+        ----------
+        request : Request
+            Of these samples.
+        samples : int64[k]
+            Their places in the batch.
+        wait : bool
+            For the rows without a slot; else all samples must be `popular`.
+        last : bool
+            Whether nothing of the batch is left.
+        """
+        number = self._next
+        flight = self._batches[number]
+        if not _same(flight.request.bags.rows(samples), request.bags):
+            raise Error(f"these are not the samples of batch {number} that were to come next")
+        if wait or last:
+            self._want(number)
+            self.stages.wait(lambda: self.stages.done[INSERT] > number, f"batch {number}")
+        if last:
+            self._next += 1
+            self._taken.append(flight)
+        placed, count = [], flight.request.bags.samples
+        for part in flight.parts:
+            bags = (torch.arange(part.segment.features)[:, None] * count + samples).ravel()
+            at = part.slots if part.at is None else part.at
+            placed.append(Placed(self.storages[part.segment.group].rows,
+                                 at[lookups_of(part.segment.lengths, bags)], self.lock))
+        return placed, flight.open
 
     def apply(self, group, flat, sums, rule):
         storage = self.storages[group]
@@ -451,6 +503,13 @@ class CachedStore(Store):
                 self.storages[part.segment.group].release(part.area)
         del self._batches[self._finished]
         self._finished += 1
+
+    def _want(self, number):
+        """The trainer is about to wait for this batch."""
+        self._check_window(number)
+        with self.stages.changed:
+            self._wanted = number
+            self.stages.changed.notify_all()
 
     def _check_window(self, number):
         if number - self._finished >= self.placing.window - self.look_ahead:

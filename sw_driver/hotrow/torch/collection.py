@@ -88,7 +88,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self._staged = [StagedGradients(group.kind.dim) for group in self._groups]
         self._anchor = torch.zeros(0, requires_grad=True)
         self._mean = torch.tensor([config.pooling == "mean" for config in self.tables])
-        self._opened, self.batches = None, 0
+        self._opened, self._part, self.batches = None, None, 0
         self.optimizer = RowOptimizer(self, rule)
         if mode == "resident":
             self.store = ResidentStore(self._groups)
@@ -162,8 +162,12 @@ class HotEmbeddingBagCollection(nn.Module):
         if trains:
             if not any(staged.values is not None for staged in self._staged):
                 self.store.finish()
-            placed, opened = self.store.take(request)
-            self.batches += 1
+            if self._part is None:
+                placed, opened = self.store.take(request)
+                self.batches += 1
+            else:
+                placed, opened = self.store.take_part(request, *self._part)
+                self._part = None
         else:
             placed = self.store.look(request)
         found = []
@@ -197,6 +201,35 @@ class HotEmbeddingBagCollection(nn.Module):
             return None
         lengths = segment.lengths.view(segment.features, bags.samples)
         return torch.where(mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
+
+    @property
+    def waiting_samples(self):
+        """Samples of the batch that was prefetched first and not taken."""
+        return self.store.waiting_samples
+
+    def parts(self):
+        """The micro-batches of the batch that was prefetched first, in mode hotline.
+
+        First the popular samples, whose rows are all in slots, while the rows of the others come;
+        then the others. Call the collection with the samples that were yielded before the next.
+
+        Yields
+        ------
+        int64[k]
+            Samples, at least one.
+        """
+        if not any(staged.values is not None for staged in self._staged):
+            self.store.finish()
+        popular = self.store.popular()
+        parts = [part for part in (torch.nonzero(which).squeeze(1)
+                                   for which in (popular, ~popular)) if len(part)]
+        for number, part in enumerate(parts):
+            last = number + 1 == len(parts)
+            self._part = part, not bool(popular[part[0]]), last
+            yield part
+            if self._part is not None:
+                raise Error("the collection was not called with the micro-batch it had named")
+        self.batches += 1
 
     def gradients(self):
         """Tensors whose `grad` are the staged gradients: for clipping, not for another optimizer.

@@ -107,12 +107,8 @@ class Bags:
     def rows(self, samples):
         """Some samples int64[k], in the order in which they are named: Bags."""
         chosen = (torch.arange(self.features)[:, None] * self.samples + samples).ravel()
-        lengths = self.lengths[chosen]
-        starts = (self.lengths.cumsum(0) - self.lengths)[chosen]
-        within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(
-            lengths.cumsum(0) - lengths, lengths)
-        lookups = torch.repeat_interleave(starts, lengths) + within
-        return Bags(self.tables, self.ids[lookups], lengths,
+        lookups = lookups_of(self.lengths, chosen)
+        return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
                     None if self.weights is None else self.weights[lookups])
 
     def check(self, configs, what):
@@ -147,6 +143,14 @@ class Bags:
         return Bags(self.tables, self.ids[kept],
                     torch.bincount(bags[kept], minlength=len(self.lengths)),
                     None if self.weights is None else self.weights[kept])
+
+
+def lookups_of(lengths, bags):
+    """Lookups of some bags int64[k], one bag after the other: int64[n]."""
+    starts, lengths = (lengths.cumsum(0) - lengths)[bags], lengths[bags]
+    within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(
+        lengths.cumsum(0) - lengths, lengths)
+    return torch.repeat_interleave(starts, lengths) + within
 
 
 def _keyed(cls, tables, keyed, names):

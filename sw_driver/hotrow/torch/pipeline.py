@@ -9,6 +9,8 @@ import torch
 from ..errors import Error
 from .collection import HotEmbeddingBagCollection
 from .embedding_bag import HotEmbeddingBag
+from .hotline import refuse_batch_coupled
+from .inputs import Bags
 
 _STAGES = ("plan", "collect", "exchange", "insert")
 
@@ -50,7 +52,7 @@ class TrainPipeline:
     """
 
     def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
-        self.loader, self.collection = loader, _collection_of(model)
+        self.loader, self.model, self.collection = loader, model, _collection_of(model)
         self._inputs, self._watch, self._writer = inputs, watch, writer
         store = self.collection.store
         self.ahead = ahead if ahead is not None else (
@@ -59,7 +61,7 @@ class TrainPipeline:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
         self._random = self._resumed = self._iterator = None
-        self._seconds, self._started = 0.0, None
+        self._seconds, self._started, self._looks_up = 0.0, None, True
 
     def __len__(self):
         return len(self.loader)
@@ -82,6 +84,45 @@ class TrainPipeline:
             self._iterator.close()
         self._iterator = self._epoch()
         return self._iterator
+
+    def train(self, loss, *optimizers, select=None):
+        """Train one epoch.
+
+        In mode hotline a batch is trained in two parts: first its popular samples, while the rows
+        of the others are gathered. Each part's loss counts as its share of the batch, and both
+        belong to one step.
+
+        Parameters
+        ----------
+        loss : callable
+            From a batch, or a part of one, to the mean loss of its samples.
+        *optimizers : torch.optim.Optimizer
+            Of the rest of the model; the collection's own takes its step behind them.
+        select : callable, optional
+            From a batch and samples int64[k] to a batch of these; by default tensors, and tuples,
+            lists and dicts of them, are indexed.
+
+        Raises
+        ------
+        Error
+            In hotline, a layer that couples the samples of a batch.
+        """
+        hotline, optimizers = self.collection.mode == "hotline", (
+            *optimizers, self.collection.optimizer)
+        if hotline:
+            refuse_batch_coupled(self.model)
+        for batch in self:
+            for each in optimizers:
+                each.zero_grad()
+            if hotline and self._looks_up:
+                size = self.collection.waiting_samples
+                for samples in self.collection.parts():
+                    part = (select or indexed)(batch, samples)
+                    (loss(part) * (len(samples) / size)).backward()
+            else:
+                loss(batch).backward()
+            for each in optimizers:
+                each.step()
 
     def state_dict(self):
         """Where to go on: to be taken after the step of the batch that was yielded last."""
@@ -124,12 +165,12 @@ class TrainPipeline:
                     batch = next(reader, _END)
                     ended = batch is _END
                     if not ended:
-                        self._prefetch(batch)
-                        waiting.append(batch)
+                        waiting.append((batch, self._prefetch(batch)))
                 if not waiting:
                     break
                 self.batch += 1
-                yield waiting.popleft()
+                batch, self._looks_up = waiting.popleft()
+                yield batch
                 self._done += 1
                 self._tell()
             self.epoch, self.batch = self.epoch + 1, 0
@@ -162,8 +203,11 @@ class TrainPipeline:
             yield batch
 
     def _prefetch(self, batch):
+        """Whether the batch looks up anything."""
         inputs = self._inputs(batch)
-        self.collection.prefetch(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+        bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+        self.collection.prefetch(bags)
+        return len(bags.ids) > 0
 
     def _tell(self):
         if self._watch is None and self._writer is None:
@@ -178,6 +222,20 @@ class TrainPipeline:
 
 
 _END = object()
+
+
+def indexed(batch, samples):
+    """Some samples int64[k] of a tensor, or of a tuple, list or dict of what has samples."""
+    if isinstance(batch, Bags):
+        return batch.rows(samples)
+    if isinstance(batch, dict):
+        return {name: indexed(each, samples) for name, each in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(indexed(each, samples) for each in batch)
+    if isinstance(batch, torch.Tensor):
+        return batch[samples]
+    raise Error(f"a batch holds tensors, and tuples, lists and dicts of them, not "
+                f"{type(batch).__name__}: tell with select= how to take some of its samples")
 
 
 def _collection_of(model):
