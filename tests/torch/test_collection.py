@@ -1,5 +1,7 @@
 """HotEmbeddingBagCollection beside nn.EmbeddingBag: results, gradients, optimizers, semantics."""
 
+from dataclasses import replace
+
 import hotrow
 import numpy as np
 import pytest
@@ -313,12 +315,21 @@ def test_batches_that_never_step_are_told_of(make):
     ({"mode": "fast"}, "mode is resident, hotline, scratchpipe, freqcache, not 'fast'"),
     ({"mode": "scratchpipe"}, "mode scratchpipe needs a device"),
     ({"mode": "resident", "device": "model"}, "mode resident takes no device"),
-    ({"mode": "scratchpipe", "device": "model", "preset": "ecp5-85f"}, "this card has no planner"),
     ({"mode": "hotline", "device": 3}, "device is an open hotrow.Device or the name"),
 ])
 def test_wrong_options(options, message):
     with pytest.raises(hotrow.Error, match=message):
         HotEmbeddingBagCollection(TABLES, **options)
+
+
+def test_a_card_without_a_planner():
+    with hotrow.open("model", config=replace(PLANNING, planner=False)) as device:
+        with pytest.raises(hotrow.Error, match="this card has no planner"):
+            HotEmbeddingBagCollection(TABLES, device)
+        collection = HotEmbeddingBagCollection(TABLES, device, "hotline")
+        with pytest.raises(hotrow.Error, match=r"the device has tables already \(3\)"):
+            HotEmbeddingBagCollection(TABLES, device, "hotline")
+        collection.close()
 
 
 def test_warm_rows_by_name(make):

@@ -97,15 +97,17 @@ def trained(**options):
     return run.losses, run.end()
 
 
-def test_a_run_goes_on_in_the_middle_of_an_epoch():
+@pytest.mark.parametrize("trained", [7, 19])
+def test_a_run_goes_on_where_it_was(trained):
+    """In the middle of its second epoch, and at the end."""
     whole = Run(workers=2)
-    for _ in range(2):
+    for _ in range(3):
         whole.epoch()
     first = Run(share=2)
     first.epoch()
     for batch in first.pipeline:
         first.step(batch)
-        if first.pipeline.batch == 7:
+        if first.pipeline.batch == trained < 19:
             break
     state = {"model": first.model.state_dict(), "rows": first.collection.optimizer.state_dict(),
              "pipeline": first.pipeline.state_dict()}
@@ -114,7 +116,8 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch():
     second.model.load_state_dict(state["model"])
     second.collection.optimizer.load_state_dict(state["rows"])
     second.pipeline.load_state_dict(state["pipeline"])
-    second.epoch()
+    while second.pipeline.epoch < 3:
+        second.epoch()
     assert first.losses + second.losses == whole.losses
     assert whole.end() == second.end()
     first.end()

@@ -15,7 +15,7 @@ from .cached import CachedStore
 from .configs import Places, group_tables
 from .gradients import PooledLookup, RowOptimizer, StagedGradients
 from .inputs import Bags
-from .placing import HotRows, LookAhead
+from .placing import HotRows, LookAhead, open_planner
 from .store import Lookup, Request, ResidentStore
 
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
@@ -39,8 +39,8 @@ class HotEmbeddingBagCollection(nn.Module):
     ----------
     tables : sequence of TableConfig
     device : Device or str, optional
-        An open device without tables, or what `hotrow.open` takes, which is closed with the
-        collection; none for "resident".
+        An open device without tables, or a transport as `hotrow.open` takes it, whose device is
+        closed with the collection; none for "resident".
     mode : str
         "resident": tables whole in the trainer's memory. "scratchpipe": the rows of coming batches
         get slots. "freqcache": likewise, and access counts decide who stays. "hotline": the rows
@@ -94,7 +94,8 @@ class HotEmbeddingBagCollection(nn.Module):
             self.store = ResidentStore(self._groups)
             return
         if isinstance(device, str):
-            device = self._opened = driver.open(device, preset)
+            opened = driver.open if mode == "hotline" else open_planner
+            device = self._opened = opened(device, preset)
         try:
             placing = HotRows(device) if mode == "hotline" else LookAhead(
                 device, policy or _POLICY[mode], admission)

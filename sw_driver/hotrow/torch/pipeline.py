@@ -173,7 +173,7 @@ class TrainPipeline:
                 yield batch
                 self._done += 1
                 self._tell()
-            self.epoch, self.batch = self.epoch + 1, 0
+            self.epoch, self.batch, self._random = self.epoch + 1, 0, None
             self.collection.finish()
         finally:
             self._seconds += time.perf_counter() - self._started

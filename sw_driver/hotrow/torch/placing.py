@@ -1,15 +1,26 @@
 """How a device says where the rows of a batch go: by plans of coming batches, or by what is hot."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .. import device as driver
 from ..contract import MISS_FLAG
 from ..errors import Error
 from ..results import PlacedRows
 
+SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
 POLICIES = ("lru", "rrip", "lfu", "freq")
 COUNTED = ("lfu", "freq")  # policies that go by the access counters
+
+
+def open_planner(transport, preset):
+    """Open a device; a simulated card gets a planner where its preset has none: Device."""
+    if transport not in SIMULATED:
+        return driver.open(transport, preset)
+    from hotrow_rtl.config import preset as preset_config  # there, as the simulation is
+
+    return driver.open(transport, config=replace(preset_config(preset), planner=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,21 +3,19 @@
 import copy
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 
 import torch
 
-from .. import device as driver
 from ..errors import Error
 from .arithmetic import OPTIMIZERS
 from .checkpoint import Checkpoint
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
+from .placing import open_planner
 from .record import CycleMeter, Predictions, Traffic
 from .resident import ResidentTrainer
 from .tables import EmbeddingTables
 
-SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
 WARM_UP = 0.05  # of all batches are counted for freqcache, as hotline learns
 _KEPT = ("trace", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")  # to go on with
 
@@ -30,19 +28,10 @@ def train_cached(options, progress):
     """
     trace = options.open_trace()
     with ExitStack() as held:
-        device = held.enter_context(open_planner(options))
+        device = held.enter_context(open_planner(options.transport, options.preset))
         run = _Run(options, trace, device, progress)
         held.callback(run.trainer.collection.abandon)
         return run.go()
-
-
-def open_planner(options):
-    """The device; a simulated card gets a planner where its preset has none."""
-    if options.transport not in SIMULATED:
-        return driver.open(options.transport, options.preset)
-    from hotrow_rtl.config import preset  # a card of another geometry: the simulation is there
-
-    return driver.open(options.transport, config=replace(preset(options.preset), planner=True))
 
 
 class _Run:

@@ -1,0 +1,54 @@
+"""Bring your own model: its `nn.EmbeddingBag`s are swapped, and everything else stays.
+
+    python examples/own_model.py
+"""
+
+import hotrow.torch
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+ROWS = 20_000
+
+
+class Model(nn.Module):
+    """As it was before hotrow."""
+
+    def __init__(self):
+        super().__init__()
+        self.items = nn.EmbeddingBag(ROWS, 16, mode="mean")
+        self.users = nn.EmbeddingBag(ROWS // 4, 16, mode="sum")
+        self.top = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, items, users):
+        return self.top(torch.cat((self.items(items), self.users(users)), dim=1)).squeeze(1)
+
+
+def main():
+    torch.manual_seed(0)
+    model = Model()
+    tables = hotrow.torch.convert(
+        model, device="model", mode="scratchpipe", optimizer="sgd", lr=0.5, preset="alveo-u55c")
+    dense = torch.optim.SGD(model.parameters(), 0.5)
+
+    items = (ROWS * torch.rand(4096, 5) ** 4).long()  # five of an order, some bought far more
+    users = (ROWS // 4 * torch.rand(4096, 1) ** 4).long()
+    label = ((items.sum(1) + users.squeeze(1)) % 2).float()
+    loader = DataLoader(TensorDataset(items, users, label), 128, shuffle=True)
+
+    with tables:
+        for epoch in range(2):
+            for items, users, label in loader:
+                loss = nn.functional.binary_cross_entropy_with_logits(model(items, users), label)
+                for optimizer in (dense, tables.optimizer):
+                    optimizer.zero_grad()
+                loss.backward()
+                for optimizer in (dense, tables.optimizer):
+                    optimizer.step()
+            print(f"epoch {epoch}: loss {float(loss.detach()):.4f}")
+        print(f"{tables.statistics['hits'] / tables.statistics['lookups']:.1%} of lookups hit")
+        torch.save(model.state_dict(), "/dev/null")  # the keys that it had before
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The examples run as they are, and stay short."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run an example with arguments: what it printed."""
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+    return run
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    """Generated clicks in Criteo's format."""
+    rng, path = np.random.default_rng(3), tmp_path_factory.mktemp("criteo") / "clicks.tsv"
+    with path.open("w") as file:
+        for _ in range(150):
+            numbers = [str(each) for each in rng.integers(0, 50, 13)]
+            values = [f"{each:08x}" for each in (200 * rng.random(26) ** 3).astype(int)]
+            file.write("\t".join([str(rng.integers(0, 2)), *numbers, *values]) + "\n")
+    return path
+
+
+def digest(out):
+    return re.search(r"tables (\w{64})", out)[1]
+
+
+def test_dlrm_criteo(run, clicks, tmp_path):
+    small = [clicks, "--batch-size", 32, "--dim", 4, "--epochs", 2]
+    resident = run("dlrm_criteo.py", *small, "--mode", "resident")
+    path = tmp_path / "run.pt"
+    saving = [*small, "--checkpoint", path, "--preset", "ecp5-85f"]
+    run("dlrm_criteo.py", *saving, "--epochs", 1)
+    resumed = run("dlrm_criteo.py", *saving, "--resume", "--mode", "freqcache")
+    assert digest(resumed) == digest(resident)
+    assert "of lookups found their row in a slot" in resumed
+    assert "epoch 2" in run("dlrm_criteo.py", *saving, "--mode", "hotline")
+
+
+def test_own_model(run):
+    assert re.search(r"epoch 1: loss 0\.\d+\n\d\d\.\d% of lookups hit", run("own_model.py"))
+
+
+@pytest.mark.parametrize("name, lines", [("dlrm_criteo.py", 120), ("own_model.py", 60)])
+def test_they_are_short(name, lines):
+    assert len((EXAMPLES / name).read_text().splitlines()) < lines
