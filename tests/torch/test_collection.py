@@ -6,7 +6,8 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.torch import Adagrad, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch.configs import TableGroup
 from torch import nn
 
 from .training import PLANNING, TABLES, draw
@@ -320,6 +321,41 @@ def test_batches_that_never_step_are_told_of(make):
 def test_wrong_options(options, message):
     with pytest.raises(hotrow.Error, match=message):
         HotEmbeddingBagCollection(TABLES, **options)
+
+
+def test_memory_beside_the_tables(make):
+    collection, (batch,) = make(share=2, tables=TABLES[:2]), draw(3, 1, TABLES[:2])
+    worth(collection(batch.ids)).backward()
+    memory = collection.memory
+    assert memory["slots"] == collection.store.slots * 32 == 128 * 32
+    rows = len(collection.staged()[0].rows)
+    assert memory["gradients"] == rows * (32 + 8) and memory["staging"] == 0
+    assert 65 < memory["metadata_bits_per_slot"] < 128
+    assert make("resident").memory == {}
+
+
+def test_rows_beyond_what_a_float_tells_apart(make):
+    """Ids stay integers: as float32, 2**24 and 2**24 + 1 would be one row."""
+    big, rule = 2**24, SGD(0.5)
+    config = TableConfig("big", big + 3, 4)
+    group = TableGroup([0], [config], rule)  # its memory is touched where rows are used
+    collection = make("scratchpipe", [config], rule, groups=[group])
+    weights = collection.table("big")[0]
+    weights[big:] = 1.0
+    collection(torch.tensor([[big + 1], [big + 1], [big + 2]])).sum().backward()
+    collection.optimizer.step()
+    collection.flush()
+    assert weights[big:, 0].tolist() == [1.0, 0.0, 0.5]
+
+
+def test_accesses_are_counted_not_rows(make):
+    """A row that one batch looks up often is hotter than one that two batches look up once."""
+    collection = make("freqcache", TABLES[:2])
+    for ids in ([[7, 9]] * 5 + [[8, 9]], [[8, 9]]):
+        worth(collection(torch.tensor(ids))).backward()
+        collection.optimizer.step()
+    hot = collection.store.device.harvest(3)
+    assert hot.row.tolist() == [9, 7, 8] and hot.count.tolist() == [7, 5, 2]
 
 
 def test_a_card_without_a_planner():

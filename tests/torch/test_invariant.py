@@ -38,6 +38,17 @@ def test_tables_state_and_losses_are_residents(trained, options):
         assert found.figures["bypasses"] and found.figures["evictions"]
 
 
+@pytest.mark.slow
+def test_on_the_hardware():
+    """Over the Verilated card the bits are the model's, and so are the plans."""
+    batches = draw(4, 24)
+    options = {"optimizer": "rowwise_adagrad", "mode": "scratchpipe", "share": 4, "ahead": 5}
+    modelled = train(batches, **options)
+    found = train(batches, transport="sim", workers=2, **options)
+    assert found.sha256 == modelled.sha256 == train(batches, optimizer="rowwise_adagrad").sha256
+    assert found.losses == modelled.losses and found.figures["bypasses"]
+
+
 def test_accumulated_gradients():
     """Gradients of several batches, applied at once: their rows are held so long."""
     batches = draw(2, 18)

@@ -2,79 +2,18 @@
 
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
 from ..contract import NO_SLOT
 from ..errors import Error
-from ..results import RowList
-from .configs import Places
+from .flights import InFlight, SlotNumbers
 from .inputs import lookups_of
-from .rows import Rows
-from .slots import SlotStorage
 from .stages import Stage, Stages
-from .store import Open, Placed, Request, Store
+from .store import Open, Placed, Store
 
 PLAN, COLLECT, EXCHANGE, INSERT = range(4)
-FIRST_AREA = 64  # rows without a slot that a group has room for at first
 _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's answer
-
-
-@dataclass(eq=False)
-class Part:
-    """What a batch does with one group.
-
-    Members
-    -------
-    slots : int64[n]
-        Of each lookup; the group's slots + k for the k-th row without one.
-    fills, leaving : int64[f], int64[v]
-        Flat rows that come, and those that leave and were trained.
-    fill_slots, leaving_slots : int64[f], int64[v]
-    bypassed : int
-        Rows without a slot.
-    brought, taken_back : Rows or None
-        Their contents on the way.
-    area : int64[bypassed]
-        Places of the rows without a slot.
-    at : int64[n]
-        Where each lookup's row is, once all rows are there.
-    """
-
-    segment: object
-    slots: torch.Tensor
-    fills: torch.Tensor
-    fill_slots: torch.Tensor
-    leaving: torch.Tensor
-    leaving_slots: torch.Tensor
-    bypassed: int
-    brought: Rows | None = None
-    taken_back: Rows | None = None
-    area: torch.Tensor | None = None
-    at: torch.Tensor | None = None
-
-
-@dataclass(eq=False)
-class InFlight:
-    """A batch between `prefetch` and `finish`.
-
-    Members
-    -------
-    marked_at : int
-        First batch that was planned after this one's rows were marked.
-    marked : int
-        Batches whose rows were marked before this one was planned.
-    """
-
-    request: Request
-    batch: object
-    marked_at: int | None = None
-    marked: int = 0
-    wait_for: int = -1
-    parts: list = field(default_factory=list)
-    open: Open = field(default_factory=Open)
 
 
 class CachedStore(Store):
@@ -123,16 +62,15 @@ class CachedStore(Store):
     def __init__(self, groups, device, placing, depth=4, look_ahead=2, workers=0, share=1,
                  before=None):
         super().__init__(groups)
-        if device.tables:
-            raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
-                        f"collection alone, or unregister them")
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= placing.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
                         f"{placing.window} batches, and needs at least one")
         self.device, self.placing = device, placing
         self.depth, self.look_ahead = depth, look_ahead
         self.figures, self.lock = Counter(), threading.RLock()
-        self._register(share)
+        self._numbers = SlotNumbers(self.groups, device, share)
+        self.registered, self.storages = self._numbers.registered, self._numbers.storages
+        self.slots = self._numbers.slots
         self.placing.clear()
         self.stages = Stages([
             Stage("plan", self._may_plan, self._plan),
@@ -144,27 +82,6 @@ class CachedStore(Store):
         self._submitted = self._next = self._finished = self._base = self._marked = 0
         self._wanted = -1
         self._abandoned = False
-
-    def _register(self, share):
-        device, parts = self.device, share
-        while parts < share * len(self.groups):
-            parts *= 2
-        geometry = device.geometry
-        if parts > geometry.directory_partitions:
-            raise Error(f"{len(self.groups)} kinds of tables, {share} parts of the directory: this "
-                        f"card's directory has {geometry.directory_partitions} parts")
-        self._part_slots = geometry.slots // parts // geometry.directory_choices
-        self.storages, self.registered, self._where = [], {}, []
-        for at, group in enumerate(self.groups):
-            for local, number in enumerate(group.numbers):
-                array, side = group.tables.carried(local)
-                self.registered[number] = device.register_table(
-                    array, name=group.configs[local].name, state=side, partition=(at, parts))
-                self._where.append((at, local))
-            self.storages.append(SlotStorage(geometry.slots // parts, FIRST_AREA, group.kind))
-        self._where = np.array(self._where)
-        self.slots = sum(storage.slots for storage in self.storages)
-        self.places = Places(self.groups)
 
     # What the trainer calls.
 
@@ -312,17 +229,34 @@ class CachedStore(Store):
         self._need_idle("give slots to other rows")
         self.flush()
         self.reset()
-        slots = self.placing.install(rows).astype(np.int64)
-        held = 0
+        slots, held = self.placing.install(rows), 0
         for group, storage in enumerate(self.storages):
-            chosen = (self._where[rows.table, 0] == group) & (slots != NO_SLOT)
-            flat = self._flat(group, RowList(rows.table[chosen], rows.row[chosen]))
-            places = torch.from_numpy(self._local(group, slots[chosen]))
+            chosen, flat = self._numbers.rows_of(group, rows)
+            found = slots[chosen] != NO_SLOT
+            flat = flat[torch.from_numpy(found)]
+            places = self._numbers.local(group, slots[chosen][found])
             storage.rows.put(places, self._fetch(group, flat))
             storage.place(flat, places)
             self._moved(group, len(flat))
             held += len(flat)
         return held
+
+    def memory(self):
+        """As `HotEmbeddingBagCollection.memory`, without gradients."""
+        with self.stages.changed, self.lock:
+            row_bytes = [group.kind.row_bytes for group in self.groups]
+            metadata = sum(storage.metadata_bytes for storage in self.storages)
+            return {
+                "slots": sum(storage.slots * size
+                             for storage, size in zip(self.storages, row_bytes)),
+                "bypass": sum(storage.area_rows * size
+                              for storage, size in zip(self.storages, row_bytes)),
+                "staging": sum(
+                    len(rows) * row_bytes[part.segment.group] for flight in self._batches.values()
+                    for part in flight.parts for rows in (part.brought, part.taken_back)
+                    if rows is not None),
+                "metadata": metadata, "metadata_bits_per_slot": 8 * metadata / self.slots,
+            }
 
     def abandon(self):
         with self.stages.changed:
@@ -370,7 +304,8 @@ class CachedStore(Store):
         placing = self.placing.place(flight.batch, number - base)
         if placing.wait_for >= 0:
             flight.wait_for = placing.wait_for + base
-        self._split(flight, placing)
+        flight.parts = [self._numbers.part(segment, placing)
+                        for segment in flight.request.segments]
         with self.lock:
             self.figures.update(
                 lookups=len(flight.request.bags.ids), hits=placing.hits, link_bytes=(
@@ -406,61 +341,15 @@ class CachedStore(Store):
             with self.lock:
                 self._write(group, part.leaving, part.taken_back)
                 part.area = storage.reserve(part.bypassed)
-                slots = self._at(part, storage, part.fill_slots)
+                slots = part.places(part.fill_slots, storage.slots)
                 storage.rows.put(slots, part.brought)
                 hot = part.fill_slots < storage.slots
                 storage.place(part.fills[hot], part.fill_slots[hot])
-                part.at = self._at(part, storage, part.slots)
+                part.at = part.places(part.slots, storage.slots)
                 self._moved(group, len(part.fills) + len(part.leaving) + part.bypassed)
                 self.figures.update(fills=len(part.fills), evictions=len(part.leaving),
                                     bypasses=part.bypassed)
             part.brought = part.taken_back = None
-
-    # Between the card's numbers and ours.
-
-    def _split(self, flight, placing):
-        """Parts of a batch by group."""
-        fills, leaving = placing.fills, placing.evictions
-        filled, left = self._where[fills.table, 0], self._where[leaving.table, 0]
-        for segment in flight.request.segments:
-            group, storage = segment.group, self.storages[segment.group]
-            coming, going = filled == group, left == group
-            bypassed = np.sort(fills.slots[coming & (fills.slots >= self.device.geometry.slots)])
-
-            def local(slots, group=group, storage=storage, bypassed=bypassed):
-                slots = slots.astype(np.int64)
-                return torch.from_numpy(np.where(
-                    slots < self.device.geometry.slots, self._local(group, slots),
-                    storage.slots + np.searchsorted(bypassed, slots)))
-
-            flight.parts.append(Part(
-                segment, local(placing.slots[segment.lookups]),
-                self._flat(group, RowList(fills.table[coming], fills.row[coming])),
-                local(fills.slots[coming]),
-                self._flat(group, RowList(leaving.table[going], leaving.row[going])),
-                local(leaving.slots[going]), len(bypassed)))
-
-    def _local(self, group, slots):
-        """Slots of a group's part of the directory, from 0 on."""
-        per_choice = self.device.geometry.slots // self.device.geometry.directory_choices
-        choice, within = np.divmod(slots, per_choice)
-        return choice * self._part_slots + within - group * self._part_slots
-
-    def _at(self, part, storage, slots):
-        """Places in the storage of a part's slots and rows without one."""
-        if not part.bypassed:
-            return slots
-        area = part.area[(slots - storage.slots).clamp(0, part.bypassed - 1)]
-        return torch.where(slots < storage.slots, slots, area)
-
-    def _flat(self, group, rows):
-        return self.groups[group].tables.flat(
-            RowList(self._where[rows.table, 1].astype(np.uint32), rows.row))
-
-    def _listed(self, group, flat):
-        rows = self.groups[group].tables.locate(flat)
-        first = self.registered[self.groups[group].numbers[0]].number
-        return RowList(rows.table + np.uint32(first), rows.row)
 
     # Rows on their way.
 
@@ -468,13 +357,14 @@ class CachedStore(Store):
         """Rows of the tables: Rows."""
         rows = self.groups[group].kind.allocate(len(flat))
         if len(flat):
-            self.device.gather(self._listed(group, flat), out=rows.array, state_out=rows.side)
+            self.device.gather(self._numbers.listed(group, flat), out=rows.array,
+                               state_out=rows.side)
         return rows
 
     def _write(self, group, flat, rows):
         """Bring rows to the tables."""
         if len(flat):
-            self.device.scatter(self._listed(group, flat), rows.array, state=rows.side)
+            self.device.scatter(self._numbers.listed(group, flat), rows.array, state=rows.side)
 
     def _moved(self, group, count):
         self.figures.update(
@@ -486,12 +376,8 @@ class CachedStore(Store):
         for flight in self._taken:
             for part in flight.parts:
                 if part.segment.group == group and len(part.segment.flat):
-                    rows, inverse = torch.unique(part.segment.flat, return_inverse=True)
-                    at = torch.empty_like(rows)
-                    at[inverse] = part.at
-                    found = torch.searchsorted(rows, flat).clamp_(max=len(rows) - 1)
-                    here = rows[found] == flat
-                    places[here] = at[found[here]]
+                    found = part.find(flat)
+                    places = torch.where(found < 0, places, found)
         if bool((places < 0).any()):
             raise Error("a gradient is staged of a row that no open batch looked up: call "
                         "backward() of every batch before optimizer.step()")

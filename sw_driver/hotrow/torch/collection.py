@@ -12,6 +12,7 @@ from ..errors import Error
 from ..results import RowList
 from .arithmetic import OPTIMIZERS
 from .cached import CachedStore
+from .collection_state import CollectionState
 from .configs import Places, group_tables
 from .gradients import PooledLookup, RowOptimizer, StagedGradients
 from .inputs import Bags
@@ -23,7 +24,7 @@ _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
 
 
-class HotEmbeddingBagCollection(nn.Module):
+class HotEmbeddingBagCollection(CollectionState, nn.Module):
     """Pooled embeddings of several tables that live in host memory, with the busy rows in slots.
 
     Call it with ids [samples, tables], with a sequence of (indices, offsets) per table, with
@@ -318,6 +319,18 @@ class HotEmbeddingBagCollection(nn.Module):
         self.store.reset()
 
     @property
+    def memory(self):
+        """Bytes that live beside the tables, and bits of metadata per slot on the host: dict.
+
+        `slots`, `bypass` (rows without one), `staging` (rows on their way) and `gradients`, state
+        included where rows have any; `metadata` of the host, `metadata_bits_per_slot`. Empty for
+        resident.
+        """
+        gradients = sum(staged.values.nbytes + staged.rows.nbytes for staged in self._staged
+                        if staged.values is not None)
+        return {**self.store.memory(), "gradients": gradients} if self.mode != "resident" else {}
+
+    @property
     def statistics(self):
         """What the cache did so far: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
         `rows_moved` and `link_bytes`; empty for resident."""
@@ -345,60 +358,6 @@ class HotEmbeddingBagCollection(nn.Module):
     def __exit__(self, kind, *_):
         with suppress(*([BaseException] if kind else [])):  # the first error is the one to show
             self.close()
-
-    # The tables by name.
-
-    def table(self, name):
-        """One table: (weights [rows, dim], state or None), up to date only after `flush`."""
-        for group in self._groups:
-            for local, config in enumerate(group.configs):
-                if config.name == name:
-                    return group.tables.table(local)
-        raise Error(f"there is no table {name!r}: expected one of "
-                    f"{', '.join(config.name for config in self.tables)}")
-
-    def sha256(self):
-        """Digests of all rows, then of all state, group after group; after `flush`."""
-        return "-".join(group.tables.sha256() for group in self._groups)
-
-    def row_states(self):
-        """State of each table that has any, by name, up to date."""
-        self.flush()
-        states = {config.name: self.table(config.name)[1] for config in self.tables}
-        return {name: state for name, state in states.items() if state is not None}
-
-    def load_row_states(self, states):
-        """Set the state of every table."""
-        self.reset_cache_states()
-        own = {name for name in self.row_states()}
-        if own != set(states):
-            raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
-        for name, state in states.items():
-            self.table(name)[1].copy_(state)
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        self.flush()
-        for config in self.tables:
-            destination[f"{prefix}embedding_bags.{config.name}.weight"] = self.table(config.name)[0]
-
-    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected,
-                              errors):
-        self.reset_cache_states()
-        known = set()
-        for config in self.tables:
-            key = f"{prefix}embedding_bags.{config.name}.weight"
-            known.add(key)
-            if key not in state_dict:
-                missing.append(key)
-                continue
-            weights, given = self.table(config.name)[0], state_dict[key]
-            if given.shape != weights.shape:
-                errors.append(f"{key} has shape {list(given.shape)}, and the table "
-                              f"{list(weights.shape)}")
-            else:
-                weights.copy_(given)
-        if strict:
-            unexpected += [key for key in state_dict if key.startswith(prefix) and key not in known]
 
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)

@@ -42,6 +42,12 @@ class SlotStorage:
         """Rows without a slot that there is room for."""
         return len(self.rows) - self.slots
 
+    @property
+    def metadata_bytes(self):
+        """Bytes that say what is in the slots, the sorted index included while there is one."""
+        index = self._index or ()
+        return sum(each.nbytes for each in (self.held, self.dirty, self._free, *index))
+
     def grow(self, area):
         """Have room for `area` rows without a slot, in a buffer of its own."""
         self._free = torch.cat((self._free, torch.arange(len(self.rows), self.slots + area)))
