@@ -16,11 +16,12 @@ from hotrow_rtl.contract import (
 )
 from hotrow_sim.fuzz.planning import STARVED
 from hotrow_sim.golden.directory import Directory
+from hotrow_sim.model import open_transport as open_model
 
 from .conftest import ROWS
 from .planning import Watch, mark, operands, plan, policy, served
 
-TINY = replace(preset("tiny"), planner=True)
+TINY = preset("tiny")
 WINDOW = STARVED.sweep_batches
 FAULT_RETIRED = 8
 ALL = {"opcode": Opcode.REMOVE, "flags": AllFlag.ALL}
@@ -288,13 +289,16 @@ def test_installed_rows_are_numbered_by_their_policy(card):
     assert (split["hits"], card.result(5).tolist().index(0x8000_0000)) == (4, 2)
 
 
-def test_flags_and_cards_without_a_planner(make_planner):
+def test_flags(make_planner):
     card = make_planner(TINY)
     both = PlanFlag.COUNT | PlanFlag.ADMIT
     done = plan(card, 0, [1], flags=both).done
     assert (done["status"], done["error_index"]) == (Status.BAD_FLAGS, both)
     assert mark(card, 0, [1], flags=PlanFlag.COUNT)["status"] == Status.BAD_FLAGS
-    plain = make_planner(preset("tiny"))
+
+
+def test_a_card_without_a_planner(make_card):
+    plain = make_card(open_model(config=replace(TINY, planner=False)))
     assert plan(plain, 0, [1]).done["status"] == Status.BAD_OPCODE
     assert mark(plain, 0, [1])["status"] == Status.BAD_OPCODE
     plain.write("PLAN_RETIRED", 0)
