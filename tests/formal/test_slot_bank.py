@@ -62,6 +62,7 @@ class Holds(Elaboratable):
                    | (setting.retired == (before.retired + 1)[:stamp])),
             Assume(~bank.enter | bank.ready & ~bank.sweep & ~bank.clear),
             Assume(~(bank.sweep | bank.clear) | bank.ready & ~busy),
+            Assume(~(bank.sweep & bank.clear)),
             Assume(~(bank.enter & needs) | (ahead != 0) & (ahead <= CONFIG.sweep_batches)),
         ]
         for age in range(bank.distance - 1):

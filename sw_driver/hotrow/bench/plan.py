@@ -115,7 +115,8 @@ def _sized(config, option, entries, choices, ways, field):
     try:
         if rest or not sets:
             raise ValueError(f"a set of {'either choice' if choices == 2 else 'them'} has {ways}")
-        return replace(config, **{field: sets}, name=f"{config.name}-{option[2:].replace(' ', '-')}")
+        name = config.name + option[1:].replace(" ", "-")
+        return replace(config, name=name, **{field: sets})
     except ValueError as refusal:
         raise Error(f"{option}: {refusal}") from None
 
