@@ -4,14 +4,14 @@ what is let in keeps to the window by which slots are held."""
 from dataclasses import replace
 
 import pytest
-from amaranth import Elaboratable, Module, Mux, Signal
+from amaranth import Elaboratable, Module, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.contract import Opcode, Status
 from hotrow_rtl.plan_sequence import PlanSequence
 from hotrow_rtl.plan_window import PlanWindow
 
-from tests.formal.prover import free_inputs, mutated, verify
+from tests.formal.prover import free_inputs, mutated, opened, verify
 from tests.formal.small import SMALL
 
 CONFIG = replace(SMALL, planner=True, stamp_bits=4)
@@ -64,20 +64,28 @@ class Verdicts(Elaboratable):
         with m.If(control.accept):
             m.d.sync += allowed.eq(0)
 
+        wrote = Signal()  # an access to a register takes several cycles
+        m.d.sync += wrote.eq(host.write)
+        m.d.comb += Assume(~(host.write & wrote))
+
         most = CONFIG.sweep_batches
         granted = judged.valid & (judged.p.status == Status.OK)
         setting = sequence.setting
         ahead = (setting.batch - setting.retired)[:CONFIG.stamp_bits]
-        opened, kept = (window.planned - host.retired)[:32], Signal(32)
+        unretired, kept = (window.planned - host.retired)[:32], Signal(32)
         m.d.sync += kept.eq(host.retired)
+        own = opened(window)
         m.d.comb += [
             Assert(judged.valid == (waits & (since == PlanWindow.latency - 1))),
             Assert(~granted | (ahead != 0) & (ahead <= most)),
-            Assert(opened <= most),
-            Assert(~allowed | (value == window.planned + 1) & ((value - host.retired)[:32] <= most)),
+            Assert(unretired <= most),
+            Assert(~allowed | (value == (window.planned + 1)[:32])
+                   & ((value - host.retired)[:32] <= most)),
             Assert(~waits | (since < PlanWindow.latency)),
+            Assert(~own.writes | (own.room <= unretired)),
+            Assert(~own.writes | wrote),
             Assert(~(waits & idle) & ~(allowed & idle) & ~(waits & allowed)),
-            Cover(granted & plans & (opened == most - 1)),
+            Cover(granted & plans & (unretired == most - 1)),
             Cover(judged.valid & plans & (judged.p.status == Status.WINDOW)),
             Cover(granted & marks & (host.retired != kept)),
         ]
@@ -87,7 +95,8 @@ class Verdicts(Elaboratable):
 BUGS = {
     "one batch too many": ("window > self.config.sweep_batches",
                            "window > self.config.sweep_batches + 1"),
-    "retired before it is planned": ("writes & (forward <= room)", "writes & (forward <= room + 1)"),
+    "retired before it is planned": ("writes & (forward <= room)",
+                                     "writes & (forward <= room + 1)"),
 }
 
 
