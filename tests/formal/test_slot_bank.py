@@ -2,10 +2,13 @@
 
 One slot, any, is followed: whether a batch that is not retired needs it, by PLAN or by MARK, as
 the answers tell. What stands in the memory is not believed but proved to agree. Batches keep to
-the window, as `PlanWindow` sees to; requests of one set keep their distance, as `PlannerBank` does.
+the window, as test_plan_window proves; requests of one set keep their distance, as `PlannerBank`
+sees to. For all time with one choice of sets; with two, whose places only a hash connects, within
+some cycles after reset.
 """
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
@@ -17,22 +20,23 @@ from hotrow_rtl.slot_layouts import slot_way
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL
 
-CONFIG = replace(SMALL, directory_sets=16, directory_partitions=1, stamp_bits=4)
+TWO = replace(SMALL, directory_sets=16, directory_partitions=1, stamp_bits=4)
+ONE = replace(TWO, directory_choices=1)
 
 
 class Holds(Elaboratable):
     """One slot of a bank and the row that has it."""
 
-    def __init__(self, bank=SlotBank):
-        self.bank = bank(CONFIG)
+    def __init__(self, config=ONE, bank=SlotBank):
+        self.config, self.bank = config, bank(config)
 
     def elaborate(self, platform):
-        m = Module()
+        m, config = Module(), self.config
         m.submodules.bank = bank = self.bank
         free_inputs(m, bank)
         setting, answer = bank.setting, bank.answer
-        slot = any_constant(m, Signal(slot_in_bank(CONFIG), name="slot").as_value())
-        slot = slot_in_bank(CONFIG)(slot)
+        slot = any_constant(m, Signal(slot_in_bank(config), name="slot").as_value())
+        slot = slot_in_bank(config)(slot)
 
         # What is inside, by its age: bit 0 entered a cycle ago.
         ages = max(bank.latency, bank.distance - 1)
@@ -53,17 +57,18 @@ class Holds(Elaboratable):
         before, known = Signal.like(setting), Signal()
         m.d.sync += [before.eq(setting), known.eq(1)]
         changes = known & (setting.as_value() != before.as_value())
-        stamp = CONFIG.stamp_bits
+        stamp = config.stamp_bits
         ahead = (setting.batch - setting.retired)[:stamp]
         needs = (bank.request.ask == Ask.PLAN) | (bank.request.ask == Ask.MARK)
         m.d.comb += [
+            Assume(slot.choice < config.directory_choices),
             Assume(~changes | bank.ready & ~busy),
             Assume(~known | (setting.retired == before.retired)
                    | (setting.retired == (before.retired + 1)[:stamp])),
             Assume(~bank.enter | bank.ready & ~bank.sweep & ~bank.clear),
             Assume(~(bank.sweep | bank.clear) | bank.ready & ~busy),
             Assume(~(bank.sweep & bank.clear)),
-            Assume(~(bank.enter & needs) | (ahead != 0) & (ahead <= CONFIG.sweep_batches)),
+            Assume(~(bank.enter & needs) | (ahead != 0) & (ahead <= config.sweep_batches)),
         ]
         for age in range(bank.distance - 1):
             other = Signal(bank.request.places.shape(), name=f"other{age}")
@@ -76,7 +81,7 @@ class Holds(Elaboratable):
             ]
 
         # The slot that is followed.
-        holds, needed, tag = Signal(), Signal(stamp), Signal(CONFIG.directory_tag_width)
+        holds, needed, tag = Signal(), Signal(stamp), Signal(config.directory_tag_width)
         held = holds & (needed != setting.retired)
         answered = inside[bank.latency - 1] & ~bank.restart
         ask = asks[bank.latency - 1]
@@ -107,12 +112,17 @@ class Holds(Elaboratable):
             m.d.comb += wired
             words.append(word)
         word = Array(each.data for each in words)[slot.choice]
-        way = slot_way(CONFIG)(word.word_select(slot.way, slot_way(CONFIG).size))
+        way = slot_way(config)(word.word_select(slot.way, slot_way(config).size))
         m.d.comb += [
             Assert(inside[:bank.latency - 1] == own.valid),
             Assert(~held | way.valid & (way.tag == tag) & (way.state.needed == needed)),
-            Assert(~held | ((needed - setting.retired)[:stamp] <= CONFIG.sweep_batches)),
+            Assert(~held | ((needed - setting.retired)[:stamp] <= config.sweep_batches)),
         ]
+        for word in words:
+            ways = [slot_way(config)(word.data.word_select(number, slot_way(config).size))
+                    for number in range(config.directory_ways)]
+            m.d.comb += [Assert(~(one.valid & other.valid & (one.tag == other.tag)))
+                         for one, other in combinations(ways, 2)]
         return m
 
 
@@ -128,7 +138,12 @@ BUGS = {
 
 @pytest.mark.formal
 def test_no_held_slot_is_given_away(tmp_path):
-    assert verify(Holds(), tmp_path, depth=SlotBank(CONFIG).latency + 9, timeout=1500) == "PASS"
+    assert verify(Holds(), tmp_path, depth=SlotBank(ONE).latency + 9, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+def test_no_held_slot_of_two_choices_is_given_away_within_14_cycles(tmp_path):
+    assert verify(Holds(TWO), tmp_path, mode="bmc", depth=14, timeout=1500) == "PASS"
 
 
 @pytest.mark.formal
@@ -140,4 +155,4 @@ def test_victims_bypasses_and_marks_are_reached(tmp_path):
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     bank = mutated(SlotBank, *BUGS[bug])
-    assert verify(Holds(bank), tmp_path, mode="bmc", depth=40, timeout=1500) == "FAIL"
+    assert verify(Holds(bank=bank), tmp_path, mode="bmc", depth=40, timeout=1500) == "FAIL"
