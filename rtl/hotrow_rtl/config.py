@@ -252,7 +252,7 @@ PRESETS = {
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1, events=8,
-               clock_mhz=50),
+               planner=True, clock_mhz=50),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
@@ -261,7 +261,8 @@ PRESETS = {
                outstanding=16, row_bytes=1024, arithmetic=False, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
-               miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4, clock_mhz=250),
+               miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4, planner=True,
+               clock_mhz=250),
     )
 }
 

@@ -123,7 +123,8 @@ REGISTERS = {register.name: register for register in (
              + " (POOL, UPDATE)"),
     Register("TABLE_PARTITION", 0x0D8, _RW,
              "part of the directory that serves the table: bits 7..0 log2 of the number of equal "
-             "parts, bits 15..8 which of them"),
+             "parts, bits 15..8 which of them. Rows are found in the part in which they got their "
+             "slots: while any of the table has one, the part must stay"),
     Register("TABLE_COMMIT", 0x0DC, _WO, "write: bit 0 valid (0 removes the table)"),
     *_queue("lookup"),
     *_queue("move"),

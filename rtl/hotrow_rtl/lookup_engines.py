@@ -214,7 +214,7 @@ class LookupEngines(wiring.Component):
         widths = {"slots": 32, "popular": log2(config.batch_samples),
                   "nonpopular": log2(config.batch_samples)}
         if config.planner:
-            widths["popular"] = max(widths["popular"], NUMBER_WIDTH)
+            widths["popular"] = widths["slots"]  # `NUMBER_WIDTH` fits; equal packers are one text
             widths["nonpopular"] = max(widths["nonpopular"], log2(config.slots))
         packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
         packers["misses"] = LanePacker(

@@ -18,7 +18,7 @@ class Retirement(wiring.Signature):
     Members
     -------
     write : Out(1)
-        A pulse: the host has written `number` to it.
+        A pulse: the host has written `number` to it. Not in two cycles on end.
     number : Out(32)
     retired : In(32)
     refused : In(1)
@@ -55,7 +55,7 @@ class PlanWindow(wiring.Component):
     accept : In(1)
         A pulse: `batch` is.
     clear : In(1)
-        A pulse forgets all batches.
+        A pulse forgets all batches, and what the host writes in that cycle.
 
     Timing
     ------
@@ -106,5 +106,5 @@ class PlanWindow(wiring.Component):
         with m.If(self.accept):
             m.d.sync += planned.eq(self.batch)
         with m.If(self.clear):
-            m.d.sync += [planned.eq(NO_BATCH), retired.eq(NO_BATCH)]
+            m.d.sync += [planned.eq(NO_BATCH), retired.eq(NO_BATCH), writes.eq(0)]
         return m

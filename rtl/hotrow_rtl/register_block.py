@@ -89,7 +89,7 @@ class RegisterBlock(wiring.Component):
         m = Module()
         m.submodules.slave = slave = AXI4LiteSlave(REGISTER_ADDRESS_WIDTH)
         wiring.connect(m, block=wiring.flipped(self.bus), slave=slave.bus)
-        access = _Access(slave.accesses.p)
+        access = _Access(m, slave.accesses.p)
 
         plain = {name: Signal(32, name=name.lower()) for name in (
             *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
@@ -320,18 +320,21 @@ class _Access:
         A plain register, 0 for another, two cycles after the look-up.
     looking, acting : Signal()
         High for one cycle, in which the register is looked up; in which a write takes effect.
-    merged, strobed : Value, 32 bits
+    merged, strobed : Signal(32)
         `value` with the strobed bytes replaced; the data with the others zero.
     """
 
-    def __init__(self, payload):
+    def __init__(self, m, payload):
         self.payload = payload
         self.word = Signal.like(payload.word)
         self.looking, self.known, self.acting = Signal(), Signal(), Signal()
         self.ready, self.value, self.kept = Signal(), Signal(32), Signal(32)
-        mask = Cat(strobe.replicate(8) for strobe in payload.strobe)
-        self.strobed = payload.data & mask
-        self.merged = self.strobed | self.value & ~mask
+        self.strobed, self.merged, mask = Signal(32), Signal(32), Signal(32)
+        m.d.comb += [
+            mask.eq(Cat(strobe.replicate(8) for strobe in payload.strobe)),
+            self.strobed.eq(payload.data & mask),
+            self.merged.eq(self.strobed | self.value & ~mask),
+        ]
 
     def at(self, name):
         return self.payload.word == REGISTERS[name].offset // 4

@@ -210,7 +210,7 @@ class SlotBank(wiring.Component):
             self.asked.tag.eq(sides[0]["tag"]),
         ]
 
-        written, writes = Signal(slot_way(c), reset_less=True), Signal()
+        written, writes = Signal(slot_way(c)), Signal()  # a reset clears the memory, too
         is_new = plans & (~hit | (state.used != setting.batch))
         m.d.sync += [
             writes.eq(valid & (enters | hit & (plans | marks | (ask == Ask.REMOVE)))),

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import groupby
 
 _MODULE = re.compile(r"^module (\\?\S+?)( ?\(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
 _MODULE_PORTS = re.compile(r"^(module \S+ ?)\((.*)\);$", re.MULTILINE)
@@ -26,6 +27,9 @@ _TOGETHER = 16  # declarations of wires, or assignments
 _TRIGGER_USE = re.compile(r"\\\$auto\$verilog_backend\S+ ")
 # Some bits of a variable each: Yosys lets these blocks read nothing that runs them at time 0.
 _SLICES = re.compile(r"(?:^  always @\*\n *[^\n]*;\n)+", re.MULTILINE)
+_LEADING_ZEROS = re.compile(r"(?<='h)0+(?=[\da-f])")
+_CONCATENATION = re.compile(r"\{ ([^{}\n]*) \}")
+_ONE_STATEMENT = re.compile(r"\s+begin\n( *[^\n;]*;\n) *end\n(?! *else)")
 _WAKE = "reg wake;\n  initial wake <= 1;\n"
 
 
@@ -126,7 +130,8 @@ def share_modules(text: str) -> str:
 
 def compact(text: str) -> str:
     """Write the same with fewer characters: nameless nets without escapes, ports declared once,
-    wires of one width and assignments together."""
+    wires of one width and assignments together, a bit that is repeated as often once, and blocks
+    of one statement without `begin` and `end`."""
     taken = set(re.findall(r"\b_\w+", text))
 
     def plain(found):  # no keyword has a dollar sign
@@ -146,5 +151,15 @@ def compact(text: str) -> str:
         each = [line.removeprefix("  assign ")[:-1] for line in found[0].splitlines()]
         return "".join(f"  assign {f',{chr(10)}  '.join(each[at:at + _TOGETHER])};\n"
                        for at in range(0, len(each), _TOGETHER))
+
+    def concatenation(found):
+        parts = []
+        for part, repeated in groupby(found[1].split(", ")):
+            all_ = list(repeated)
+            parts.append(min(", ".join(all_), f"{{{len(all_)}{{{part}}}}}", key=len))
+        return f"{{ {', '.join(parts)} }}"
+
     text = _PORT_WIRE.sub(r"\1\2", _ESCAPED.sub(plain, text))
+    text = _CONCATENATION.sub(concatenation, _LEADING_ZEROS.sub("", text))
+    text = _ONE_STATEMENT.sub(r"\n\1", text.replace("if (wake) begin end", "if (wake);"))
     return _ASSIGNMENTS.sub(assignments, _WIRES.sub(wires, text))

@@ -71,6 +71,7 @@ class LookupCalls:
 
     def clear_directory_async(self) -> Future:
         self._forget_batches()
+        self._tables.free_slots()
         return self._simple(Opcode.REMOVE, {"flags": AllFlag.ALL})
 
     def harvest(self, k, threshold=1, whole_tables=False) -> HotRows:
@@ -202,6 +203,8 @@ class LookupCalls:
             if self.check_ids:
                 check_rows(rows, self._tables)
             slots = held.enter_context(self._results.lease(4 * len(rows)))
+            if opcode is Opcode.INSTALL:
+                self._tables.give_slots(np.unique(rows.table).tolist())
 
             def finish(c):
                 self._raise_for(c, rows=rows)

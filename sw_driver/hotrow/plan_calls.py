@@ -100,6 +100,7 @@ class PlanCalls:
             operands |= {"value": number, "flags": int(operands["flags"]) | chosen}
 
             batches = self._batches
+            self._tables.give_slots(table.number for table in tables)
 
             def finish(c):
                 _note(batches, c, number)

@@ -147,6 +147,8 @@ class Tables:
     def __init__(self, registers, regions, geometry):
         self._registers, self._regions, self._geometry = registers, regions, geometry
         self._tables: list[Table | None] = [None] * geometry.tables
+        self._partitions = {}  # of each number registered last, as the card takes it
+        self._slotted = set()  # numbers whose rows may have slots
 
     def clear(self):
         """Remove every table from the card, whoever registered it."""
@@ -168,6 +170,7 @@ class Tables:
                                     f"unregister one")
         parts_log2, part = _partition(partition, self._geometry.directory_partitions)
         number = self._tables.index(None)
+        self._may_move(number, (parts_log2, part))
         table = Table(number, name, weights, state, self._geometry.row_bytes)
         if any(other and other.name == table.name for other in self._tables):
             raise RegistrationError(f"there is a table named {table.name!r} already")
@@ -190,7 +193,7 @@ class Tables:
         write("TABLE_FORMAT", Element[table.element.upper()] << 8 | table.state_bytes)
         write("TABLE_PARTITION", part << 8 | parts_log2)
         self._commit(number, 1)
-        self._tables[number] = table
+        self._tables[number], self._partitions[number] = table, (parts_log2, part)
         return table
 
     def remove(self, table):
@@ -208,6 +211,22 @@ class Tables:
         """Raise RegistrationError unless `table` is registered here."""
         if not isinstance(table, Table) or self[table.number] is not table:
             raise RegistrationError(f"{table!r} is not a table registered with this device")
+
+    def give_slots(self, numbers):
+        """Rows of these tables may have slots from here on."""
+        self._slotted.update(numbers)
+
+    def free_slots(self):
+        """No row has one any longer."""
+        self._slotted.clear()
+
+    def _may_move(self, number, partition):
+        """Rows are found in the part of the directory in which they got their slots."""
+        if number in self._slotted and partition != self._partitions[number]:
+            (old_log2, old), (new_log2, new) = self._partitions[number], partition
+            raise RegistrationError(
+                f"table {number} may have rows in part {old} of {1 << old_log2} of the directory, "
+                f"where part {new} of {1 << new_log2} would not find them: clear_directory() first")
 
     @property
     def registered(self) -> tuple[Table, ...]:

@@ -11,7 +11,7 @@ from hotrow_sim.fuzz.planning import STARVED
 
 from tests.driver.conftest import ROWS, raw, register_tables
 
-PLANNER = replace(preset("tiny"), planner=True)
+TINY = preset("tiny")
 MANY = (400, 70, 230)  # rows of the tables
 
 
@@ -19,7 +19,7 @@ MANY = (400, 70, 230)  # rows of the tables
 def open_planner(transport):
     opened = []
 
-    def make(config=PLANNER, rows=ROWS):
+    def make(config=TINY, rows=ROWS):
         opened.append(hotrow.open(transport, config=config, timeout=60))
         register_tables(opened[-1], rows)
         return opened[-1]
@@ -60,7 +60,7 @@ def test_a_plan_in_full(device):
 
 
 @pytest.mark.parametrize("policy", ["lru", "rrip", "lfu", "freq"])
-@pytest.mark.parametrize("config", [PLANNER, STARVED], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [TINY, STARVED], ids=lambda config: config.name)
 def test_rows_train_in_slots_as_in_their_tables(open_planner, config, policy):
     """Batch after batch: evict, fill, train every lookup's row in place, bypassed ones written
     back; what the tables hold in the end is what training them in place gives."""
@@ -220,8 +220,8 @@ def test_a_plan_lost_in_a_reset(device):
     assert device.plan([[0, 0, 0]]).hits == 3
 
 
-def test_a_card_without_a_planner(transport):
-    with hotrow.open(transport, preset="tiny", timeout=60) as device:
+def test_a_card_without_a_planner():
+    with hotrow.open("model", config=replace(TINY, planner=False), timeout=60) as device:
         register_tables(device)
         for call, what in ((lambda: device.plan([[0, 0, 0]]), "PLAN"),
                            (lambda: device.mark([[0, 0, 0]], 0), "MARK"),

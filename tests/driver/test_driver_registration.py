@@ -65,6 +65,23 @@ def test_partitions(device, partition):
         device.register_table(hotrow.empty((4, 4), np.float32), partition=partition)
 
 
+@pytest.mark.parametrize("give", [
+    lambda device, table: device.install((table, [1])),
+    lambda device, table: device.plan([[1]]),
+], ids=["install", "plan"])
+def test_rows_that_have_slots_keep_their_part_of_the_directory(device, give):
+    weights = hotrow.empty((4, 4), np.float32)
+    table = device.register_table(weights, partition=(1, 2))
+    give(device, table)
+    device.unregister_table(table)
+    with pytest.raises(RegistrationError, match=r"table 0 may have rows in part 1 of 2 of the "
+                                                r"directory, where part 0 of 1 would not .*clear"):
+        device.register_table(weights)
+    device.unregister_table(device.register_table(weights, partition=(1, 2)))
+    device.clear_directory()
+    device.register_table(weights)
+
+
 def test_misaligned_rows_that_need_padding_are_copied(device):
     with pytest.warns(PaddedCopyWarning, match="'w' has 20 bytes, 20 apart"):
         table = device.register_table(misaligned(dim=5), name="w")

@@ -16,7 +16,7 @@ from hotrow_sim.cost.directory import directory_bank_bits, directory_bits
 from hotrow_sim.golden.directory import Directory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = preset("tiny")
+TINY = dataclasses.replace(preset("tiny"), planner=False)
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
 ONE_CHOICE = dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=16,

@@ -19,7 +19,7 @@ from hotrow_sim.golden.directory import Directory
 from hotrow_sim.golden.misses import MissTable
 from hotrow_sim.streambench import StreamBench
 
-TINY = preset("tiny")
+TINY = dataclasses.replace(preset("tiny"), planner=False)
 CONFIGS = [TINY, dataclasses.replace(
     TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_choices=1, directory_sets=256,
     miss_entries=1024)]

@@ -23,8 +23,8 @@ from hotrow_sim.golden.splitter import split
 from hotrow_sim.listbench import ListMemory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = dataclasses.replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=32,
-                           directory_sets=64, batch_samples=128)
+TINY = dataclasses.replace(preset("tiny"), planner=False, tables=8, counter_sets=64,
+                           miss_entries=32, directory_sets=64, batch_samples=128)
 CONFIGS = [
     TINY,
     dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=32,

@@ -31,7 +31,7 @@ from hotrow_sim.golden.misses import MissTable
 from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = preset("tiny")
+TINY = dataclasses.replace(preset("tiny"), planner=False)
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_sets=256,
                            miss_entries=1024)
 # What a lane carries on as it came.

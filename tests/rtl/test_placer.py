@@ -12,7 +12,7 @@ from hotrow_rtl.placement import place
 from hotrow_rtl.placer import Placer
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = preset("tiny")
+TINY = dataclasses.replace(preset("tiny"), planner=False)
 CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                                      directory_sets=256, miss_entries=1024)]
 

@@ -10,7 +10,7 @@ from hotrow_sim.golden.directory import Directory
 from hotrow_sim.planbench import PlanBench
 from hotrow_sim.streambench import RAGGED, STEADY
 
-TINY = replace(preset("tiny"), planner=True, tables=8, counter_sets=64, miss_entries=32,
+TINY = replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=32,
                directory_sets=64, batch_samples=256, stamp_bits=5)
 STARVED = replace(TINY, name="starved", directory_choices=1, directory_ways=2,
                   directory_partitions=1, directory_sets=16)

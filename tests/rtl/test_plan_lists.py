@@ -1,7 +1,5 @@
 """Plan lists: every beat of a planned batch to its three lists and to the counts."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
@@ -12,7 +10,7 @@ from hotrow_sim.golden.counters import pack_key
 from hotrow_sim.golden.directory import Directory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = replace(preset("tiny"), planner=True)
+TINY = preset("tiny")
 LANES = range(TINY.lanes)
 
 

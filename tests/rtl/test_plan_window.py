@@ -10,7 +10,7 @@ from hotrow_sim.golden.counters import Counters
 from hotrow_sim.model.planning import Planning
 from hotrow_sim.streambench import StreamBench
 
-CONFIG = replace(preset("tiny"), planner=True, stamp_bits=4)  # up to 4 batches
+CONFIG = replace(preset("tiny"), stamp_bits=4)  # up to 4 batches
 WORD = 0xFFFF_FFFF
 
 

@@ -18,7 +18,7 @@ from hotrow_sim.golden.misses import MissTable
 from hotrow_sim.golden.planner import NEVER, Planner
 from hotrow_sim.streambench import StreamBench
 
-TINY = replace(preset("tiny"), planner=True, directory_sets=32, directory_partitions=2,
+TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2,
                stamp_bits=5)
 CONFIGS = [TINY, replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_choices=1,
                          directory_sets=64, directory_ways=4, miss_entries=1024)]

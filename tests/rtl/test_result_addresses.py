@@ -4,7 +4,7 @@ import random
 
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.result_addresses import COMMANDS, LISTS, ResultAddresses
+from hotrow_rtl.result_addresses import COMMANDS, LISTS, ResultAddresses, lists_of
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
@@ -99,4 +99,5 @@ def test_a_writer_that_waits_keeps_none_from_theirs():
 
 
 def test_memory():
-    assert memory_bits(ResultAddresses(TINY)) == 16 * (TINY.address_width - 6)
+    lists = 1 << (len(lists_of(TINY)) - 1).bit_length()
+    assert memory_bits(ResultAddresses(TINY)) == COMMANDS * lists * (TINY.address_width - 6)

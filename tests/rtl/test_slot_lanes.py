@@ -20,7 +20,7 @@ from hotrow_rtl.stream_fork import fork
 from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = preset("tiny")
+TINY = dataclasses.replace(preset("tiny"), planner=False)
 CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                                      directory_sets=256, miss_entries=1024)]
 COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique", "refused")

@@ -80,6 +80,25 @@ def make_card():
 
 
 @pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
+def make_planner(request, make_card):
+    """A card with a planner, by its Config."""
+    if request.param == "model":
+        from hotrow_sim.model import open_transport
+    else:
+        from hotrow_sim.verilated.transport import open_transport
+    opened = []
+
+    def make(config):
+        opened.append(open_transport(config=config))
+        return make_card(opened[-1])
+    yield make
+    for transport in opened:
+        if request.param == "sim":
+            assert transport.violations() == []
+        transport.close()
+
+
+@pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
 def card(request):
     transport = open_tiny(request.param)
     yield Card(transport)

@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from hotrow_rtl.contract import NO_BATCH, NO_SLOT, BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
+from hotrow_sim.fuzz.planning import STARVED
+from hotrow_sim.golden.directory import Directory
 from hotrow_sim.golden.records import ROW_RECORD
+
+from .conftest import ROWS
 
 AREA = 4096  # bytes of a list of results
 LENGTHS = 16384  # where they lie in the buffer of lists
@@ -58,6 +62,22 @@ def mark(card, number, ids, samples=None, tables=1, flags=0, lengths=None):
     return card.run("lookup", **operands(
         card, Opcode.MARK, number, ids, len(ids) // tables if samples is None else samples, tables,
         flags, lengths))
+
+
+def same_sets(count):
+    """Rows of table 1 that share both of their sets: they compete for four slots."""
+    rows = np.arange(ROWS[1])
+    starts = np.array(Directory(STARVED).set_starts(
+        np.ones(len(rows), int), rows, np.zeros(len(rows), int), np.zeros(len(rows), int)))
+    return np.flatnonzero((starts == starts[:, :1]).all(axis=0))[:count].tolist()
+
+
+def one(card, number, rows, flags):
+    """PLAN of rows of table 1: the completion, and the row that leaves first."""
+    given = operands(card, Opcode.PLAN, number, rows, len(rows), 1, flags) | {"first_table": 1}
+    done = card.run("lookup", **given)
+    victim = int(card.result(2, 4 * 4096)[0]) if done["evictions"] else None
+    return done, victim
 
 
 class Watch:

@@ -8,6 +8,7 @@ from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.miss_numbers import split_beat
 from hotrow_rtl.number_bank import NUMBER_WIDTH, number_lane, number_shared
+from hotrow_rtl.slot_bank import SlotBank
 from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.counters import counters_bits
@@ -16,7 +17,7 @@ from hotrow_sim.cost.directory import directory_bank_bits, directory_bits, direc
 from hotrow_sim.cost.misses import miss_numbers_bits, miss_table_bits
 from hotrow_sim.cost.sample_marks import sample_marks_bits
 from hotrow_sim.cost.slot_lanes import slot_lanes_bits
-from hotrow_sim.cost.slots import bypass_stamp_bits
+from hotrow_sim.cost.slots import bypass_stamp_bits, slot_bank_bits
 
 CONFIGS = [*PRESETS.values(), dataclasses.replace(
     preset("tiny"), name="one-choice", directory_choices=1, directory_partitions=1, tables=4)]
@@ -24,13 +25,19 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 @pytest.mark.parametrize("unit, bits", [
-    (DirectoryBank, directory_bank_bits),
+    (SlotBank, slot_bank_bits),
     (DirectoryList, directory_list_bits),
     (SlotLanes, slot_lanes_bits),
     (BypassStamps, bypass_stamp_bits),
 ], ids=lambda x: x.__name__)
 def test_memory_equals_the_design(config, unit, bits):
     assert bits(config) == memory_bits(unit(config))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_memory_of_a_directory_without_a_planner(config):
+    plain = dataclasses.replace(config, planner=False)
+    assert directory_bank_bits(plain) == memory_bits(DirectoryBank(plain))
 
 
 def test_lookup_side_fits_the_ecp5():

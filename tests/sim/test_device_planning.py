@@ -15,34 +15,15 @@ from hotrow_rtl.contract import (
     Status,
 )
 from hotrow_sim.fuzz.planning import STARVED
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.model import open_transport as open_model
 
 from .conftest import ROWS
-from .planning import Watch, mark, operands, plan, policy, served
+from .planning import Watch, mark, one, operands, plan, policy, same_sets, served
 
-TINY = replace(preset("tiny"), planner=True)
+TINY = preset("tiny")
 WINDOW = STARVED.sweep_batches
 FAULT_RETIRED = 8
 ALL = {"opcode": Opcode.REMOVE, "flags": AllFlag.ALL}
-
-
-@pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
-def make_planner(request, make_card):
-    """A card with a planner, by its Config."""
-    if request.param == "model":
-        from hotrow_sim.model import open_transport
-    else:
-        from hotrow_sim.verilated.transport import open_transport
-    opened = []
-
-    def make(config):
-        opened.append(open_transport(config=config))
-        return make_card(opened[-1])
-    yield make
-    for transport in opened:
-        if request.param == "sim":
-            assert transport.violations() == []
-        transport.close()
 
 
 @pytest.fixture
@@ -197,14 +178,6 @@ def test_lengths_that_do_not_add_up_plan_nothing(card):
     assert (right.done["status"], right.done["entries"]) == (Status.OK, 3)
 
 
-def same_sets(count):
-    """Rows of table 1 that share both of their sets: they compete for four slots."""
-    rows = np.arange(ROWS[1])
-    starts = np.array(Directory(STARVED).set_starts(
-        np.ones(len(rows), int), rows, np.zeros(len(rows), int), np.zeros(len(rows), int)))
-    return np.flatnonzero((starts == starts[:, :1]).all(axis=0))[:count].tolist()
-
-
 def fill_the_sets(card, numbers, counts=None):
     """Plan rows of the same sets one by one, then retire them; a fifth has to take another's
     place."""
@@ -217,14 +190,6 @@ def fill_the_sets(card, numbers, counts=None):
         one(card, number, [rows[place]], policy("freq" if counts else "lru"))
     card.write("PLAN_RETIRED", len(numbers) - 1)
     return rows
-
-
-def one(card, number, rows, flags):
-    """PLAN of rows of table 1: the completion, and the row that leaves first."""
-    given = operands(card, Opcode.PLAN, number, rows, len(rows), 1, flags) | {"first_table": 1}
-    done = card.run("lookup", **given)
-    victim = int(card.result(2, 4 * 4096)[0]) if done["evictions"] else None
-    return done, victim
 
 
 def test_a_held_row_stays(card):
@@ -288,13 +253,16 @@ def test_installed_rows_are_numbered_by_their_policy(card):
     assert (split["hits"], card.result(5).tolist().index(0x8000_0000)) == (4, 2)
 
 
-def test_flags_and_cards_without_a_planner(make_planner):
+def test_flags(make_planner):
     card = make_planner(TINY)
     both = PlanFlag.COUNT | PlanFlag.ADMIT
     done = plan(card, 0, [1], flags=both).done
     assert (done["status"], done["error_index"]) == (Status.BAD_FLAGS, both)
     assert mark(card, 0, [1], flags=PlanFlag.COUNT)["status"] == Status.BAD_FLAGS
-    plain = make_planner(preset("tiny"))
+
+
+def test_a_card_without_a_planner(make_card):
+    plain = make_card(open_model(config=replace(TINY, planner=False)))
     assert plan(plain, 0, [1]).done["status"] == Status.BAD_OPCODE
     assert mark(plain, 0, [1])["status"] == Status.BAD_OPCODE
     plain.write("PLAN_RETIRED", 0)

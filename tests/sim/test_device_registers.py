@@ -39,7 +39,7 @@ def test_reading_a_write_only_register_gives_zero(card):
     assert card.read("FAULT") == 0
 
 
-@pytest.mark.parametrize("offset", [0x00C, 0x0A4, 0x200, 0xFFC])
+@pytest.mark.parametrize("offset", [0x00C, 0x0AC, 0x200, 0xFFC])
 def test_unknown_register_sets_a_sticky_fault(card, offset):
     assert card.transport.read_register(offset) == 0
     assert card.read("FAULT") == UNKNOWN

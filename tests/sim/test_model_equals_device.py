@@ -17,8 +17,8 @@ from hotrow_sim.fuzz.setup import FuzzHost, make_setup
 from hotrow_sim.model import open_transport as open_model
 
 TINY = preset("tiny")
-# Addresses so short that they, and not 32 bits, bound the number of a row.
-NARROW = replace(TINY, name="narrow", address_width=32)
+# Addresses so short that they, and not 32 bits, bound the number of a row; no planner.
+NARROW = replace(TINY, name="narrow", address_width=32, planner=False)
 ROUNDS = 8
 RINGS_LOG2 = 4
 MEMORIES = {

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 NEVER = float("inf")
 
 
-def belady(batches, slots) -> int:
+def belady(batches, slots) -> list:
     """Hits of the offline optimum: the row that is needed again last leaves.
 
     Parameters
@@ -18,8 +18,8 @@ def belady(batches, slots) -> int:
 
     Returns
     -------
-    int
-        Rows of batches that were there, each once a batch.
+    list of int
+        Rows of each batch that were there.
 
     Source: Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
     Journal 5 (1966). Every row that is missed enters.
@@ -29,25 +29,30 @@ def belady(batches, slots) -> int:
     for at in reversed(range(len(sequence))):
         following[at] = comes.get(sequence[at], NEVER)
         comes[sequence[at]] = at
-    hits, due, farthest = 0, {}, []  # `farthest` keeps what is out of date until it comes up
-    for row, coming in zip(sequence, following):
-        if row in due:
-            hits += 1
-        elif len(due) == slots:
-            while True:
-                negative, leaving = heappop(farthest)
-                if due.get(leaving) == -negative:
-                    break
-            del due[leaving]
-        due[row] = coming
-        heappush(farthest, (-coming, row))
-    return hits
-
-
-def least_recent(batches, slots) -> int:
-    """Hits of LRU over all slots as one set; else as `belady`."""
-    hits, held = 0, OrderedDict()
+    due, farthest = {}, []  # `farthest` keeps what is out of date until it comes up
+    coming, found = iter(following), []
     for rows in batches:
+        hits = 0
+        for row, next_use in zip(rows, coming):
+            if row in due:
+                hits += 1
+            elif len(due) == slots:
+                while True:
+                    negative, leaving = heappop(farthest)
+                    if due.get(leaving) == -negative:
+                        break
+                del due[leaving]
+            due[row] = next_use
+            heappush(farthest, (-next_use, row))
+        found.append(hits)
+    return found
+
+
+def least_recent(batches, slots) -> list:
+    """Hits of LRU over all slots as one set; else as `belady`."""
+    found, held = [], OrderedDict()
+    for rows in batches:
+        hits = 0
         for row in rows:
             if row in held:
                 hits += 1
@@ -56,4 +61,5 @@ def least_recent(batches, slots) -> int:
                 if len(held) == slots:
                     held.popitem(last=False)
                 held[row] = True
-    return hits
+        found.append(hits)
+    return found

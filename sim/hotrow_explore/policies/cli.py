@@ -8,7 +8,7 @@ from hotrow.bench.lookups import batch_count
 from hotrow_rtl.config import preset
 from hotrow_sim.golden.schedule import Offsets
 
-from .study import sized, study
+from .study import KNOWN, RUNS, sized, study
 
 
 def policies(benchmarks):
@@ -22,6 +22,12 @@ def policies(benchmarks):
                         help="of the card; default as the preset")
     parser.add_argument("--stages", type=_stages, default=Offsets(), metavar="C,I,T",
                         help="steps from PLAN to COLLECT, INSERT and TRAIN; default 1,3,4")
+    parser.add_argument("--only", type=_policies, default=tuple(RUNS), metavar="NAME;NAME",
+                        help="some of the policies, separated by semicolons")
+    parser.add_argument("--known", type=shared.positive, default=KNOWN,
+                        help=f"batches ahead that `next` looks; default {KNOWN}")
+    parser.add_argument("--warm-share", type=shared.ratio, default=1.0,
+                        help="of the slots, filled by `freq, warm-up`; default 1")
     shared.add_trace(parser, 2**20)
     parser.set_defaults(run=run)
 
@@ -55,7 +61,17 @@ def _study(options, trace, steps):
         samples = trace.batch(number, options.batch)
         batches.append((samples.lookup_columns, samples.ids.ravel()))
         advance()
-    return study(config, batches, options.stages, steps.begin)
+    return study(config, batches, options.stages, steps.begin, options.only, options.known,
+                 options.warm_share)
+
+
+def _policies(text):
+    found = tuple(name.strip() for name in text.split(";"))
+    for name in found:
+        if name not in RUNS:
+            raise argparse.ArgumentTypeError(
+                f"expected some of {'; '.join(RUNS)}, not {name!r}")
+    return found
 
 
 def _stages(text):

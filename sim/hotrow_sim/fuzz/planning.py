@@ -7,7 +7,7 @@ from hotrow_rtl.contract import NO_BATCH, ROW_ENTRY_BYTES, AllFlag, Opcode, Plan
 
 WORD = 0xFFFF_FFFF
 # A card of 64 slots, whose window of 4 batches soon fills up and whose stamps wrap around.
-STARVED = replace(preset("tiny"), name="starved", planner=True, arithmetic=False,
+STARVED = replace(preset("tiny"), name="starved", arithmetic=False,
                   directory_sets=16, directory_partitions=2, miss_entries=32, stamp_bits=4)
 RESULTS = {"slots": 4, "popular": 4, "nonpopular": 4, "misses": ROW_ENTRY_BYTES,
            "victims": ROW_ENTRY_BYTES}  # bytes per lookup

@@ -84,6 +84,11 @@ def add_planner(parser):
     parser.add_argument("--window", type=window, default=(3, 2), metavar="PAST,FUTURE",
                         help="batches held before and after the one planned; default 3,2")
     parser.add_argument("--slots", type=positive, help="of the card; default those of the preset")
+    parser.add_argument("--counters", type=positive,
+                        help="of the card; default those of the preset")
+    parser.add_argument("--room", type=ratio, metavar="RATIO",
+                        help="smaller batches, so that the card has so many slots per row that a "
+                             "window needs at most")
     parser.add_argument("--row-bytes", type=positive, default=64, help="of what the link carries")
     parser.add_argument("--clock-mhz", type=positive,
                         help="of the card; default the preset's assumed clock")
@@ -132,6 +137,17 @@ def positive(text):
         number = 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
+    return number
+
+
+def ratio(text):
+    """A number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
     return number
 
 

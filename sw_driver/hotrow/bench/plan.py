@@ -25,6 +25,9 @@ ROUNDS = 3
 PLANNER_LANES = 0.5  # of the card's lanes
 RESULT_BYTES = 4, 12, 12  # of PLAN's lists: per lookup, per row to be fetched and written back
 COUNTED = ("lfu", "freq")  # policies that go by the access counters
+# Bytes per second that a link carries one way, headers taken off.
+LINKS = {"gigabit ethernet": 0.12e9, "pcie gen2 x4": 1.73e9, "pcie gen3 x16": 14.4e9,
+         "pcie gen4 x16": 28.8e9}
 
 
 def plan(options, trace, steps) -> dict:
@@ -43,12 +46,10 @@ def plan(options, trace, steps) -> dict:
         raise Error(f"--window {past},{future} is too long: both together may be up to "
                     f"{config.sweep_batches - 2}, as this card follows {config.sweep_batches} "
                     f"batches")
-    count = lookups.batch_count(trace, options.batch, options.lookups)
     steps.begin("making batches")
-    taken = [trace.batch(number, options.batch) for number in range(count)]
-    workload = lookups.load(trace, taken)
-    first = np.r_[0, np.cumsum(trace.cardinalities)]
-    rows = [first[samples.lookup_columns] + samples.ids.ravel() for samples in taken]
+    batch, taken, rows = _batches(options, trace, config.slots)
+    workload, first = lookups.load(trace, taken), _first_rows(trace)
+    window_rows = _most_rows(rows, past + 1 + future)
 
     card, planned = _card(options, config, workload, first, steps)
     steps.begin("checking the plans")
@@ -63,16 +64,21 @@ def plan(options, trace, steps) -> dict:
     clock = options.clock_mhz or config.clock_mhz
     projected = card["lookups_per_cycle"] * clock * 1e6
     rates = {name: card["lookups"] / least for name, least in seconds.items()}
-    moved = options.row_bytes * (counts["fills"] + counts["evictions"] + counts["bypasses"])
+    filled, left = (options.row_bytes * number for number in (
+        counts["fills"], counts["evictions"] + counts["bypasses"]))
+    busier = max(filled, left) / workload.lookups  # of the two ways of a link
     return card | counts | {
+        "batch": batch, "window_rows": window_rows, "room": config.slots / window_rows,
         "bypassed_share": counts["bypasses"] / counts["unique"],
         "agrees": agrees,
         "row_bytes": options.row_bytes,
-        "link_bytes": moved,
-        "link_bytes_per_lookup": moved / workload.lookups,
+        "link_bytes": filled + left,
+        "link_bytes_per_lookup": (filled + left) / workload.lookups,
         "clock_mhz": clock, "clock_is": "given" if options.clock_mhz else "assumed",
         "lookups_per_s_projected": projected,
-        "link_bytes_per_s_projected": moved / card["cycles"] * clock * 1e6,
+        "link_bytes_per_s_projected": (filled + left) / card["cycles"] * clock * 1e6,
+        "link_lookups_per_s_projected": {
+            name: carried / busier for name, carried in LINKS.items()} if busier else {},
         "cpu_lookups_per_s": rates,
         "ratio": {name: projected / rate for name, rate in rates.items()},
         "baselines": [{"planner": name} | found for name, found in baselines.items()],
@@ -80,25 +86,77 @@ def plan(options, trace, steps) -> dict:
 
 
 def planner_of(options) -> Config:
-    """The preset with a planner, and with so many slots.
+    """The preset with so many slots and counters; with a planner, said aloud where it has none.
 
     Raises
     ------
     Error
         If there is no such geometry.
     """
-    config = replace(preset_config(options.preset), planner=True)
+    config = preset_config(options.preset)
+    if not config.planner:
+        print(f"preset {config.name} has no planner: a card like it that has one is simulated",
+              file=sys.stderr)
+        config = replace(config, planner=True)
+    if options.counters is not None:
+        config = _sized(config, f"--counters {options.counters}", options.counters, 1,
+                        config.counter_ways, "counter_sets")
     if options.slots is None:
         return config
-    sets, rest = divmod(options.slots, config.directory_choices * config.directory_ways)
+    config = replace(config, directory_partitions=1)  # until the sets are known
+    sized = _sized(config, f"--slots {options.slots}", options.slots, config.directory_choices,
+                   config.directory_ways, "directory_sets")
+    parts = preset_config(options.preset).directory_partitions
+    return replace(sized, directory_partitions=min(parts, sized.directory_sets // sized.banks))
+
+
+def _sized(config, option, entries, choices, ways, field):
+    sets, rest = divmod(entries, choices * ways)
     try:
         if rest or not sets:
-            raise ValueError(f"a set of either choice has {config.directory_ways}")
-        return replace(config, name=f"{config.name}-{options.slots}-slots", directory_sets=sets,
-                       directory_partitions=max(1, min(config.directory_partitions,
-                                                       sets // config.banks)))
+            raise ValueError(f"a set of {'either choice' if choices == 2 else 'them'} has {ways}")
+        name = config.name + option[1:].replace(" ", "-")
+        return replace(config, name=name, **{field: sets})
     except ValueError as refusal:
-        raise Error(f"--slots {options.slots}: {refusal}") from None
+        raise Error(f"{option}: {refusal}") from None
+
+
+def _batches(options, trace, slots):
+    """Samples of a batch, and the batches: samples, and rows numbered over all tables.
+
+    With `--room` as many samples, at most `--batch`, as leave that many slots per row of a window.
+    """
+    def made(size):
+        taken = [trace.batch(number, size) for number in range(
+            lookups.batch_count(trace, size, options.lookups))]
+        return taken, [_first_rows(trace)[samples.lookup_columns] + samples.ids.ravel()
+                       for samples in taken]
+
+    def fits(size):
+        return slots >= options.room * _most_rows(made(size)[1], sum(options.window) + 1)
+
+    size = options.batch
+    if options.room and not fits(size):
+        least = 1
+        if not fits(least):
+            raise Error(f"--room {options.room}: not even batches of one sample leave so many of "
+                        f"{slots} slots; take more --slots")
+        while size - least > 1:
+            middle = (least + size) // 2
+            least, size = (middle, size) if fits(middle) else (least, middle)
+        size = least
+    return size, *made(size)
+
+
+def _first_rows(trace):
+    return np.r_[0, np.cumsum(trace.cardinalities)]
+
+
+def _most_rows(rows, window):
+    """Most rows that so many batches, one after the other, need together."""
+    unique = [np.unique(each) for each in rows]
+    return max(len(np.unique(np.concatenate(unique[at:at + window])))
+               for at in range(max(1, len(unique) - window + 1)))
 
 
 def _card(options, config, workload, first, steps):

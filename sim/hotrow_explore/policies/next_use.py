@@ -1,0 +1,36 @@
+"""The policy `next`: of the batches that are known, the row leaves that is needed last."""
+
+from bisect import bisect_right
+
+from hotrow_sim.golden.slots import Slots
+
+NOT_KNOWN = float("inf")
+
+
+class NextUse(Slots):
+    """Slots whose rows leave by their next use, as far ahead as batches are known.
+
+    Of rows that no known batch needs the one used longest ago goes first. In software alone: a
+    card keeps no next use.
+
+    Parameters
+    ----------
+    config : Config
+    batches : list of list of int
+        Keys of each batch, each once.
+    known : int
+        Batches behind the planned one whose rows are known.
+    """
+
+    def __init__(self, config, batches, known):
+        super().__init__(config)
+        self._known, self._uses = known, {}
+        for number, keys in enumerate(batches):
+            for key in keys:
+                self._uses.setdefault(key, []).append(number)
+
+    def goes_before(self, slot):
+        uses = self._uses[self.key_at[slot]]
+        at = bisect_right(uses, self.planned)
+        known = at < len(uses) and uses[at] - self.planned <= self._known
+        return -uses[at] if known else -NOT_KNOWN, self.used[slot]

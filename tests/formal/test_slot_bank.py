@@ -1,0 +1,158 @@
+"""Slots: none that a batch needs is given to another row, whatever is asked, marked and retired.
+
+One slot, any, is followed: whether a batch that is not retired needs it, by PLAN or by MARK, as
+the answers tell. What stands in the memory is not believed but proved to agree. Batches keep to
+the window, as test_plan_window proves; requests of one set keep their distance, as `PlannerBank`
+sees to. For all time with one choice of sets; with two, whose places only a hash connects, within
+some cycles after reset.
+"""
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Assert, Assume, Cover
+from hotrow_rtl.bank_layouts import Ask, slot_in_bank
+from hotrow_rtl.slot_bank import SlotBank
+from hotrow_rtl.slot_layouts import slot_way
+
+from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
+from tests.formal.small import SMALL
+
+TWO = replace(SMALL, directory_sets=16, directory_partitions=1, stamp_bits=4)
+ONE = replace(TWO, directory_choices=1)
+
+
+class Holds(Elaboratable):
+    """One slot of a bank and the row that has it."""
+
+    def __init__(self, config=ONE, bank=SlotBank):
+        self.config, self.bank = config, bank(config)
+
+    def elaborate(self, platform):
+        m, config = Module(), self.config
+        m.submodules.bank = bank = self.bank
+        free_inputs(m, bank)
+        setting, answer = bank.setting, bank.answer
+        slot = any_constant(m, Signal(slot_in_bank(config), name="slot").as_value())
+        slot = slot_in_bank(config)(slot)
+
+        # What is inside, by its age: bit 0 entered a cycle ago.
+        ages = max(bank.latency, bank.distance - 1)
+        inside, asks, places = Signal(ages), [], []
+        place = bank.request.places.as_value()
+        ask, last = bank.request.ask, place
+        for age in range(ages):
+            asks.append(Signal(Ask, name=f"ask{age}"))
+            places.append(Signal(len(place), name=f"places{age}"))
+            m.d.sync += [asks[-1].eq(ask), places[-1].eq(last)]
+            ask, last = asks[-1], places[-1]
+        m.d.sync += inside.eq(Cat(bank.enter, inside))
+        with m.If(bank.restart):
+            m.d.sync += inside.eq(0)
+        busy = inside[:bank.latency].any()
+
+        # Who asks keeps the rules.
+        before, known = Signal.like(setting), Signal()
+        m.d.sync += [before.eq(setting), known.eq(1)]
+        changes = known & (setting.as_value() != before.as_value())
+        stamp = config.stamp_bits
+        ahead = (setting.batch - setting.retired)[:stamp]
+        needs = (bank.request.ask == Ask.PLAN) | (bank.request.ask == Ask.MARK)
+        m.d.comb += [
+            Assume(slot.choice < config.directory_choices),
+            Assume(~changes | bank.ready & ~busy),
+            Assume(~known | (setting.retired == before.retired)
+                   | (setting.retired == (before.retired + 1)[:stamp])),
+            Assume(~bank.enter | bank.ready & ~bank.sweep & ~bank.clear),
+            Assume(~(bank.sweep | bank.clear) | bank.ready & ~busy),
+            Assume(~(bank.sweep & bank.clear)),
+            Assume(~(bank.enter & needs) | (ahead != 0) & (ahead <= config.sweep_batches)),
+        ]
+        for age in range(bank.distance - 1):
+            other = Signal(bank.request.places.shape(), name=f"other{age}")
+            shared = Cat(here.set == there.set for here, there in zip(
+                bank.request.places, other)).any()
+            m.d.comb += [
+                other.as_value().eq(places[age]),
+                Assume(~(bank.enter & inside[age] & shared)
+                       | (bank.request.ask == Ask.FIND) & (asks[age] == Ask.FIND)),
+            ]
+
+        # The slot that is followed.
+        holds, needed, tag = Signal(), Signal(stamp), Signal(config.directory_tag_width)
+        held = holds & (needed != setting.retired)
+        answered = inside[bank.latency - 1] & ~bank.restart
+        ask = asks[bank.latency - 1]
+        asked = Signal(bank.request.places.shape())
+        m.d.comb += asked.as_value().eq(places[bank.latency - 1])
+        here = answered & answer.placed & (answer.slot.as_value() == slot.as_value())
+        own_tag = Array(each.tag for each in asked)[slot.choice]
+        keeps = held & answer.hit & ~(needed - setting.batch)[stamp - 1]
+        m.d.sync += holds.eq(held)
+        with m.If(here & ((ask == Ask.PLAN) | (ask == Ask.MARK))):
+            m.d.sync += [holds.eq(1), tag.eq(own_tag),
+                         needed.eq(Mux(keeps, needed, setting.batch))]
+        with m.If(here & ((ask == Ask.REMOVE) | (ask == Ask.INSTALL) & ~answer.hit) | bank.clear):
+            m.d.sync += holds.eq(0)
+        m.d.comb += [
+            Assert(~(here & ~answer.hit & held)),
+            Assert(~(here & held) | (own_tag == tag)),
+            Assert(~(answered & answer.evicts) | answer.placed & ~answer.hit),
+            Cover(here & answer.evicts & answer.dirty),
+            Cover(answered & (ask == Ask.PLAN) & ~answer.placed & held),
+            Cover(here & keeps & (ask == Ask.PLAN) & (needed != setting.batch)),
+        ]
+
+        # What holds inside: the memory agrees.
+        own, words = opened(bank), []
+        for ram in own.rams:
+            word, wired = row_of(opened(ram).ram, slot.set)
+            m.d.comb += wired
+            words.append(word)
+        word = Array(each.data for each in words)[slot.choice]
+        way = slot_way(config)(word.word_select(slot.way, slot_way(config).size))
+        m.d.comb += [
+            Assert(inside[:bank.latency - 1] == own.valid),
+            Assert(~held | way.valid & (way.tag == tag) & (way.state.needed == needed)),
+            Assert(~held | ((needed - setting.retired)[:stamp] <= config.sweep_batches)),
+        ]
+        for word in words:
+            ways = [slot_way(config)(word.data.word_select(number, slot_way(config).size))
+                    for number in range(config.directory_ways)]
+            m.d.comb += [Assert(~(one.valid & other.valid & (one.tag == other.tag)))
+                         for one, other in combinations(ways, 2)]
+        return m
+
+
+BUGS = {
+    "held one batch too short": ("ahead[-1] & ahead.any()", "ahead[-1] & (ahead > 1)"),
+    "a plan forgets a mark": ("hit & self._is_after(state.needed), state.needed, setting.batch",
+                              "0, state.needed, setting.batch"),
+    "a sweep forgets holds": ("self._is_held(way.state.needed), way.state.needed, setting.retired",
+                              "0, way.state.needed, setting.retired"),
+    "a mark that is not written": ("hit & (plans | marks |", "hit & (plans |"),
+}
+
+
+@pytest.mark.formal
+def test_no_held_slot_is_given_away(tmp_path):
+    assert verify(Holds(), tmp_path, depth=SlotBank(ONE).latency + 9, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+def test_no_held_slot_of_two_choices_is_given_away_within_14_cycles(tmp_path):
+    assert verify(Holds(TWO), tmp_path, mode="bmc", depth=14, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+def test_victims_bypasses_and_marks_are_reached(tmp_path):
+    assert verify(Holds(), tmp_path, mode="cover", depth=40, timeout=1500) == "PASS"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug(bug, tmp_path):
+    bank = mutated(SlotBank, *BUGS[bug])
+    assert verify(Holds(bank=bank), tmp_path, mode="bmc", depth=40, timeout=1500) == "FAIL"
