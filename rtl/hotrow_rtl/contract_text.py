@@ -139,10 +139,9 @@ def link_markdown(what: dict) -> str:
         "carries one frame; on a serial",
         "line frames are separated as in RFC 1055.",
         "",
-        "A request is carried out once: the card keeps its last answers, and sends the same again "
-        "when",
-        "a request comes again. A frame that is damaged, of the wrong length, of another session or",
-        "out of order changes nothing but a counter.",
+        "A request is carried out once: the card keeps its last answers, and when a request comes",
+        "again it sends the same answer again. A frame that is damaged, of the wrong length, of",
+        "another session or out of order changes nothing but a counter.",
     ]
 
     def fields(key):
@@ -158,7 +157,7 @@ def link_markdown(what: dict) -> str:
     lines += _table("Payload of the answer to a BIND", ("byte", "bytes", "field", "meaning"),
                     fields("card"))
     lines += _table("Counters", ("byte", "name", "meaning"), [
-        (counter["offset"], f"`{counter['name']}`", counter["doc"]) for counter in what["counters"]])
+        (each["offset"], f"`{each['name']}`", each["doc"]) for each in what["counters"]])
     lines += _table("Constants", ("name", "value"), [
         (f"`{name}`", value) for name, value in constants.items()])
     return "\n".join(lines) + "\n"
