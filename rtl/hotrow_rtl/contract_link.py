@@ -16,7 +16,9 @@ REPLY_FLAG = 0x80  # set in the operation of an answer
 
 # A serial line separates frames as RFC 1055 does.
 SLIP_END, SLIP_ESCAPE, SLIP_ESCAPED_END, SLIP_ESCAPED_ESCAPE = 0xC0, 0xDB, 0xDC, 0xDD
-SYNC_BYTE = 0x55  # of which a card that does not know the rate of the line measures it
+# A card that does not know the rate of the line measures it by some of the first of these; behind
+# two of the second it sees where bytes begin.
+SYNC_BYTE, IDLE_BYTE = 0x55, 0xFF
 
 
 class Operation(IntEnum):

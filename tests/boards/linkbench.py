@@ -153,7 +153,7 @@ class LinkBench(StreamBench):
             ctx.set(self.link.o.ready, ready)
             _, _, valid, payload = await ctx.tick().sample(self.link.o.valid, self.link.o.p)
             now = payload.data, payload.last
-            assert held is None or valid and now == held, "a byte changed before it was taken"
+            assert held is None or (valid and now == held), "a byte changed before it was taken"
             held = now if valid and not ready else None
             if valid and ready:
                 self._partial.append(payload.data)

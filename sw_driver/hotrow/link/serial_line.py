@@ -10,13 +10,13 @@ from collections import deque
 from contextlib import suppress
 
 from ..errors import TransportError
-from .frames import SYNC_BYTE
+from .frames import IDLE_BYTE, SYNC_BYTE
 from .slip import Decoder, encode
 from .transport import LinkTransport
 
 RATES = {int(name[1:]): getattr(termios, name)
          for name in dir(termios) if name[0] == "B" and name[1:].isdigit() and name != "B0"}
-_SYNC = bytes([SYNC_BYTE]) * 4  # several: the first may come while the line settles
+_SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
 _CHUNK = 4096
 
 
