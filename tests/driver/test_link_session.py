@@ -47,7 +47,7 @@ def test_each_request_is_carried_out_once_and_in_order(seed):
 
 def test_nothing_is_repeated_on_a_line_that_is_sound():
     card = Counting()
-    session = Session(RoughChannel(LinkEndpoint(card, model_card().link)), 1.0, 2)
+    session = Session(RoughChannel(LinkEndpoint(card, model_card().link)), 60.0, 2)
     for _ in range(70_000):  # past the last sequence number
         session.request(Operation.WRITE_REGISTER, 0, payload=bytes(4))
     assert session.request(Operation.READ_REGISTER, 0, 4).result().payload == (
@@ -105,7 +105,7 @@ def test_memory_is_kept_alike_whoever_writes(seed):
 
 def test_only_what_changed_goes_over_the_line():
     card = model_card(memory_bytes=1 << 16)
-    memory = CardMemory(Session(RoughChannel(card.endpoint()), 0.01, 2))
+    memory = CardMemory(Session(RoughChannel(card.endpoint()), 60.0, 2))
     host = np.zeros(1 << 14, np.uint8)
     memory.attach(host)
     memory.push(alone=True)
@@ -126,9 +126,9 @@ def test_only_what_changed_goes_over_the_line():
 @pytest.mark.parametrize("seed", range(2))
 def test_the_driver_over_a_rough_line(seed):
     """Results are those of a line that is sound."""
-    def results(**rough):
+    def results(patience, **rough):
         transport = LinkTransport("rough", RoughChannel(model_card().endpoint(), seed, **rough),
-                                  patience=0.001, tries=50)
+                                  patience, tries=50)
         with Device(transport, 60, 64, 1 << 20) as device:
             tables = register_tables(device)
             ids = random_ids(60, seed)
@@ -141,7 +141,7 @@ def test_the_driver_over_a_rough_line(seed):
             assert usable(device, tables)
         return [np.array(each) for each in found], transport.session.statistics
 
-    sound, rough = results(), results(**ROUGH)
+    sound, rough = results(60.0), results(0.001, **ROUGH)
     assert sound[1].repeated == 0 and rough[1].repeated > 0
     for one, other in zip(sound[0], rough[0]):
         assert (one == other).all(), seed

@@ -91,6 +91,8 @@ class Session:
 
     Members
     -------
+    patience : float
+        As given; may be changed.
     card : dict
         What the card told about itself: see `frames.unpack_card`.
     statistics : Statistics
@@ -102,7 +104,7 @@ class Session:
     """
 
     def __init__(self, channel: Channel, patience: float, tries: int):
-        self._channel, self._patience, self._tries = channel, patience, tries
+        self._channel, self.patience, self._tries = channel, patience, tries
         self._number = int.from_bytes(os.urandom(4), "little") or 1
         self._next = 0
         self._window = 1
@@ -146,17 +148,18 @@ class Session:
                 for request in self._under_way:
                     self.statistics.repeated += 1
                     self._send(request)
-            deadline = time.monotonic() + self._patience
-            while oldest.answer is None and (left := deadline - time.monotonic()) > 0:
+            deadline, left = time.monotonic() + self.patience, self.patience
+            while oldest.answer is None and left >= 0:
                 if self._receive(left):  # the card is there
-                    deadline = time.monotonic() + self._patience
+                    deadline = time.monotonic() + self.patience
+                left = deadline - time.monotonic()
             if oldest.answer is not None:
                 self._under_way.popleft()
                 return
         self._under_way.clear()
         raise TransportError(
             f"{self._channel.name}: no answer to {oldest.operation.name} within "
-            f"{self._tries * self._patience:g} s: is a board with a hotrow bitstream connected "
+            f"{self._tries * self.patience:g} s: is a board with a hotrow bitstream connected "
             f"there, and does no other program use it?")
 
     def _send(self, request):
