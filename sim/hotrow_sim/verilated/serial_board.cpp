@@ -11,6 +11,7 @@ namespace {
 
 constexpr int RESET_CYCLES = 4;
 constexpr int STOP_BIT = 9;
+constexpr int PAUSE_BITS = 3;  // after which a line is at rest
 
 }  // namespace
 
@@ -31,13 +32,14 @@ class Board {
   uint32_t unsent() const { return to_card_.size() + (sending_bit_ >= 0); }
   uint64_t cycles() const { return cycles_; }
 
-  // Run some cycles; the bytes that came meanwhile, at most `room`.
+  // Run some cycles, fewer when bytes have come and no more follow them; those, at most `room`.
   uint32_t run(uint64_t count, uint8_t* received, uint32_t room) {
     uint32_t came = 0;
     while (count-- && came < room) {
       drive();
       cycle();
       if (sample()) received[came++] = octet_;
+      if (came && taking_bit_ < 0 && cycles_ > look_at_ + PAUSE_BITS * cycles_per_bit_) break;
     }
     return came;
   }

@@ -18,6 +18,8 @@ RATES = {int(name[1:]): getattr(termios, name)
          for name in dir(termios) if name[0] == "B" and name[1:].isdigit() and name != "B0"}
 _SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
 _CHUNK = 4096
+_PATIENCE = 0.5
+_LARGEST_BITS = 8 * 1024 * 10  # of the frames of a window and as many answers
 
 
 class SerialLine:
@@ -132,7 +134,7 @@ def _make_raw(file, rate):
     fcntl.ioctl(file, termios.TIOCEXCL)  # nobody else opens the line meanwhile
 
 
-def open_transport(address=None, preset=None, baud=3_000_000, patience=0.5, tries=8):
+def open_transport(address=None, preset=None, baud=3_000_000, patience=None, tries=8):
     """Open a card at a serial line.
 
     Parameters
@@ -143,8 +145,9 @@ def open_transport(address=None, preset=None, baud=3_000_000, patience=0.5, trie
         Not used: the card tells its own geometry.
     baud : int
         Bits per second; the card follows. One that the board's bridge can do.
-    patience : float
-        Seconds without an answer before requests are sent again.
+    patience : float, optional
+        Seconds without an answer before requests are sent again; default half a second, and on a
+        slow line the time of the largest frames.
     tries : int
         How often in all.
 
@@ -159,4 +162,6 @@ def open_transport(address=None, preset=None, baud=3_000_000, patience=0.5, trie
     """
     if not address:
         raise ValueError("which serial line? Write it behind a colon: uart:/dev/ttyUSB1")
+    if patience is None:
+        patience = max(_PATIENCE, _LARGEST_BITS / baud)
     return LinkTransport("uart", SerialLine(address, baud), patience, tries)

@@ -12,7 +12,7 @@ from .session import Session
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
-_STAGING_SHARE = 16  # of the card's memory is what one piece of staging memory takes, at most
+_STAGING_SHARE = 64  # of the card's memory is what one piece of staging memory takes, at most
 _PAUSE = 0.0005  # seconds between two looks at a card that is busy
 
 
