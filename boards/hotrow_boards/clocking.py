@@ -1,6 +1,6 @@
 """The clock of a design on an ECP5 board: the board's oscillator through a PLL, and the reset."""
 
-from amaranth import ClockDomain, Elaboratable, Instance, Module, Signal
+from amaranth import Elaboratable, Instance, Module, Signal
 from amaranth.lib.cdc import ResetSynchronizer
 
 _VCO_MHZ = 400, 800  # the PLL's own oscillator
@@ -28,16 +28,17 @@ def pll_dividers(input_mhz: int, output_mhz: int) -> tuple[int, int, int]:
 
 
 class PllClock(Elaboratable):
-    """Drives the domain "sync", which is in reset until its clock is steady.
+    """Drives a domain, which is in reset until its clock is steady.
 
     Parameters
     ----------
+    domain : ClockDomain
     mhz : int
-        Of "sync".
+        Of its clock.
     """
 
-    def __init__(self, mhz):
-        self.mhz = mhz
+    def __init__(self, domain, mhz):
+        self.domain, self.mhz = domain, mhz
 
     def elaborate(self, platform):
         m = Module()
@@ -46,7 +47,6 @@ class PllClock(Elaboratable):
         button = Signal()
         if platform.default_rst:
             m.d.comb += button.eq(platform.request(platform.default_rst).i)
-        m.domains.sync = domain = ClockDomain()
         locked = Signal()
         m.submodules.pll = Instance(
             "EHXPLLL",
@@ -54,9 +54,9 @@ class PllClock(Elaboratable):
             p_CLKOP_CPHASE=output_divider // 2, p_CLKOP_FPHASE=0, p_CLKOP_ENABLE="ENABLED",
             p_OUTDIVIDER_MUXA="DIVA", p_FEEDBK_PATH="CLKOP", p_PLLRST_ENA="DISABLED",
             p_INTFB_WAKE="DISABLED", p_STDBY_ENABLE="DISABLED", p_DPHASE_SOURCE="DISABLED",
-            i_CLKI=platform.request(platform.default_clk).i, i_CLKFB=domain.clk,
+            i_CLKI=platform.request(platform.default_clk).i, i_CLKFB=self.domain.clk,
             i_RST=0, i_STDBY=0, i_PHASESEL0=0, i_PHASESEL1=0, i_PHASEDIR=0, i_PHASESTEP=0,
             i_PHASELOADREG=0, i_PLLWAKESYNC=0, i_ENCLKOP=0,
-            o_CLKOP=domain.clk, o_LOCK=locked)
-        m.submodules.reset = ResetSynchronizer(~locked | button, domain="sync")
+            o_CLKOP=self.domain.clk, o_LOCK=locked)
+        m.submodules.reset = ResetSynchronizer(~locked | button, domain=self.domain.name)
         return m

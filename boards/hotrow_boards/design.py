@@ -1,6 +1,6 @@
 """The design of a board: a card on the board's serial pins, at the board's clock."""
 
-from amaranth import Elaboratable, Module
+from amaranth import ClockDomain, Elaboratable, Module
 from hotrow_rtl.emit import emit
 
 from .board import Board
@@ -24,7 +24,8 @@ class BoardDesign(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         board = self.board
-        m.submodules.clock = PllClock(board.clock_mhz)
+        m.domains.sync = domain = ClockDomain()
+        m.submodules.clock = PllClock(domain, board.clock_mhz)
         m.submodules.card = card = UartCard(
             board.config, board.memory_bytes, 1000 * board.clock_mhz)
         pins = platform.request("uart", 0)
