@@ -8,8 +8,8 @@ import argparse
 import json
 from pathlib import Path
 
-from . import config, contract, contract_commands, contract_registers
-from .contract_text import c_header, markdown
+from . import config, contract, contract_commands, contract_link, contract_registers
+from .contract_text import c_header, link_markdown, markdown
 
 _CONSTANTS = {
     name: getattr(module, name)
@@ -72,13 +72,36 @@ def describe() -> dict:
     }
 
 
+def describe_link() -> dict:
+    """The frames of a link, likewise."""
+    link = contract_link
+    return {
+        "version": link.LINK_VERSION,
+        "constants": {name: getattr(link, name) for name in (
+            "HEADER_BYTES", "CRC_BYTES", "LARGEST_PAYLOAD", "CARD_BYTES", "COUNTERS_BYTES",
+            "REPLY_FLAG", "TAKE_LEAST", "SLIP_END", "SLIP_ESCAPE", "SLIP_ESCAPED_END",
+            "SLIP_ESCAPED_ESCAPE", "SYNC_BYTE", "IDLE_BYTE")},
+        "operations": {each.name: each.value for each in link.Operation},
+        "operations_doc": {each.name: each.doc for each in link.Operation},
+        "with_payload": [each.name for each in link.WITH_PAYLOAD],
+        "status": {each.name: each.value for each in link.LinkStatus},
+        "status_doc": {each.name: each.doc for each in link.LinkStatus},
+        "header": _fields(link.HEADER),
+        "card": _fields(link.CARD),
+        "counters": [{"name": name, "offset": offset, "doc": doc}
+                     for name, (offset, doc) in link.COUNTERS.items()],
+    }
+
+
 def render() -> dict[str, str]:
     """The text of every rendering, by its file name."""
-    what = describe()
+    what, link = describe(), describe_link()
     return {
         "contract.json": json.dumps(what, indent=1) + "\n",
         "hotrow_contract.h": c_header(what),
         "contract.md": markdown(what),
+        "link.json": json.dumps(link, indent=1) + "\n",
+        "link.md": link_markdown(link),
     }
 
 
@@ -87,7 +110,9 @@ def committed(root: Path) -> dict[Path, str]:
     text = render()
     return {
         root / "sw_driver" / "hotrow" / "contract.json": text["contract.json"],
+        root / "sw_driver" / "hotrow" / "link.json": text["link.json"],
         root / "docs" / "contract.md": text["contract.md"],
+        root / "docs" / "link.md": text["link.md"],
     }
 
 

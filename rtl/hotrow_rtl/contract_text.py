@@ -84,10 +84,8 @@ def markdown(what: dict) -> str:
         f"results start on a multiple of {what['constants']['LIST_ALIGNMENT']} bytes.",
     ]
 
-    def table(title, header, rows, level="##"):
-        lines.extend(("", f"{level} {title}", "", "| " + " | ".join(header) + " |",
-                      "|" + "---|" * len(header)))
-        lines.extend("| " + " | ".join(map(str, row)) + " |" for row in rows)
+    def table(*parts):
+        lines.extend(_table(*parts))
 
     table("Registers", ("offset", "name", "access", "meaning"), [
         (f"`0x{register['offset']:03X}`", f"`{register['name']}`",
@@ -122,3 +120,50 @@ def markdown(what: dict) -> str:
         (f"`{parameter}`", *(preset[parameter] for preset in presets.values()))
         for parameter in next(iter(presets.values())) if parameter != "name"])
     return "\n".join(lines) + "\n"
+
+
+def link_markdown(what: dict) -> str:
+    """The reference of a link's frames."""
+    constants = what["constants"]
+    lines = [
+        "# Frames of a link",
+        "",
+        "Rendered by `hotrow_rtl.contract_map` from `contract_link.py`; edit that.",
+        "",
+        "A host that shares no memory with its card sends requests and gets one answer each. A",
+        f"frame is a header of {constants['HEADER_BYTES']} bytes, a payload of at most "
+        f"{constants['LARGEST_PAYLOAD']}, and",
+        f"{constants['CRC_BYTES']} bytes of CRC-32 (IEEE 802.3) over both; all fields are "
+        "little-endian. Of requests, only",
+        f"{' and '.join(f'`{name}`' for name in what['with_payload'])} have a payload. A datagram "
+        "carries one frame; on a serial",
+        "line frames are separated as in RFC 1055.",
+        "",
+        "A request is carried out once: the card keeps its last answers, and when a request comes",
+        "again it sends the same answer again. A frame that is damaged, of the wrong length, of",
+        "another session or out of order changes nothing but a counter.",
+    ]
+
+    def fields(key):
+        return [(field["offset"], field["bytes"], f"`{field['name']}`", field["doc"])
+                for field in what[key]]
+
+    def numbers(key):
+        return [(value, f"`{name}`", what[f"{key}_doc"][name]) for name, value in what[key].items()]
+
+    lines += _table("Header", ("byte", "bytes", "field", "meaning"), fields("header"))
+    lines += _table("Operations", ("code", "name", "meaning"), numbers("operations"))
+    lines += _table("Status", ("code", "name", "meaning"), numbers("status"))
+    lines += _table("Payload of the answer to a BIND", ("byte", "bytes", "field", "meaning"),
+                    fields("card"))
+    lines += _table("Counters", ("byte", "name", "meaning"), [
+        (each["offset"], f"`{each['name']}`", each["doc"]) for each in what["counters"]])
+    lines += _table("Constants", ("name", "value"), [
+        (f"`{name}`", value) for name, value in constants.items()])
+    return "\n".join(lines) + "\n"
+
+
+def _table(title, header, rows, level="##"):
+    return ["", f"{level} {title}", "", "| " + " | ".join(header) + " |",
+            "|" + "---|" * len(header),
+            *("| " + " | ".join(map(str, row)) + " |" for row in rows)]

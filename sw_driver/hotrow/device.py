@@ -15,7 +15,7 @@ from .lookup_calls import LookupCalls
 from .memory import Buffer
 from .move_calls import MoveCalls
 from .plan_calls import PlanCalls
-from .pool import Pool
+from .pool import SLAB_BYTES, Pool
 from .regions import Regions
 from .registers import (
     BUSY,
@@ -110,8 +110,9 @@ class Device(LookupCalls, PlanCalls, MoveCalls, ArithmeticCalls, SpanCalls, Even
         self.regions.clear()
         for event in range(self.geometry.events):
             self.write_event(event, 0)
-        self._results = Pool(self.regions, writable=True)
-        self._staging = Pool(self.regions, writable=False)
+        slab_bytes = getattr(transport, "staging_bytes", SLAB_BYTES)
+        self._results = Pool(self.regions, True, slab_bytes)
+        self._staging = Pool(self.regions, False, slab_bytes)
         self._queues = {name: CommandQueue(self, name, ring_entries) for name in QUEUES}
         for queue in self._queues.values():
             queue.start()
@@ -125,10 +126,12 @@ class Device(LookupCalls, PlanCalls, MoveCalls, ArithmeticCalls, SpanCalls, Even
             if self._closed:
                 return
             try:
-                with suppress(DeviceError, TransportError):  # one that hangs can be left, too
+                with suppress(DeviceError):  # one that hangs can be left
                     self._give_up("the device was closed", min(self.timeout, _FAREWELL))
                 self._tables.clear()
                 self.regions.clear()
+            except TransportError:
+                pass  # and so can one that is gone
             finally:
                 self._closed = True
                 self.transport.close()

@@ -7,7 +7,7 @@ import numpy as np
 from .contract import LIST_ALIGNMENT, ROW_ENTRY
 from .memory import empty
 
-_SLAB_BYTES = 1 << 20  # of the first slab; each further one doubles what there is
+SLAB_BYTES = 1 << 20  # of the first slab; each further one doubles what there is
 
 
 class Lease:
@@ -36,10 +36,12 @@ class Pool:
     writable : bool
         Whether the device may write to the slabs. What it reads lies apart from what it writes, so
         that it can read a batch while it still writes the results of another.
+    slab_bytes : int
+        Of the first slab.
     """
 
-    def __init__(self, regions, writable):
-        self._regions, self._writable = regions, writable
+    def __init__(self, regions, writable, slab_bytes=SLAB_BYTES):
+        self._regions, self._writable, self._slab_bytes = regions, writable, slab_bytes
         self._slabs = []
         self._carved = 0  # bytes of the last slab that have been handed out
         self._free: dict[int, list[Lease]] = {}
@@ -85,7 +87,7 @@ class Pool:
     def _carve(self, size):
         if not self._slabs or self._carved + size > self._slabs[-1].nbytes:
             total = sum(slab.nbytes for slab in self._slabs)
-            memory = empty(max(_SLAB_BYTES, total, size), np.uint8)
+            memory = empty(max(self._slab_bytes, total, size), np.uint8)
             self._slabs.append(
                 self._regions.add(memory, self._writable, f"staging slab {len(self._slabs)}"))
             self._carved = 0

@@ -18,6 +18,8 @@ class Transport(Protocol):
     Members
     -------
     name : str
+    staging_bytes : int, optional
+        Size of the pieces in which the driver takes memory for its own use, where memory is dear.
     """
 
     name: str

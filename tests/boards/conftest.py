@@ -23,6 +23,20 @@ if fmax is None:
     print("ERROR: unable to place cell 'core.x'")
     sys.exit(1)
 pathlib.Path(report).write_text(json.dumps({"fmax": {"clk": {"achieved": fmax}}}))
+if "--textcfg" in sys.argv:
+    pathlib.Path(sys.argv[sys.argv.index("--textcfg") + 1]).write_text("routed")
+"""
+ECPPACK = """\
+import pathlib, sys
+pathlib.Path(sys.argv[-1]).write_bytes(b"bits of " + pathlib.Path(sys.argv[-2]).read_bytes())
+"""
+LOADER = """\
+import pathlib, sys
+with open(r"FOLDER/asked", "a") as asked:
+    print(*sys.argv[1:], file=asked)
+if pathlib.Path(r"FOLDER/absent").exists():
+    print("unable to open ftdi device: -3 (device not found)")
+    sys.exit(1)
 """
 
 
@@ -43,7 +57,7 @@ class Tools:
 
     @property
     def asked(self):
-        """Arguments of every call of the router."""
+        """Arguments of every call of the router and the loader."""
         asked = self.folder / "asked"
         return asked.read_text().splitlines() if asked.exists() else []
 
@@ -53,7 +67,8 @@ def tools(tmp_path, monkeypatch):
     """The tools on the path are stand-ins."""
     folder = tmp_path / "tools"
     folder.mkdir()
-    for name, body in (("yosys", YOSYS), ("nextpnr-ecp5", NEXTPNR)):
+    for name, body in (("yosys", YOSYS), ("nextpnr-ecp5", NEXTPNR), ("ecppack", ECPPACK),
+                       ("openFPGALoader", LOADER)):
         path = folder / name
         path.write_text(f"#!{sys.executable}\n{body.replace('FOLDER', str(folder))}")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hotrow import cli
 from hotrow.bench import cli as bench_cli
-from hotrow_boards.clock import CAPACITY, check_fit, measure
+from hotrow_boards.clock import CAPACITY, DEVICE, measure
+from hotrow_boards.synthesis import check_fit
 from hotrow_boards.tools import tool
 
 ROOT = Path(__file__).parents[2]
@@ -132,9 +133,9 @@ def test_a_native_tool_goes_before_the_packaged_one(tools):
 
 
 def test_what_fits_exactly():
-    check_fit("x", CAPACITY)
+    check_fit("x", CAPACITY, DEVICE, CAPACITY)
     with pytest.raises(ValueError, match="157 dsp of 156"):
-        check_fit("x", CAPACITY | {"dsp": 157})
+        check_fit("x", CAPACITY | {"dsp": 157}, DEVICE, CAPACITY)
 
 
 @pytest.mark.slow

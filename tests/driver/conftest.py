@@ -6,18 +6,33 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import Status
+from hotrow.link import serial_line
+from hotrow_sim.link.serial_card import SerialCard
+
+from tests.boards.simulated_board import PATIENCE, open_board
+from tests.driver.links import declared_transports, model_card
 
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 
 
-@pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
-def transport(request):
-    """Name of the transport that the test runs over."""
+@pytest.fixture(params=[
+    "model", pytest.param("sim", marks=pytest.mark.slow),
+    pytest.param("uart", marks=pytest.mark.long),  # the model behind a serial line
+    pytest.param("board", marks=[pytest.mark.slow, pytest.mark.long])])  # a simulated board
+def transport(request, monkeypatch):
+    """What names the transport that the test runs over."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if request.param == "sim" and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
-    return request.param
+    if request.param in ("model", "sim"):
+        yield request.param
+        return
+    declared_transports(monkeypatch)
+    monkeypatch.setattr(serial_line, "_PATIENCE", PATIENCE)
+    with open_board() if request.param == "board" else SerialCard(
+            model_card(memory_bytes=1 << 23).endpoint()) as line:
+        yield f"uart:{line.path}"
 
 
 @pytest.fixture

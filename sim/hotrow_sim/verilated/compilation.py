@@ -67,35 +67,55 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
                 (folder / name).write_text(text)
             of_litedram = ("-DHOTROW_LITEDRAM=1", f"-DHOTROW_LITEDRAM_BYTES={dram_bytes(config)}",
                            f"-I{LITEDRAM}", f"-I{LITEDRAM / 'include'}")
-        # The largest first: nobody then waits long for the last one. Both models name the run-time
-        # library of Verilator.
-        sources = sorted({*sources, (HARNESS, RUNS_ALWAYS)},
-                         key=lambda file: (-file[0].stat().st_size, file))
-        command = [
-            *compiler, *COMPILER_FLAGS, *private_symbols(compiler),
-            f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
-            f"-DHOTROW_ROW_PORTS={config.row_ports}",
-            f"-DHOTROW_RESULT_PORTS={config.result_ports}",
-            f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}", *of_litedram,
-            *(f"-I{place}" for place in (folder, MEMORY, verilator.root / "include",
-                                         verilator.root / "include" / "vltstd"))]
+        flags = (f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
+                 f"-DHOTROW_ROW_PORTS={config.row_ports}",
+                 f"-DHOTROW_RESULT_PORTS={config.result_ports}",
+                 f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}", *of_litedram,
+                 f"-I{MEMORY}")
+        _compile(sources, HARNESS, flags, folder, library, verilator, compiler, progress)
 
-        def compile_one(job):
-            path, level = job
-            made = folder / f"{path.stem}.o"
-            run_tool([*command, level, "-c", path, "-o", made])
-            return made
 
-        objects = []
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            if not _is_clang(compiler):
-                list(pool.map(lambda job: _precompile(command, *job), [
-                    (header, level) for header in sorted(folder.glob("V*__pch.h"))
-                    for level in (RUNS_ALWAYS, RUNS_ONCE)]))
-            for made in pool.map(compile_one, sources):
-                objects.append(made)
-                progress(f"compiled {len(objects)} of {len(sources)} files")
-        run_tool([*compiler, "-shared", "-pthread", "-o", library, *objects])
+def compile_model(top, verilog, harness, library, verilator, compiler, progress):
+    """Compile the Verilog of any module with a harness of its own, which includes `Vtop.h`.
+
+    Parameters, Raises
+    ------------------
+    As of `compile_device`.
+    """
+    with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
+        folder = Path(folder)
+        progress("translating Verilog to C++")
+        sources = _translate(top, verilog, folder, verilator, False)
+        _compile(sources, harness, (), folder, library, verilator, compiler, progress)
+
+
+def _compile(sources, harness, flags, folder, library, verilator, compiler, progress):
+    """Compile what `_translate` returned, link it with the harness."""
+    # The largest first: nobody then waits long for the last one. Both models of a device with a
+    # controller name the run-time library of Verilator.
+    sources = sorted({*sources, (harness, RUNS_ALWAYS)},
+                     key=lambda file: (-file[0].stat().st_size, file))
+    command = [
+        *compiler, *COMPILER_FLAGS, *private_symbols(compiler), *flags,
+        *(f"-I{place}" for place in (folder, verilator.root / "include",
+                                     verilator.root / "include" / "vltstd"))]
+
+    def compile_one(job):
+        path, level = job
+        made = folder / f"{path.stem}.o"
+        run_tool([*command, level, "-c", path, "-o", made])
+        return made
+
+    objects = []
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        if not _is_clang(compiler):
+            list(pool.map(lambda job: _precompile(command, *job), [
+                (header, level) for header in sorted(folder.glob("V*__pch.h"))
+                for level in (RUNS_ALWAYS, RUNS_ONCE)]))
+        for made in pool.map(compile_one, sources):
+            objects.append(made)
+            progress(f"compiled {len(objects)} of {len(sources)} files")
+    run_tool([*compiler, "-shared", "-pthread", "-o", library, *objects])
 
 
 def _translate(top, verilog, folder, verilator, trace):

@@ -1,0 +1,76 @@
+"""What a board is: its device, its clock, its memory, its link, and the accelerator it carries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+
+from hotrow_rtl.config import Config, preset
+
+ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
+ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
+ECP5_25 = {"luts": 24288, "ffs": 24288, "bram": 56, "dsp": 28}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """One board; see ``hotrow_boards.boards``.
+
+    Parameters
+    ----------
+    name : str
+        On the command line.
+    title : str
+        Maker and model.
+    platform : str
+        Its class in amaranth-boards, "module:class".
+    device : str
+        The FPGA.
+    options : tuple of str
+        Of the router, for that FPGA.
+    capacity : mapping of str to int
+        What it has: luts, ffs, bram, dsp.
+    preset : str
+    changes : mapping
+        Members of the preset's `Config` that differ.
+    memory_bytes : int
+        Of block RAM as the card's memory, a power of two.
+    clock_mhz : int
+        Of the card.
+    loader : tuple of str
+        Arguments by which openFPGALoader knows the board.
+    link : str
+        The transport by which a host reaches it, and over what.
+    unused : str
+        What the board has besides that this design does not use.
+    """
+
+    name: str
+    title: str
+    platform: str
+    device: str
+    options: tuple
+    capacity: Mapping
+    preset: str = "tiny"
+    changes: Mapping = field(default_factory=dict)
+    memory_bytes: int
+    clock_mhz: int
+    loader: tuple
+    link: str
+    unused: str
+
+    @property
+    def config(self) -> Config:
+        """The accelerator that it carries."""
+        return replace(preset(self.preset), name=f"{self.preset}-{self.name}",
+                       clock_mhz=self.clock_mhz, **self.changes)
+
+    def make_platform(self):
+        """A new object of its platform.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If amaranth-boards is not installed.
+        """
+        module, _, name = self.platform.partition(":")
+        return getattr(import_module(module), name)()

@@ -1,0 +1,100 @@
+"""`hotrow boards`, `hotrow build` and `hotrow flash`."""
+
+import json
+import sys
+from pathlib import Path
+
+from .boards import BOARDS, find_board
+from .build import build as build_board
+from .flash import flash as flash_board
+from .synthesis import RESOURCES
+
+_BUILD_FOLDER = Path("build")
+
+
+def boards(subparsers):
+    """Add `hotrow boards`."""
+    parser = subparsers.add_parser("boards", help="what bitstreams can be built for",
+                                   description="List the boards, and what each carries.")
+    _add_json(parser)
+    parser.set_defaults(run=_list)
+
+
+def build(subparsers):
+    """Add `hotrow build`."""
+    parser = subparsers.add_parser(
+        "build", help="build the bitstream of a board",
+        description="Synthesise, place, route and pack the accelerator with its link and memory "
+                    "for a board, with Yosys, nextpnr and ecppack.")
+    _add_board(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR",
+                        help="folder for the bitstream and the files of the tools; default "
+                             f"{_BUILD_FOLDER}/BOARD")
+    parser.add_argument("--seed", type=int, default=1, help="of the placement; default 1")
+    _add_json(parser)
+    parser.set_defaults(run=_build)
+
+
+def flash(subparsers):
+    """Add `hotrow flash`."""
+    parser = subparsers.add_parser(
+        "flash", help="load a bitstream onto a board",
+        description="Load the bitstream that `hotrow build` made, with openFPGALoader.")
+    _add_board(parser)
+    parser.add_argument("bitstream", nargs="?", type=Path,
+                        help=f"default {_BUILD_FOLDER}/BOARD/hotrow-BOARD.bit")
+    parser.add_argument("--keep", action="store_true",
+                        help="write it to the flash memory, so that it outlasts the power")
+    parser.set_defaults(run=_flash)
+
+
+def _list(options):
+    described = [{
+        "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
+        "changes": dict(board.changes), "memory_bytes": board.memory_bytes,
+        "clock_mhz": board.clock_mhz, "link": board.link, "unused": board.unused,
+    } for board in BOARDS.values()]
+    if options.json:
+        print(json.dumps({"boards": described}))
+        return 0
+    for each in described:
+        changes = "".join(f", {name} {value}" for name, value in each["changes"].items())
+        print(f"{each['board']:10} {each['title']}, {each['device']}\n"
+              f"{'':10} {each['preset']}{changes} at {each['clock_mhz']} MHz, "
+              f"{each['memory_bytes'] >> 10} KB of block RAM, {each['link']}\n"
+              f"{'':10} not used: {each['unused']}")
+    return 0
+
+
+def _build(options):
+    board = find_board(options.board)
+    folder = options.output or _BUILD_FOLDER / board.name
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: -o needs the name of a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    result = build_board(board, folder, options.seed,
+                         lambda text: print(text, file=sys.stderr, flush=True))
+    if options.json:
+        print(json.dumps(result))
+        return 0
+    used = "  ".join(f"{result[name]:,} of {board.capacity[name]:,} {name}" for name in RESOURCES)
+    print(f"{result['bitstream']}: {result['bitstream_bytes']:,} bytes\n{board.title}: {used}\n"
+          f"{result['fmax_mhz']} MHz after routing, {result['clock_mhz']} MHz needed")
+    return 0
+
+
+def _flash(options):
+    board = find_board(options.board)
+    bitstream = options.bitstream or _BUILD_FOLDER / board.name / f"hotrow-{board.name}.bit"
+    flash_board(board, bitstream, options.keep)
+    print(f"{bitstream} is on the {board.title}")
+    return 0
+
+
+def _add_board(parser):
+    parser.add_argument("--board", required=True, metavar="BOARD",
+                        help=f"one of {', '.join(BOARDS)}")
+
+
+def _add_json(parser):
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

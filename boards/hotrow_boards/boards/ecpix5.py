@@ -1,0 +1,17 @@
+"""LambdaConcept ECPIX-5."""
+
+from ..board import ECP5_85, Board
+
+ECPIX5 = Board(
+    name="ecpix5",
+    title="LambdaConcept ECPIX-5 85F",
+    platform="amaranth_boards.ecpix5:ECPIX585Platform",
+    device="LFE5UM5G-85F-8",
+    options=("--um5g-85k", "--package", "CABGA554", "--speed", "8"),
+    capacity=ECP5_85,
+    memory_bytes=1 << 17,
+    clock_mhz=50,
+    loader=("--board", "ecpix5"),
+    link="uart over its USB bridge",
+    unused="512 MB of DDR3, gigabit Ethernet",
+)

@@ -1,0 +1,17 @@
+"""Radiona ULX3S with the largest of its FPGAs."""
+
+from ..board import ECP5_85, Board
+
+ULX3S = Board(
+    name="ulx3s",
+    title="Radiona ULX3S 85F",
+    platform="amaranth_boards.ulx3s:ULX3S_85F_Platform",
+    device="LFE5U-85F-6",
+    options=("--85k", "--package", "CABGA381", "--speed", "6"),
+    capacity=ECP5_85,
+    memory_bytes=1 << 17,
+    clock_mhz=40,
+    loader=("--board", "ulx3s"),
+    link="uart over its USB bridge",
+    unused="32 MB of SDRAM",
+)

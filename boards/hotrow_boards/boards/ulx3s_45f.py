@@ -1,0 +1,18 @@
+"""Radiona ULX3S with a small FPGA: the smallest board that carries an accelerator."""
+
+from ..board import ECP5_45, Board
+
+ULX3S_45F = Board(
+    name="ulx3s-45f",
+    title="Radiona ULX3S 45F",
+    platform="amaranth_boards.ulx3s:ULX3S_45F_Platform",
+    device="LFE5U-45F-6",
+    options=("--45k", "--package", "CABGA381", "--speed", "6"),
+    capacity=ECP5_45,
+    changes={"arithmetic": False},  # which would not fit
+    memory_bytes=1 << 16,
+    clock_mhz=40,
+    loader=("--board", "ulx3s"),
+    link="uart over its USB bridge",
+    unused="32 MB of SDRAM",
+)

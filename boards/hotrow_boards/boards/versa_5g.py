@@ -1,0 +1,18 @@
+"""Lattice ECP5-5G Versa."""
+
+from ..board import ECP5_45, Board
+
+VERSA_5G = Board(
+    name="versa-5g",
+    title="Lattice ECP5-5G Versa",
+    platform="amaranth_boards.versa_ecp5_5g:VersaECP55GPlatform",
+    device="LFE5UM5G-45F-8",
+    options=("--um5g-45k", "--package", "CABGA381", "--speed", "8"),
+    capacity=ECP5_45,
+    changes={"arithmetic": False},  # which would not fit
+    memory_bytes=1 << 16,
+    clock_mhz=50,
+    loader=("--cable", "ft2232"),
+    link="uart over its USB bridge",
+    unused="128 MB of DDR3, two ports of gigabit Ethernet, PCIe",
+)

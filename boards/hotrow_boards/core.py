@@ -1,0 +1,23 @@
+"""The accelerator inside a larger design, as an instance of its own Verilog."""
+
+from amaranth import ClockSignal, Instance, Module, ResetSignal
+from amaranth.lib.wiring import Flow
+from hotrow_rtl.emit import TOP_MODULE, flat_ports
+from hotrow_rtl.top import Top
+
+
+class Core(Top):
+    """What `Top` is, by reference: the text that `emit` writes must come with the design's.
+
+    Parameters, Members and Timing as of `Top`.
+    """
+
+    def elaborate(self, platform):
+        m = Module()
+        directions = ("i" if member.flow is Flow.In else "o"
+                      for _, member, _ in self.signature.flatten(self))
+        m.submodules.core = Instance(
+            TOP_MODULE, i_clk=ClockSignal(), i_rst=ResetSignal(),
+            **{f"{direction}_{name}": value
+               for direction, (name, (value, _)) in zip(directions, flat_ports(self).items())})
+        return m

@@ -1,0 +1,1 @@
+"""The card's end of a link: bytes in, registers and memory reached, bytes out."""

@@ -1,0 +1,115 @@
+"""Frames that wait until they are known to be whole."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.crc.catalog import CRC32_ETHERNET
+from amaranth.lib.wiring import In, Out
+from hotrow_rtl.contract_link import CRC_BYTES, HEADER, HEADER_BYTES, WITH_PAYLOAD
+from hotrow_rtl.ram import Ram
+
+from .layouts import FRAME_BYTES, frame_byte
+
+_OPERATION, _LENGTH = HEADER["operation"].offset, HEADER["length"].offset
+
+
+class FrameBuffer(wiring.Component):
+    """Let frames through whose CRC and length are right, without their CRC; drop the others.
+
+    Parameters
+    ----------
+    depth : int
+        Bytes, a power of two.
+
+    Members
+    -------
+    i : In(stream(frame_byte))
+    o : Out(stream(8))
+        Header and payload of one frame after the other.
+    good, bad_crc, wrong_length, overrun : Out(1)
+        High for a cycle when a frame has ended, the last three as of `contract_link.COUNTERS`.
+
+    Timing
+    ------
+    A byte a cycle, one cycle more for each frame; a frame leaves from 2 cycles after its end on.
+    """
+
+    def __init__(self, depth):
+        if depth & (depth - 1) or depth <= FRAME_BYTES + CRC_BYTES:
+            raise ValueError(f"depth must be a power of two above {FRAME_BYTES + CRC_BYTES}, not "
+                             f"{depth}")
+        self.depth = depth
+        super().__init__({
+            "i": In(stream.Signature(frame_byte)),
+            "o": Out(stream.Signature(8)),
+            "good": Out(1),
+            "bad_crc": Out(1),
+            "wrong_length": Out(1),
+            "overrun": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.rows = rows = Ram(8, self.depth)
+        m.submodules.crc = crc = CRC32_ETHERNET(data_width=8).create()
+        # Frames up to `end` are whole; the one that comes is written from there to `at`.
+        at, end, read_at = (Signal(range(self.depth), name=name) for name in ("at", "end", "read"))
+        count = Signal(range(FRAME_BYTES + CRC_BYTES + 2))  # stays at its largest
+        full, too_long = Signal(), Signal()
+        operation, length = Signal(8), Signal(16)
+        lost = Signal()  # a byte found no room
+        m.d.comb += [
+            full.eq((at + 1)[:len(at)] == read_at),
+            too_long.eq(count > FRAME_BYTES + CRC_BYTES),
+            crc.data.eq(self.i.p.data),
+            rows.write_address.eq(at),
+            rows.write_data.eq(self.i.p.data),
+        ]
+        with m.FSM():
+            with m.State("TAKE"):
+                m.d.comb += self.i.ready.eq(1)
+                with m.If(self.i.valid):
+                    m.d.comb += crc.valid.eq(1)
+                    m.d.sync += count.eq(Mux(too_long, count, count + 1))
+                    with m.If(full):
+                        m.d.sync += lost.eq(1)
+                    with m.Elif(~too_long & ~lost):
+                        m.d.comb += rows.write_enable.eq(1)
+                        m.d.sync += at.eq(at + 1)
+                    with m.If(count == _OPERATION):
+                        m.d.sync += operation.eq(self.i.p.data)
+                    for byte in range(2):
+                        with m.If(count == _LENGTH + byte):
+                            m.d.sync += length.word_select(byte, 8).eq(self.i.p.data)
+                    with m.If(self.i.p.last):
+                        m.next = "JUDGE"
+            with m.State("JUDGE"):
+                expected = Signal(17)
+                writes = Cat(operation == each for each in WITH_PAYLOAD).any()
+                m.d.comb += expected.eq(HEADER_BYTES + CRC_BYTES + Mux(writes, length, 0))
+                with m.If((count < HEADER_BYTES + CRC_BYTES) | too_long):
+                    m.d.comb += self.wrong_length.eq(1)
+                with m.Elif(~crc.match_detected):
+                    m.d.comb += self.bad_crc.eq(1)
+                with m.Elif(count != expected):
+                    m.d.comb += self.wrong_length.eq(1)
+                with m.Elif(lost):
+                    m.d.comb += self.overrun.eq(1)
+                with m.Else():
+                    m.d.comb += self.good.eq(1)
+                whole = Signal.like(end)
+                m.d.comb += whole.eq(Mux(self.good, at - CRC_BYTES, end))
+                m.d.comb += crc.start.eq(1)
+                m.d.sync += [at.eq(whole), end.eq(whole), count.eq(0), lost.eq(0)]
+                m.next = "TAKE"
+
+        load = Signal()
+        m.d.comb += [
+            load.eq((read_at != end) & (~self.o.valid | self.o.ready)),
+            rows.read_enable.eq(load),
+            rows.read_address.eq(read_at),
+            self.o.p.eq(rows.read_data),
+        ]
+        m.d.sync += self.o.valid.eq(load | self.o.valid & ~self.o.ready)
+        with m.If(load):
+            m.d.sync += read_at.eq(read_at + 1)
+        return m

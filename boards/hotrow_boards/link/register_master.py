@@ -1,0 +1,83 @@
+"""Registers over AXI4-Lite, one access at a time."""
+
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from hotrow_rtl.axi import OKAY, AXI4Lite
+from hotrow_rtl.axi_lite_slave import register_reply
+
+from .layouts import register_request
+
+
+class RegisterMaster(wiring.Component):
+    """Turn requests into accesses.
+
+    Parameters
+    ----------
+    address_width : int
+        Of the register space; a request beyond it is refused and goes nowhere.
+
+    Members
+    -------
+    requests : In(stream(register_request))
+    replies : Out(stream(register_reply))
+        One per request, in order; `data` of a read.
+    bus : Out(AXI4Lite(address_width=address_width))
+
+    Timing
+    ------
+    2 cycles beside those of the slave.
+    """
+
+    def __init__(self, address_width):
+        self.address_width = address_width
+        super().__init__({
+            "requests": In(stream.Signature(register_request)),
+            "replies": Out(stream.Signature(register_reply)),
+            "bus": Out(AXI4Lite(address_width=address_width)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, request, reply = self.bus, self.requests, self.replies
+        m.d.comb += [
+            bus.awaddr.eq(request.p.address), bus.araddr.eq(request.p.address),
+            bus.wdata.eq(request.p.data), bus.wstrb.eq(0b1111),
+        ]
+
+        def offer(valid, ready):
+            """Hold `valid` until it is taken, then keep it low."""
+            with m.If(valid & ready):
+                m.d.sync += valid.eq(0)
+
+        for channel in ("aw", "w", "ar"):
+            offer(getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready"))
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(request.valid):
+                    write = request.p.write
+                    m.d.sync += [reply.p.data.eq(0), reply.p.refused.eq(1)]
+                    with m.If(request.p.address[self.address_width:].any()):
+                        m.next = "REPLY"
+                    with m.Else():
+                        m.d.sync += [bus.awvalid.eq(write), bus.wvalid.eq(write),
+                                     bus.arvalid.eq(~write)]
+                        m.next = "WAIT"
+            with m.State("WAIT"):
+                m.d.comb += [bus.bready.eq(request.p.write), bus.rready.eq(~request.p.write)]
+                with m.If(bus.bvalid & bus.bready):
+                    m.d.sync += reply.p.refused.eq(bus.bresp != OKAY)
+                    m.next = "REPLY"
+                with m.If(bus.rvalid & bus.rready):
+                    refused = Signal()
+                    m.d.comb += refused.eq(bus.rresp != OKAY)
+                    m.d.sync += reply.p.refused.eq(refused)
+                    with m.If(~refused):
+                        m.d.sync += reply.p.data.eq(bus.rdata)
+                    m.next = "REPLY"
+            with m.State("REPLY"):
+                m.d.comb += reply.valid.eq(1)
+                with m.If(reply.ready):
+                    m.d.comb += request.ready.eq(1)
+                    m.next = "IDLE"
+        return m

@@ -1,0 +1,80 @@
+"""From Verilog to the cells of an ECP5, with Yosys."""
+
+import json
+from pathlib import Path
+
+# How much of the device each cell of a netlist takes.
+RESOURCES = ("luts", "ffs", "bram", "dsp")
+_CELLS = {
+    "LUT4": ("luts", 1),
+    "CCU2C": ("luts", 2),
+    "TRELLIS_DPR16X4": ("luts", 6),
+    "TRELLIS_FF": ("ffs", 1),
+    "DP16KD": ("bram", 1),
+    "MULT18X18D": ("dsp", 1),
+}
+# Modules are mapped one by one as far as gates, which takes minutes where one flat netlist takes
+# hours; then all of them together to LUTs. In place of `abc9`, which takes hours as well, `abc`;
+# wider LUTs, on this device made of those of four inputs, would cost it up to twice the area.
+# The 8 flip-flops of a tile share 2 resets, each pair an enable: with resets and enables of a few
+# flip-flops left, of which optimisation makes hundreds, the placer of a full device does not end.
+_LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops; those of fewer become logic
+# The way into a carry chain and out of it takes as long as some bits in LUTs, which join the logic
+# around them.
+_LEAST_CARRY = 6  # bits; sums of fewer become logic
+
+
+def synthesis_script(reads: list[str], top: str) -> str:
+    """Commands for Yosys: `netlist.json` and `cells.json` of the module `top`.
+
+    Parameters
+    ----------
+    reads : list of str
+        Commands that read the sources.
+    top : str
+    """
+    sources = "\n".join(reads)
+    return f"""\
+{sources}
+synth_ecp5 -noflatten -top {top} -run begin:map_gates
+techmap -map +/techmap.v t:$alu r:Y_WIDTH<{_LEAST_CARRY} %i
+opt_expr
+synth_ecp5 -noflatten -top {top} -run map_gates:map_ffs
+flatten
+opt_clean -purge
+opt -full
+simplemap
+dfflegalize -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFFE_??_ 01 \
+  -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r -minsrst {_LEAST_RESET} -mince {_LEAST_ENABLE}
+synth_ecp5 -top {top} -run map_ffs:map_luts
+opt_clean
+abc -lut 4
+clean
+synth_ecp5 -top {top} -run map_cells: -json netlist.json
+tee -q -o cells.json stat -json
+"""
+
+
+def used_resources(cells: Path) -> dict:
+    """What a netlist takes of the device, by name, from Yosys's `cells.json`."""
+    found = json.loads(cells.read_text())["design"]["num_cells_by_type"]
+    used = dict.fromkeys(RESOURCES, 0)
+    for cell, count in found.items():
+        if cell in _CELLS:
+            name, each = _CELLS[cell]
+            used[name] += each * count
+    return used
+
+
+def check_fit(what: str, used: dict, device: str, capacity: dict) -> None:
+    """Refuse more than the device has.
+
+    Raises
+    ------
+    ValueError
+        Naming every resource that does not suffice.
+    """
+    short = [f"{used[name]:,} {name} of {room:,}"
+             for name, room in capacity.items() if used.get(name, 0) > room]
+    if short:
+        raise ValueError(f"{what} does not fit into {device}: it takes {', '.join(short)}")

@@ -1,0 +1,1 @@
+"""A serial line as the carrier of a link's frames."""

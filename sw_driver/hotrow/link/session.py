@@ -1,0 +1,198 @@
+"""A session with one card: requests numbered, repeated until answered, some under way at once."""
+
+import os
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..errors import TransportError
+from .frames import (
+    COUNTERS_BYTES,
+    STATUS_DOC,
+    VERSION,
+    Answer,
+    DamagedFrame,
+    LinkStatus,
+    Operation,
+    pack_request,
+    unpack_answer,
+    unpack_card,
+    unpack_counters,
+)
+
+_NUMBERS = 1 << 16  # of requests, before they begin again
+
+
+class Channel(Protocol):
+    """What carries frames, and may lose, repeat, reorder or damage them.
+
+    Members
+    -------
+    name : str
+        For messages.
+    """
+
+    name: str
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame. Raises TransportError if the channel is gone."""
+
+    def receive(self, timeout: float) -> bytes | None:
+        """The next frame, or None after `timeout` seconds. Raises as `send`."""
+
+    def attune(self) -> None:
+        """Prepare for a card that did not answer: it may not know the rate of the line."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+@dataclass
+class Statistics:
+    """Frames of a session so far."""
+
+    sent: int = 0
+    repeated: int = 0
+    damaged: int = 0
+    unexpected: int = 0
+
+
+class Request:
+    """A request under way; `answer` once it has come."""
+
+    def __init__(self, session, sequence, operation, frame):
+        self._session, self.sequence, self.operation = session, sequence, operation
+        self.frame, self.answer = frame, None
+
+    def result(self) -> Answer:
+        """Wait for the answer.
+
+        Raises
+        ------
+        TransportError
+            If none comes.
+        """
+        while self.answer is None:
+            self._session.advance()
+        return self.answer
+
+
+class Session:
+    """Requests to a card, each carried out once and in order, however often frames are lost.
+
+    Parameters
+    ----------
+    channel : Channel
+    patience : float
+        Seconds without an answer before requests are sent again.
+    tries : int
+        How often in all, before the card is given up.
+
+    Members
+    -------
+    patience : float
+        As given; may be changed.
+    card : dict
+        What the card told about itself: see `frames.unpack_card`.
+    statistics : Statistics
+
+    Raises
+    ------
+    TransportError
+        If no card answers, or one that speaks another version.
+    """
+
+    def __init__(self, channel: Channel, patience: float, tries: int):
+        self._channel, self.patience, self._tries = channel, patience, tries
+        self._number = int.from_bytes(os.urandom(4), "little") or 1
+        self._next = 0
+        self._window = 1
+        self._under_way: deque[Request] = deque()
+        self.statistics = Statistics()
+        channel.attune()
+        answer = self.request(Operation.BIND).result()
+        self.card = unpack_card(answer.payload)
+        if self.card["version"] != VERSION:
+            raise TransportError(f"{channel.name}: expected a card whose link has version "
+                                 f"{VERSION}, found {self.card['version']}")
+        self._window = self.card["window"]
+
+    def request(self, operation, address=0, length=0, payload=b"") -> Request:
+        """Send a request as soon as fewer than the card's window are under way."""
+        while len(self._under_way) >= self._window:
+            self.advance()
+        frame = pack_request(self._number, self._next, operation, address, length, payload)
+        request = Request(self, self._next, operation, frame)
+        self._next = (self._next + 1) % _NUMBERS
+        self._under_way.append(request)
+        self._send(request)
+        return request
+
+    def finish(self):
+        """Wait for every request under way."""
+        while self._under_way:
+            self.advance()
+
+    def counters(self) -> dict[str, int]:
+        """What the card ignored, see `frames.COUNTERS`."""
+        return unpack_counters(
+            self.request(Operation.READ_COUNTERS, length=COUNTERS_BYTES).result().payload)
+
+    def advance(self):
+        """Wait until the oldest request is answered, sending again what is lost."""
+        oldest = self._under_way[0]
+        for attempt in range(self._tries):
+            if attempt:
+                self._channel.attune()
+                for request in self._under_way:
+                    self.statistics.repeated += 1
+                    self._send(request)
+            deadline, left = time.monotonic() + self.patience, self.patience
+            while oldest.answer is None and left >= 0:
+                if self._receive(left):  # the card is there
+                    deadline = time.monotonic() + self.patience
+                left = deadline - time.monotonic()
+            if oldest.answer is not None:
+                self._under_way.popleft()
+                return
+        self._under_way.clear()
+        raise TransportError(
+            f"{self._channel.name}: no answer to {oldest.operation.name} within "
+            f"{self._tries * self.patience:g} s: is a board with a hotrow bitstream connected "
+            f"there, and does no other program use it?")
+
+    def _send(self, request):
+        self.statistics.sent += 1
+        self._channel.send(request.frame)
+
+    def _receive(self, timeout):
+        """Take one frame; whether it answers a request for the first time."""
+        frame = self._channel.receive(timeout)
+        if frame is None:
+            return False
+        try:
+            answer = unpack_answer(frame)
+        except DamagedFrame:
+            self.statistics.damaged += 1
+            return False
+        for request in self._under_way:
+            if (answer.session, answer.sequence, answer.operation) == (
+                    self._number, request.sequence, request.operation) and request.answer is None:
+                request.answer = answer
+                return True
+        self.statistics.unexpected += 1
+        return False
+
+
+def expect(answer: Answer, what: str) -> Answer:
+    """The answer, if the card could do what was asked.
+
+    Raises
+    ------
+    TransportError
+    """
+    if answer.status not in (LinkStatus.OK, LinkStatus.MORE):
+        raise TransportError(f"the card answered {answer.status.name} to {what}: "
+                             f"{STATUS_DOC[answer.status]}")
+    return answer

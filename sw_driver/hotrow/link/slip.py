@@ -1,0 +1,33 @@
+"""Frames on a line of bytes, one behind the other (RFC 1055)."""
+
+from .frames import SLIP_END, SLIP_ESCAPE, SLIP_ESCAPED_END, SLIP_ESCAPED_ESCAPE
+
+_END, _ESCAPE = bytes([SLIP_END]), bytes([SLIP_ESCAPE])
+_ESCAPED = {_ESCAPE: bytes([SLIP_ESCAPE, SLIP_ESCAPED_ESCAPE]),  # this one first
+            _END: bytes([SLIP_ESCAPE, SLIP_ESCAPED_END])}
+
+
+def encode(frame: bytes) -> bytes:
+    """The bytes of a frame on the line. It begins with an END as well, so that what a disturbed
+    line left before it is a frame of its own."""
+    for byte, escaped in _ESCAPED.items():
+        frame = frame.replace(byte, escaped)
+    return _END + frame + _END
+
+
+class Decoder:
+    """From what comes over a line to frames."""
+
+    def __init__(self):
+        self._begun = b""
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """Frames that these bytes complete, empty ones left out."""
+        *whole, self._begun = (self._begun + received).split(_END)
+        return [_unescape(frame) for frame in whole if frame]
+
+
+def _unescape(frame):
+    for byte, escaped in reversed(_ESCAPED.items()):
+        frame = frame.replace(escaped, byte)
+    return frame

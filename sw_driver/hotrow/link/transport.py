@@ -1,0 +1,115 @@
+"""A card at the other end of a link as a transport: registers by request, memory by copies."""
+
+import time
+
+import numpy as np
+
+from ..contract import QUEUES, REGISTERS
+from ..errors import TransportError
+from .card_memory import CardMemory
+from .frames import Operation
+from .session import Session
+
+_DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
+_COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
+_STAGING_SHARE = 64  # of the card's memory is what one piece of staging memory takes, at most
+_PAUSE = 0.0005  # seconds between two looks at a card that is busy
+
+
+class LinkTransport:
+    """Transport over a channel.
+
+    Parameters
+    ----------
+    name : str
+    channel : Channel
+        Closed with the transport.
+    patience : float
+        Seconds after which a request is sent again.
+    tries : int
+
+    Members
+    -------
+    staging_bytes : int
+        Of the pieces in which the driver should ask for memory for its own use.
+    session : Session
+    memory : CardMemory
+    """
+
+    def __init__(self, name, channel, patience=0.5, tries=8):
+        if not patience > 0 or tries < 1:
+            raise ValueError(f"patience must be more than 0 seconds and tries at least 1, not "
+                             f"{patience:g} and {tries}")
+        self.name, self._channel = name, channel
+        try:
+            self.session = Session(channel, patience, tries)
+            self.memory = CardMemory(self.session)
+        except BaseException:
+            channel.close()
+            raise
+        self.staging_bytes = min(1 << 20, self.session.card["memory_bytes"] // _STAGING_SHARE)
+        self._submitted, self._completed = dict.fromkeys(QUEUES, 0), dict.fromkeys(QUEUES, 0)
+        self._closed = False
+
+    def read_register(self, offset):
+        """The 32-bit register at byte `offset`; of COMPLETED, memory is fetched if it changed."""
+        answer = self._request(Operation.READ_REGISTER, offset, length=4).result()
+        value = int.from_bytes(answer.payload, "little")
+        queue = _COMPLETED.get(offset)
+        if queue and value != self._completed[queue]:
+            self._completed[queue] = value
+            self.memory.pull()
+        return value
+
+    def write_register(self, offset, value):
+        """Write the 32-bit register at byte `offset`; before a doorbell, memory is sent.
+
+        The answer is not waited for: later requests come after this one all the same.
+        """
+        queue = _DOORBELLS.get(offset)
+        if queue:
+            self._open()
+            self.memory.push(alone=self._submitted == self._completed)
+            self._submitted[queue] = value
+        self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
+
+    def attach(self, array, writable):
+        """Give an array a copy in the card's memory; its address there."""
+        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
+                             f"{array.dtype}{list(array.shape)}")
+        return self.memory.attach(array)
+
+    def detach(self, address):
+        """End what `attach` began."""
+        self.memory.detach(address)
+
+    def wait(self, queue, completed, timeout):
+        """Look at COMPLETED again and again, until it differs or time is over."""
+        deadline = time.monotonic() + timeout
+        offset = REGISTERS[f"{queue.upper()}_COMPLETED"]
+        while self.read_register(offset) == completed and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+
+    def close(self):
+        """Release the channel, after what has been sent is answered."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self.session.finish()
+            except TransportError:
+                pass  # a card that is gone can be left
+            finally:
+                self._channel.close()
+
+    def counters(self):
+        """Frames that the card ignored or answered again, by reason."""
+        return self.session.counters()
+
+    def _request(self, *arguments, **named):
+        self._open()
+        return self.session.request(*arguments, **named)
+
+    def _open(self):
+        if self._closed:
+            raise TransportError(f"transport {self.name!r} has been closed")

@@ -1,0 +1,99 @@
+"""Datagrams as a channel, and the transport `udp` over it."""
+
+import socket
+
+from ..errors import TransportError
+from .transport import LinkTransport
+
+PORT = 18514  # of a card, unless the address names another
+_LARGEST = 2048  # bytes of a datagram that may come
+
+
+class UdpChannel:
+    """Frames to one address, one in each datagram.
+
+    Datagrams from elsewhere are not seen.
+
+    Parameters
+    ----------
+    host : str
+        Name or address.
+    port : int
+
+    Raises
+    ------
+    OSError
+        If there is no such host, or no way to it.
+    """
+
+    def __init__(self, host, port):
+        self.name = f"card at {host}, port {port}"
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_DGRAM)[0]
+        self._socket = socket.socket(family, kind, protocol)
+        try:
+            self._socket.connect(address)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def send(self, frame):
+        """Send one frame. A card that is not there yet may be told of by the next frame's error."""
+        try:
+            self._socket.send(frame)
+        except ConnectionRefusedError:
+            pass  # of a datagram before; like a loss, it is made good by sending again
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def receive(self, timeout):
+        """The next frame, or None after `timeout` seconds."""
+        try:
+            self._socket.settimeout(max(timeout, 1e-6))  # 0 would mean: do not wait at all
+            return self._socket.recv(_LARGEST)
+        except (TimeoutError, ConnectionRefusedError):
+            return None
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def attune(self):
+        """Nothing: datagrams have no rate."""
+
+    def close(self):
+        """Release the socket."""
+        self._socket.close()
+
+    def _gone(self, error):
+        return TransportError(f"{self.name}: {error.strerror or error}: is the network still up? "
+                              "Then open the device again")
+
+
+def open_transport(address=None, preset=None, patience=0.05, tries=40):
+    """Open a card in the network.
+
+    Parameters
+    ----------
+    address : str
+        Host, or host:port: "udp:192.168.1.50".
+    preset : str, optional
+        Not used: the card tells its own geometry.
+    patience : float
+        Seconds without an answer before requests are sent again.
+    tries : int
+        How often in all.
+
+    Returns
+    -------
+    LinkTransport
+
+    Raises
+    ------
+    ValueError, OSError, TransportError
+        If there is no such host, or no card answers.
+    """
+    if not address:
+        raise ValueError("which host? Write it behind a colon: udp:192.168.1.50")
+    host, _, port = address.partition(":")
+    if port and not (port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise ValueError(f"expected a port of 1 to 65535 behind the second colon, not {port!r}")
+    return LinkTransport("udp", UdpChannel(host, int(port or PORT)), patience, tries)

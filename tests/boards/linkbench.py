@@ -1,0 +1,193 @@
+"""A link's gateware beside its golden model: the same frames to both."""
+
+import zlib
+
+import numpy as np
+from hotrow_boards.link.endpoint import LinkEndpoint
+from hotrow_rtl.axi import OKAY, SLVERR
+from hotrow_rtl.contract_link import HEADER, HEADER_BYTES
+from hotrow_sim.link import endpoint as golden
+from hotrow_sim.memory import Behaviour, MemoryModel
+from hotrow_sim.memory.amaranth import read_responder, write_responder
+from hotrow_sim.streambench import STEADY, StreamBench
+
+BASE, BYTES, BLOCK_LOG2, WINDOW = 0x4000, 0x4000, 8, 4
+CARD = {"memory_base": BASE, "memory_bytes": BYTES, "window": WINDOW, "block_log2": BLOCK_LOG2,
+        "clock_khz": 50_000}
+REGISTER_WIDTH = 9
+BAD_REGISTER = 0x80  # answers SLVERR
+SESSION = 0x1234_5678
+
+
+def request(operation, sequence, address=0, payload=b"", length=None, session=SESSION):
+    """A request as bytes."""
+    body = golden.pack(HEADER, HEADER_BYTES, {
+        "session": session, "sequence": sequence, "operation": operation, "address": address,
+        "length": len(payload) if length is None else length}) + payload
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+class Target:
+    """Registers, memory and written blocks, as plain Python holds them."""
+
+    def __init__(self, written=()):
+        self.registers, self.accesses = {}, []
+        self.memory = np.arange(BYTES, dtype=np.uint32).astype(np.uint8)
+        self.written = sorted(written)
+
+    def read_register(self, offset):
+        if offset >> REGISTER_WIDTH:
+            return None
+        self.accesses.append(("read", offset))
+        return None if offset == BAD_REGISTER else self.registers.get(offset, 0)
+
+    def write_register(self, offset, value):
+        if offset >> REGISTER_WIDTH:
+            return False
+        self.accesses.append(("write", offset, value))
+        if offset != BAD_REGISTER:
+            self.registers[offset] = value
+        return offset != BAD_REGISTER
+
+    def read(self, address, size):
+        at = address - BASE
+        return bytes(self.memory[at:at + size]) if self._exists(at, size) else None
+
+    def write(self, address, octets):
+        at = address - BASE
+        if self._exists(at, len(octets)):
+            self.memory[at:at + len(octets)] = np.frombuffer(octets, np.uint8)
+        return self._exists(at, len(octets))
+
+    def take_written(self, most):
+        """As the gateware looks for them: words of 32 blocks while there is room for 32 more."""
+        found, word = [], 0
+        while word < (BYTES >> BLOCK_LOG2) // 32:
+            if len(found) + 32 > most:
+                return found, True
+            found += [(BASE >> BLOCK_LOG2) + block
+                      for block in self.written if block // 32 == word]
+            self.written = [block for block in self.written if block // 32 != word]
+            word += 1
+        return found, False
+
+    def _exists(self, at, size):
+        return 0 <= at and at + size <= BYTES
+
+
+class LinkBench(StreamBench):
+    """The gateware with memory, registers and a line.
+
+    Parameters
+    ----------
+    seed : int
+        Of the stalls of memory and line; 0 for none.
+    written : sequence of int
+        Blocks that the card wrote at first.
+
+    Members
+    -------
+    model : golden.LinkEndpoint
+    """
+
+    def __init__(self, seed=0, written=(), replaceable=True):
+        self.link = LinkEndpoint(32, 16, REGISTER_WIDTH, CARD)
+        super().__init__(self.link)
+        self.rng = np.random.default_rng(seed)
+        self.seed, self.replaceable = seed, replaceable
+        self.target, self.card = Target(), Target(written)
+        self.model = golden.LinkEndpoint(self.card, golden.LinkCard(BASE, BYTES, clock_khz=50_000),
+                                         replaceable=lambda: replaceable)
+        behaviour = Behaviour() if not seed else Behaviour(
+            latency=5, jitter=9, stall_address=0.3, stall_data=0.3, stall_response=0.3, seed=seed)
+        self.memory = MemoryModel()
+        self.memory.map(self.target.memory, BASE)
+        self.background(read_responder(self.link.read_bus, self.memory.read_port(16, behaviour)))
+        self.background(write_responder(self.link.write_bus, self.memory.write_port(16, behaviour)))
+        self.background(self._registers)
+        self.written = list(written)
+        self.answers, self._partial = [], bytearray()
+        self.background(self._listen)
+
+    def play(self, frames, gaps=STEADY, limit=200_000):
+        """Send frames, none before the one before is dealt with; compare every answer."""
+        expected = [self.model.answer(frame) for frame in frames]
+
+        async def drive(ctx):
+            ctx.set(self.link.replaceable, self.replaceable)
+            for block in self.written:
+                ctx.set(self.link.marks.p, block)
+                ctx.set(self.link.marks.valid, 1)
+                await ctx.tick().until(self.link.marks.ready)
+                ctx.set(self.link.marks.valid, 0)
+            for number, (frame, answer) in enumerate(zip(frames, expected)):
+                before = len(self.answers)
+                await self._send(ctx, frame, gaps)
+                if answer is None:
+                    await ctx.tick().repeat(len(frame) + 60)
+                    assert len(self.answers) == before, f"frame {number} was answered"
+                    continue
+                for _ in range(60_000):
+                    if len(self.answers) > before:
+                        break
+                    await ctx.tick()
+                assert self.answers[before:] == [answer], f"answer to frame {number}"
+        self.process(f"host of {len(frames)} frames", drive)
+        self.run(limit)
+        self.memory.check()
+        assert self.target.accesses == self.card.accesses
+        assert (self.target.memory == self.card.memory).all()
+
+    async def _send(self, ctx, frame, gaps):
+        for number, byte in enumerate(frame):
+            await ctx.tick().repeat(gaps[number % len(gaps)]) if gaps[number % len(gaps)] else None
+            ctx.set(self.link.i.p, {"data": byte, "last": number == len(frame) - 1})
+            ctx.set(self.link.i.valid, 1)
+            await ctx.tick().until(self.link.i.ready)
+            ctx.set(self.link.i.valid, 0)
+
+    async def _listen(self, ctx):
+        held = None
+        while True:
+            ready = not self.seed or self.rng.random() < 0.6
+            ctx.set(self.link.o.ready, ready)
+            _, _, valid, payload = await ctx.tick().sample(self.link.o.valid, self.link.o.p)
+            now = payload.data, payload.last
+            assert held is None or (valid and now == held), "a byte changed before it was taken"
+            held = now if valid and not ready else None
+            if valid and ready:
+                self._partial.append(payload.data)
+                if payload.last:
+                    self.answers.append(bytes(self._partial))
+                    self._partial.clear()
+
+    async def _registers(self, ctx):
+        bus = self.link.registers
+        while True:
+            for _ in range(int(self.rng.integers(0, 5)) if self.seed else 0):
+                await ctx.tick()
+            if ctx.get(bus.awvalid & bus.wvalid):
+                done = self.target.write_register(ctx.get(bus.awaddr), ctx.get(bus.wdata))
+                await self._shake(ctx, bus.awready, bus.wready)
+                ctx.set(bus.bresp, OKAY if done else SLVERR)
+                ctx.set(bus.bvalid, 1)
+                await ctx.tick().until(bus.bready)
+                ctx.set(bus.bvalid, 0)
+            elif ctx.get(bus.arvalid):
+                value = self.target.read_register(ctx.get(bus.araddr))
+                await self._shake(ctx, bus.arready)
+                ctx.set(bus.rresp, SLVERR if value is None else OKAY)
+                ctx.set(bus.rdata, 0xBAD if value is None else value)
+                ctx.set(bus.rvalid, 1)
+                await ctx.tick().until(bus.rready)
+                ctx.set(bus.rvalid, 0)
+            else:
+                await ctx.tick()
+
+    @staticmethod
+    async def _shake(ctx, *ready):
+        for each in ready:
+            ctx.set(each, 1)
+        await ctx.tick()
+        for each in ready:
+            ctx.set(each, 0)

@@ -1,0 +1,31 @@
+"""A whole simulated board for tests: its Verilog built once, a clock for each that opens it."""
+
+import functools
+import shutil
+
+import pytest
+from hotrow_rtl.config import preset
+
+MEMORY_BYTES = 1 << 20
+CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do with
+PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
+
+
+@functools.cache
+def board_library():
+    """The shared library of preset `tiny` on a serial line; skips where tools are missing."""
+    missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
+    if missing:
+        pytest.skip(f"a simulated board needs {', '.join(missing)}")
+    from hotrow_boards.emit import CARD_MODULE, emit_uart_card
+    from hotrow_sim.verilated import serial_board
+
+    return serial_board.board_library(
+        emit_uart_card(preset("tiny"), MEMORY_BYTES, int(CLOCK_HZ / 1000)), CARD_MODULE)
+
+
+def open_board():
+    """A `SerialBoard` with its clock running."""
+    from hotrow_sim.verilated.serial_board import SerialBoard
+
+    return SerialBoard(board_library(), CLOCK_HZ)

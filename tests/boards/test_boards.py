@@ -1,0 +1,152 @@
+"""The boards, `hotrow boards`, `hotrow build` and `hotrow flash`, with stand-ins for the tools."""
+
+import json
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from hotrow import cli
+from hotrow_boards import design
+from hotrow_boards.boards import BOARDS
+from hotrow_boards.clocking import pll_dividers
+from hotrow_boards.synthesis import RESOURCES
+
+ROOT = Path(__file__).parents[2]
+EVERY_BOARD = pytest.mark.parametrize("name", BOARDS)
+
+
+@pytest.fixture
+def hotrow(capsys, monkeypatch):
+    """Run a command: (exit code, its JSON object or the text, standard error)."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    monkeypatch.setattr(cli, "commands", lambda: {
+        name: EntryPoint(name, value, cli.GROUP) for name, value in declared[cli.GROUP].items()})
+
+    def run(*arguments):
+        code = cli.main(list(arguments))
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments and not code else out, err
+    return run
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Designs are not written."""
+    monkeypatch.setattr(design, "sources", lambda board: {
+        "top.il": "il", "top.lpf": "pins", "core.v": board.name})
+
+
+@EVERY_BOARD
+def test_a_board_is_what_its_platform_says(name):
+    board = BOARDS[name]
+    platform = pytest.importorskip("amaranth_boards") and board.make_platform()
+    device, _, speed = board.device.rpartition("-")
+    assert (platform.device, platform.speed) == (device, speed)
+    assert board.options[0] == "--" + {"LFE5UM5G": "um5g-", "LFE5UM": "um-", "LFE5U": ""}[
+        device.split("-")[0]] + device.split("-")[1].lower().replace("f", "k")
+    assert board.options[-1] == speed and platform.package[-3:] == board.options[2][-3:]
+    assert pll_dividers(round(platform.default_clk_frequency / 1e6), board.clock_mhz)
+    assert board.config.clock_mhz == board.clock_mhz and set(board.capacity) == set(RESOURCES)
+    # Two queues of a few commands, staging for both ways, and tables beside them.
+    assert board.memory_bytes >= 1 << 16
+
+
+@pytest.mark.parametrize("name", [
+    "ulx3s", *(pytest.param(name, marks=pytest.mark.long) for name in BOARDS if name != "ulx3s")])
+def test_a_board_elaborates(name):
+    """Pins, clock, link, memory: all but the core's own Verilog."""
+    pytest.importorskip("amaranth_boards")
+    platform = BOARDS[name].make_platform()
+    platform.ram_instances = True
+    plan = platform.prepare(design.BoardDesign(BOARDS[name]), name=design.TOP, emit_src=False)
+    text = plan.files["top.il"].decode() if isinstance(plan.files["top.il"], bytes) \
+        else plan.files["top.il"]
+    assert text.count("cell \\EHXPLLL") == 1 and text.count("cell \\hotrow ") == 1
+    pins = plan.files["top.lpf"]
+    assert "uart_0__rx" in (pins.decode() if isinstance(pins, bytes) else pins)
+
+
+def test_the_list(hotrow):
+    code, shown, _ = hotrow("boards")
+    assert code == 0 and all(board.title in shown for board in BOARDS.values())
+    _, listed, _ = hotrow("boards", "--json")
+    assert [each["board"] for each in listed["boards"]] == list(BOARDS)
+
+
+def test_a_build(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"1": 71.24})
+    folder = tmp_path / "made"
+    code, result, err = hotrow("build", "--board", "ecpix5", "-o", str(folder), "--json")
+    assert code == 0 and result.pop("seconds").keys() == {
+        "design", "synthesis", "routing", "packing"}
+    bitstream = folder / "hotrow-ecpix5.bit"
+    assert bitstream.read_bytes() == b"bits of routed"
+    assert result == {
+        "board": "ecpix5", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77, "bram": 3, "dsp": 2,
+        "fmax_mhz": 71.2, "clock_mhz": 50, "bitstream": str(bitstream), "bitstream_bytes": 14,
+        "seed": 1}
+    assert "--um5g-85k --package CABGA554 --speed 8" in tools.asked[0]
+    assert "--lpf top.lpf" in tools.asked[0] and "synthesis ..." in err
+    assert "read_rtlil top.il\nread_verilog -sv core.v" in (folder / "synthesis.ys").read_text()
+    code, shown, _ = hotrow("build", "--board", "ecpix5", "-o", str(folder))
+    assert code == 0 and "150 of 83,640 luts" in shown and "71.2 MHz after routing" in shown
+
+
+def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"7": 49.9})
+    code, _, err = hotrow("build", "--board", "ecpix5", "-o", str(tmp_path), "--seed", "7")
+    assert code == 2 and "needs 50 MHz, and the routed design reaches 49.9: try another" in err
+    assert not list(tmp_path.glob("*.bit"))
+
+
+def test_a_design_that_is_too_large(hotrow, tools, quick, tmp_path):
+    tools.answer(cells={"LUT4": 43_849})
+    code, _, err = hotrow("build", "--board", "versa-5g", "-o", str(tmp_path))
+    assert code == 2 and "does not fit into LFE5UM5G-45F-8: it takes 43,849 luts of 43,848" in err
+
+
+def test_missing_tools(hotrow, no_tools, quick, tmp_path):
+    code, _, err = hotrow("build", "--board", "ulx3s", "-o", str(tmp_path))
+    assert code == 2 and "yosys is not installed: pip install 'hotrow[boards]'" in err
+
+
+@pytest.mark.parametrize("command", ["build", "flash"])
+def test_an_unknown_board(hotrow, command):
+    code, _, err = hotrow(command, "--board", "nexys")
+    assert code == 2 and "unknown board 'nexys': expected one of ecpix5, versa-5g" in err
+
+
+def test_flashing(hotrow, tools, tmp_path):
+    bitstream = tmp_path / "some.bit"
+    bitstream.write_bytes(b"bits")
+    code, shown, _ = hotrow("flash", "--board", "ulx3s", str(bitstream))
+    assert code == 0 and "is on the Radiona ULX3S 85F" in shown
+    assert hotrow("flash", "--board", "ulx3s", "--keep", str(bitstream))[0] == 0
+    assert tools.asked == [f"--board ulx3s {bitstream}", f"--board ulx3s --write-flash {bitstream}"]
+
+
+def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = hotrow("flash", "--board", "ecpix5")
+    assert code == 2 and "no bitstream build/ecpix5/hotrow-ecpix5.bit: build it with " in err
+    bitstream = tmp_path / "some.bit"
+    bitstream.write_bytes(b"bits")
+    (tools.folder / "absent").touch()
+    code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
+    assert code == 2 and "(unable to open ftdi device: -3 (device not found)): is the board" in err
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
+    assert code == 2 and "openFPGALoader is not installed: apt install openfpgaloader" in err
+
+
+@pytest.mark.parametrize("given, wanted", [(100, 50), (25, 40), (25, 50), (100, 100), (48, 60)])
+def test_dividers_of_the_pll(given, wanted):
+    input_divider, feedback, output_divider = pll_dividers(given, wanted)
+    assert given * feedback == wanted * input_divider
+    assert 400 <= wanted * output_divider <= 800
+
+
+def test_a_clock_that_no_pll_makes():
+    with pytest.raises(ValueError, match="no 5000 MHz of 25 MHz"):
+        pll_dividers(25, 5000)

@@ -1,0 +1,130 @@
+"""A serial line: any rate, found by the card; bytes that break off; frames through it."""
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+from hotrow_boards.uart.port import UartPort
+from hotrow_rtl.contract_link import IDLE_BYTE, SYNC_BYTE
+from hotrow_sim.link.slip import SlipDecoder, slip_encode
+
+SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
+
+
+def on_line(octets, cycles_per_bit, gap=0.0, at=0.0):
+    """(cycle, level) of every change of a line that carries these bytes from cycle `at` on."""
+    changes = []
+    for byte in octets:
+        for bit in (0, *(byte >> number & 1 for number in range(8)), 1):
+            changes.append((at, bit))
+            at += cycles_per_bit
+        at += gap * cycles_per_bit
+    return changes, at
+
+
+def heard(levels, cycles_per_bit):
+    """Bytes that the levels of a line, one a cycle, stand for."""
+    octets, at = [], 1
+    while at < len(levels):
+        if levels[at] or not levels[at - 1]:
+            at += 1
+            continue
+        places = [int(at + (0.5 + bit) * cycles_per_bit) for bit in range(10)]
+        if places[-1] >= len(levels):
+            break
+        bits = [levels[place] for place in places]
+        assert not bits[0] and bits[9], f"no byte at cycle {at}"
+        octets.append(sum(bit << number for number, bit in enumerate(bits[1:9])))
+        at = places[9]
+    return bytes(octets)
+
+
+class Line:
+    """An `UartPort` that sends every frame back; `frames` came in, `sent` came out."""
+
+    def __init__(self, judge=lambda frame: True):
+        self.port, self.judge, self.frames, self.levels = UartPort(), judge, [], []
+
+    def play(self, segments, tail):
+        """Run segments of (bytes, cycles per bit, gap), then `tail` cycles more."""
+        waves, at = [], 40.0
+        for octets, cycles_per_bit, gap in segments:
+            wave, at = on_line(octets, cycles_per_bit, gap, at)
+            waves += wave
+        port, end = self.port, int(at) + tail
+
+        async def run(ctx):
+            index, frame, echo = 0, [], []
+            for cycle in range(end):
+                while index < len(waves) and waves[index][0] <= cycle:
+                    ctx.set(port.rx, waves[index][1])
+                    index += 1
+                ctx.set(port.o.ready, 1)
+                ctx.set(port.i.valid, bool(echo))
+                if echo:
+                    ctx.set(port.i.p, echo[0])
+                _, _, tx, valid, byte, taken = await ctx.tick().sample(
+                    port.tx, port.o.valid, port.o.p, port.i.ready)
+                self.levels.append(tx)
+                if echo and taken:
+                    echo.pop(0)
+                ctx.set(port.good, 0)
+                ctx.set(port.bad, 0)
+                if valid:
+                    frame.append(byte.data)
+                    if byte.last:
+                        whole = self.judge(bytes(frame))
+                        ctx.set(port.good if whole else port.bad, 1)
+                        self.frames.append(bytes(frame))
+                        echo += [{"data": each, "last": number == len(frame) - 1}
+                                 for number, each in enumerate(frame) if whole]
+                        frame = []
+
+        simulator = Simulator(port)
+        simulator.add_clock(1e-8)
+        simulator.add_testbench(run)
+        simulator.run()
+
+
+FRAMES = [bytes(range(0xB8, 0xE0)), b"\x00\xff\x55\xc0\xdb\xdc\xdd\x55", b"x"]
+
+
+@pytest.mark.parametrize("cycles_per_bit", [
+    4, 4.34, 5.5, *(pytest.param(slow, marks=pytest.mark.long) for slow in (16.67, 41.3))])
+def test_frames_at_any_rate(cycles_per_bit):
+    line = Line(lambda frame: frame in FRAMES)
+    octets = SYNC + b"".join(slip_encode(frame) for frame in FRAMES)
+    size = sum(map(len, FRAMES))
+    line.play([(octets, cycles_per_bit, 0)], tail=int((size + 20) * 12 * cycles_per_bit))
+    assert line.frames[-3:] == FRAMES, "before them may come what is left of the sync bytes"
+    decoder = SlipDecoder()
+    assert decoder.feed(heard(line.levels, cycles_per_bit)) == FRAMES
+
+
+def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
+    frame = b"\x33\x33\x33 payload"  # with falling edges as of a slower sync byte
+    good = Line(lambda each: each == frame)
+    good.play([(SYNC + slip_encode(frame) + slip_encode(frame), 8, 0),
+               (b"\x33" * 9, 8, 1.0), (slip_encode(frame), 8, 0)], tail=3000)
+    assert good.frames[-1] == frame and good.frames.count(frame) >= 2
+
+    moved = Line(lambda each: each == frame)
+    again = SYNC + slip_encode(frame)
+    moved.play([(again, 8, 0), *[(again, 13, 0)] * 6], tail=3000)
+    assert moved.frames[-3::2] == [frame, frame], "the host changed to a slower rate"
+
+
+@pytest.mark.parametrize("skew", [-0.03, 0.03])
+def test_a_host_whose_clock_is_off(skew):
+    """Frames at a rate 3 % from that of the sync bytes."""
+    line = Line(lambda frame: frame in FRAMES)
+    line.play([(SYNC, 16, 0), (b"".join(map(slip_encode, FRAMES)), 16 * (1 + skew), 0.1)],
+              tail=2000)
+    assert line.frames[-3:] == FRAMES
+
+
+def test_noise_is_no_frame():
+    rng = np.random.default_rng(5)
+    line = Line(lambda frame: frame == b"after")
+    line.play([(SYNC, 6, 0), (bytes(rng.integers(0, 256, 80, np.uint8)), 4.7, 0.3),
+               *[(SYNC + slip_encode(b"after"), 6, 3.0)] * 6], tail=1500)
+    assert line.frames[-1] == b"after"

@@ -1,0 +1,73 @@
+"""Cards behind links, for tests: golden models at pseudo-terminals, channels that lose frames."""
+
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+from hotrow_rtl.config import preset
+from hotrow_sim.link.model_card import ModelCard
+
+ROOT = Path(__file__).parents[2]
+
+
+def declared_transports(monkeypatch):
+    """Let the driver find the transports that pyproject.toml declares, installed or not."""
+    from hotrow import transport
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    monkeypatch.setattr(transport, "entry_points", lambda group: [
+        EntryPoint(name, value, group) for name, value in project["entry-points"][group].items()])
+
+
+class RoughChannel:
+    """A `Channel` to a golden endpoint in this process, which loses, repeats, damages and reorders.
+
+    Parameters
+    ----------
+    endpoint : LinkEndpoint
+    seed : int
+    loss, repeat, damage, reorder : float
+        Chance of each, for every frame in either direction.
+    """
+
+    name = "rough channel"
+
+    def __init__(self, endpoint, seed=0, loss=0.0, repeat=0.0, damage=0.0, reorder=0.0):
+        self._endpoint, self._rng = endpoint, np.random.default_rng(seed)
+        self._chances = loss, repeat, damage, reorder
+        self._to_card, self._to_host = [], []
+        self.closed = False
+
+    def send(self, frame):
+        self._pass(self._to_card, frame)
+        while self._to_card:
+            answer = self._endpoint.answer(self._to_card.pop(0))
+            if answer is not None:
+                self._pass(self._to_host, answer)
+
+    def receive(self, timeout):
+        return self._to_host.pop(0) if self._to_host else None
+
+    def attune(self):
+        pass
+
+    def close(self):
+        self.closed = True
+
+    def _pass(self, way, frame):
+        loss, repeat, damage, reorder = self._rng.random(4) < self._chances
+        if loss:
+            return
+        if damage:
+            spoilt = bytearray(frame)
+            spoilt[self._rng.integers(0, len(frame))] ^= 1 << self._rng.integers(0, 8)
+            frame = bytes(spoilt)
+        way.insert(int(self._rng.integers(0, len(way) + 1)) if reorder else len(way), frame)
+        if repeat:
+            way.append(frame)
+
+
+def model_card(name="tiny", **options):
+    """A golden card of a preset with memory of its own."""
+    return ModelCard(preset(name), **options)

@@ -1,0 +1,83 @@
+"""The transport `udp` on the loopback interface: loss, repetition, reordering, and strangers."""
+
+import socket
+
+import hotrow
+import numpy as np
+import pytest
+from hotrow import TransportError
+from hotrow.link.frames import Operation, pack_request
+from hotrow_sim.link.udp_card import UdpCard
+
+from tests.driver.conftest import random_ids, register_tables, usable
+from tests.driver.links import declared_transports, model_card
+
+
+@pytest.fixture(autouse=True)
+def declared(monkeypatch):
+    declared_transports(monkeypatch)
+
+
+def results(seed, patience, **network):
+    """What a card's commands give over a network, the session's statistics and the network."""
+    with UdpCard(model_card().endpoint(), seed=seed, **network) as card:
+        with hotrow.open(f"udp:127.0.0.1:{card.port}", timeout=60, patience=patience, tries=200
+                         ) as device:
+            tables = register_tables(device)
+            ids = random_ids(200, seed)
+            device.observe(ids)
+            hot = device.harvest(k=30)
+            device.install(hot)
+            split = device.split(ids)
+            rows = device.gather(split.misses)
+            out = [hot.row, hot.table, hot.count, split.slots, split.misses.row, rows]
+            assert usable(device, tables)
+            return [np.array(each) for each in out], device.transport.session.statistics, card
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_loss_repetition_and_reordering_change_nothing(seed):
+    sound, statistics, _ = results(seed, 60.0)
+    assert statistics.repeated == 0
+    rough, statistics, card = results(seed, 0.005, loss=0.05, repeat=0.05, reorder=0.05)
+    for one, other in zip(sound, rough):
+        assert (one == other).all(), f"seed {seed}"
+    assert card.lost and card.repeated and card.reordered and statistics.repeated
+
+
+def test_a_stranger_is_not_heard():
+    card = model_card()
+    endpoint = card.endpoint(replaceable=lambda: False)
+    with UdpCard(endpoint) as served:
+        with hotrow.open(f"udp:127.0.0.1:{served.port}", timeout=60, patience=5.0) as device:
+            tables = register_tables(device)
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.connect(("127.0.0.1", served.port))
+                stranger.settimeout(0.2)
+                session = device.transport.session._number  # even if it knows the number
+                for number in (session, session ^ 1):
+                    for operation in (Operation.BIND, Operation.READ_REGISTER):
+                        stranger.send(pack_request(number, 3, operation, length=4))
+                with pytest.raises(TimeoutError):
+                    stranger.recv(100)
+            assert usable(device, tables)
+            assert device.transport.counters()["foreign"] == 4
+        with pytest.raises(TransportError, match="no answer to BIND"):
+            hotrow.open(f"udp:127.0.0.1:{served.port}", patience=0.01, tries=3)
+
+
+@pytest.mark.parametrize("address, message", [
+    ("", "which host"), (":127.0.0.1:x", "expected a port of 1 to 65535"),
+    (":127.0.0.1:70000", "expected a port of 1 to 65535"),
+])
+def test_addresses_that_cannot_be(address, message):
+    with pytest.raises(TransportError, match=message):
+        hotrow.open(f"udp{address}")
+
+
+def test_nobody_there():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(TransportError, match=f"card at 127.0.0.1, port {port}: no answer to BIND"):
+        hotrow.open(f"udp:127.0.0.1:{port}", patience=0.01, tries=3)
