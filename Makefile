@@ -2,6 +2,7 @@
 # make test      the test suite; `make quick` leaves out what builds or trains for long
 # make formal    every proof; `make test` runs those that take seconds
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
+# make plan-soak ten million lookups planned at random, RTL against model: many minutes
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak regress lint generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak regress lint generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -27,6 +28,9 @@ formal: $(VENV)/.installed-formal
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.fuzz.soak $(ARGS)
+
+plan-soak: $(VENV)/.installed-dev
+	$(BIN)/python -m hotrow_sim.fuzz.plan_soak $(ARGS)
 
 regress: lint
 	$(BIN)/python -m pytest -m "not formal" $(ARGS)

@@ -6,13 +6,13 @@ reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` loo
 from amaranth import Cat
 from amaranth.lib import data, enum
 
-from .config import EPOCH_WIDTH, Config, log2
+from .config import EPOCH_WIDTH, SLOT_NUMBER_WIDTH, Config, log2
 from .contract import Status
 from .layouts import lookup_beat
 from .table_extent import partition
 
 STATUS_WIDTH = max(Status).bit_length()
-NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
+NUMBER_WIDTH = SLOT_NUMBER_WIDTH
 
 
 class Edit(enum.Enum, shape=2):

@@ -11,6 +11,7 @@ STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
 WINDOW_BEATS = 5
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
+SLOT_NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
 BYPASS_STAMPS = 512  # of the planner in one bank: what a block RAM holds
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
 NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
@@ -240,6 +241,12 @@ class Config:
     def directory_tag_width(self) -> int:
         """Bits of the mixed key that bank and the smallest partition's set do not tell."""
         return self.key_width - log2(self.directory_sets // self.directory_partitions)
+
+    @property
+    def slot_bits(self) -> int:
+        """Bits that the planner keeps with every slot: the tag, two stamps, the policy's number,
+        valid and dirty."""
+        return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 2
 
     def describe(self) -> dict:
         """Every parameter by name, for JSON."""

@@ -136,6 +136,26 @@ def test_enough_slots_bypass_nothing(bench):
     assert result["bypasses"] == result["evictions"] == result["waits"] == 0
 
 
+@pytest.mark.parametrize("room", [2, 1.25, 0.25])
+def test_room_for_the_rows_of_a_window(bench, room):
+    """The largest batch that leaves so much, and the next larger one does not."""
+    code, result, _ = bench(*SMALL, *MODEL, "--batch", 512, "--room", room, "--json")
+    assert code == 0 and result["room"] >= room and result["held_evictions"] == 0
+    assert result["room"] == pytest.approx(result["slots"] / result["window_rows"])
+    if result["batch"] < 512:
+        _, larger, _ = bench(*SMALL, *MODEL, "--batch", result["batch"] + 1, "--json")
+        assert larger["room"] < room
+    assert result["bypassed_share"] > 0.3 if room < 1 else result["bypassed_share"] < 0.1
+
+
+def test_a_card_of_other_sizes(bench):
+    code, result, err = bench("--preset", "ecp5-85f", "--slots", 1024, "--counters", 512,
+                              *SMALL[2:], *MODEL, "--json")
+    assert code == 0 and result["slots"] == 1024 and "ecp5-85f has no planner" in err
+    links = result["link_lookups_per_s_projected"]
+    assert links["pcie gen4 x16"] == pytest.approx(2 * links["pcie gen3 x16"])
+
+
 def test_without_a_compiler(bench, monkeypatch):
     monkeypatch.setattr(plan_native, "find_compiler", lambda: None)
     code, result, err = bench(*SMALL, *MODEL, "--json")
@@ -147,6 +167,9 @@ def test_without_a_compiler(bench, monkeypatch):
     (["--window", "3"], "expected PAST,FUTURE"),
     (["--slots", "100"], "--slots 100: "),
     (["--policy", "mru"], "invalid choice"),
+    (["--counters", "100"], "--counters 100: "),
+    (["--room", "0"], "expected a number above 0"),
+    (["--room", "1e9"], "--room 1000000000.0: not even batches of one sample"),
 ])
 def test_errors_teach(bench, arguments, message):
     code, out, err = bench(*SMALL, *MODEL, *arguments)

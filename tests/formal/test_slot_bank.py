@@ -113,10 +113,14 @@ class Holds(Elaboratable):
             words.append(word)
         word = Array(each.data for each in words)[slot.choice]
         way = slot_way(config)(word.word_select(slot.way, slot_way(config).size))
+        # A stamp that no sweep has renewed may hold longer, but never shorter.
+        needs_ahead, kept_ahead = ((each - setting.retired)[:stamp]
+                                   for each in (needed, way.state.needed))
         m.d.comb += [
             Assert(inside[:bank.latency - 1] == own.valid),
-            Assert(~held | way.valid & (way.tag == tag) & (way.state.needed == needed)),
-            Assert(~held | ((needed - setting.retired)[:stamp] <= config.sweep_batches)),
+            Assert(~held | way.valid & (way.tag == tag)),
+            Assert(~held | (needs_ahead <= kept_ahead) & ~kept_ahead[stamp - 1]),
+            Assert(~held | (needs_ahead <= config.sweep_batches)),
         ]
         for word in words:
             ways = [slot_way(config)(word.data.word_select(number, slot_way(config).size))

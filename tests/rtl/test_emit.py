@@ -293,3 +293,16 @@ def test_compact_text_says_the_same():
         "module top(a, o$1);\n  input a;\n  output [1:0] o$1;\n"
         "  wire _2, \\$x , _x;\n  wire [1:0] \\type ;\n"
         "  assign _2 = a,\n  \\type  = { _2, \\$x  };\nendmodule\n")
+
+
+def test_compact_text_repeats_nothing():
+    """Zeros, repeated bits, and blocks of one statement; a block with an `else` keeps its own."""
+    assert compact(
+        "  assign y = { a[1], a[1], a[1], a[1], b, b } | 512'h000000f0 | 4'h0;\n"
+        "  always @* begin\n    if (wake) begin end\n    x = 8'h0a;\n"
+        "    if (b) begin\n      x = c;\n    end\n"
+        "    if (a) begin\n      x = d;\n    end else begin\n      x = e;\n    end\n  end\n") == (
+        "  assign y = { {4{a[1]}}, b, b } | 512'hf0 | 4'h0;\n"
+        "  always @* begin\n    if (wake);\n    x = 8'ha;\n"
+        "    if (b)\n      x = c;\n"
+        "    if (a) begin\n      x = d;\n    end else\n      x = e;\n  end\n")

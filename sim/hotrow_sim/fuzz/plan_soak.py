@@ -214,6 +214,7 @@ def session(seed, batches, open_device, tally):
         tally.lookups += ids[number].size
         tally.bypasses += done["bypasses"]
         tally.waits += done["wait_for"] != NO_BATCH
+    require(not (broken := getattr(device, "violations", list)()), "an AXI rule was broken", broken)
     tally.batches += batches
     tally.sessions += 1
     device.close()

@@ -71,6 +71,7 @@ def plan(options, trace, steps) -> dict:
         "batch": batch, "window_rows": window_rows, "room": config.slots / window_rows,
         "bypassed_share": counts["bypasses"] / counts["unique"],
         "agrees": agrees,
+        "slot_bits": config.slot_bits,
         "row_bytes": options.row_bytes,
         "link_bytes": filled + left,
         "link_bytes_per_lookup": (filled + left) / workload.lookups,
