@@ -14,7 +14,8 @@ from .training import draw, train
 OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
 
 
-@pytest.fixture(scope="module", params=OPTIMIZERS)
+@pytest.fixture(scope="module", params=[
+    "rowwise_adagrad", *(pytest.param(each, marks=pytest.mark.long) for each in ("sgd", "adagrad"))])
 def trained(request):
     """(optimizer, batches, what training them resident ends with)."""
     batches = draw(1, 30)
