@@ -15,7 +15,8 @@ OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
 
 
 @pytest.fixture(scope="module", params=[
-    "rowwise_adagrad", *(pytest.param(each, marks=pytest.mark.long) for each in ("sgd", "adagrad"))])
+    pytest.param(each, marks=pytest.mark.long) if each != "rowwise_adagrad" else each
+    for each in OPTIMIZERS])
 def trained(request):
     """(optimizer, batches, what training them resident ends with)."""
     batches = draw(1, 30)
