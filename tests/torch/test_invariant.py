@@ -14,7 +14,9 @@ from .training import draw, train
 OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
 
 
-@pytest.fixture(scope="module", params=OPTIMIZERS)
+@pytest.fixture(scope="module", params=[
+    pytest.param(each, marks=pytest.mark.long) if each != "rowwise_adagrad" else each
+    for each in OPTIMIZERS])
 def trained(request):
     """(optimizer, batches, what training them resident ends with)."""
     batches = draw(1, 30)

@@ -82,6 +82,7 @@ def test_epochs_shuffles_and_read_ahead_change_no_bit():
     assert ends[0][0][:19] != ends[0][0][19:]
 
 
+@pytest.mark.long
 def test_workers_of_the_loader_that_stay():
     one, other = (trained(loader=loader(num_workers=1, persistent_workers=True), **options)
                   for options in ({"mode": "resident", "ahead": 0}, {"mode": "freqcache"}))

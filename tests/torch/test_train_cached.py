@@ -64,7 +64,7 @@ def test_the_report(train, mode, options):
     pytest.param(["--trace", "zipf:1.05:2000", "--batch-size", 64, "--batches", 200],
                  marks=pytest.mark.long, id="zipf"),
     pytest.param(["--trace", f"criteo:{CRITEO}", "--batch-size", 50, "--batches", 5],
-                 marks=needs(CRITEO), id="criteo, few"),
+                 marks=[needs(CRITEO), pytest.mark.slow], id="criteo, few"),
 ])
 def test_traces_in_every_mode(train, trace, optimizer):
     """Two hundred steps and more, with slots enough and with few: one digest."""

@@ -3,7 +3,8 @@
 import argparse
 import os
 
-from .options import CACHED, COLD, MODES, OPTIMIZERS, POLICIES, HotBudget, TrainOptions
+from .options import CACHED, COLD, MODES, OPTIMIZERS, HotBudget, TrainOptions
+from .placing import POLICIES
 
 _NAMES = ("trace", "ids", "label", "dense", "bag", "mode", "transport", "preset", "optimizer",
           "batch_size", "batches", "epochs", "dim", "mlp_scale", "lr", "seed", "hot_budget",

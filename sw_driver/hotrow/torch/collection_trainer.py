@@ -26,6 +26,9 @@ class CollectionTrainer(Trainer):
     Members
     -------
     collection : HotEmbeddingBagCollection
+    most_bytes : int
+        Most that lived beside the tables in any step: slots, rows without one, rows on their way,
+        staged gradients and metadata.
     """
 
     def __init__(self, model, tables, optimizer, device=None, mode="resident", **options):
@@ -35,6 +38,7 @@ class CollectionTrainer(Trainer):
         group = TableGroup(range(len(configs)), configs, optimizer, tables)
         self.collection = HotEmbeddingBagCollection(
             configs, device, mode, optimizer, groups=[group], **options)
+        self.most_bytes = 0
 
     def bags(self, samples):
         """What samples look up: Bags."""
@@ -56,6 +60,9 @@ class CollectionTrainer(Trainer):
         loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(samples.label))
         self.model.zero_grad()
         loss.backward()
+        memory = self.collection.memory
+        memory.pop("metadata_bits_per_slot", None)
+        self.most_bytes = max(self.most_bytes, sum(memory.values()))
         self.dense_optimizer.step()
         self.collection.optimizer.step()
         lookups = samples.ids.size

@@ -8,7 +8,6 @@ from ..traces import open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
 CACHED = ("scratchpipe", "freqcache")  # modes in which a planner gives slots to coming batches
-POLICIES = ("lru", "rrip", "lfu", "freq")
 OPTIMIZERS = ("sgd", "rowwise_adagrad")
 COLD = ("gathered", "pooled")
 HOT_SHARE = 0.25  # of all rows, unless the user says how many

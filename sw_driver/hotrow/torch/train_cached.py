@@ -126,6 +126,9 @@ class _Run:
             **traffic, "popular_fraction": None, "rows_moved": figures["rows_moved"],
             "link_bytes": figures["link_bytes"], "fills": figures["fills"],
             "evictions": figures["evictions"], "bypasses": figures["bypasses"],
+            "trainer_bytes": self.trainer.most_bytes,
+            "slot_bytes": self.trainer.collection.memory["slots"],
+            "metadata_bits_per_slot": self.trainer.collection.memory["metadata_bits_per_slot"],
             **self.meter.figures(self.total - self.first), "host_seconds": seconds,
         }
 
