@@ -7,6 +7,8 @@ from pathlib import Path
 from .config import PRESETS, preset
 from .contract_map import render
 
+FORMATS = ("xrt", "ipxact", "vivado")
+
 
 def generate(subparsers):
     """Add `hotrow generate`."""
@@ -19,6 +21,9 @@ def generate(subparsers):
                         help=f"one of {', '.join(PRESETS)}")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="DIR",
                         help="folder for the files, made if it does not exist")
+    parser.add_argument("--format", choices=("map", *FORMATS), default="map",
+                        help="map (the default): the register and command map; xrt: a kernel of "
+                             "Vitis; ipxact: a component; vivado: scripts for synthesis")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 
@@ -35,7 +40,7 @@ def run(options) -> int:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: -o needs the name of a folder")
     print(f"emitting the Verilog of {config.name} ...", file=sys.stderr)
-    files, described = files_of(config)
+    files, described = files_of(config, options.format)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
@@ -50,12 +55,24 @@ def run(options) -> int:
     return 0
 
 
-def files_of(config) -> tuple[dict[str, str], dict]:
-    """The text of every file by name, and what the geometry file says."""
+def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
+    """The text of every file by name, and what the geometry file says.
+
+    Parameters
+    ----------
+    config : Config
+    kind : str
+        "map", or one of `FORMATS`.
+    """
     from .emit import TOP_MODULE, emit  # Amaranth is loaded only where something is emitted
     from .verilog_memories import memories
 
-    verilog = emit(config)
+    exported = {}
+    if kind != "map":
+        from .export import FILES
+
+        exported = FILES[kind](config)
+    verilog = exported.get(f"{config.name}.v") or emit(config)
     held = memories(verilog, TOP_MODULE)
     described = {
         "preset": config.name,
@@ -69,4 +86,5 @@ def files_of(config) -> tuple[dict[str, str], dict]:
                      for memory in held],
     }
     geometry = json.dumps(described, indent=1) + "\n"
-    return {f"{config.name}.v": verilog, f"{config.name}.json": geometry, **render()}, described
+    return {f"{config.name}.v": verilog, f"{config.name}.json": geometry,
+            **(exported or render())}, described

@@ -10,6 +10,7 @@ import termios
 import threading
 import time
 import tty
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,7 @@ BAUD = {getattr(termios, name): int(name[1:]) for name in dir(termios)
 _SLICE = 2000  # cycles between two looks at the line
 _LEAST_CYCLES_PER_BIT = 4
 _ROOM = 4096  # bytes
+_UNREAD = 1 << 16  # bytes that wait for a host that does not read; more are lost, as on a line
 _AWAKE = 0.5  # seconds for which the clock runs on when nothing comes
 _ASLEEP = 0.02  # seconds between two slices when nothing came for longer
 
@@ -120,12 +122,10 @@ class SerialBoard:
             came = self._library.hotrow_board_run(self._board, _SLICE, received, _ROOM)
             if ready or came or self._library.hotrow_board_unsent(self._board):
                 awake_until = time.monotonic() + _AWAKE
-            unsent += received.raw[:came]
+            unsent = (unsent + received.raw[:came])[:_UNREAD]
             if unsent:
-                try:
+                with suppress(BlockingIOError):  # the host does not read
                     unsent = unsent[os.write(self._card, unsent):]
-                except BlockingIOError:  # the host does not read: as on a line, bytes are lost
-                    unsent = b""
 
     def _cycles_per_bit(self):
         speed = BAUD.get(termios.tcgetattr(self._host)[5], 0)

@@ -1,0 +1,73 @@
+"""The accelerator's ports, bus by bus, as its Verilog names them."""
+
+from dataclasses import dataclass
+
+from amaranth.lib.wiring import Flow
+
+from ..config import Config
+from ..emit import flat_ports
+from ..register_block import REGISTER_ADDRESS_WIDTH
+from ..top import Top
+
+CONTROL = "s_axil"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of the Verilog: whether it is an output, its bits, and what AXI calls it."""
+
+    name: str
+    output: bool
+    bits: int
+    signal: str
+
+
+@dataclass(frozen=True)
+class Bus:
+    """Ports of one AXI interface.
+
+    Parameters
+    ----------
+    name : str
+        Prefix of the ports.
+    master : bool
+    data_bits, address_bits : int
+    reads, writes : bool
+        Which halves it has.
+    ports : tuple of Port
+    """
+
+    name: str
+    master: bool
+    data_bits: int
+    address_bits: int
+    reads: bool
+    writes: bool
+    ports: tuple
+
+
+def buses(config: Config) -> list[Bus]:
+    """The accelerator's interfaces: control first, then the memory ports in their order."""
+    top, found = _Ports(config), {}
+    for (path, member, value), name in zip(top.signature.flatten(top), flat_ports(top)):
+        if path[0] != "interrupt":
+            prefix, _, signal = name.rpartition("_")
+            found.setdefault(prefix, []).append(
+                Port(name, member.flow is Flow.Out, len(value), signal.upper()))
+    return [_bus(config, prefix, tuple(ports)) for prefix, ports in found.items()]
+
+
+def _bus(config, prefix, ports):
+    control, signals = prefix == CONTROL, {port.signal for port in ports}
+    return Bus(prefix, not control, 32 if control else 8 * config.bus_bytes,
+               REGISTER_ADDRESS_WIDTH if control else config.address_width,
+               "ARVALID" in signals, "AWVALID" in signals, ports)
+
+
+class _Ports(Top):
+    """The ports alone."""
+
+    def __new__(cls, *arguments, **named):
+        made = super().__new__(cls, *arguments, **named)
+        made._MustUse__used = True  # it is never elaborated
+        return made

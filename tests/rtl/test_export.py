@@ -1,0 +1,139 @@
+"""`hotrow generate --format`: what vendors' tools read says what the Verilog says."""
+
+import re
+import shutil
+import subprocess
+from xml.etree import ElementTree
+
+import pytest
+from hotrow_rtl import cli, emit
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract_registers import REGISTERS
+from hotrow_rtl.export import FILES, ipxact, vivado, xrt
+from hotrow_rtl.export.interfaces import buses
+
+TINY = preset("tiny")
+SPIRIT = "{http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009}"
+PORT = re.compile(r"^\s*(input|output) (?:wire |reg )?(?:\[(\d+):0\] )?(\w+)", re.M)
+
+
+@pytest.fixture(scope="module")
+def verilog():
+    return emit.emit(TINY)
+
+
+@pytest.fixture
+def quick(monkeypatch, verilog):
+    """The core's Verilog is written once."""
+    for module in (ipxact, vivado, xrt):
+        monkeypatch.setattr(module, "emit", lambda config: verilog)
+
+
+def ports_of(text, module):
+    """(name, direction, bits) of a module's ports in Verilog."""
+    body = re.search(rf"^module {module}\s*\(.*?^endmodule", text, re.M | re.S)[0]
+    return {(name, direction, int(high or 0) + 1) for direction, high, name in PORT.findall(body)}
+
+
+def test_interfaces_are_the_ports_of_the_verilog(verilog):
+    listed = {(port.name, "output" if port.output else "input", port.bits)
+              for bus in buses(TINY) for port in bus.ports}
+    assert listed == {port for port in ports_of(verilog, "hotrow")
+                      if port[0] not in ("clk", "rst", "interrupt")}
+    assert [(bus.name, bus.reads, bus.writes) for bus in buses(TINY)] == [
+        ("s_axil", True, True), ("m_axi_list", True, False), ("m_axi_result0", False, True),
+        ("m_axi_row0", True, True), ("m_axi_row1", True, True)]
+    assert [bus.name for bus in buses(preset("alveo-u55c"))].count("m_axi_row3") == 1
+
+
+def test_ipxact(quick, verilog):
+    files = FILES["ipxact"](TINY)
+    root = ElementTree.fromstring(files["component.xml"])
+    named = {
+        (port.find(f"{SPIRIT}name").text, f"{port.find(f'.//{SPIRIT}direction').text}put",
+         int(port.findtext(f".//{SPIRIT}left", "0")) + 1)
+        for port in root.iter(f"{SPIRIT}port")}
+    assert named == ports_of(verilog, "hotrow")
+    mapped = {name.text for name in root.findall(f".//{SPIRIT}physicalPort/{SPIRIT}name")}
+    assert mapped == {name for name, _, _ in named}
+    offsets = {register.find(f"{SPIRIT}name").text:
+               int(register.find(f"{SPIRIT}addressOffset").text, 0)
+               for register in root.iter(f"{SPIRIT}register")}
+    assert offsets == {name: each.offset for name, each in REGISTERS.items()
+                       if each.needs is None or getattr(TINY, each.needs)}
+    files_named = [name.text for name in root.findall(f".//{SPIRIT}file/{SPIRIT}name")]
+    assert files_named == [name for name in files if name.endswith(".v")]
+    spaces = {name.text for name in root.findall(f".//{SPIRIT}addressSpace/{SPIRIT}name")}
+    assert spaces == {each.get(f"{SPIRIT}addressSpaceRef")
+                      for each in root.iter(f"{SPIRIT}addressSpaceRef")}
+
+
+def test_xrt(quick, verilog):
+    files = FILES["xrt"](TINY)
+    root = ElementTree.fromstring(files["kernel.xml"])
+    kernel = root.find("kernel")
+    assert kernel.get("hwControlProtocol") == "user_managed"
+    ports = {port.get("name"): port for port in root.iter("port")}
+    assert list(ports) == ["s_axi_control", "m_axi_list", "m_axi_result0", "m_axi_row0",
+                           "m_axi_row1"]
+    assert ports["m_axi_row0"].get("dataWidth") == "128"
+    assert [each.get("port") for each in root.iter("arg")] == list(ports)[1:]
+    wrapper = {(name.replace("s_axi_control", "s_axil"), direction, bits) for name, direction, bits
+               in ports_of(files["hotrow_kernel.v"], "hotrow_kernel")}
+    assert {port for port in wrapper if "axi" in port[0]} == {
+        port for port in ports_of(verilog, "hotrow") if "axi" in port[0]}
+    assert {("ap_clk", "input", 1), ("ap_rst_n", "input", 1)} < wrapper
+    places = dict(re.findall(r"sp=hotrow\.(\w+):(\S+)", files["link.cfg"]))
+    assert places == {"m_axi_list": "HOST[0]", "m_axi_result0": "HOST[0]",
+                      "m_axi_row0": "HBM[0:15]", "m_axi_row1": "HBM[16:31]"}
+
+
+def test_the_kernel_elaborates(quick, tmp_path):
+    """Yosys finds every port of the core, and nothing undriven."""
+    from amaranth._toolchain.yosys import find_yosys
+
+    files = FILES["xrt"](TINY)
+    for name in ("hotrow_kernel.v", "tiny.v"):
+        (tmp_path / name).write_text(files[name])
+    # Without the bodies of the core's modules: only its ports matter here.
+    core = re.search(r"^module hotrow\s*\(.*?^endmodule", files["tiny.v"], re.M | re.S)[0]
+    (tmp_path / "ports.v").write_text(re.sub(
+        r"^(?!\s*(?:input|output)\b).*$", "", core.split(");", 1)[1], flags=re.M).join(
+            ["(* blackbox *)\n" + core.split(");", 1)[0] + ");\n", "\nendmodule\n"]))
+    yosys = find_yosys(lambda version: version >= (0, 10))
+    yosys.run(["-q", "-"], f"read_verilog -sv -lib {tmp_path}/ports.v\n"
+              f"read_verilog -sv {tmp_path}/hotrow_kernel.v\n"
+              "hierarchy -check -top hotrow_kernel\nproc\ncheck -assert\n")
+
+
+@pytest.mark.parametrize("kind, scripts", [
+    ("vivado", ["synthesise.tcl"]), ("xrt", ["package.tcl"])])
+def test_scripts_are_tcl_and_name_files_that_are_there(quick, kind, scripts, tmp_path):
+    """Each command of the vendor's tool is a stand-in that notes its arguments."""
+    tclsh = shutil.which("tclsh")
+    if not tclsh:
+        pytest.skip("tclsh is not installed")
+    files = FILES[kind](TINY)
+    for name in scripts:
+        (tmp_path / name).write_text(files[name])
+        words = "package require Tcl\nset argv {}\nproc unknown args { puts $args; return $args }\n"
+        (tmp_path / "play.tcl").write_text(f"{words}source {{{tmp_path / name}}}\n")
+        done = subprocess.run([tclsh, tmp_path / "play.tcl"], capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        for path in re.findall(rf"{re.escape(str(tmp_path))}/(\S+?)[\s}}]", done.stdout + " "):
+            assert path in files, f"{name} names {path}"
+        assert vivado.U55C in done.stdout
+
+
+def test_the_command_writes_what_is_asked_for(quick, tmp_path, capsys):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    cli.generate(parser.add_subparsers(required=True))
+    options = parser.parse_args(["generate", "--preset", "tiny", "--format", "vivado",
+                                 "-o", str(tmp_path)])
+    assert options.run(options) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "tiny.v", "tiny.json", "synthesise.tcl", "clock.xdc"}
+    assert "create_clock -name clk -period 20.000" in (tmp_path / "clock.xdc").read_text()
+    capsys.readouterr()
