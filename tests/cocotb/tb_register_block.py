@@ -23,6 +23,7 @@ async def start(dut, pauses=None):
         for name in INPUTS:
             getattr(dut, name.format(queue)).value = 0
     dut.ready.value, dut.stopped.value = 1, 0
+    dut.retirement__retired.value = dut.retirement__refused.value = 0
     dut.events__request__ready.value = dut.events__reply__valid.value = 0
     dut.events__reply__payload.value = 0
     Clock(dut.clk, 10, unit="ns").start()
@@ -40,7 +41,8 @@ async def start(dut, pauses=None):
 @cocotb.parametrize(pauses=[None, PAUSES])
 async def every_register_reads_what_the_contract_says(dut, pauses):
     master = await start(dut, pauses)
-    constants = {"IDENTITY": IDENTITY, "VERSION": VERSION, "STATUS": 1, **{
+    constants = {"IDENTITY": IDENTITY, "VERSION": VERSION, "STATUS": 1,
+                 "PLAN_WINDOW": CONFIG.sweep_batches, **{
         name: getattr(CONFIG, parameter) for name, _, parameter in GEOMETRY}}
     for name, register in registers_of(CONFIG).items():
         if name.startswith(("CYCLE", "EVENT_VALUE")):
