@@ -6,20 +6,22 @@ import subprocess
 from xml.etree import ElementTree
 
 import pytest
-from hotrow_rtl import cli, emit
+from hotrow_rtl import cli
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract_registers import REGISTERS
 from hotrow_rtl.export import FILES, ipxact, vivado, xrt
 from hotrow_rtl.export.interfaces import buses
+
+from tests.rtl.test_emit import verilog as emitted
 
 TINY = preset("tiny")
 SPIRIT = "{http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009}"
 PORT = re.compile(r"^\s*(input|output) (?:wire |reg )?(?:\[(\d+):0\] )?(\w+)", re.M)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def verilog():
-    return emit.emit(TINY)
+    return emitted("tiny")
 
 
 @pytest.fixture
