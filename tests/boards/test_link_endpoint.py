@@ -45,7 +45,7 @@ EVERYTHING = (
 )
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_every_operation(seed):
     bench = LinkBench(seed, written=[0, 3, 31, 33, 63])
     bench.play(conversation(*EVERYTHING, first=65_530), gaps=(0, 2, 0, 1) if seed else (0,))
