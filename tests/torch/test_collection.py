@@ -323,6 +323,17 @@ def test_wrong_options(options, message):
         HotEmbeddingBagCollection(TABLES, **options)
 
 
+def test_a_device_serves_one_collection_after_another():
+    with hotrow.open("model", config=PLANNING) as device:
+        for share in (1, 4):
+            with HotEmbeddingBagCollection(TABLES, device, share=share) as collection:
+                for batch in draw(1, 3):
+                    worth(collection(batch.ids)).backward()
+                    collection.optimizer.step()
+            assert not device.tables
+            collection.close()  # once is enough
+
+
 def test_memory_beside_the_tables(make):
     collection, (batch,) = make(share=2, tables=TABLES[:2]), draw(3, 1, TABLES[:2])
     worth(collection(batch.ids)).backward()

@@ -68,10 +68,10 @@ class CachedStore(Store):
         self.device, self.placing = device, placing
         self.depth, self.look_ahead = depth, look_ahead
         self.figures, self.lock = Counter(), threading.RLock()
+        self.placing.clear()  # before tables come, whose parts of the directory may be others
         self._numbers = SlotNumbers(self.groups, device, share)
         self.registered, self.storages = self._numbers.registered, self._numbers.storages
         self.slots = self._numbers.slots
-        self.placing.clear()
         self.stages = Stages([
             Stage("plan", self._may_plan, self._plan),
             Stage("collect", self._may_collect, self._collect),
@@ -277,8 +277,13 @@ class CachedStore(Store):
         self._next = kept
 
     def close(self):
+        if not self.registered:
+            return
         self.abandon()
         self.flush()
+        self.placing.clear()
+        for number in list(self.registered):
+            self.device.unregister_table(self.registered.pop(number))
 
     # Stages; `number` counts from the first batch on, the card's from the last reset.
 
