@@ -3,6 +3,7 @@
 _HOMES = {
     "HotEmbeddingBagCollection": "collection", "HotEmbeddingBag": "embedding_bag",
     "convert": "conversion", "Checkpoint": "checkpoint", "TrainPipeline": "pipeline",
+    "ShardedEmbeddingBagCollection": "sharded", "average_gradients": "ranks",
     "TableConfig": "configs", "SGD": "arithmetic", "RowwiseAdagrad": "arithmetic",
     "Adagrad": "arithmetic",
 }

@@ -108,7 +108,7 @@ class CachedStore(Store):
             self.prefetch(request)
         flight = self._batches[number]
         expected = flight.request.bags
-        if expected is not request.bags and not _same(expected, request.bags):
+        if expected is not request.bags and not same_bags(expected, request.bags):
             raise Error(f"batch {number} is not the one that was prefetched in its place "
                         f"({len(request.bags.ids)} ids, prefetched {len(expected.ids)}): batches "
                         f"train in the order of prefetch()")
@@ -414,6 +414,7 @@ class CachedStore(Store):
                         f"pipeline and step the optimizer to {what}")
 
 
-def _same(one, other):
+def same_bags(one, other):
+    """Whether two Bags look up the same."""
     return (one.tables == other.tables and torch.equal(one.ids, other.ids)
             and torch.equal(one.lengths, other.lengths))

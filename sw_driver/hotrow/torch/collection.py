@@ -162,8 +162,7 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
         request, order = self._request(bags)
         trains = (self.training if training is None else training) and torch.is_grad_enabled()
         if trains:
-            if not any(staged.values is not None for staged in self._staged):
-                self.store.finish()
+            self.finish()
             if self._part is None:
                 placed, opened = self.store.take(request)
                 self.batches += 1

@@ -15,6 +15,12 @@ class CollectionState:
         raise Error(f"there is no table {name!r}: expected one of "
                     f"{', '.join(config.name for config in self.tables)}")
 
+    def _set(self, name, weights=None, state=None):
+        """Give one table other contents, while no slot holds any."""
+        for here, given in zip(self.table(name), (weights, state), strict=True):
+            if given is not None:
+                here.copy_(given)
+
     def sha256(self):
         """Digests of all rows, then of all state, group after group; after `flush`."""
         return "-".join(group.tables.sha256() for group in self._groups)
@@ -32,7 +38,7 @@ class CollectionState:
         if own != set(states):
             raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
         for name, state in states.items():
-            self.table(name)[1].copy_(state)
+            self._set(name, state=state)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.flush()
@@ -49,11 +55,10 @@ class CollectionState:
             if key not in state_dict:
                 missing.append(key)
                 continue
-            weights, given = self.table(config.name)[0], state_dict[key]
-            if given.shape != weights.shape:
-                errors.append(f"{key} has shape {list(given.shape)}, and the table "
-                              f"{list(weights.shape)}")
+            given, shape = state_dict[key], [config.num_embeddings, config.embedding_dim]
+            if list(given.shape) != shape:
+                errors.append(f"{key} has shape {list(given.shape)}, and the table {shape}")
             else:
-                weights.copy_(given)
+                self._set(config.name, weights=given)
         if strict:
             unexpected += [key for key in state_dict if key.startswith(prefix) and key not in known]

@@ -28,6 +28,8 @@ class EmbeddingTables:
     state : str
         What a number of state belongs to, where there is any: "row" or "element".
     dtype : torch.dtype
+    device : torch device
+        "meta" for tables that tell flat rows and have no contents.
 
     Members
     -------
@@ -38,12 +40,13 @@ class EmbeddingTables:
         Flat row of each table's row 0.
     """
 
-    def __init__(self, cardinalities, dim, initial_state=None, state="row", dtype=torch.float32):
+    def __init__(self, cardinalities, dim, initial_state=None, state="row", dtype=torch.float32,
+                 device="cpu"):
         self.cardinalities, self.dim = tuple(cardinalities), dim
         padded = [-(-rows // ALIGNMENT) * ALIGNMENT for rows in self.cardinalities]
         self.first = np.cumsum([0, *padded[:-1]])
         self.kind = RowKind(dim, None if initial_state is None else state, dtype)
-        self.rows = self.kind.allocate(sum(padded))
+        self.rows = self.kind.allocate(sum(padded), device)
         if initial_state is not None:
             self.rows.state.fill_(initial_state)
 
@@ -102,14 +105,17 @@ class EmbeddingTables:
 
     def sha256(self):
         """Digest of all rows, table after table, then of all state."""
-        digest = hashlib.sha256()
         parts = [self.table(number) for number in range(self.count)]
-        for weights, _ in parts:
-            digest.update(_bytes(weights))
-        for _, state in parts:
-            if state is not None:
-                digest.update(_bytes(state))
-        return digest.hexdigest()
+        return digest_of(each[part] for part in range(2) for each in parts)
+
+
+def digest_of(tensors):
+    """SHA-256 of the contents of tensors, those that are None left out: str."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        if tensor is not None:
+            digest.update(_bytes(tensor))
+    return digest.hexdigest()
 
 
 def _bytes(tensor):

@@ -1,0 +1,213 @@
+"""Trainings that several ranks share, and the same by one: for test_ranks.py.
+
+As a script, started by torchrun with the name of a file and of cases, it is one of the ranks.
+"""
+
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+
+import hotrow
+import numpy as np
+import torch
+import torch.distributed as dist
+from hotrow.errors import Error
+from hotrow.torch import (
+    HotEmbeddingBagCollection,
+    ShardedEmbeddingBagCollection,
+    TableConfig,
+    average_gradients,
+)
+from hotrow_rtl.config import preset
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+PLANNING = replace(preset("tiny"), planner=True)  # 256 slots
+TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
+          TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
+STEPS, SAMPLES, RATE, SEED = 12, 12, 0.2, 11
+
+CASES = {
+    "resident": {"mode": "resident"},
+    "scratchpipe": {"mode": "scratchpipe", "share": 2, "ahead": 4, "optimizer": "rowwise_adagrad"},
+    "freqcache": {"mode": "freqcache", "ahead": 3, "workers": 2, "warm": True,
+                  "optimizer": "adagrad"},
+    "hotline": {"mode": "hotline", "ahead": 2, "warm": True, "optimizer": "rowwise_adagrad"},
+    "accumulated": {"mode": "scratchpipe", "ahead": 2, "every": 3, "optimizer": "sgd"},
+}
+
+
+def tables(optimizer):
+    """Adagrad's state lies beside every element, which float16 has no room for."""
+    return TABLES[:3] if optimizer == "adagrad" else TABLES
+
+
+def draw(world, configs):
+    """Steps of `world` parts: ((indices, offsets) per table, labels); one looks up nothing."""
+    rng, steps = np.random.default_rng(SEED), []
+    for step in range(STEPS):
+        parts = []
+        for rank in range(world):
+            longest = 0 if (step, rank) == (4, 1) else 3
+            bags = []
+            for config in configs:
+                lengths = rng.integers(0, longest + 1, SAMPLES)
+                ids = (config.num_embeddings * rng.random(lengths.sum()) ** 3).astype(np.int64)
+                starts = np.r_[0, lengths.cumsum()[:-1]].astype(np.int64)
+                bags.append((torch.from_numpy(ids), torch.from_numpy(starts)))
+            parts.append((bags, torch.from_numpy(rng.random(SAMPLES).astype(np.float32))))
+        steps.append(parts)
+    return steps
+
+
+def joined(parts):
+    """The parts of a step as one batch."""
+    bags = []
+    for column in zip(*(bags for bags, _ in parts), strict=True):
+        starts = np.cumsum([0, *(len(ids) for ids, _ in column)])
+        bags.append((torch.cat([ids for ids, _ in column]),
+                     torch.cat([offsets + int(start) for (_, offsets), start in
+                                zip(column, starts, strict=False)])))
+    return bags, torch.cat([label for _, label in parts])
+
+
+def top_of(configs):
+    torch.manual_seed(5)
+    return nn.Linear(sum(config.embedding_dim for config in configs), 1)
+
+
+def loss_of(predicted, label):
+    return (predicted.squeeze(1) - label).square().mean()
+
+
+def outcome(collection, top, losses):
+    collection.flush()
+    state = {config.name: [None if part is None else part.clone()
+                           for part in collection.table(config.name)]
+             for config in collection.tables}
+    return {"sha256": collection.sha256(), "losses": losses, "tables": state,
+            "dense": [each.detach().clone() for each in top.parameters()]}
+
+
+def alone(world, optimizer="sgd", every=1, union=False, **_):
+    """One rank, all rows resident: the parts of a step one after the other, or as one batch."""
+    configs = tables(optimizer)
+    with HotEmbeddingBagCollection(configs, None, "resident", optimizer, RATE,
+                                   seed=3) as collection:
+        top = top_of(configs)
+        dense, losses = torch.optim.SGD(top.parameters(), RATE), []
+        for start in range(0, STEPS, every):
+            steps = draw(world, configs)[start:start + every]
+            # In the order in which ranks add: each its own batches first.
+            parts = [joined(steps[0])] if union else [
+                each for rank in zip(*steps, strict=True) for each in rank]
+            for bags, label in parts:
+                loss = loss_of(top(collection(bags)), label)
+                losses.append(float(loss.detach()))
+                (loss if union else loss / world).backward()
+            for each in (dense, collection.optimizer):
+                each.step()
+                each.zero_grad()
+        return outcome(collection, top, losses)
+
+
+def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wrapped=False,
+             **options):
+    """This rank's part of the same training."""
+    rank, world, configs = dist.get_rank(), dist.get_world_size(), tables(optimizer)
+    with ExitStack() as held:
+        device = None if mode == "resident" else held.enter_context(
+            hotrow.open("model", config=PLANNING))
+        collection = held.enter_context(ShardedEmbeddingBagCollection(
+            configs, device, mode, optimizer, RATE, seed=3, **options))
+        batches = [parts[rank] for parts in draw(world, configs)]
+        if warm:
+            for bags, _ in batches[:4]:
+                collection.observe(bags)
+            assert collection.learn(ratio=0.3) > world
+        top = top_of(configs)
+        model = nn.Sequential(collection, top)
+        if wrapped:
+            model = DistributedDataParallel(model)
+        dense, losses, prefetched = torch.optim.SGD(top.parameters(), RATE), [], 0
+        for number, (bags, label) in enumerate(batches):
+            while ahead and prefetched < min(STEPS, number + ahead + 1):
+                collection.prefetch(batches[prefetched][0])
+                prefetched += 1
+            loss = loss_of(model(bags), label)
+            losses.append(float(loss.detach()))
+            loss.backward()
+            if (number + 1) % every == 0:
+                if not wrapped:
+                    average_gradients(top.parameters())
+                for each in (dense, collection.optimizer):
+                    each.step()
+                    each.zero_grad()
+        found = outcome(collection, top, losses)
+        if mode != "resident":
+            figures = collection.statistics
+            assert figures["lookups"] and figures["rows_moved"], figures
+            found["hits"] = collection.ranks.total(figures["hits"])
+        return found
+
+
+def saved_and_read():
+    """What is saved is what one rank saves, can be loaded, and is read without training."""
+    world, rank = dist.get_world_size(), dist.get_rank()
+    bags, _ = draw(world, TABLES)[0][rank]
+    with (HotEmbeddingBagCollection(TABLES, None, "resident", "rowwise_adagrad", RATE,
+                                    seed=4) as one,
+          hotrow.open("model", config=PLANNING) as device,
+          ShardedEmbeddingBagCollection(TABLES, device, "scratchpipe", "rowwise_adagrad", RATE,
+                                        seed=5) as shared):
+        assert shared.sha256() != one.sha256()
+        shared.load_state_dict(one.state_dict())
+        shared.optimizer.load_state_dict(one.optimizer.state_dict())
+        for name, here in shared.state_dict().items():
+            assert torch.equal(here, one.state_dict()[name]), name
+        assert torch.equal(shared.eval()(bags), one.eval()(bags))
+        assert not shared.statistics.get("lookups")
+        assert shared.sha256() == one.sha256()
+        wanted = {"item": [7, 8, 9, 10, 11], "place": [2, 0]}
+        assert shared.learn(wanted) == 7
+        found = sorted(int(each) for each in shared.store.storages[0].hot)
+        shares = shared.ranks.total(len(found))
+        assert shares == 5, found
+
+
+def spoiled():
+    """A gradient that is no number at one rank: both say so, and nothing is applied."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    with ShardedEmbeddingBagCollection(TABLES, None, "resident", "sgd", RATE, seed=3) as shared:
+        before = shared.sha256()
+        bags, _ = draw(world, TABLES)[0][rank]
+        (shared(bags).sum() * (float("nan") if rank == 1 else 1.0)).backward()
+        try:
+            shared.optimizer.step()
+        except Error as error:
+            assert ("of table" if rank == 1 else "rank 1") in str(error), error
+        else:
+            raise AssertionError("a gradient of nan was applied")
+        shared.optimizer.zero_grad()
+        assert shared.sha256() == before
+
+
+def main(path, *cases):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    found = {name: together(**CASES[name]) for name in cases}
+    found["wrapped"] = together(**CASES["resident"], wrapped=True)
+    saved_and_read()
+    spoiled()
+    losses = [None] * dist.get_world_size()
+    dist.all_gather_object(losses, {name: each["losses"] for name, each in found.items()})
+    for name, each in found.items():
+        each["losses"] = [ranks[name] for ranks in losses]
+    if dist.get_rank() == 0:
+        torch.save(found, path)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

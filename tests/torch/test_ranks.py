@@ -1,0 +1,62 @@
+"""Several processes on loopback train as one does."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from hotrow.errors import Error
+from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
+
+from . import rank_training
+from .rank_training import CASES, SEED, alone
+
+SECONDS = 240  # far more than it takes: a hang must end
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)],
+                ids="{} ranks".format)
+def runs(request, tmp_path_factory):
+    """(ranks, what each case ended with)."""
+    path = tmp_path_factory.mktemp("ranks") / "runs.pt"
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone",
+         f"--nproc-per-node={request.param}", rank_training.__file__, str(path), *CASES],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=SECONDS, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return request.param, torch.load(path)
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name != "accumulated"])
+def test_bits_are_those_of_one_rank_that_takes_the_parts_in_turn(runs, case):
+    world, found = runs
+    one = alone(world, **CASES[case])
+    assert [loss for step in zip(*found[case]["losses"], strict=True) for loss in step] \
+        == one["losses"], f"seed {SEED}"
+    assert found[case]["sha256"] == one["sha256"], f"seed {SEED}"
+    for here, there in zip(found[case]["dense"], one["dense"], strict=True):
+        assert torch.equal(here, there), f"seed {SEED}"
+    if CASES[case]["mode"] != "resident":
+        assert found[case]["hits"]
+
+
+@pytest.mark.parametrize("case", ["resident", "accumulated", "wrapped"])
+def test_agrees_with_the_union_batch(runs, case):
+    """And with DistributedDataParallel, which adds in an order of its own."""
+    world, found = runs
+    options = CASES.get(case, {})
+    one = alone(world, **options, union=options.get("every", 1) == 1)
+    for name, parts in one["tables"].items():
+        for here, there in zip(found[case]["tables"][name], parts, strict=True):
+            if there is not None:
+                limit = 1e-2 if there.dtype == torch.float16 else 1e-5
+                torch.testing.assert_close(here, there, rtol=limit, atol=limit / 10)
+    for here, there in zip(found[case]["dense"], one["dense"], strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6)
+
+
+def test_needs_ranks():
+    with pytest.raises(Error, match="torchrun"):
+        ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], None, "resident")
