@@ -59,6 +59,11 @@ def bench(subparsers):
     each.add_argument("--clock-mhz", type=shared.positive,
                       help="of the card; default the preset's assumed clock")
 
+    each = add("train", _train, "training steps in every mode, beside what others use instead")
+    shared.add_training(each)
+    each.set_defaults(transport="model", preset="alveo-u55c", trace="criteo-shape",
+                      remark="wall clock of this machine, with a simulated card: no speed of one")
+
     for name, what in MOVES.items():
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         shared.add_device(each, moves=True)
@@ -105,7 +110,8 @@ def run(options) -> int:
         from .report import show
 
         show(result)
-        print("cycles of the Verilated hardware" if options.transport == "sim" else
+        print(getattr(options, "remark", None) or
+              "cycles of the Verilated hardware" if options.transport == "sim" else
               "cycles by formula, not of the hardware", file=sys.stderr)
     return 0 if figures.get("agrees", True) else 1
 
@@ -136,6 +142,12 @@ def _plan(options, trace, steps):
     from .plan import plan
 
     return plan(options, trace, steps)
+
+
+def _train(options, trace, steps):
+    from .train import train
+
+    return train(options, trace, steps)
 
 
 def _overlap(options, trace, steps):

@@ -94,6 +94,38 @@ def add_planner(parser):
                         help="of the card; default the preset's assumed clock")
 
 
+def add_training(parser):
+    """Add the options of whole training steps."""
+    parser.add_argument("--modes", type=names, default=("resident", "scratchpipe", "freqcache",
+                                                        "hotline"),
+                        help="of resident, scratchpipe, freqcache and hotline; default all")
+    parser.add_argument("--peers", action="store_true",
+                        help="PyTorch's sparse EmbeddingBags, FBGEMM and TorchRec beside them")
+    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd")
+    parser.add_argument("--dim", type=positive, default=16, help="of a row; default 16")
+    parser.add_argument("--mlp-scale", type=float, default=0.25,
+                        help="factor on the width of the DLRM's hidden layers; default 0.25")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--slots", type=positive,
+                        help="of the card, a power of two; default those of the preset")
+    parser.add_argument("--hot-rows", type=positive,
+                        help="rows that hotline learns; default one for each slot")
+    parser.add_argument("--hot-share", type=float, metavar="PERCENT",
+                        help="give hotline this share of all rows, those the learning batches look "
+                        "up most first, instead of what the card's counters tell")
+    parser.add_argument("--steps", type=positive, default=20, help="timed, of each round")
+    parser.add_argument("--warm-up", type=positive, default=3, help="steps before them")
+    parser.add_argument("--learning", type=positive, default=10,
+                        help="batches that are counted before")
+    parser.add_argument("--rounds", type=positive, default=3,
+                        help="every contender takes its turn in each; medians are reported")
+    parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"))
+    parser.add_argument("--depth", type=positive, default=4, help="batches planned, not trained")
+    parser.add_argument("--look-ahead", type=int, default=2, help="batches marked beyond")
+    parser.add_argument("--workers", type=int, default=0, help="threads of the stages")
+    parser.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
+
+
 def trace_of(options):
     """The trace that the options name."""
     rows = options.rows or max(1, options.total_rows // options.tables)

@@ -1,0 +1,170 @@
+"""Whole training steps: the modes, what others use instead, and simpler schemes, side by side.
+
+Every contender starts from the same tables and model and trains on the same batches. Steps are
+timed by this machine's clock, with a card that is simulated or modelled on the same machine: that
+tells what the benchmark took here, and nothing about a card.
+"""
+
+import time
+from statistics import median
+
+import torch
+
+from ..errors import Error
+from ..torch.arithmetic import OPTIMIZERS
+from ..torch.dlrm import DLRM
+from ..torch.metrics import log_loss
+from ..torch.tables import EmbeddingTables
+from .live_tensors import Watch
+from .train_baselines import count, fae, filled, ranked_rows, static_cache
+from .train_modes import MODES, Mode
+from .train_peers import PEERS, Absent
+
+CLOCK = "wall clock of this machine, on which the card is simulated too"
+
+
+def train(options, trace, steps) -> dict:
+    """Train with every contender in turn, round after round."""
+    _check(options, trace)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    steps.begin("making batches")
+    batches = [trace.batch(number, options.batch)
+               for number in range(options.learning + options.warm_up + options.steps)]
+    rule = OPTIMIZERS[options.optimizer](options.lr)
+    steps.begin(f"making {trace.rows:,} rows")
+    tables = EmbeddingTables(trace.cardinalities, options.dim,
+                             rule.initial if rule.state else None, rule.state or "row")
+    arena = _Arena(options, trace, batches, tables, rule)
+    names = [*options.modes, *(PEERS if options.peers else ())]
+    records, absent = {}, []
+    advance = steps.begin("training", options.rounds * len(names))
+    for _ in range(options.rounds):
+        for name in names:
+            try:
+                arena.play(name, records)
+            except Absent as reason:
+                absent.append({"name": name.name, "why": str(reason)})
+                names = [each for each in names if each is not name]
+            advance()
+    return {
+        "rows": trace.rows, "tables": tables.count, "dim": options.dim,
+        "table_bytes": arena.table_bytes, "optimizer": options.optimizer, "rounds": options.rounds,
+        "steps": options.steps, "learning_batches": options.learning, "clock": CLOCK,
+        "threads": torch.get_num_threads(),
+        "contenders": arena.finished(records), "counted": arena.counted(steps), "absent": absent,
+    }
+
+
+def _check(options, trace):
+    if not trace.labelled:
+        raise Error(f"training needs a label, and trace {trace.name} has none")
+    unknown = set(options.modes) - set(MODES)
+    if unknown or not options.modes:
+        raise Error(f"--modes names some of {','.join(MODES)}, not {','.join(sorted(unknown))!r}")
+    if 4 * options.dim % 16:
+        raise Error(f"--dim must be a multiple of 4, not {options.dim}: rows are moved where they "
+                    f"lie, in multiples of 16 bytes")
+
+
+class _Arena:
+    """One set of tables on which contenders take turns."""
+
+    def __init__(self, options, trace, batches, tables, rule):
+        self.options, self.trace, self.tables, self.rule = options, trace, tables, rule
+        self.learning = batches[:options.learning]
+        self.batches = batches[options.learning:]
+        self.row_bytes = 4 * tables.dim + (4 if rule.state else 0)
+        self.table_bytes = self.row_bytes * trace.rows
+        self.ranked = None
+        if options.hot_share is not None:
+            hot = int(options.hot_share / 100 * trace.rows)
+            self.ranked = filled(tables, ranked_rows(tables, self.learning, hot), hot)
+
+    def play(self, kind, records):
+        """A round of one contender: `kind` is a mode's name, or a Peer."""
+        options, tables, rule = self.options, self.tables, self.rule
+        tables.initialise(options.seed)
+        if rule.state:
+            tables.rows.state.fill_(rule.initial)
+        torch.manual_seed(options.seed)
+        model = DLRM(self.trace.dense_columns, tables.count, tables.dim, options.mlp_scale)
+        watch = Watch(model.parameters())
+        made = (Mode(kind, model, tables, rule, options) if isinstance(kind, str)
+                else kind(model, tables, rule))
+        with made as contender:
+            contender.learn(self.learning, self.ranked)
+            first = contender.name not in records
+            record = records.setdefault(contender.name, {"rates": []})
+            seconds, results = self._steps(contender, watch if first else None)
+            record["rates"].append(options.steps / seconds)
+            if first:
+                contender.flush()
+                self._describe(record, contender, watch, results)
+
+    def _steps(self, contender, watch):
+        """Take all steps: seconds of those after the warm-up, and their StepResults."""
+        announced, end = 0, watch and contender.watch(watch.look)
+        results, started = [], None
+        for number, samples in enumerate(self.batches):
+            if number == self.options.warm_up:
+                if end:
+                    end()
+                started = time.perf_counter()
+            while announced < min(len(self.batches), number + contender.ahead + 1):
+                contender.announce(self.batches[announced])
+                announced += 1
+            results.append(contender.step(samples))
+        return time.perf_counter() - started, results[self.options.warm_up:]
+
+    def _describe(self, record, contender, watch, results):
+        timed = self.batches[self.options.warm_up:]
+        lookups = sum(each.lookups for each in results)
+        slot_bytes, cached = contender.slot_bytes(), contender.slots is not None
+        trainer_bytes = watch.peak + (self.table_bytes if contender.in_tables else 0)
+        record |= {
+            "name": contender.name, "kind": contender.kind, "slots": contender.slots,
+            "warmed_rows": contender.warmed,
+            "hit_rate": sum(each.hits for each in results) / lookups if cached else None,
+            "popular_fraction": sum(each.popular for each in results) / sum(map(len, timed))
+            if contender.name == "hotline" else None,
+            "rows_moved": sum(each.rows_moved for each in results),
+            "link_bytes": sum(each.link_bytes for each in results),
+            "trainer_bytes": trainer_bytes, "slot_bytes": slot_bytes or None,
+            "trainer_over_slots": trainer_bytes / slot_bytes if slot_bytes else None,
+            "metadata_bits_per_slot": contender.metadata_bits(),
+            "loss": sum(log_loss(samples.label, each.logits)
+                        for samples, each in zip(timed, results, strict=True)) / len(results),
+            "table_sha256": self.tables.sha256()
+            if contender.kind == "hotrow" or contender.in_tables else None,
+        }
+
+    def finished(self, records):
+        """Records of the contenders, with medians and what can be compared."""
+        done = []
+        expected = records.get("resident", {}).get("table_sha256")
+        for record in records.values():
+            rates = record.pop("rates")
+            exact = record["name"] in ("resident", "scratchpipe", "freqcache") and expected
+            done.append({
+                "name": record["name"], "kind": record["kind"], "steps_per_s": median(rates),
+                "slowest_steps_per_s": min(rates), "fastest_steps_per_s": max(rates), **record,
+                "table_hash_equal": record["table_sha256"] == expected if exact else None})
+        return done
+
+    def counted(self, steps):
+        """Records of the baselines that are counted, with as many hot rows as there are slots."""
+        steps.begin("counting for FAE and a static cache")
+        hot = self.ranked
+        if hot is None:
+            slots = self.options.hot_rows or self.options.slots or self._preset_slots()
+            hot = ranked_rows(self.tables, self.learning, slots)
+        found = count(self.tables, hot, self.batches[self.options.warm_up:])
+        return [{"hot_rows": len(hot), **each} for each in (
+            static_cache(self.tables, found, self.row_bytes),
+            fae(self.tables, found, self.row_bytes, len(hot)))]
+
+    def _preset_slots(self):
+        from hotrow_rtl.config import preset
+
+        return preset(self.options.preset).slots

@@ -1,0 +1,183 @@
+"""The training modes as contenders of `hotrow bench train`."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from .. import device as driver
+from ..errors import Error
+from ..torch.collection_trainer import CollectionTrainer
+from ..torch.hotline import HotlineTrainer
+from ..torch.relearning import Exchange
+
+MODES = ("resident", "scratchpipe", "freqcache", "hotline")
+_SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
+
+
+def open_card(transport, preset, slots=None):
+    """Open a card with a planner, and with so many slots as are asked for.
+
+    Parameters
+    ----------
+    transport, preset : str
+    slots : int, optional
+        A power of two; those of the preset unless it is given.
+
+    Raises
+    ------
+    Error
+        Slots that the directory cannot be made to have, or a transport to a card that is there.
+    """
+    if transport not in _SIMULATED:
+        raise Error(f"this benchmark makes cards with a planner and with as many slots as are "
+                    f"asked for, which takes one of the transports {', '.join(_SIMULATED)}, not "
+                    f"{transport!r}")
+    from hotrow_rtl.config import preset as preset_of  # there where the simulation is
+
+    config = replace(preset_of(preset), planner=True)
+    if slots is not None and slots != config.slots:
+        sets, rest = divmod(slots, config.directory_choices * config.directory_ways)
+        try:
+            if rest:
+                raise ValueError("it is no multiple of the ways of a row")
+            config = replace(
+                config, name=f"{preset}-{slots}-slots", directory_sets=sets,
+                directory_partitions=min(config.directory_partitions, max(1, sets // config.banks)))
+        except ValueError as error:
+            raise Error(f"a {preset} cannot have {slots} slots: {error}") from None
+    return driver.open(transport, config=config)
+
+
+class Mode:
+    """One mode on tables that are there: a context manager.
+
+    Parameters
+    ----------
+    name : str
+        One of `MODES`.
+    model, tables, rule
+        As of `Trainer`.
+    options : argparse.Namespace
+        `transport`, `preset`, `slots`, `hot_rows`, `depth`, `look_ahead`, `workers`, `policy`.
+
+    Members
+    -------
+    ahead : int
+        Batches to announce beyond the one that trains.
+    warmed : int or None
+        Rows that got a slot before the first step.
+    """
+
+    kind = "hotrow"
+
+    def __init__(self, name, model, tables, rule, options):
+        self.name, self.tables, self.device, self.warmed = name, tables, None, None
+        self._stage = None
+        if name == "resident":
+            self.trainer, self.ahead = CollectionTrainer(model, tables, rule), 0
+            return
+        self.device = open_card(options.transport, options.preset, options.slots)
+        try:
+            if name == "hotline":
+                hot = min(options.hot_rows or options.slots or self.device.geometry.slots,
+                          self.device.geometry.slots)
+                self.trainer, self.ahead = HotlineTrainer(
+                    model, tables, rule, self.device, hot), 0
+            else:
+                self.trainer = CollectionTrainer(
+                    model, tables, rule, self.device, name, policy=options.policy,
+                    depth=options.depth, look_ahead=options.look_ahead, workers=options.workers,
+                    before=self._before)
+                self.ahead = options.depth - 1 + options.look_ahead
+        except BaseException:
+            self.device.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.name not in ("resident", "hotline"):
+            self.trainer.collection.abandon()
+        if self.device is not None:
+            self.device.close()
+
+    @property
+    def in_tables(self):
+        """Whether the tables are in the trainer's memory."""
+        return self.device is None
+
+    @property
+    def slots(self):
+        """Rows that the trainer has slots for; None where it has them all."""
+        return None if self.device is None else self.device.geometry.slots
+
+    @property
+    def storages(self):
+        """SlotStorages."""
+        if self.device is None:
+            return []
+        if self.name == "hotline":
+            return [self.trainer.storage]
+        return self.trainer.collection.store.storages
+
+    def learn(self, batches, ranked=None):
+        """Count batches on the device, and give the rows counted most their slots.
+
+        Parameters
+        ----------
+        batches : list of Samples
+        ranked : int64[h], optional
+            Flat rows to give slots instead, the hottest first (mode `hotline`).
+        """
+        if self.name == "hotline":
+            if ranked is None:
+                for samples in batches:
+                    self.trainer.observe(samples)
+                self.warmed = self.trainer.learn()
+            else:
+                self.trainer.exchange(Exchange(np.empty(0, np.int64), ranked))
+                self.warmed = len(self.trainer.storage.hot)
+        elif self.name == "freqcache":
+            for samples in batches:
+                self.trainer.collection.observe(self.trainer.bags(samples))
+            self.warmed = self.trainer.collection.learn()
+
+    def announce(self, samples):
+        if self.ahead:
+            self.trainer.prefetch(samples)
+
+    def step(self, samples):
+        return self.trainer.step(samples)
+
+    def flush(self):
+        self.trainer.flush()
+
+    def watch(self, look):
+        """Have `look` called when most is alive: gradients staged, rows on their way."""
+        handle = self.trainer.dense_optimizer.register_step_pre_hook(look)
+        self._stage = look
+
+        def end():
+            handle.remove()
+            self._stage = None
+
+        return end
+
+    def _before(self, stage, _number):
+        if stage == "insert" and self._stage is not None:
+            self._stage()
+
+    def metadata_bits(self):
+        """Bits of host memory that a slot takes beside its row: float, or None without slots."""
+        if not self.storages:
+            return None
+        tensors = [each for storage in self.storages for value in vars(storage).values()
+                   for each in (value if isinstance(value, tuple) else (value,))
+                   if isinstance(each, torch.Tensor)]
+        return 8 * sum(each.nbytes for each in tensors) / self.slots
+
+    def slot_bytes(self):
+        """Bytes of the slots' rows and their state."""
+        return sum(storage.slots * storage.kind.row_bytes for storage in self.storages)
