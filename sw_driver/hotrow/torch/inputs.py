@@ -73,8 +73,8 @@ class Bags:
             if ids.shape[1] != len(tables):
                 raise BatchError(f"expected ids as [samples, {len(tables)} features], got "
                                  f"{list(ids.shape)}")
-            bags = cls(tables, ids.T.reshape(-1), torch.ones(ids.numel(), dtype=torch.int64),
-                       _weights(weights))
+            one = torch.ones((), dtype=torch.int64)  # seen as many, it takes no memory
+            bags = cls(tables, ids.T.reshape(-1), one.expand(ids.numel()), _weights(weights))
         if bags.weights is not None and len(bags.weights) != len(bags.ids):
             raise BatchError(f"expected a weight for each of {len(bags.ids)} lookups, got "
                              f"{len(bags.weights)}")
