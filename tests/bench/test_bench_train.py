@@ -1,0 +1,135 @@
+"""`hotrow bench train`: the same bits in every mode, figures that add up, what memory is alive."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hotrow.bench.live_tensors import Watch
+from hotrow.bench.train_baselines import count, filled, ranked_rows
+from hotrow.cli import main
+from hotrow.torch.tables import EmbeddingTables
+from hotrow.traces import open_trace
+
+SMALL = ["--preset", "tiny", "--trace", "zipf:1.05", "--tables", "3", "--rows", "900",
+         "--batch", "48", "--learning", "3", "--warm-up", "1", "--steps", "4", "--rounds", "1"]
+FIELDS = {"name", "kind", "steps_per_s", "slots", "hit_rate", "popular_fraction", "rows_moved",
+          "link_bytes", "trainer_bytes", "slot_bytes", "trainer_over_slots",
+          "metadata_bits_per_slot", "loss", "table_sha256", "table_hash_equal"}
+DIM, ROW = 16, 64
+
+
+@pytest.fixture
+def bench(capsys):
+    """Run the benchmark: (exit code, its JSON object, standard error)."""
+    def run(*arguments):
+        code = main(["bench", "train", *map(str, arguments), "--json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if not code else out, err
+    return run
+
+
+def by_name(records):
+    return {record["name"]: record for record in records}
+
+
+def test_modes_train_the_same_tables(bench):
+    code, result, _ = bench(*SMALL, "--hot-share", 5)
+    found = by_name(result["contenders"])
+    assert code == 0 and set(found) == {"resident", "scratchpipe", "freqcache", "hotline"}
+    assert all(record.keys() >= FIELDS for record in found.values())
+    for name in ("resident", "scratchpipe", "freqcache"):
+        assert found[name]["table_hash_equal"] and found[name]["loss"] == found["resident"]["loss"]
+    assert found["hotline"]["loss"] == pytest.approx(found["resident"]["loss"], rel=1e-6)
+    assert found["resident"]["rows_moved"] == 0 < found["scratchpipe"]["rows_moved"]
+    assert found["resident"]["trainer_bytes"] > result["table_bytes"] == 3 * 900 * ROW
+    for name in ("scratchpipe", "freqcache", "hotline"):
+        record = found[name]
+        assert record["slots"] == 256 and record["slot_bytes"] == 256 * ROW
+        assert record["trainer_bytes"] > record["slot_bytes"]
+        assert record["link_bytes"] > ROW * record["rows_moved"]
+        assert record["metadata_bits_per_slot"] > 64  # which row it holds
+    # The hot rows were given: what the card found of them is what counting finds.
+    static = by_name(result["counted"])["static top-K"]
+    assert found["hotline"]["warmed_rows"] == static["hot_rows"] == int(0.05 * 2700)
+    for name in ("hit_rate", "popular_fraction", "rows_moved"):
+        assert found["hotline"][name] == static[name]
+
+
+def test_peers_train_alike_or_are_said_to_be_absent(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchrec", None)
+    code, result, _ = bench(*SMALL, "--modes", "resident", "--peers")
+    found = by_name(result["contenders"])
+    assert code == 0 and {"torch", "torch merged"} <= set(found)
+    for record in found.values():
+        assert record["loss"] == pytest.approx(found["resident"]["loss"], rel=1e-5), record["name"]
+        assert record["trainer_bytes"] >= result["table_bytes"], record["name"]
+    absent = by_name(result["absent"])
+    assert "torchrec" in absent["torchrec"]["why"]
+    assert ("fbgemm" in found) != ("fbgemm" in absent)
+
+
+def test_rows_that_are_hot_beforehand():
+    trace = open_trace("zipf:1.05", tables=3, table_rows=400, seed=2)
+    tables = EmbeddingTables(trace.cardinalities, DIM)
+    batches = [trace.batch(number, 32) for number in range(3)]
+    hot = ranked_rows(tables, batches, 50)
+    rows = np.concatenate([tables.flat_rows(each).numpy() for each in batches])
+    lookups = {int(row): int((rows == row).sum()) for row in np.unique(rows)}
+    assert len(hot) == 50 == len(set(hot.tolist()))
+    assert sum(lookups[row] for row in hot.tolist()) == sum(sorted(lookups.values())[-50:])
+    more = filled(tables, hot, 700)
+    assert more[:50].tolist() == hot.tolist() and len(set(more.tolist())) == 700
+    found, wanted = count(tables, hot, batches), set(hot.tolist())
+    per_sample = [[row in wanted for row in sample] for each in batches
+                  for sample in tables.flat_rows(each).numpy().reshape(len(each), -1).tolist()]
+    assert (found.samples, found.lookups) == (96, 288)
+    assert found.hits == sum(map(sum, per_sample))
+    assert found.popular == sum(map(all, per_sample))
+    assert found.popular_lookups == 3 * found.popular
+
+
+def test_memory_that_is_alive():
+    apart = torch.zeros(100, requires_grad=True)
+    watch = Watch([apart])
+    apart.grad = torch.ones(100)
+    watch.look()
+    assert watch.peak == 0
+    kept = torch.zeros(50, requires_grad=True)
+    views = [kept[:10], kept.detach()]
+    watch.look()
+    assert watch.peak == 200 and views
+    kept.grad = torch.ones(50)
+    watch.look()
+    assert watch.peak == 400
+    del kept, views
+    watch.look()
+    assert watch.peak == 400  # the fullest moment
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--modes", "resident,fast"], "not 'fast'"),
+    (["--dim", "6"], "a multiple of 4, not 6"),
+    (["--slots", "100", "--modes", "scratchpipe"], "cannot have 100 slots"),
+    (["--transport", "udp:host", "--modes", "scratchpipe"], "one of the transports model, sim"),
+])
+def test_errors_teach(bench, arguments, said):
+    code, _, error = bench(*SMALL, *arguments)
+    assert code == 2 and said in " ".join(error.split())
+
+
+@pytest.mark.long
+def test_tables_of_criteo_kaggles_size(bench):
+    """33.8 million rows with slots for 1.5 % of them: 3 GB of memory."""
+    code, result, _ = bench(
+        "--trace", "criteo-shape:1.05", "--slots", 1 << 19, "--learning", 120, "--steps", 2,
+        "--warm-up", 2, "--rounds", 1)
+    found = by_name(result["contenders"])
+    assert code == 0 and result["rows"] == 33_762_577
+    for name in ("scratchpipe", "freqcache", "hotline"):
+        assert found[name]["slots"] == 1 << 19
+        assert found[name]["trainer_over_slots"] <= 1.5, found[name]
+    for name in ("scratchpipe", "freqcache"):
+        assert found[name]["table_hash_equal"]
+    assert found["hotline"]["warmed_rows"] > 0.9 * (1 << 19)
