@@ -157,7 +157,7 @@ class CachedStore(Store):
         """
         number = self._next
         flight = self._batches[number]
-        if not _same(flight.request.bags.rows(samples), request.bags):
+        if not same_bags(flight.request.bags.rows(samples), request.bags):
             raise Error(f"these are not the samples of batch {number} that were to come next")
         if wait or last:
             self._want(number)
