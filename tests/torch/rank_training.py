@@ -17,6 +17,7 @@ from hotrow.torch import (
     HotEmbeddingBagCollection,
     ShardedEmbeddingBagCollection,
     TableConfig,
+    TrainPipeline,
     average_gradients,
 )
 from hotrow_rtl.config import preset
@@ -31,6 +32,7 @@ STEPS, SAMPLES, RATE, SEED = 12, 12, 0.2, 11
 CASES = {
     "resident": {"mode": "resident"},
     "scratchpipe": {"mode": "scratchpipe", "share": 2, "ahead": 4, "optimizer": "rowwise_adagrad"},
+    "pipeline": {"mode": "scratchpipe", "share": 2, "pipeline": True, "workers": 2},
     "freqcache": {"mode": "freqcache", "ahead": 3, "workers": 2, "warm": True,
                   "optimizer": "adagrad"},
     "hotline": {"mode": "hotline", "ahead": 2, "warm": True, "optimizer": "rowwise_adagrad"},
@@ -113,7 +115,7 @@ def alone(world, optimizer="sgd", every=1, union=False, **_):
 
 
 def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wrapped=False,
-             **options):
+             pipeline=False, **options):
     """This rank's part of the same training."""
     rank, world, configs = dist.get_rank(), dist.get_world_size(), tables(optimizer)
     with ExitStack() as held:
@@ -131,7 +133,9 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
         if wrapped:
             model = DistributedDataParallel(model)
         dense, losses, prefetched = torch.optim.SGD(top.parameters(), RATE), [], 0
-        for number, (bags, label) in enumerate(batches):
+        steps = held.enter_context(
+            TrainPipeline(batches, model, lambda batch: batch[0])) if pipeline else batches
+        for number, (bags, label) in enumerate(steps):
             while ahead and prefetched < min(STEPS, number + ahead + 1):
                 collection.prefetch(batches[prefetched][0])
                 prefetched += 1

@@ -1,8 +1,11 @@
 """Several processes on loopback train as one does."""
 
 import os
+import re
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -60,3 +63,16 @@ def test_agrees_with_the_union_batch(runs, case):
 def test_needs_ranks():
     with pytest.raises(Error, match="torchrun"):
         ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], None, "resident")
+
+
+def test_example_runs_as_one_of_one(monkeypatch, capsys):
+    """With several ranks by torchrun; it differs in nothing but their number."""
+    path = Path(__file__).parents[2] / "examples" / "several_processes.py"
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
+                        "MASTER_PORT": 0}.items():
+        monkeypatch.setenv(name, str(value))
+    runpy.run_path(str(path), run_name="__main__")
+    out = capsys.readouterr().out
+    assert re.search(r"epoch 1, rank 0: loss 0\.\d+, \d+% of lookups here hit", out)
+    assert "400,033 numbers to save" in out
+    assert len(path.read_text().splitlines()) < 60

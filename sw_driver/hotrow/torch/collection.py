@@ -219,8 +219,7 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
         int64[k]
             Samples, at least one.
         """
-        if not any(staged.values is not None for staged in self._staged):
-            self.store.finish()
+        self.finish()
         popular = self.store.popular()
         parts = [part for part in (torch.nonzero(which).squeeze(1)
                                    for which in (popular, ~popular)) if len(part)]

@@ -88,6 +88,11 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         """Let go of prefetched batches that will not be trained."""
         self.store.abandon()
 
+    def parts(self):
+        """Refused: every rank has other popular samples, and lookups are made together."""
+        raise Error("tables of several processes train batches whole: iterate the pipeline instead "
+                    "of calling its train()")
+
     def learn(self, rows=None, ratio=None):
         """As `HotEmbeddingBagCollection.learn`: each rank gives slots to rows that it owns.
 
