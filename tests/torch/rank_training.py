@@ -20,6 +20,7 @@ from hotrow.torch import (
     TrainPipeline,
     average_gradients,
 )
+from hotrow.torch.sharded_store import ShardedStore
 from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -156,6 +157,22 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
         return found
 
 
+def planted():
+    """Rank 1 keeps the gradients of one step to itself: what tests compare must show it."""
+    apply, steps = ShardedStore.apply, []
+
+    def forgetful(self, group, flat, sums, rule):
+        steps.append(group)
+        kept = dist.get_rank() == 1 and steps.count(group) == 3
+        apply(self, group, flat[:0] if kept else flat, sums[:0] if kept else sums, rule)
+
+    ShardedStore.apply = forgetful
+    try:
+        return together(**CASES["scratchpipe"])
+    finally:
+        ShardedStore.apply = apply
+
+
 def saved_and_read():
     """What is saved is what one rank saves, can be loaded, and is read without training."""
     world, rank = dist.get_world_size(), dist.get_rank()
@@ -201,6 +218,7 @@ def main(path, *cases):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     found = {name: together(**CASES[name]) for name in cases}
+    found["planted"] = planted()
     found["wrapped"] = together(**CASES["resident"], wrapped=True)
     saved_and_read()
     spoiled()

@@ -45,6 +45,11 @@ def test_bits_are_those_of_one_rank_that_takes_the_parts_in_turn(runs, case):
         assert found[case]["hits"]
 
 
+def test_gradients_that_one_rank_keeps_show(runs):
+    world, found = runs
+    assert found["planted"]["sha256"] != alone(world, **CASES["scratchpipe"])["sha256"]
+
+
 @pytest.mark.parametrize("case", ["resident", "accumulated", "wrapped"])
 def test_agrees_with_the_union_batch(runs, case):
     """And with DistributedDataParallel, which adds in an order of its own."""
