@@ -16,12 +16,16 @@ _CELLS = {
 # Modules are mapped one by one as far as gates, which takes minutes where one flat netlist takes
 # hours; then all of them together to LUTs. In place of `abc9`, which takes hours as well, `abc`;
 # wider LUTs, on this device made of those of four inputs, would cost it up to twice the area.
+# It maps without recovering area (`-F 0 -A 0`): that it does wherever the worst path of the whole
+# netlist leaves time, so that all others become almost as long as that one.
 # The 8 flip-flops of a tile share 2 resets, each pair an enable: with resets and enables of a few
 # flip-flops left, of which optimisation makes hundreds, the placer of a full device does not end.
 _LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops; those of fewer become logic
 # The way into a carry chain and out of it takes as long as some bits in LUTs, which join the logic
 # around them.
 _LEAST_CARRY = 6  # bits; sums of fewer become logic
+# A restart has a register in every unit that it resets (see `RestartRegister`), all alike: kept,
+# they are not merged into one that is far from most of what it drives.
 
 
 def synthesis_script(reads: list[str], top: str) -> str:
@@ -41,6 +45,7 @@ techmap -map +/techmap.v t:$alu r:Y_WIDTH<{_LEAST_CARRY} %i
 opt_expr
 synth_ecp5 -noflatten -top {top} -run map_gates:map_ffs
 flatten
+setattr -set keep 1 c:*_restart.*
 opt_clean -purge
 opt -full
 simplemap
@@ -48,7 +53,7 @@ dfflegalize -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFF
   -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r -minsrst {_LEAST_RESET} -mince {_LEAST_ENABLE}
 synth_ecp5 -top {top} -run map_ffs:map_luts
 opt_clean
-abc -lut 4
+abc -lut 4 -script +strash;ifraig;scorr;dc2;dch,-f;if,-F,0,-A,0;mfs2
 clean
 synth_ecp5 -top {top} -run map_cells: -json netlist.json
 tee -q -o cells.json stat -json

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .bag_chunks import BagChunks
 from .bag_ends import BagEnds
 from .bag_places import BagPlaces
-from .batch_order import batch_order, fetched_words, unchecked_beat
+from .batch_order import batch_order, fetched_words, names_width, unchecked_beat
 from .config import Config
 from .lane_fill import LaneFill
 from .length_store import kept_words
@@ -42,7 +42,7 @@ class BagWalk(wiring.Component):
     Timing
     ------
     A chunk of lengths takes max(1, ends of words in it) cycles. The first word is taken at the
-    earliest chunk_bags + 7 cycles after the orders; combinational from `ids` to `lookups`.
+    earliest chunk_bags + 8 cycles after the orders; combinational from `ids` to `lookups`.
     """
 
     def __init__(self, config: Config):
@@ -67,6 +67,7 @@ class BagWalk(wiring.Component):
         m.submodules.namer = namer = BagPlaces(c)
         m.submodules.walk = walk = WordWalk(c)
         m.submodules.skid = skid = Skid(piece(c).size, rigid=True)
+        m.submodules.names = names = Skid(names_width(c))
         m.submodules.fill = fill = LaneFill(c)
         connect(m, orders=flipped(self.chunks), cutter=cutter.start)
         connect(m, orders=flipped(self.places), namer=namer.start)
@@ -75,7 +76,8 @@ class BagWalk(wiring.Component):
         connect(m, port=flipped(self.fetched), cutter=cutter.fetched)
         connect(m, cutter=cutter.chunks, ends=ends.chunks)
         connect(m, ends=ends.ends, walk=walk.ends)
-        connect(m, namer=namer.names, walk=walk.names)
+        connect(m, namer=namer.names, names=names.i)
+        connect(m, names=names.o, walk=walk.names)
         connect(m, port=flipped(self.ids), fill=fill.words)
         connect(m, fill=fill.lookups, lookups=flipped(self.lookups))
         m.d.comb += [

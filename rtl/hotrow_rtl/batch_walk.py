@@ -11,6 +11,7 @@ from .contract import BatchFlag, Status
 from .layouts import Fetch, command
 from .length_store import LengthStore
 from .length_sum import LENGTH_BYTES, LengthSum
+from .skid import Skid
 
 verdict = data.StructLayout({"status": 8, "error_index": 64})
 
@@ -152,20 +153,26 @@ class BatchWalk(wiring.Component):
                     ]
                 m.next = "IDLE"
 
-        # A list of lengths goes to the walk, or to the sum, and then to the store if it fits.
-        words, summed = self.lengths.words, length_sum.words
+        # A list of lengths goes to the walk, or to the sum, and then to the store if it fits. Which
+        # of them takes a word comes late.
+        summed, words, shape = length_sum.words, self.lengths.words, self.lengths.words.p.shape()
+        m.submodules.skid = skid = Skid(shape.size)
+        word = data.View(shape, skid.o.p)
         m.d.comb += [
-            walk.fetched.p.eq(words.p),
-            summed.p.eq(words.p),
-            store.i.p.data.eq(words.p.data),
+            skid.i.valid.eq(words.valid),
+            skid.i.p.eq(words.p.as_value()),
+            words.ready.eq(skid.i.ready),
+            walk.fetched.p.eq(word),
+            summed.p.eq(word),
+            store.i.p.data.eq(word.data),
         ]
         with m.If(walk.fetches):
-            m.d.comb += [walk.fetched.valid.eq(words.valid), words.ready.eq(walk.fetched.ready)]
+            m.d.comb += [walk.fetched.valid.eq(skid.o.valid), skid.o.ready.eq(walk.fetched.ready)]
         with m.Else():
             m.d.comb += [
-                summed.valid.eq(words.valid & (store.i.ready | ~order.kept)),
-                store.i.valid.eq(words.valid & summed.ready & order.kept),
-                words.ready.eq(summed.ready & (store.i.ready | ~order.kept)),
+                summed.valid.eq(skid.o.valid & (store.i.ready | ~order.kept)),
+                store.i.valid.eq(skid.o.valid & summed.ready & order.kept),
+                skid.o.ready.eq(summed.ready & (store.i.ready | ~order.kept)),
             ]
         return m
 

@@ -68,12 +68,13 @@ class RamFifo(wiring.Component):
             m.d.sync += write_at.eq(write_at + 1)
         with m.If(load):
             m.d.sync += read_at.eq(read_at + 1)
-        # And `load` comes last: it chooses between what is told without it.
-        m.d.sync += [
-            stored.eq(Mux(load, Mux(store, stored, stored - 1), Mux(store, stored + 1, stored))),
-            some.eq(store | some & ~(load & (stored == 1))),
-            full.eq(~load & (full | store & (stored == self.depth - 1))),
-        ]
+        # And `load` comes last: what becomes of these is told from `store` alone.
+        with m.If(store ^ load):
+            m.d.sync += [
+                stored.eq(Mux(store, stored + 1, stored - 1)),
+                some.eq(store | (stored != 1)),
+                full.eq(store & (stored == self.depth - 1)),
+            ]
         with m.If(self.clear):
             m.d.sync += [
                 signal.eq(0) for signal in (write_at, read_at, stored, some, full, self.o.valid)]

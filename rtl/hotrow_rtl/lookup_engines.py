@@ -27,6 +27,7 @@ from .plan_lists import PlanLists
 from .plan_sequence import PlanSequence
 from .plan_window import PlanWindow, Retirement
 from .planner_bank import PlannerBank
+from .restart_register import restart_of
 from .result_addresses import lists_of
 from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
@@ -97,8 +98,8 @@ class LookupEngines(wiring.Component):
         Of a card with a planner, as the next one: these two do not take turns; see `ResultPort`.
     retirement : In(Retirement())
     restart : In(1)
-        A pulse drops the commands in progress; counters, directory and descriptors stay. The
-        ports behind `source` to `odd_misses` are restarted with it.
+        A pulse drops the commands in progress in the next cycle; counters, directory and
+        descriptors stay. The ports behind `source` to `odd_misses` are restarted in that cycle.
     ready : Out(1)
         Low while memories are being cleared; commands then wait.
     """
@@ -139,16 +140,21 @@ class LookupEngines(wiring.Component):
         m.submodules.scans = scans = CounterScans(config)
         m.submodules.entries = entries = DirectoryList(config)
         control = LookupControl(config)
-        m.submodules.control = ResetInserter(self.restart)(control)
+        m.submodules.control = self._restarted(m, "control", control)
 
         planner = []
         if config.planner:
             m.submodules.plan_lists = plan_lists = PlanLists(config)
             planner = [plan_lists]
             self._plan(m, control, placer, banks, numbers, slot_lanes, plan_lists, entries)
-        for unit in (reader, combiner, placer, ring, *banks, *planner, numbers, number_ring,
-                     *number_banks, slot_lanes, marks, tally, scans, entries):
-            m.d.comb += unit.restart.eq(self.restart)
+        units = {"reader": reader, "combiner": combiner, "placer": placer, "ring": ring,
+                 "numbers": numbers, "number_ring": number_ring, "slot_lanes": slot_lanes,
+                 "marks": marks, "tally": tally, "scans": scans, "entries": entries,
+                 **{f"bank{number}": bank for number, bank in enumerate(banks)},
+                 **{f"number_bank{number}": bank for number, bank in enumerate(number_banks)},
+                 **{f"planner{number}": unit for number, unit in enumerate(planner)}}
+        for name, unit in units.items():
+            m.d.comb += unit.restart.eq(restart_of(m, name, self.restart))
         banks_ready = Cat(bank.ready for bank in banks).all()
         m.d.comb += [
             scans.cleared.eq(banks_ready),
@@ -173,7 +179,7 @@ class LookupEngines(wiring.Component):
             connect(m, unit=unit.outcome, control=ended)
         # Room for the batches under way, so that a start waits for none of them.
         m.submodules.kinds_queue = kinds = RamFifo(batch_kind(), UNDER_WAY)
-        m.d.comb += kinds.clear.eq(self.restart)
+        m.d.comb += kinds.clear.eq(restart_of(m, "kinds", self.restart))
         connect(m, control=control.kinds, queue=kinds.i)
         connect(m, queue=kinds.o, tag=tag.kinds)
 
@@ -223,7 +229,7 @@ class LookupEngines(wiring.Component):
             packers["victims"] = LanePacker(config, config.entry_width, ROW_ENTRY_BYTES)
         packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
-            m.submodules[f"{name}_packer"] = ResetInserter(self.restart)(packer)
+            m.submodules[f"{name}_packer"] = self._restarted(m, f"{name}_packer", packer)
         self._slots(m, edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
         for producer, name in ((marks.popular, "popular"), (marks.nonpopular, "nonpopular"),
                                (numbers.listed, "misses")):
@@ -238,7 +244,7 @@ class LookupEngines(wiring.Component):
         for number, name in enumerate(lists_of(config)):
             requests[name] = control.requests[number]
         stripe = WordStripe(config, Element(config.entry_width, ROW_ENTRY_BYTES))
-        m.submodules.stripe = ResetInserter(self.restart)(stripe)
+        m.submodules.stripe = self._restarted(m, "stripe", stripe)
         connect(m, queue=requests["misses"], stripe=stripe.start)
         connect(m, packer=words["misses"], stripe=stripe.words)
         for number, name in enumerate(("even_misses", "odd_misses")):
@@ -259,12 +265,16 @@ class LookupEngines(wiring.Component):
         merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
 
+    def _restarted(self, m, name, unit):
+        """The unit, reset by a restart."""
+        return ResetInserter(restart_of(m, name, self.restart))(unit)
+
     def _plan(self, m, control, placer, banks, numbers, slot_lanes, lists, entries):
         """What the planner's units are told, and what they tell."""
         config = self.config
         m.submodules.window = window = PlanWindow(config)
         sequence = PlanSequence(config)
-        m.submodules.sequence = ResetInserter(self.restart)(sequence)
+        m.submodules.sequence = self._restarted(m, "sequence", sequence)
         connect(m, control=control.planner, sequence=sequence.control)
         connect(m, lists=lists.counted, sequence=sequence.counted)
         connect(m, numbers=numbers.planned, lists=lists.beats)

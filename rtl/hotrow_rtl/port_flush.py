@@ -17,7 +17,8 @@ class PortFlush(wiring.Component):
     drained : In(1)
         Nothing is in flight.
     clear : Out(1)
-        High in the cycle of `restart` and until nothing is in flight, at least 20 cycles.
+        High from the cycle behind `restart` on until nothing is in flight, at least 20 cycles. A
+        register, for the many that it resets.
     """
 
     restart: In(1)
@@ -26,12 +27,11 @@ class PortFlush(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        flushing, left = Signal(), Signal(range(LEAST_CYCLES + 1))
-        m.d.comb += self.clear.eq(self.restart | flushing)
+        left = Signal(range(LEAST_CYCLES + 1))
         with m.If(self.restart):
-            m.d.sync += [flushing.eq(1), left.eq(LEAST_CYCLES)]
+            m.d.sync += [self.clear.eq(1), left.eq(LEAST_CYCLES)]
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         with m.Elif(self.drained):
-            m.d.sync += flushing.eq(0)
+            m.d.sync += self.clear.eq(0)
         return m

@@ -94,7 +94,8 @@ class ResultAddresses(wiring.Component):
 
         # Every writer goes from command to command; who is offered an address, one at a time.
         offered, first, free = Signal(lists), Signal(lists), Signal()
-        wants = Signal(lists)
+        # Those that waited for one in the cycle before, and so still do: that they do comes late.
+        wants, waits = Signal(lists), Signal(lists)
         m.d.comb += [
             free.eq(~offered.any()),
             first.eq(wants & -wants),
@@ -107,10 +108,11 @@ class ResultAddresses(wiring.Component):
             has = opened[command[:-1]][number]
             m.d.comb += [
                 behind.eq(command != following),
-                wants[number].eq(behind & has & request.ready),
+                wants[number].eq(behind & has & waits[number]),
                 request.valid.eq(offered[number]),
                 request.p.address.eq(self.address),
             ]
+            m.d.sync += waits[number].eq(request.ready & ~offered[number])
             with m.If(offered[number] & request.ready):
                 m.d.sync += offered.eq(0)
             with m.If(first[number]):

@@ -17,6 +17,7 @@ from .move_control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .move_outcome import MoveOutcome
 from .once import once
 from .port_flush import PortFlush
+from .restart_register import restart_of
 from .row_arithmetic import RowArithmetic
 from .row_layouts import tag
 from .row_port import RowPort
@@ -68,7 +69,7 @@ class RowMover(wiring.Component):
         then or later, ends with TIMEOUT; 0 waits for ever.
     restart : In(1)
         A pulse drops the command in progress without an outcome, ends a stop, and drains the
-        ports. The list port must be restarted in the same cycle.
+        ports, all in the next cycle. The list port must be restarted in that cycle.
     idle : Out(1)
         Nothing is in flight at the row ports and no restart in progress.
     read_stopped, write_stopped : Out(1)
@@ -164,7 +165,7 @@ class RowMover(wiring.Component):
                 port.fills.eq(control.fills),
                 port.pattern.eq(control.pattern),
                 port.timeout.eq(self.timeout),
-                port.restart.eq(self.restart),
+                port.restart.eq(restart_of(m, f"port_{number}", self.restart)),
                 port.clear.eq(clear),
                 outcome.ended[number].eq(port.ended),
             ]

@@ -35,18 +35,19 @@ class Skid(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        spare, full = Signal.like(self.o.p, reset_less=True), Signal()
-        m.d.comb += self.i.ready.eq(~full)
+        # That it is empty, not that it is full, as `ready` moves the many registers before it.
+        spare, empty = Signal.like(self.o.p, reset_less=True), Signal(init=1)
+        m.d.comb += self.i.ready.eq(empty)
         with m.If(self.o.ready if self.rigid else ~self.o.valid | self.o.ready):
             m.d.sync += [
-                self.o.valid.eq(full | self.i.valid),
+                self.o.valid.eq(~empty | self.i.valid),
                 self.o.p.eq(self.i.p),
-                full.eq(0),
+                empty.eq(1),
             ]
-            with m.If(full):
+            with m.If(~empty):
                 m.d.sync += self.o.p.eq(spare)
         with m.Elif(self.i.valid):
-            m.d.sync += full.eq(1)
-        with m.If(~full):  # whether it will be needed is known late
+            m.d.sync += empty.eq(0)
+        with m.If(empty):  # whether it will be needed is known late
             m.d.sync += spare.eq(self.i.p)
         return m

@@ -14,6 +14,7 @@ from .list_port import ListPort
 from .lookup_engines import LookupEngines
 from .move_control import TARGET_BYTES
 from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
+from .restart_register import restart_of
 from .result_port import ResultPort
 from .row_mover import RowMover
 
@@ -198,7 +199,13 @@ class Top(wiring.Component):
             m.d.sync += draining.eq(0)
         for port in ports:
             m.d.comb += port.timeout.eq(registers.timeout)
-        for unit in (*ports, lookup_queue, move_queue, completions, engines, events):
+        # All restart in the next cycle, the largest by registers of their own parts.
+        units = {"list_port": list_port, "lookup_queue": lookup_queue, "move_queue": move_queue,
+                 "completions": completions, "events": events,
+                 **{f"result_port_{number}": port for number, port in enumerate(results)}}
+        for name, unit in units.items():
+            m.d.comb += unit.restart.eq(restart_of(m, name, registers.soft_reset))
+        for unit in (mover, engines):
             m.d.comb += unit.restart.eq(registers.soft_reset)
         # A command that clears a memory again makes later commands wait, not the host.
         cleared = Signal()

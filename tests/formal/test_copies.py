@@ -194,7 +194,7 @@ class Copies(Elaboratable):
             m.d.comb += Assert(~note.valid | note.last | ~note.is_state)
         # A row that waits is no state, all the way to the gate.
         entrance = opened(own.taken)
-        for there, bits in ((own.taken.o.valid, own.taken.o.p), (entrance.full, entrance.spare),
+        for there, bits in ((own.taken.o.valid, own.taken.o.p), (~entrance.empty, entrance.spare),
                             (own.read.valid, own.read.wanted.as_value()),
                             (own.described.valid, own.described.wanted.as_value())):
             item = data.View(wanted.p.shape(), bits)

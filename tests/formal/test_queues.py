@@ -102,13 +102,13 @@ class Register(Elaboratable):
         stopped = Signal()
         m.d.sync += stopped.eq(~skid.o.ready)
         m.d.comb += [
-            Assert(inside == skid.o.valid + own.full),
+            Assert(inside == skid.o.valid + ~own.empty),
             Assert(skid.i.ready | stopped),  # it takes one a cycle while nothing stops it
             Cover(inside == 2),
             Cover(~skid.i.ready & skid.o.ready),
         ]
         if not skid.rigid:
-            m.d.comb += Assert(~own.full | skid.o.valid)
+            m.d.comb += Assert(own.empty | skid.o.valid)
         with m.If(follows & (ahead == skid.o.valid)):
             m.d.comb += Assert(own.spare == payload)
         return m

@@ -43,10 +43,12 @@ def any_timeout(m, port):
     """
     m.d.comb += Assume(any_constant(m, port.timeout)[4:] == 0)
     m.submodules.flush = flush = PortFlush()
+    restart = Signal()
+    m.d.sync += restart.eq(flush.restart)
     m.d.comb += [
         flush.restart.eq(AnySeq(1)),
         flush.drained.eq(port.idle),
-        port.restart.eq(flush.restart),
+        port.restart.eq(restart),
         Cover(port.stopped),
     ]
     return flush.clear

@@ -7,9 +7,9 @@ from hotrow_rtl.contract import BatchFlag
 
 REQUEST = 2  # the command, and the request it leads to
 CHECK = 3  # from a word to its beat: read the table, hold, compare
-SEEDS = 7  # besides a cycle a bag of a chunk: from the request until the first ones are known
-SUM = 7  # from the last level of adders to the verdict, and from the command to the request
-ENDS = 11  # besides a cycle a level: from lengths fetched again to the first beat
+SEEDS = 8  # besides a cycle a bag of a chunk: from the request until the first ones are known
+SUM = 8  # from the last level of adders to the verdict, and from the command to the request
+ENDS = 12  # besides a cycle a level: from lengths fetched again to the first beat
 LENGTH_BYTES = 2
 
 
