@@ -17,6 +17,7 @@ from .options import device_of
 
 BEATS = 2**18  # that each port carries by default
 LARGEST_TABLE = 2**28  # bytes, by default
+LARGEST_IN_DRAM = 2**26  # of the 128 MiB of the chips behind LiteDRAM
 TABLE_ROWS = 2**20
 ELEMENT = np.dtype(np.float32)
 LEAST_ROW = 16  # bytes
@@ -114,7 +115,8 @@ def _work(kind, options, config):
     count = options.rows or BEATS * config.row_ports // -(-size // config.bus_bytes)
     count = max(1, count // bag) * bag
     least = count // bag if kind.distinct else 1
-    table_rows = options.table_rows or max(least, min(TABLE_ROWS, LARGEST_TABLE // size))
+    largest = LARGEST_IN_DRAM if options.memory == "litedram" else LARGEST_TABLE
+    table_rows = options.table_rows or max(least, min(TABLE_ROWS, largest // size))
     if least > table_rows:
         raise Error(f"--rows {count} of a table of {table_rows} rows would write one twice: ask "
                     "for more --table-rows")

@@ -58,7 +58,8 @@ def add_moves(parser):
     parser.add_argument("--rows", type=positive,
                         help="to move; default so many that each port carries 2^18 beats")
     parser.add_argument("--table-rows", type=positive,
-                        help="of the table; default 2^20, or what 256 MiB hold")
+                        help="of the table; default 2^20, or what 256 MiB hold, behind "
+                             "LiteDRAM 64 MiB")
     parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
     parser.add_argument("--outstanding", type=positive,
                         help="rows in flight on each of them; default those of the preset")
