@@ -145,7 +145,8 @@ def _table(findings):
              finding.found or ("missing" if finding.essential else "not found"),
              "" if finding.found else f"for {finding.purpose}: {finding.remedy}")
             for finding in findings]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    width = max(len(name) for name, *_ in rows)
+    advised = max((len(found) for _, found, advice in rows if advice), default=0)
     return "\n".join(
-        f"{name:{widths[0]}}  {found:{widths[1]}}  {advice}".rstrip()
+        f"{name:{width}}  {found:{advised}}  {advice}".rstrip()
         for name, found, advice in rows)

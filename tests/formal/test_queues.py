@@ -124,13 +124,13 @@ BUGS = {
     "full a row late": lambda: Fifo(mutated(
         RamFifo, "store & (stored == self.depth - 1)", "store & (stored == self.depth)")(WIDTH, 2)),
     "loads when empty": lambda: Fifo(mutated(
-        RamFifo, "some & ~(load & (stored == 1))", "some")(WIDTH, 2)),
+        RamFifo, "store | (stored != 1)", "store | some")(WIDTH, 2)),
     "clear forgets the output": lambda: Fifo(mutated(
         RamFifo, "some, full, self.o.valid)]", "some, full)]")(WIDTH, 2)),
     "spare overwritten": lambda: Register(mutated(
-        Skid, "with m.If(~full):", "with m.If(self.i.valid):")(WIDTH)),
+        Skid, "with m.If(empty):", "with m.If(self.i.valid):")(WIDTH)),
     "spare forgotten": lambda: Register(mutated(
-        Skid, "self.o.valid.eq(full | self.i.valid)", "self.o.valid.eq(self.i.valid)")(WIDTH)),
+        Skid, "self.o.valid.eq(~empty | self.i.valid)", "self.o.valid.eq(self.i.valid)")(WIDTH)),
 }
 
 
