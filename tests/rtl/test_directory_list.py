@@ -29,7 +29,7 @@ from hotrow_sim.golden import directory as golden
 from hotrow_sim.listbench import ListMemory
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-TINY = preset("tiny")
+TINY = dataclasses.replace(preset("tiny"), planner=False)  # its banks take no plans
 LATENCY = 3  # of the list memory
 DELAY = 9  # of the ring played here: from a beat to its answer
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
