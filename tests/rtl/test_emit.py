@@ -251,7 +251,7 @@ def test_generate_writes_every_file(generate, tmp_path, capsys):
     assert said["parameters"] == TINY.describe()
     assert {path.name: path.stat().st_size for path in folder.iterdir()} == said["files"]
     assert set(said["files"]) == {"tiny.v", "tiny.json", "contract.json", "contract.md",
-                                  "hotrow_contract.h"}
+                                  "hotrow_contract.h", "link.json", "link.md"}
     assert (folder / "tiny.v").read_text() == verilog("tiny")
     geometry = json.loads((folder / "tiny.json").read_text())
     assert geometry["memory_bits"] == sum(memory["width"] * memory["depth"]
