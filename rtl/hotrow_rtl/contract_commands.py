@@ -63,7 +63,8 @@ COMMANDS = {command.opcode: command for command in (
     Command(Opcode.PLAN, "lookup",
             (*_BATCH, "value", "slots", "popular", "nonpopular", "misses", "victims"), PlanFlag,
             "Give every row of batch `value` a slot: its own, else a free one as in INSTALL, else "
-            "that of the row which no batch needs and which goes first by the policy. Where there "
+            "that of the row which no batch needs, in the set with more such rows, and which goes "
+            "first by the policy. Where there "
             "is none the row is bypassed. Batches are planned in order, from 0 on after a reset or "
             "a REMOVE with ALL. A batch needs a slot from PLAN or MARK until it is retired, see "
             "PLAN_RETIRED. `slots` has a word per lookup: a slot, SLOTS + k of the k-th bypassed "

@@ -38,8 +38,9 @@ class SlotBank(wiring.Component):
     """Find, install, remove, plan or mark one row a cycle.
 
     A row enters the set with more free ways, the first among equals, at the lowest free way. A
-    planned row that finds none takes the way of the row that no batch needs and that goes first by
-    the policy, first among equals in order of choices and ways; else it is not placed.
+    planned row that finds none enters the set with more ways that no batch needs (either if they
+    have as many), in place of the row that goes first by the policy, first among equals in order of
+    choices and ways; if batches need all it is not placed.
 
     Parameters
     ----------
@@ -103,8 +104,6 @@ class SlotBank(wiring.Component):
                 width, c.directory_sets // c.banks, parts=c.directory_ways)
             m.d.comb += ram.clear.eq(self.clear)
             rams.append(ram)
-        m.submodules.least = least = Least(
-            NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1, len(rams) * c.directory_ways)
 
         # What goes with a request: item n as it was n cycles before.
         valid = Signal(self.latency - 1)
@@ -114,7 +113,7 @@ class SlotBank(wiring.Component):
         ask = later(m, self.request.ask, self.latency - 1, "ask")
         sweep = self._sweep(m, rams)
         sides = [self._compare(m, choice, ram, sweep) for choice, ram in enumerate(rams)]
-        m.d.comb += least.contenders.eq(Cat(side["contenders"] for side in sides))
+        least, index = self._victim(m, sides)
 
         # The row's own way and the first free one, while the least is found.
         match = Cat(side["match"] for side in sides)
@@ -132,7 +131,7 @@ class SlotBank(wiring.Component):
             "room": later(m, lowest.any(), rounds, "room")[-1],
             "free": later(m, Cat(encoded(lowest), other), rounds, "free")[-1],
             "state": slot_state(c)(later(m, own.as_value(), rounds - 1, "state")[-1]),
-            "least": least.least, "index": least.index,
+            "least": least, "index": index,
             "ask": ask[-1], "valid": valid[-1],
         }
         self._answer(m, rams, sides, **waited)
@@ -173,10 +172,34 @@ class SlotBank(wiring.Component):
                 entry.present.eq(way.valid & ~self._is_held(way.state.needed)),
             ]
             states.append(state)
-            contenders.append(entry.as_value())
+            contenders.append(entry)
+        spare = Signal(range(ways + 1), name=f"spare{choice}", reset_less=True)
+        m.d.sync += spare.eq(sum(entry.present for entry in contenders))
         return {"word": word, "tag": tag[-1], "set": sets[-1], "match": match,
                 "lowest": lowest, "vacancy": vacancy, "states": states,
-                "contenders": Cat(contenders)}
+                "contenders": contenders, "spare": spare}
+
+    def _victim(self, m, sides):
+        """(the contender that leaves, its index): each choice finds its own, then they meet."""
+        c, found = self.config, []
+        for choice, side in enumerate(sides):
+            m.submodules[f"least{choice}"] = least = Least(
+                NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1, c.directory_ways)
+            m.d.comb += least.contenders.eq(Cat(entry.as_value() for entry in side["contenders"]))
+            spare = later(m, side["spare"], least.latency - 1, f"spare_of_{choice}")[-1]
+            found.append((least.least, least.index, spare))
+        if len(found) == 1:
+            return found[0][:2]
+        (low, low_index, low_spare), (high, high_index, high_spare) = found
+        victim = Signal(low.shape(), name="victim", reset_less=True)
+        index = Signal(len(low_index) + 1, name="victim_index", reset_less=True)
+        takes_high = (high_spare > low_spare) | (
+            (high_spare == low_spare) & high.present & (high.number < low.number))
+        m.d.sync += [
+            victim.eq(Mux(takes_high, high.as_value(), low.as_value())),
+            index.eq(Cat(Mux(takes_high, high_index, low_index), takes_high)),
+        ]
+        return victim, index
 
     def _answer(self, m, rams, sides, hit, own, room, free, state, least, index, ask, valid):
         """Decide, answer, and write the way that was decided on."""

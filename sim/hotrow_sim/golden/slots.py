@@ -38,8 +38,10 @@ class Slots:
     """Rows and their slots, one row at a time.
 
     A slot is held as long as the last batch that needs it, by PLAN or by MARK, is not retired. A
-    row enters a free slot as in `Directory.install`; else the place of the row that is not held and
-    goes first by the policy, first among equals in order of choices and ways.
+    row enters a free slot as in `Directory.install`; else, in the set with more slots that are not
+    held (in either if they have as many), the place of the row that is not held and goes first by
+    the policy, first among equals in order of choices and ways. So two choices even out what is
+    held, too, and next to no row is bypassed.
 
     Parameters
     ----------
@@ -152,10 +154,7 @@ class Slots:
         slot = self._free(starts)
         victim, dirty = None, False
         if slot is None:
-            ways = self.config.directory_ways
-            candidates = [slot for start in starts for slot in range(start, start + ways)
-                          if self.needed[slot] <= self.retired]
-            slot = min(candidates, key=self.goes_before, default=None)
+            slot = min(self._spare(starts), key=self.goes_before, default=None)
             if slot is None or (
                     self.admission and self.number[slot] > self.policy.filled(count)):
                 return Found(False, None)
@@ -163,6 +162,14 @@ class Slots:
             del self.slot_of[victim]
         self._place(key, slot, count)
         return Found(False, slot, victim, dirty)
+
+    def _spare(self, starts):
+        """The slots that are not held, of the set that has more of them."""
+        ways = self.config.directory_ways
+        spare = [[slot for slot in range(start, start + ways)
+                  if self.needed[slot] <= self.retired] for start in starts]
+        most = max(map(len, spare))
+        return [slot for each in spare if len(each) == most for slot in each]
 
     def _free(self, starts):
         """The slot that a row enters while one is free, else None."""
