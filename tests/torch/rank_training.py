@@ -5,7 +5,6 @@ As a script, started by torchrun with the name of a file and of cases, it is one
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
 
 import hotrow
@@ -25,7 +24,7 @@ from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-PLANNING = replace(preset("tiny"), planner=True)  # 256 slots
+PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
 STEPS, SAMPLES, RATE, SEED = 12, 12, 0.2, 11

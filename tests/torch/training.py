@@ -1,7 +1,7 @@
 """Runs of a collection under a small model, for tests that compare where its rows were."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import hotrow
 import numpy as np
@@ -10,7 +10,7 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from hotrow_rtl.config import preset
 from torch import nn
 
-PLANNING = replace(preset("tiny"), planner=True)  # 256 slots
+PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 300, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 90, 6))
 

@@ -14,6 +14,10 @@ class Absent(Exception):
 class Peer:
     """A model on someone else's embeddings: a context manager, used as `train_modes.Mode`.
 
+    Each peer adds `build(tables, rule)`, which makes the embeddings and returns an optimizer of
+    theirs, or None where backward trains them; and `pooled(ids)`, float32[B, tables, dim] of ids
+    int64[B, tables].
+
     Parameters
     ----------
     model : nn.Module
@@ -32,14 +36,6 @@ class Peer:
         self.model, self.tables = model, tables
         self.dense_optimizer = torch.optim.SGD(model.parameters(), rule.lr)
         self.sparse_optimizer = self.build(tables, rule)
-
-    def build(self, tables, rule):
-        """Make the embeddings: an optimizer of theirs, or None where backward trains them."""
-        raise NotImplementedError
-
-    def pooled(self, ids):
-        """float32[B, tables, dim] of ids int64[B, tables]."""
-        raise NotImplementedError
 
     def __enter__(self):
         return self
