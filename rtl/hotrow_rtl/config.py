@@ -6,9 +6,6 @@ ROW_NUMBER_WIDTH = 32  # as it stands in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
-# A lookup joins one of the same row up to so many beats before it: as long as a bank needs between
-# two of them.
-WINDOW_BEATS = 5
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
 SLOT_NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
@@ -68,6 +65,10 @@ class Config:
     result_ports : int
         AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
         one of hits alone.
+    window_beats : int
+        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. A bank without
+        planner needs 5 between two lookups of a row; one that plans needs 4 +
+        log2(`directory_choices` * `directory_ways`), and as much between two rows of one set.
     events : int
         Event counters shared by the two command queues (power of two).
     arithmetic : bool
@@ -98,6 +99,7 @@ class Config:
     row_bytes: int = LARGEST_ROW
     row_ports: int = 1
     result_ports: int = 4
+    window_beats: int = 5
     events: int = 32
     arithmetic: bool = True
     planner: bool = False
@@ -128,6 +130,7 @@ class Config:
         within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
+        within("window_beats", 1, 15)
         within("events", 2, 256, power_of_two=True)
         for name in ("arithmetic", "planner"):
             if not isinstance(getattr(self, name), bool):
@@ -171,11 +174,6 @@ class Config:
     @property
     def table_width(self) -> int:
         return log2(self.tables)
-
-    @property
-    def window_beats(self) -> int:
-        """Beats before its own in which a lookup finds one of the same row to join."""
-        return WINDOW_BEATS
 
     @property
     def stored_lengths(self) -> int:
@@ -258,8 +256,8 @@ PRESETS = {
     for preset in (
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
-               burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1, events=8,
-               planner=True, clock_mhz=50),
+               burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
+               window_beats=8, events=8, planner=True, clock_mhz=50),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,

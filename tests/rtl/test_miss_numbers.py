@@ -271,7 +271,8 @@ def test_rate_and_latency(hits):
     batches = [Batch(TINY, beats, 300, seed=beats, hits=hits) for beats in (40, 1, 2, 57)]
     asks = [ask for batch in batches for ask in batch.asks]
     cycles = run(TINY, batches)
-    assert cycles == ring_cycles(asks, NumberBank.latency) + MissNumbers.latency
+    free = [{bank: [()] * count for bank, count in ask.items()} for ask in asks]  # of sets
+    assert cycles == ring_cycles(free, NumberBank.latency) + MissNumbers.latency
     assert cycles <= 1.25 * len(asks)
 
 
