@@ -1,6 +1,6 @@
 """The one object that gives hardware, golden models, cycle models and costs their geometry."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 ROW_NUMBER_WIDTH = 32  # as it stands in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
@@ -14,6 +14,7 @@ RING_BEATS = 32  # beats that the banks work on, from their first to their last
 NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
+PLANNER_BEATS = 8  # in which lookups of a row join, on a card that is given a planner
 # Bytes of a table that lie at one row port, before the next ones lie at another; see row_steering.
 PORT_INTERLEAVE = 256
 
@@ -246,6 +247,12 @@ class Config:
         valid and dirty."""
         return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 2
 
+    def with_planner(self) -> "Config":
+        """This card, or one like it that has a planner."""
+        if self.planner:
+            return self
+        return replace(self, planner=True, window_beats=max(self.window_beats, PLANNER_BEATS))
+
     def describe(self) -> dict:
         """Every parameter by name, for JSON."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -257,7 +264,7 @@ PRESETS = {
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
-               window_beats=8, events=8, planner=True, clock_mhz=50),
+               window_beats=PLANNER_BEATS, events=8, planner=True, clock_mhz=50),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,

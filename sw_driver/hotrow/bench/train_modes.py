@@ -35,7 +35,7 @@ def open_card(transport, preset, slots=None):
                     f"{transport!r}")
     from hotrow_rtl.config import preset as preset_of  # there where the simulation is
 
-    config = replace(preset_of(preset), planner=True)
+    config = preset_of(preset).with_planner()
     if slots is not None and slots != config.slots:
         sets, rest = divmod(slots, config.directory_choices * config.directory_ways)
         try:

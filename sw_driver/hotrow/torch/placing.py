@@ -1,6 +1,6 @@
 """How a device says where the rows of a batch go: by plans of coming batches, or by what is hot."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def open_planner(transport, preset):
         return driver.open(transport, preset)
     from hotrow_rtl.config import preset as preset_config  # there, as the simulation is
 
-    return driver.open(transport, config=replace(preset_config(preset), planner=True))
+    return driver.open(transport, config=preset_config(preset).with_planner())
 
 
 @dataclass(frozen=True, eq=False)
