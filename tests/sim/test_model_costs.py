@@ -100,7 +100,7 @@ def test_cycles_are_close_to_the_hardware(make_card):
 @pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 40, 1000])
 def test_rows_of_one_set_wait_for_each_other(make_card, many):
-    """MARK of up to so many rows: what the model of a card leaves out, the model of the ring has."""
+    """MARK of up to so many rows: the model of a card leaves it out, that of the ring does not."""
     from hotrow_sim.verilated.transport import open_transport as open_sim
 
     card, rng = make_card(open_sim("tiny", latency=LATENCY)), np.random.default_rng(many)
