@@ -138,7 +138,7 @@ class Mode:
                 self.warmed = self.trainer.learn()
             else:
                 self.trainer.exchange(Exchange(np.empty(0, np.int64), ranked))
-                self.warmed = len(self.trainer.storage.hot)
+                self.warmed = self.trainer.storage.count
         elif self.name == "freqcache":
             for samples in batches:
                 self.trainer.collection.observe(self.trainer.bags(samples))

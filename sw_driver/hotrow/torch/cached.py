@@ -13,6 +13,7 @@ from .stages import Stage, Stages
 from .store import Open, Placed, Store
 
 PLAN, COLLECT, EXCHANGE, INSERT = range(4)
+_MOST_AT_ONCE = 1 << 16  # rows fetched for slots that are filled beforehand
 _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's answer
 
 
@@ -201,17 +202,17 @@ class CachedStore(Store):
     def flush(self):
         with self.lock:
             for group, storage in enumerate(self.storages):
-                slots = torch.nonzero(storage.dirty).squeeze(1)
-                self._write(group, storage.held[slots], storage.rows.take(storage.kind, slots))
-                storage.dirty[slots] = False
-                self._moved(group, len(slots))
+                for flat, slots in storage.in_slots(dirty=True):
+                    self._write(group, flat, storage.rows.take(storage.kind, slots))
+                    storage.dirty[slots] = False
+                    self._moved(group, len(slots))
 
     def reset(self):
         self._need_idle("load other rows")
         self.placing.clear()
         self._base, self._marked = self._submitted, self._submitted
         for storage in self.storages:
-            storage.assign(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+            storage.empty()
 
     def warm(self, rows):
         """Give rows their slots before the next batch, in place of those that have one.
@@ -235,7 +236,8 @@ class CachedStore(Store):
             found = slots[chosen] != NO_SLOT
             flat = flat[torch.from_numpy(found)]
             places = self._numbers.local(group, slots[chosen][found])
-            storage.rows.put(places, self._fetch(group, flat))
+            for some, here in zip(flat.split(_MOST_AT_ONCE), places.split(_MOST_AT_ONCE)):
+                storage.rows.put(here, self._fetch(group, some))
             storage.place(flat, places)
             self._moved(group, len(flat))
             held += len(flat)

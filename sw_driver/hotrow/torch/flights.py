@@ -133,7 +133,8 @@ class SlotNumbers:
                 self.registered[number] = device.register_table(
                     array, name=group.configs[local].name, state=side, partition=(at, parts))
                 where.append((at, local))
-            self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind))
+            self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
+                                             len(group.tables.rows)))
         self._where = np.array(where)
         self.slots = sum(storage.slots for storage in self.storages)
 
