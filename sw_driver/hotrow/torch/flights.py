@@ -106,6 +106,8 @@ class SlotNumbers:
         Of each group.
     slots : int
         Of all groups together.
+    names : list of str
+        Of the tables, by the device's numbers.
 
     Raises
     ------
@@ -136,6 +138,8 @@ class SlotNumbers:
             self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
                                              len(group.tables.rows)))
         self._where = np.array(where)
+        self.names = [group.configs[local].name for group in self.groups
+                      for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
 
     def listed(self, group, flat):

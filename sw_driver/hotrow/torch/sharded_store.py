@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ..errors import Error
-from .cached import same_bags
 from .configs import Places
 from .inputs import Bags
+from .micro_batches import same_bags
 from .rows import Rows
 from .store import Open, Placed, Request, Store
 
@@ -80,6 +80,10 @@ class ShardedStore(Store):
         if name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
+
+    @property
+    def waiting(self):
+        return len(self._coming)
 
     def prefetch(self, request):
         routed = self.route(request)

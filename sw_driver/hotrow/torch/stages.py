@@ -48,6 +48,7 @@ class Stages:
     def __init__(self, stages, workers=0, before=None):
         self.stages, self.workers, self.before = tuple(stages), workers, before
         self.done, self.seconds, self.waited = [0] * len(stages), [0.0] * len(stages), 0.0
+        self._at = {stage.name: at for at, stage in enumerate(self.stages)}
         self.changed = threading.Condition(threading.RLock())
         self._busy = [False] * len(stages)
         self._failure, self._threads, self._stopping = None, [], False
@@ -56,10 +57,14 @@ class Stages:
         """Which of the stages int[k] that may run does: the last one, so that batches get on."""
         return ready[-1]
 
-    def begun(self, at):
-        """Batches that have begun a stage."""
+    def through(self, name):
+        """Batches that are through the stage of that name."""
+        return self.done[self._at[name]]
+
+    def begun(self, name):
+        """Batches that have begun it."""
         with self.changed:
-            return self.done[at] + self._busy[at]
+            return self.through(name) + self._busy[self._at[name]]
 
     def start(self):
         """Let the threads work, if there are any."""

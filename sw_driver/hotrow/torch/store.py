@@ -39,6 +39,8 @@ class Lookup:
         By which sums are divided.
     staged : StagedGradients
         Of its group.
+    pooled : bool
+        Whether bags are pooled; else each lookup has its row.
 
     Members
     -------
@@ -46,14 +48,17 @@ class Lookup:
         Backward has been there.
     """
 
-    def __init__(self, segment, placed, divisor, staged):
+    def __init__(self, segment, placed, divisor, staged, pooled=True):
         self.segment, self.placed, self.divisor = segment, placed, divisor
-        self.staged, self.over = staged, False
+        self.staged, self.pooled, self.over = staged, pooled, False
 
     def pool(self, weights):
-        """(float32[bags, D], rows of the lookups if the weights' gradient will need them)."""
+        """(float32[bags, D], rows of the lookups if the weights' gradient will need them); without
+        pooling (float32[n, D], None)."""
         placed = self.placed
         with placed.lock:
+            if not self.pooled:
+                return placed.rows.weights[placed.at].float(), None
             pooled = pool(placed.rows.weights, placed.at, self.segment.lengths, weights)
             rows = None
             if weights is not None and weights.requires_grad:
@@ -61,11 +66,12 @@ class Lookup:
         return (pooled if self.divisor is None else pooled / self.divisor), rows
 
     def stage(self, gradients, weights, rows):
-        """Stage float32[bags, D] of the pooled bags; the gradient of the weights, or None."""
+        """Stage gradients of what `pool` gave; the gradient of the weights, or None."""
         if self.divisor is not None:
             gradients = gradients / self.divisor
         lengths = self.segment.lengths
-        bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        bags = torch.arange(len(self.segment.flat)) if not self.pooled else (
+            torch.repeat_interleave(torch.arange(len(lengths)), lengths))
         self.staged.add(self.segment.flat, bags, gradients, weights)
         self.over = True
         return None if rows is None else (gradients[bags] * rows).sum(1)
@@ -122,6 +128,11 @@ class Store(ABC):
             rows, at = torch.unique(segment.flat, return_inverse=True)
             placed.append(Placed(self.read(segment.group, rows), at))
         return placed
+
+    @property
+    def waiting(self) -> int:
+        """Batches that were prefetched and not taken."""
+        return 0
 
     def prefetch(self, request):  # noqa: B027
         """Begin to bring the rows of a batch that will be taken."""
