@@ -1,5 +1,7 @@
 """The stages of a batch whose rows come to slots: plan, collect, exchange, insert."""
 
+from functools import partial
+
 from .stages import Stage, Stages
 
 _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's answer
@@ -20,6 +22,9 @@ class BatchStages:
     - So that marks hold, no batch is retired that was planned after a mark whose batch is yet to be
       planned: what it brought was not there to be marked.
     - Collect waits until the rows without a slot of the batch that the plan names are back.
+
+    - What the stages ask of the slots' memory is done beside the trainer, behind what it had asked
+      for when it let the last batch go; the trainer goes on behind what a batch brought.
 
     `number` counts from the first batch on, the card's from the last reset.
     """
@@ -81,12 +86,19 @@ class BatchStages:
     def _collect(self, number):
         for part in self._batches[number].parts:
             group, storage = part.segment.group, self.storages[part.segment.group]
+            part.taken_back = self.slot_memory.host_rows(storage.kind, len(part.leaving))
             with self.lock:
-                part.taken_back = storage.rows.take(storage.kind, part.leaving_slots)
+                part.left = self.slot_memory.aside(partial(self._take_back, part, part.taken_back),
+                                                    self._released)
             part.brought = self.host.fetch(group, part.fills)
 
     def _exchange(self, number):
-        """Both memories are the host's: nothing has to be carried."""
+        for part in self._batches[number].parts:
+            if self.slot_memory.late:
+                self.slot_memory.aside(partial(self._carry, part, part.brought))
+            else:
+                part.carried = part.brought
+            self.slot_memory.wait(part.left)
 
     def _insert(self, number):
         for part in self._batches[number].parts:
@@ -94,11 +106,28 @@ class BatchStages:
             with self.lock:
                 self.host.write(group, part.leaving, part.taken_back)
                 part.area = storage.reserve(part.bypassed)
-                slots = part.places(part.fill_slots, storage.slots)
-                storage.rows.put(slots, part.brought)
                 hot = part.fill_slots < storage.slots
                 storage.place(part.fills[hot], part.fill_slots[hot])
                 part.at = part.places(part.slots, storage.slots)
+                part.arrived = self._arrived = self.slot_memory.aside(
+                    partial(self._put, part, part.places(part.fill_slots, storage.slots)),
+                    self._released)
                 for rows in (part.fills, part.leaving, part.fills[~hot]):  # the last go back, too
                     self.host.moved(group, rows)
             part.brought = part.taken_back = None
+
+    # What is asked of the slots' memory; it may be done later.
+
+    def _take_back(self, part, rows):
+        storage = self.storages[part.segment.group]
+        rows.copy(storage.rows.take(
+            storage.kind, self.slot_memory.index(part.leaving_slots)))
+
+    def _carry(self, part, rows):
+        kind = self.groups[part.segment.group].kind
+        part.carried = kind.allocate(len(rows), self.slot_memory.device)
+        part.carried.copy(rows)
+
+    def _put(self, part, places):
+        self.storages[part.segment.group].rows.put(self.slot_memory.index(places), part.carried)
+        part.there, part.carried = self.slot_memory.index(part.at), None

@@ -7,10 +7,12 @@ import torch
 
 from ..contract import NO_SLOT
 from ..errors import Error
+from .arithmetic import stepped
 from .batch_stages import BatchStages
 from .flights import InFlight, SlotNumbers
 from .host_tables import HostTables
 from .micro_batches import MicroBatches, same_bags
+from .slot_memory import SlotMemory
 from .statistics import CacheStatistics
 from .store import Open, Placed, Store
 
@@ -20,7 +22,8 @@ _MOST_AT_ONCE = 1 << 16  # rows fetched for slots that are filled beforehand
 class CachedStore(BatchStages, MicroBatches, Store):
     """Rows in slots, and behind them the rows without one of the batches in flight.
 
-    `BatchStages` brings them there; here is what the trainer calls.
+    `BatchStages` brings them there, `MicroBatches` takes a batch in two parts; here is all else that
+    the trainer calls.
 
     Parameters
     ----------
@@ -38,6 +41,8 @@ class CachedStore(BatchStages, MicroBatches, Store):
         The groups' slots are one of so many parts of the directory, a power of two.
     before : callable, optional
         Called with the name of a stage and the batch's number before it runs.
+    memory : SlotMemory, optional
+        Where the slots lie; the host's unless it is given.
 
     Members
     -------
@@ -49,25 +54,29 @@ class CachedStore(BatchStages, MicroBatches, Store):
     """
 
     def __init__(self, groups, device, placing, depth=4, look_ahead=2, workers=0, share=1,
-                 before=None):
+                 before=None, memory=None):
         super().__init__(groups)
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= placing.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
                         f"{placing.window} batches, and needs at least one")
         self.device, self.placing = device, placing
         self.depth, self.look_ahead = depth, look_ahead
-        self.lock = threading.RLock()
+        self.lock, self.slot_memory = threading.RLock(), memory or SlotMemory()
         self.placing.clear()  # before tables come, whose parts of the directory may be others
-        self._numbers = SlotNumbers(self.groups, device, share)
+        self._numbers = SlotNumbers(self.groups, device, share, self.slot_memory)
         self.registered, self.storages = self._numbers.registered, self._numbers.storages
         self.slots = self._numbers.slots
         self.statistics = CacheStatistics(self._numbers.names)
-        self.host = HostTables(self.groups, device, self._numbers, self.statistics)
+        self.host = HostTables(self.groups, device, self._numbers, self.statistics,
+                               self.slot_memory)
         self.stages = self._make_stages(workers, before)
         self._batches, self._taken = {}, deque()
         self._submitted = self._next = self._finished = self._base = self._marked = 0
         self._wanted = -1
         self._abandoned = False
+        # What the trainer asked of the slots' memory before it let the last batch go; what was
+        # asked last beside it.
+        self._released, self._arrived = self.slot_memory.mark(), None
 
     def prefetch(self, request):
         if not len(request.bags.ids):
@@ -101,23 +110,27 @@ class CachedStore(BatchStages, MicroBatches, Store):
         self._arrive(number)
         self._next += 1
         self._taken.append(flight)
-        return [Placed(self.storages[part.segment.group].rows, part.at, self.lock)
+        for part in flight.parts:
+            self.slot_memory.after(part.arrived, part.there)
+        return [Placed(self.storages[part.segment.group].rows, part.there, self.lock)
                 for part in flight.parts], flight.open
 
     @property
     def waiting(self):
         return self._submitted - self._next
 
-    def apply(self, group, flat, sums, rule):
+    def apply(self, group, flat, sums, rule, sound=None):
         storage = self.storages[group]
         with self.lock:
             places = self._find(group, flat)
-            weights, state = storage.rows.read(places)
-            storage.rows.write(places, *rule.update(weights.float(), sums, state))
+            at = self.slot_memory.index(places)
+            storage.rows.write(at, *stepped(rule, *storage.rows.read(at), sums, sound))
             hot = places < storage.slots
             storage.dirty[places[hot]] = True
             if not bool(hot.all()):
-                self.host.write(group, flat[~hot], storage.rows.take(storage.kind, places[~hot]))
+                trained = self.slot_memory.host_rows(storage.kind, int((~hot).sum()))
+                trained.copy(storage.rows.take(storage.kind, self.slot_memory.index(places[~hot])))
+                self.host.write_behind(self.slot_memory.mark(), group, flat[~hot], trained)
 
     def finish(self):
         with self.stages.changed:
@@ -130,14 +143,15 @@ class CachedStore(BatchStages, MicroBatches, Store):
         with self.lock:
             rows = self.host.fetch(group, flat)
             where, slots = storage.find(flat)
-            rows.put(where, storage.rows.take(storage.kind, slots))
+            rows.put(where, self._copies(storage, slots))
         return rows
 
     def flush(self):
         with self.lock:
+            self.host.land()
             for group, storage in enumerate(self.storages):
                 for flat, slots in storage.in_slots(dirty=True):
-                    self.host.write(group, flat, storage.rows.take(storage.kind, slots))
+                    self.host.write(group, flat, self._copies(storage, slots))
                     storage.dirty[slots] = False
                     self.host.moved(group, flat)
 
@@ -165,16 +179,20 @@ class CachedStore(BatchStages, MicroBatches, Store):
         self.flush()
         self.reset()
         slots, held = self.placing.install(rows), 0
+        self.slot_memory.after(self._arrived)
         for group, storage in enumerate(self.storages):
             chosen, flat = self._numbers.rows_of(group, rows)
             found = slots[chosen] != NO_SLOT
             flat = flat[torch.from_numpy(found)]
             places = self._numbers.local(group, slots[chosen][found])
             for some, here in zip(flat.split(_MOST_AT_ONCE), places.split(_MOST_AT_ONCE)):
-                storage.rows.put(here, self.host.fetch(group, some))
+                brought = storage.kind.allocate(len(some), self.slot_memory.device)
+                brought.copy(self.host.fetch(group, some))
+                storage.rows.put(self.slot_memory.index(here), brought)
                 self.host.moved(group, some)
             storage.place(flat, places)
             held += len(flat)
+        self._released = self.slot_memory.mark()
         return held
 
     def memory(self):
@@ -189,8 +207,8 @@ class CachedStore(BatchStages, MicroBatches, Store):
                               for storage, size in zip(self.storages, row_bytes)),
                 "staging": sum(
                     len(rows) * row_bytes[part.segment.group] for flight in self._batches.values()
-                    for part in flight.parts for rows in (part.brought, part.taken_back)
-                    if rows is not None),
+                    for part in flight.parts
+                    for rows in {part.brought, part.carried, part.taken_back} - {None}),
                 "metadata": metadata, "metadata_bits_per_slot": 8 * metadata / self.slots,
             }
 
@@ -217,9 +235,18 @@ class CachedStore(BatchStages, MicroBatches, Store):
             return
         self.abandon()
         self.flush()
+        self.slot_memory.settle()
         self.placing.clear()
         for number in list(self.registered):
             self.device.unregister_table(self.registered.pop(number))
+
+    def _copies(self, storage, slots):
+        """Copies of the rows in slots int64[k], in host memory: Rows."""
+        self.slot_memory.after(self._arrived)
+        rows = self.slot_memory.host_rows(storage.kind, len(slots))
+        rows.copy(storage.rows.take(storage.kind, self.slot_memory.index(slots)))
+        self.slot_memory.wait(self.slot_memory.mark())
+        return rows
 
     # Batches that are taken.
 
@@ -238,6 +265,7 @@ class CachedStore(BatchStages, MicroBatches, Store):
 
     def _let_go(self, flight):
         with self.lock:
+            self._released = self.slot_memory.mark()
             for part in flight.parts:
                 self.storages[part.segment.group].release(part.area)
         del self._batches[self._finished]

@@ -13,10 +13,11 @@ from .cached import CachedStore
 from .collection_cache import CollectionCache
 from .collection_state import CollectionState
 from .configs import Places, group_tables
-from .gradients import PooledLookup, RowOptimizer, StagedGradients
+from .gradients import PooledLookup, RowOptimizer, StagedGradients, StepsInDoubt
 from .inputs import Bags
 from .outputs import joined
 from .placing import HotRows, LookAhead, open_planner
+from .slot_memory import memory_on
 from .store import Lookup, Request, ResidentStore
 
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
@@ -62,6 +63,9 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
     bounds_check_mode : str
         What becomes of an id that is no row of its table, as FBGEMM names it: "fatal" raises,
         "warning" warns and looks up row 0 instead, "ignore" looks up row 0.
+    slots_device : str or torch.device
+        Whose memory the slots are in: "cpu", or a GPU, to which embeddings and gradients then
+        belong, too; in "resident" the tables are the host's.
     depth, look_ahead, workers, share, before
         As of `CachedStore`.
     seed : int, optional
@@ -82,7 +86,8 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  preset="ecp5-85f", policy=None, admission=False, bounds_check_mode="fatal",
-                 depth=4, look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None):
+                 slots_device="cpu", depth=4, look_ahead=2, workers=0, share=1, before=None,
+                 seed=None, groups=None):
         super().__init__()
         self.tables, self.mode, self.bounds_check_mode = tuple(tables), mode, bounds_check_mode
         self._check(device)
@@ -94,7 +99,11 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
         self._places = Places(self._groups)
         self._features = [(number, name) for number, config in enumerate(self.tables)
                           for name in config.feature_names]
-        self._staged = [StagedGradients(group.kind.dim) for group in self._groups]
+        memory = memory_on(slots_device)
+        if memory.late and mode == "resident":
+            raise Error("mode resident trains tables in host memory: leave slots_device out")
+        self._doubts = StepsInDoubt(memory)
+        self._staged = [StagedGradients(group.kind.dim, memory.device) for group in self._groups]
         self._anchor = torch.zeros(0, requires_grad=True)
         self._mean = torch.tensor([config.pooling == "mean" for config in self.tables])
         self._opened, self._part, self.batches = None, None, 0
@@ -109,7 +118,7 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
             placing = HotRows(device) if mode == "hotline" else LookAhead(
                 device, policy or _POLICY[mode], admission)
             self.store = CachedStore(self._groups, device, placing, depth, look_ahead, workers,
-                                     share, before)
+                                     share, before, memory)
         except BaseException:
             self._close_device()
             raise
@@ -195,7 +204,8 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
             lookup = Lookup(segment, here, self._divisor(request.bags, len(found), segment),
                             self._staged[segment.group], self._pooled)
             weights = request.bags.weights
-            weights = None if weights is None else weights[segment.lookups]
+            if weights is not None:
+                weights = weights[segment.lookups].to(self.store.slot_memory.device)
             if trains:
                 opened.add(lookup)
                 pooled = PooledLookup.apply(self._anchor, weights, lookup)
@@ -272,11 +282,16 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
 
     def apply_gradients(self):
         """Apply what is staged: `optimizer.step()`."""
+        self._doubts.settle()
         work = [(at, staged) for at, staged in enumerate(self._staged) if staged.values is not None]
+        sound = None
+        if work and self.store.slot_memory.late:
+            sound = self._doubts.add(self.batches - 1, [staged.values for _, staged in work])
+        else:
+            for at, staged in work:
+                self._check_finite(at, staged)
         for at, staged in work:
-            self._check_finite(at, staged)
-        for at, staged in work:
-            self.store.apply(at, staged.rows, staged.values, self.optimizer.rule)
+            self.store.apply(at, staged.rows, staged.values, self.optimizer.rule, sound)
             staged.clear()
         self.store.finish()
 

@@ -53,6 +53,7 @@ class CollectionCache:
     def flush(self):
         """Bring the tables up to date."""
         self.store.flush()
+        self._doubts.settle(wait=True)
 
     def reset_cache_states(self):
         """Write back, and begin with empty slots."""

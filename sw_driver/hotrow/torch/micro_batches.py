@@ -60,8 +60,11 @@ class MicroBatches:
         for part in flight.parts:
             bags = (torch.arange(part.segment.features)[:, None] * count + samples).ravel()
             at = part.slots if part.at is None else part.at
-            placed.append(Placed(self.storages[part.segment.group].rows,
-                                 at[lookups_of(part.segment.lengths, bags)], self.lock))
+            at = at[lookups_of(part.segment.lengths, bags)]
+            if wait or last:
+                self.slot_memory.after(part.arrived)
+            placed.append(Placed(self.storages[part.segment.group].rows, self.slot_memory.index(at),
+                                 self.lock))
         return placed, flight.open
 
 

@@ -111,7 +111,7 @@ class ShardedStore(Store):
         raise Error("a row of another process is read by a lookup of all ranks: call the "
                     "collection in eval(), or table() for all rows of a table")
 
-    def apply(self, group, flat, sums, rule):
+    def apply(self, group, flat, sums, rule, sound=None):
         """Add the ranks' gradients of a row in rank order, divide by the ranks, and update."""
         owner, code = self.sharding.route(group, flat)
         key, order = torch.sort(owner * self.sharding.codes + code)

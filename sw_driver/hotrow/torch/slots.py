@@ -2,6 +2,8 @@
 
 import torch
 
+from .slot_memory import SlotMemory
+
 _MOST = 1 << 16  # slots that are looked through at a time: copies of their rows take little memory
 
 
@@ -19,8 +21,8 @@ class SlotStorage:
     kind : RowKind
     flat_rows : int
         That there are.
-    device : torch device
-        Whose memory it is.
+    memory : SlotMemory
+        Where the buffer lies.
 
     Members
     -------
@@ -32,9 +34,9 @@ class SlotStorage:
         Slots whose row was trained since it came or was written back.
     """
 
-    def __init__(self, slots, area, kind, flat_rows, device="cpu"):
-        self.slots, self.kind = slots, kind
-        self.rows = kind.allocate(slots + area, device)
+    def __init__(self, slots, area, kind, flat_rows, memory=None):
+        self.slots, self.kind, self.memory = slots, kind, memory or SlotMemory()
+        self.rows = kind.allocate(slots + area, self.memory.device)
         self.rows.array.zero_()
         narrow = flat_rows <= torch.iinfo(torch.int32).max
         self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
@@ -53,11 +55,15 @@ class SlotStorage:
         return sum(each.nbytes for each in (self.held, self.dirty, self._free, *index))
 
     def grow(self, area):
-        """Have room for `area` rows without a slot, in a buffer of its own."""
+        """Have room for `area` rows without a slot, in a buffer of its own.
+
+        That is rare, and the one time that the host waits for all that was asked of the memory.
+        """
         self._free = torch.cat((self._free, torch.arange(len(self.rows), self.slots + area)))
-        before, self.rows = self.rows, self.kind.allocate(
-            self.slots + area, self.rows.weights.device)
+        self.memory.settle()
+        before, self.rows = self.rows, self.kind.allocate(self.slots + area, self.memory.device)
         self.rows.put(slice(len(before)), before)
+        self.memory.settle()
 
     def reserve(self, count):
         """Places of the area int64[count] for rows without a slot, until they are released."""
