@@ -22,8 +22,8 @@ _MOST_AT_ONCE = 1 << 16  # rows fetched for slots that are filled beforehand
 class CachedStore(BatchStages, MicroBatches, Store):
     """Rows in slots, and behind them the rows without one of the batches in flight.
 
-    `BatchStages` brings them there, `MicroBatches` takes a batch in two parts; here is all else that
-    the trainer calls.
+    `BatchStages` brings them there, `MicroBatches` takes a batch in two parts; the rest of what the
+    trainer calls is here.
 
     Parameters
     ----------
