@@ -1,7 +1,7 @@
 """Rows in slots of the trainer's memory, brought there by a device before their batch trains."""
 
 import threading
-from collections import deque
+from collections import Counter, deque
 
 import torch
 
@@ -70,7 +70,7 @@ class CachedStore(BatchStages, MicroBatches, Store):
         self.host = HostTables(self.groups, device, self._numbers, self.statistics,
                                self.slot_memory)
         self.stages = self._make_stages(workers, before)
-        self._batches, self._taken = {}, deque()
+        self._batches, self._taken, self.parted = {}, deque(), Counter()
         self._submitted = self._next = self._finished = self._base = self._marked = 0
         self._wanted = -1
         self._abandoned = False

@@ -8,7 +8,14 @@ from .store import Placed
 
 
 class MicroBatches:
-    """Part of `CachedStore`, for mode `hotline`."""
+    """Part of `CachedStore`, for mode `hotline`.
+
+    Members
+    -------
+    parted : Counter
+        Of the batches taken in parts: `samples`, those that were `popular`, and `seconds` from when
+        the trainer asked for the rows of the others until it had them.
+    """
 
     @property
     def waiting_samples(self):
@@ -31,7 +38,16 @@ class MicroBatches:
             bag = torch.repeat_interleave(
                 torch.arange(len(part.segment.lengths)), part.segment.lengths)[cold]
             popular[bag % bags.samples] = False
+        self.parted.update(samples=len(popular), popular=int(popular.sum()))
         return popular
+
+    @property
+    def hidden(self):
+        """Share of the time of bringing rows, from `collect` to `insert`, in which the trainer was
+        busy with popular samples; None before any was brought."""
+        spent = sum(seconds for stage, seconds in zip(
+            self.stages.stages, self.stages.seconds, strict=True) if stage.name != "plan")
+        return max(0.0, 1 - self.parted["seconds"] / spent) if spent else None
 
     def take_part(self, request, samples, wait, last):
         """Take some samples int64[k] of the batch to be taken next; the others come after.
@@ -52,7 +68,9 @@ class MicroBatches:
         if not same_bags(flight.request.bags.rows(samples), request.bags):
             raise Error(f"these are not the samples of batch {number} that were to come next")
         if wait or last:
+            asked = self.stages.clock()
             self._arrive(number)
+            self.parted["seconds"] += self.stages.clock() - asked
         if last:
             self._next += 1
             self._taken.append(flight)
