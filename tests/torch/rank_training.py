@@ -28,6 +28,7 @@ PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
 STEPS, SAMPLES, RATE, SEED = 12, 12, 0.2, 11
+PATIENCE = 600  # seconds that a rank waits for another, which may have little of the machine
 
 CASES = {
     "resident": {"mode": "resident"},
@@ -131,7 +132,10 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
         top = top_of(configs)
         model = nn.Sequential(collection, top)
         if wrapped:
-            model = DistributedDataParallel(model)
+            # It keeps its group, and so that group's threads, for good. The one that every rank
+            # talks over at its end must be gone by then: a thread that drops the last message's
+            # tensors while Python ends aborts the process.
+            model = DistributedDataParallel(model, process_group=dist.new_group())
         dense, losses, prefetched = torch.optim.SGD(top.parameters(), RATE), [], 0
         steps = held.enter_context(
             TrainPipeline(batches, model, lambda batch: batch[0])) if pipeline else batches
@@ -215,7 +219,7 @@ def spoiled():
 
 def main(path, *cases):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
     found = {name: together(**CASES[name]) for name in cases}
     found["planted"] = planted()
     found["wrapped"] = together(**CASES["resident"], wrapped=True)

@@ -10,6 +10,7 @@ from .configs import Places
 from .ranks import Ranks
 from .sharded_store import ShardedStore
 from .sharding import Sharding
+from .slot_memory import memory_on
 from .tables import digest_of
 
 
@@ -50,6 +51,9 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  seed=None, ranks=None, **options):
         tables, ranks = tuple(tables), Ranks(ranks)
+        if memory_on(options.get("slots_device", "cpu")).late:
+            raise Error("ranks exchange rows through host memory, where the slots of tables of "
+                        "several processes are, too: leave slots_device out")
         rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
