@@ -9,7 +9,6 @@ VERSA_5G = Board(
     device="LFE5UM5G-45F-8",
     options=("--um5g-45k", "--package", "CABGA381", "--speed", "8"),
     capacity=ECP5_45,
-    changes={"arithmetic": False},  # which would not fit
     memory_bytes=1 << 16,
     clock_mhz=50,
     loader=("--cable", "ft2232"),
