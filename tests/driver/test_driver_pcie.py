@@ -22,7 +22,7 @@ from hotrow_rtl.config import preset
 from hotrow_sim.model import Device as Model
 
 from tests.driver.conftest import random_ids, register_tables, usable
-from tests.driver.links import declared_transports
+from tests.driver.links import LateCard, declared_transports
 
 ADDRESS = "0000:01:00.0"
 BAR_BYTES = 1 << 16
@@ -299,6 +299,15 @@ def test_opening(monkeypatch, function, spec, options, message):
                         lambda address: find_function(address, function.parent))
     with pytest.raises((TransportError, hotrow.DeviceError), match=message):
         hotrow.open(spec, **options)
+
+
+def test_a_card_that_takes_its_time():
+    """Results are waited for."""
+    card = LateCard(preset("tiny"))
+    iommu = Iommu(card.device)
+    with Device(PcieTransport(Registers(card), VfioMemory(5, 64, iommu)), 60, 4, 1 << 20) as device:
+        assert usable(device, register_tables(device))
+    assert card.late > 10
 
 
 def test_closed_twice():

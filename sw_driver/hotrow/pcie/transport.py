@@ -9,7 +9,7 @@ from .bar import enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
 
-_COMPLETED = {queue: REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
+_COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES]  # by its number
 _PAUSE = 20e-6  # seconds between two looks at a card that is busy
 _ADDRESS_WIDTH = 64
 
