@@ -13,5 +13,5 @@ VERSA_5G = Board(
     clock_mhz=50,
     loader=("--cable", "ft2232"),
     link="uart over its USB bridge",
-    unused="128 MB of DDR3, two ports of gigabit Ethernet, PCIe",
+    unused="128 MB of DDR3 (MT41K64M16), two ports of gigabit Ethernet, PCIe",
 )
