@@ -50,7 +50,7 @@ class Board:
     device: str
     options: tuple
     capacity: Mapping
-    preset: str = "tiny"
+    preset: str = "ecp5-small"
     changes: Mapping = field(default_factory=dict)
     memory_bytes: int
     clock_mhz: int

@@ -12,6 +12,7 @@ SLOT_NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
 BYPASS_STAMPS = 512  # of the planner in one bank: what a block RAM holds
 RING_BEATS = 32  # beats that the banks work on, from their first to their last
 NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
+NARROW_BUS = 8  # bytes: an entry of a list of rows, and half of what rows are aligned to
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
 PLANNER_BEATS = 8  # in which lookups of a row join, on a card that is given a planner
@@ -33,7 +34,11 @@ class Config:
     name : str
         Name of the preset, or of the user's own variant.
     bus_bytes : int
-        Data width of every AXI4 port in bytes: 16, 32 or 64. A lookup lane is 4 bytes of it.
+        Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes of it.
+        One of 8 has a row port, and neither arithmetic nor a planner.
+    lane_banks : int
+        Banks of counters, directory and miss table for every lane, 1 or 2. With one a lane waits
+        for others more often, as two hot rows may share a bank.
     address_width : int
         Bits of an AXI4 byte address, 32 to 64.
     handles : int
@@ -55,7 +60,8 @@ class Config:
     miss_entries : int
         Entries of the table that keeps the misses of a SPLIT unique (power of two).
     burst_beats : int
-        Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB).
+        Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB; on a bus of
+        8 bytes at least 8).
     outstanding : int
         Rows in flight on each row port, each with an AXI id of its own (power of two, at most
         1024). A word per cycle of rows of w words takes (latency + w + 5) / w of them.
@@ -82,6 +88,7 @@ class Config:
 
     name: str
     bus_bytes: int
+    lane_banks: int = 2
     address_width: int = 64
     handles: int
     tables: int
@@ -114,7 +121,8 @@ class Config:
             if power_of_two and value & (value - 1):
                 raise ValueError(f"{name} must be a power of two, not {value}")
 
-        within("bus_bytes", 16, 64, power_of_two=True)
+        within("bus_bytes", 8, 64, power_of_two=True)
+        within("lane_banks", 1, 2)
         within("address_width", 32, 64)
         within("handles", 8, 1 << 16, power_of_two=True)
         within("tables", 2, 1024, power_of_two=True)
@@ -128,7 +136,9 @@ class Config:
         within("stamp_bits", 4, 16)
         within("batch_samples", 64, 1 << 20, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
-        within("burst_beats", 2, 4096 // self.bus_bytes, power_of_two=True)
+        # The stripes of a list start on addresses of LIST_ALIGNMENT.
+        least = LIST_ALIGNMENT // NARROW_BUS if self.bus_bytes == NARROW_BUS else 2
+        within("burst_beats", least, 4096 // self.bus_bytes, power_of_two=True)
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         within("window_beats", 1, 15)
@@ -145,6 +155,11 @@ class Config:
             raise ValueError(f"result_ports must be 1 for all results, 2 to write slots over one "
                              f"of their own, or 4 to write missed rows over two of their own as "
                              f"well, not {self.result_ports!r}")
+        if self.bus_bytes == NARROW_BUS and (
+                self.arithmetic or self.planner or self.row_ports > 1):
+            raise ValueError(f"a bus of {NARROW_BUS} bytes takes arithmetic=False, planner=False "
+                             f"and row_ports=1, not {self.arithmetic}, {self.planner} and "
+                             f"{self.row_ports}: widen bus_bytes")
         if self.counter_sets < 2 * self.banks:
             raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
                              f"{self.banks} banks of {self.lanes} lanes, not {self.counter_sets}")
@@ -159,9 +174,8 @@ class Config:
 
     @property
     def banks(self) -> int:
-        """Banks of counters, directory and miss table; twice the lanes, as two hot rows may share
-        one."""
-        return 2 * self.lanes
+        """Banks of counters, directory and miss table."""
+        return self.lane_banks * self.lanes
 
     @property
     def lanes(self) -> int:
@@ -265,6 +279,12 @@ PRESETS = {
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
                window_beats=PLANNER_BEATS, events=8, planner=True, clock_mhz=50),
+        # What the boards carry. A memory of up to 512 rows takes as many block RAMs as one of two.
+        Config(name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64,
+               tables=32, counter_sets=1024, counter_ways=4, directory_sets=1024, directory_ways=2,
+               directory_partitions=2, batch_samples=2048, miss_entries=1024, burst_beats=8,
+               outstanding=8, row_bytes=512, result_ports=1, events=8, arithmetic=False,
+               clock_mhz=40),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,

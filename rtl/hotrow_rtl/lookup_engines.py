@@ -13,6 +13,7 @@ from .config import NUMBER_BEATS, Config, log2
 from .contract import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
 from .counters import CounterScans
 from .directory_list import DirectoryList
+from .element_words import list_packer
 from .fifo import RamFifo
 from .lane_packer import LanePacker
 from .layouts import Deposit, Engine, Fetch, harvest_entry, table_update
@@ -32,7 +33,6 @@ from .result_addresses import lists_of
 from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
 from .stream_fork import fork
-from .streams import Packer
 from .word_stripe import Element, WordStripe
 
 
@@ -227,7 +227,7 @@ class LookupEngines(wiring.Component):
             config, config.entry_width, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
         if config.planner:
             packers["victims"] = LanePacker(config, config.entry_width, ROW_ENTRY_BYTES)
-        packers["harvest"] = Packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
+        packers["harvest"] = list_packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = self._restarted(m, f"{name}_packer", packer)
         self._slots(m, edits, slot_lanes.slots, entries.slots, packers["slots"].elements)

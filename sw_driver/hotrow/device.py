@@ -49,7 +49,7 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
         "model" (NumPy, no compiler needed), "sim" (the Verilated hardware), or another that is
         installed.
     preset : str
-        Geometry of a simulated card: "tiny", "ecp5-85f" or "alveo-u55c".
+        Geometry of a simulated card: "tiny", "ecp5-small", "ecp5-85f" or "alveo-u55c".
     timeout : float
         Seconds after which a wait for a result raises `TimeoutError`.
     ring_entries : int

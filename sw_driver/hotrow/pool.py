@@ -5,7 +5,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from .contract import LIST_ALIGNMENT, ROW_ENTRY
-from .memory import empty
 
 SLAB_BYTES = 1 << 20  # of the first slab; each further one doubles what there is
 
@@ -87,7 +86,7 @@ class Pool:
     def _carve(self, size):
         if not self._slabs or self._carved + size > self._slabs[-1].nbytes:
             total = sum(slab.nbytes for slab in self._slabs)
-            memory = empty(max(self._slab_bytes, total, size), np.uint8)
+            memory = self._regions.empty(max(self._slab_bytes, total, size), np.uint8)
             self._slabs.append(
                 self._regions.add(memory, self._writable, f"staging slab {len(self._slabs)}"))
             self._carved = 0

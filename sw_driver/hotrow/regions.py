@@ -2,7 +2,7 @@
 
 from .contract import OFFSET_WIDTH, unpack_address
 from .errors import RegistrationError
-from .memory import Buffer, span
+from .memory import Buffer, empty, span
 
 _VALID, _WRITABLE = 1, 2
 
@@ -16,10 +16,16 @@ class Regions:
     registers : Registers
     handles : int
         Regions that the card can hold.
+
+    Members
+    -------
+    empty : callable
+        Allocates memory that the card can reach, as `hotrow.empty`.
     """
 
     def __init__(self, transport, registers, handles):
         self._transport, self._registers = transport, registers
+        self.empty = getattr(transport, "empty", empty)
         self._buffers: list[Buffer | None] = [None] * handles
 
     def clear(self):

@@ -8,7 +8,6 @@ import numpy as np
 from .contract import COMMAND, COMPLETION, Opcode
 from .errors import DeviceError, TimeoutError
 from .futures import Future
-from .memory import empty
 from .registers import (
     ENABLE,
     FAULTED,
@@ -40,7 +39,8 @@ class CommandQueue:
         self._device, self._entries = device, entries
         self._registers = device.registers
         size = entries * (COMMAND.itemsize + COMPLETION.itemsize)
-        self._ring = device.regions.add(empty(size, np.uint8), True, f"rings of the {name} queue")
+        regions = device.regions
+        self._ring = regions.add(regions.empty(size, np.uint8), True, f"rings of the {name} queue")
         split = entries * COMMAND.itemsize
         self._commands = self._ring.array[:split].view(COMMAND)
         self._completions = self._ring.array[split:].view(COMPLETION)

@@ -20,6 +20,8 @@ class Transport(Protocol):
     name : str
     staging_bytes : int, optional
         Size of the pieces in which the driver takes memory for its own use, where memory is dear.
+    empty : callable, optional
+        As `hotrow.empty`: allocates arrays that `attach` takes, where it does not take all.
     """
 
     name: str

@@ -12,8 +12,8 @@ PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothi
 
 
 @functools.cache
-def board_library():
-    """The shared library of preset `tiny` on a serial line; skips where tools are missing."""
+def board_library(name):
+    """The shared library of a preset on a serial line; skips where tools are missing."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if missing:
         pytest.skip(f"a simulated board needs {', '.join(missing)}")
@@ -21,11 +21,11 @@ def board_library():
     from hotrow_sim.verilated import serial_board
 
     return serial_board.board_library(
-        emit_uart_card(preset("tiny"), MEMORY_BYTES, int(CLOCK_HZ / 1000)), CARD_MODULE)
+        emit_uart_card(preset(name), MEMORY_BYTES, int(CLOCK_HZ / 1000)), CARD_MODULE)
 
 
-def open_board():
-    """A `SerialBoard` with its clock running."""
+def open_board(name="ecp5-small"):
+    """A `SerialBoard` with its clock running, of the preset that the boards carry or another."""
     from hotrow_sim.verilated.serial_board import SerialBoard
 
-    return SerialBoard(board_library(), CLOCK_HZ)
+    return SerialBoard(board_library(name), CLOCK_HZ)

@@ -1,6 +1,7 @@
 """The boards, `hotrow boards`, `hotrow build` and `hotrow flash`, with stand-ins for the tools."""
 
 import json
+import re
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_a_board_is_what_its_platform_says(name):
     assert board.config.clock_mhz == board.clock_mhz and set(board.capacity) == set(RESOURCES)
     # Two queues of a few commands, staging for both ways, and tables beside them.
     assert board.memory_bytes >= 1 << 16
+
+
+@EVERY_BOARD
+def test_the_memory_is_as_large_as_its_pins_say(name):
+    """Rows by the address pins, columns by the kind: 1024 of DDR3, 512 of SDRAM."""
+    platform = pytest.importorskip("amaranth_boards") and BOARDS[name].make_platform()
+    kind, columns = ("ddr3", 1024) if ("ddr3", 0) in platform.resources else ("sdram", 512)
+    pins = {each.name: len(each.ios[0].names) for each in platform.resources[kind, 0].ios
+            if each.name in ("a", "ba", "dq")}
+    octets = columns * pins["dq"] // 8 << pins["a"] + pins["ba"]
+    said, of = re.search(r"(\d+) MB of (\w+) \(MT4", BOARDS[name].unused).groups()
+    assert (int(said) << 20, of) == (octets, {"ddr3": "DDR3", "sdram": "SDRAM"}[kind])
 
 
 @pytest.mark.parametrize("name", [

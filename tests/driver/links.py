@@ -5,10 +5,12 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
+from hotrow.contract import QUEUES, REGISTERS
 from hotrow_rtl.config import preset
 from hotrow_sim.link.model_card import ModelCard
 
 ROOT = Path(__file__).parents[2]
+COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
 
 
 def declared_transports(monkeypatch):
@@ -66,6 +68,32 @@ class RoughChannel:
         way.insert(int(self._rng.integers(0, len(way) + 1)) if reorder else len(way), frame)
         if repeat:
             way.append(frame)
+
+
+class LateCard(ModelCard):
+    """A golden card that works for a while: COMPLETED is what it was, a few times it is read.
+
+    Members
+    -------
+    late : int
+        Reads that told less than what had been completed.
+    """
+
+    def __init__(self, *arguments, reads=3, **options):
+        super().__init__(*arguments, **options)
+        self._reads, self._seen, self.late = reads, {}, 0
+
+    def read_register(self, offset):
+        value = super().read_register(offset)
+        if offset not in COMPLETED:
+            return value
+        told, left = self._seen.get(offset, (0, self._reads))
+        if left and told not in (0, value):
+            left, self.late = left - 1, self.late + 1
+        else:
+            told, left = value, self._reads
+        self._seen[offset] = told, left
+        return told
 
 
 def model_card(name="tiny", **options):

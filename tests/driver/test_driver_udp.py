@@ -1,12 +1,13 @@
 """The transport `udp` on the loopback interface: loss, repetition, reordering, and strangers."""
 
 import socket
+import time
 
 import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.link.frames import Operation, pack_request
+from hotrow.link.frames import LARGEST_PAYLOAD, Operation, pack_request
 from hotrow_sim.link.udp_card import UdpCard
 
 from tests.driver.conftest import random_ids, register_tables, usable
@@ -43,6 +44,33 @@ def test_loss_repetition_and_reordering_change_nothing(seed):
     for one, other in zip(sound, rough):
         assert (one == other).all(), f"seed {seed}"
     assert card.lost and card.repeated and card.reordered and statistics.repeated
+
+
+def test_what_losses_cost_is_told(capsys):
+    """Bytes arrive all the same; frames and throughput are printed, not judged."""
+    rough, count, seed = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05}, 400, 5
+    octets = np.random.default_rng(seed).integers(0, 256, count * LARGEST_PAYLOAD, np.uint8)
+    sent = {}
+    for title, network, patience in (
+            ("nothing lost", {}, 60.0), ("5 % lost, repeated, reordered", rough, 0.05)):
+        with UdpCard(model_card().endpoint(), seed=seed, **network) as card, hotrow.open(
+                f"udp:127.0.0.1:{card.port}", timeout=60, patience=patience, tries=200) as device:
+            session, memory = device.transport.session, device.transport.memory
+            before, began = session.statistics.sent, time.monotonic()
+            address = memory.attach(octets)
+            memory.push(alone=True)
+            seconds = time.monotonic() - began
+            sent[title] = session.statistics.sent - before
+            with capsys.disabled():
+                print(f"\nudp, {title}: {sent[title]} frames for {count} of {LARGEST_PAYLOAD} "
+                      f"bytes, {octets.size / seconds / 1e6:.3f} MB/s to a card in Python")
+            read = [session.request(Operation.READ_MEMORY, address + at, LARGEST_PAYLOAD)
+                    for at in range(0, octets.size, LARGEST_PAYLOAD)]
+            got = b"".join(request.result().payload for request in read)
+            assert got == octets.tobytes(), f"seed {seed}"
+            assert bool(card.lost and card.repeated and card.reordered) == bool(network)
+    sound, lossy = sent.values()
+    assert sound == count < lossy, f"seed {seed}"
 
 
 def test_a_stranger_is_not_heard():

@@ -8,10 +8,11 @@ from hotrow.link.card_memory import CardMemory
 from hotrow.link.frames import Operation
 from hotrow.link.session import Session
 from hotrow.link.transport import LinkTransport
+from hotrow_rtl.config import preset
 from hotrow_sim.link.endpoint import LinkEndpoint
 
 from tests.driver.conftest import random_ids, register_tables, usable
-from tests.driver.links import RoughChannel, model_card
+from tests.driver.links import LateCard, RoughChannel, model_card
 
 ROUGH = {"loss": 0.05, "repeat": 0.05, "damage": 0.03, "reorder": 0.1}
 
@@ -145,3 +146,14 @@ def test_the_driver_over_a_rough_line(seed):
     assert sound[1].repeated == 0 and rough[1].repeated > 0
     for one, other in zip(sound[0], rough[0]):
         assert (one == other).all(), seed
+
+
+def test_a_card_that_takes_its_time():
+    """Results are waited for, and what the card wrote is fetched with them."""
+    card = LateCard(preset("tiny"))
+    transport = LinkTransport("late", RoughChannel(card.endpoint()), patience=60.0, tries=2)
+    with Device(transport, 60, 4, 1 << 20) as device:
+        tables = register_tables(device)
+        assert usable(device, tables)
+        device.scatter((tables[0], [0, 1]), 2 * device.gather((tables[0], [0, 1])))
+    assert card.late > 10

@@ -31,6 +31,8 @@ CONFIGS = [
                         directory_ways=2, directory_partitions=1, bus_bytes=32, miss_entries=64),
     dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8,
                         directory_sets=256, miss_entries=128),
+    dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1, burst_beats=8,
+                        arithmetic=False, row_ports=1),
 ]
 SOME = [pytest.param(config, id=config.name, marks=[pytest.mark.slow] * (config is not TINY))
         for config in CONFIGS]

@@ -26,14 +26,15 @@ from hotrow_sim.rowbench import (
 from hotrow_sim.streambench import RAGGED, STEADY
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
-BUSES = {16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1),
+BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=False),
+         16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1),
          64: replace(ROOMY, bus_bytes=64, outstanding=16, row_bytes=256)}
 
 
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("bus_bytes", [16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("bus_bytes", [8, 16, pytest.param(32, marks=SLOW), 64])
 @pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
 def test_memory_equals_golden(bus_bytes, gaps, behaviour):
     port = Behaviour(seed=5, **behaviour)
@@ -48,7 +49,7 @@ def test_memory_equals_golden(bus_bytes, gaps, behaviour):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("bus_bytes", [16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("bus_bytes", [8, 16, pytest.param(32, marks=SLOW), 64])
 @pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
 def test_scattered_memory_equals_golden(bus_bytes, gaps, behaviour):
     port = Behaviour(seed=6, **behaviour)

@@ -14,7 +14,8 @@ from hotrow_sim.rowbench import BASE, REGIONS, ROUGH, TINY, Gather, RowBench, Sp
 from hotrow_sim.streambench import StreamBench
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
-BUSES = {16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1, row_bytes=64),
+BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=False),
+         16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1, row_bytes=64),
          64: replace(ROOMY, bus_bytes=64, outstanding=16, row_bytes=4096)}
 FAULTS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}
 SLOW = pytest.mark.slow
@@ -31,7 +32,7 @@ def spans(fills, seed, number=6):
 
 
 @pytest.mark.parametrize("fills", [False, True], ids=["copy", "fill"])
-@pytest.mark.parametrize("bus_bytes", [16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("bus_bytes", [8, 16, pytest.param(32, marks=SLOW), 64])
 @pytest.mark.parametrize("behaviour", [pytest.param({}, marks=SLOW), ROUGH],
                          ids=["calm", "rough"])
 def test_memory_equals_golden(bus_bytes, fills, behaviour):

@@ -1,4 +1,4 @@
-"""Unpacker and Packer against the bytes that NumPy says a list has."""
+"""Unpacker, Packer and ElementWords against the bytes that NumPy says a list has."""
 
 from gc import collect
 from math import ceil
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from amaranth import signed
 from hotrow_rtl.config import PRESETS
+from hotrow_rtl.element_words import ElementWords, list_packer
 from hotrow_rtl.layouts import row_entry
 from hotrow_rtl.streams import Packer, Unpacker
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
@@ -164,3 +165,41 @@ def test_elements_that_do_not_fit_are_refused(unit, shape, element_bytes, messag
     with pytest.raises(ValueError, match=message):
         unit(PRESETS["tiny"], shape, element_bytes)
     collect()  # the refused component goes while its warning is filtered
+
+
+@PATTERNS
+@pytest.mark.parametrize("element_bytes", [16, 32])
+@pytest.mark.parametrize("absent_end", [False, True], ids=["present", "absent"])
+def test_long_elements_fill_several_words(element_bytes, gaps, pauses, absent_end):
+    config, rng = PRESETS["ecp5-small"], np.random.default_rng(13)
+    unit = list_packer(config, 8 * element_bytes - 5, element_bytes)
+    assert isinstance(unit, ElementWords)
+    elements, expected = [], []
+    for count in (*((0,) if absent_end else ()), 1, 2, 5):
+        values = [value >> 5 for value in random_values(rng, count, element_bytes)]
+        for i, value in enumerate(values):
+            elements += [{"value": 7, "present": 0, "last": 0}] * (i % 2)  # takes no place
+            elements.append({"value": value, "present": 1,
+                             "last": not absent_end and i == count - 1})
+        elements += [{"value": 99, "present": 0, "last": 1}] * absent_end
+        words = [(word, 0xFF, 0) for word in words_of(values, element_bytes, config.bus_bytes)]
+        words += [(99, 0, 0)] * absent_end
+        expected += words[:-1] + [(*words[-1][:2], 1)]
+    words, cycles = pack(unit, elements, len(expected), gaps, pauses)
+    assert words == expected, "seed 13"
+    if gaps is STEADY and pauses is STEADY:  # one word a cycle, and one for what takes no place
+        absent = sum(not element["present"] for element in elements)
+        assert cycles <= len(expected) + absent + unit.latency + 2
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+@pytest.mark.parametrize("shape, element_bytes, message", [
+    (32, 8, "must be 8, the bytes of a bus word, times a power of two of at least 2, not 8: for "),
+    (32, 24, "times a power of two of at least 2, not 24"),
+    (32, 20, "times a power of two of at least 2, not 20"),
+    (129, 16, "a value of 129 bits does not fit an element of 16 bytes: expected 1 to 128 bits"),
+])
+def test_long_elements_that_do_not_fit_are_refused(shape, element_bytes, message):
+    with pytest.raises(ValueError, match=message):
+        ElementWords(PRESETS["ecp5-small"], shape, element_bytes)
+    collect()

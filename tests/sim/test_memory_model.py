@@ -442,8 +442,8 @@ class TestArguments:
             Behaviour(**wrong)
 
     def test_bus(self):
-        with pytest.raises(ValueError, match="bus_bytes must be 16, 32 or 64, not 8"):
-            MemoryModel().read_port(8)
+        with pytest.raises(ValueError, match="bus_bytes must be 8, 16, 32 or 64, not 4"):
+            MemoryModel().read_port(4)
 
 
 class TestLibrary:

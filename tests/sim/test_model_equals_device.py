@@ -19,6 +19,7 @@ from hotrow_sim.model import open_transport as open_model
 TINY = preset("tiny")
 # Addresses so short that they, and not 32 bits, bound the number of a row; no planner.
 NARROW = replace(TINY, name="narrow", address_width=32, planner=False)
+SMALL = preset("ecp5-small")
 ROUNDS = 8
 RINGS_LOG2 = 4
 MEMORIES = {
@@ -45,7 +46,7 @@ def rounds_on(hosts, seed, setup, count, config=TINY):
 def test_model_equals_device(seed, memory):
     from hotrow_sim.verilated.transport import open_transport as open_sim
 
-    config = (TINY, STARVED, NARROW, TINY)[seed % 4]
+    config = (TINY, STARVED, NARROW, SMALL)[seed % 4]
     setup = make_setup(np.random.default_rng([seed, 1]), config)
     device = open_sim(config=config, seed=seed, **MEMORIES[memory])
     hosts = [FuzzHost(transport, setup, RINGS_LOG2)

@@ -13,5 +13,5 @@ ECPIX5 = Board(
     clock_mhz=50,
     loader=("--board", "ecpix5"),
     link="uart over its USB bridge",
-    unused="512 MB of DDR3, gigabit Ethernet",
+    unused="512 MB of DDR3 (MT41K256M16), gigabit Ethernet",
 )

@@ -13,5 +13,5 @@ ULX3S = Board(
     clock_mhz=40,
     loader=("--board", "ulx3s"),
     link="uart over its USB bridge",
-    unused="32 MB of SDRAM",
+    unused="32 MB of SDRAM (MT48LC16M16, or a part like it)",
 )

@@ -9,10 +9,9 @@ ULX3S_45F = Board(
     device="LFE5U-45F-6",
     options=("--45k", "--package", "CABGA381", "--speed", "6"),
     capacity=ECP5_45,
-    changes={"arithmetic": False},  # which would not fit
     memory_bytes=1 << 16,
     clock_mhz=40,
     loader=("--board", "ulx3s"),
     link="uart over its USB bridge",
-    unused="32 MB of SDRAM",
+    unused="32 MB of SDRAM (MT48LC16M16, or a part like it)",
 )

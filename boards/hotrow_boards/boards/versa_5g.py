@@ -9,10 +9,9 @@ VERSA_5G = Board(
     device="LFE5UM5G-45F-8",
     options=("--um5g-45k", "--package", "CABGA381", "--speed", "8"),
     capacity=ECP5_45,
-    changes={"arithmetic": False},  # which would not fit
     memory_bytes=1 << 16,
     clock_mhz=50,
     loader=("--cable", "ft2232"),
     link="uart over its USB bridge",
-    unused="128 MB of DDR3, two ports of gigabit Ethernet, PCIe",
+    unused="128 MB of DDR3 (MT41K64M16), two ports of gigabit Ethernet, PCIe",
 )

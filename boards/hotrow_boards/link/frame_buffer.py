@@ -30,7 +30,7 @@ class FrameBuffer(wiring.Component):
 
     Timing
     ------
-    A byte a cycle, one cycle more for each frame; a frame leaves from 2 cycles after its end on.
+    A byte a cycle, two cycles more for each frame; a frame leaves from 3 cycles after its end on.
     """
 
     def __init__(self, depth):
@@ -57,6 +57,7 @@ class FrameBuffer(wiring.Component):
         full, too_long = Signal(), Signal()
         operation, length = Signal(8), Signal(16)
         lost = Signal()  # a byte found no room
+        impossible, damaged, unexpected, body = Signal(), Signal(), Signal(), Signal.like(at)
         m.d.comb += [
             full.eq((at + 1)[:len(at)] == read_at),
             too_long.eq(count > FRAME_BYTES + CRC_BYTES),
@@ -86,18 +87,26 @@ class FrameBuffer(wiring.Component):
                 expected = Signal(17)
                 writes = Cat(operation == each for each in WITH_PAYLOAD).any()
                 m.d.comb += expected.eq(HEADER_BYTES + CRC_BYTES + Mux(writes, length, 0))
-                with m.If((count < HEADER_BYTES + CRC_BYTES) | too_long):
+                m.d.sync += [
+                    impossible.eq((count < HEADER_BYTES + CRC_BYTES) | too_long),
+                    damaged.eq(~crc.match_detected),
+                    unexpected.eq(count != expected),
+                    body.eq(at - CRC_BYTES),
+                ]
+                m.next = "CLOSE"
+            with m.State("CLOSE"):
+                with m.If(impossible):
                     m.d.comb += self.wrong_length.eq(1)
-                with m.Elif(~crc.match_detected):
+                with m.Elif(damaged):
                     m.d.comb += self.bad_crc.eq(1)
-                with m.Elif(count != expected):
+                with m.Elif(unexpected):
                     m.d.comb += self.wrong_length.eq(1)
                 with m.Elif(lost):
                     m.d.comb += self.overrun.eq(1)
                 with m.Else():
                     m.d.comb += self.good.eq(1)
                 whole = Signal.like(end)
-                m.d.comb += whole.eq(Mux(self.good, at - CRC_BYTES, end))
+                m.d.comb += whole.eq(Mux(self.good, body, end))
                 m.d.comb += crc.start.eq(1)
                 m.d.sync += [at.eq(whole), end.eq(whole), count.eq(0), lost.eq(0)]
                 m.next = "TAKE"

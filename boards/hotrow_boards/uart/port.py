@@ -4,6 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
+from hotrow_rtl.skid import Skid
 
 from ..link.layouts import frame_byte
 from ..link.slip import SlipDecoder, SlipEncoder
@@ -27,7 +28,7 @@ class UartPort(wiring.Component):
 
     Timing
     ------
-    Two cycles of synchronisation beside those of the units.
+    Two cycles of synchronisation, and one of a byte that is sent, beside those of the units.
     """
 
     rx: In(1, init=1)
@@ -47,7 +48,14 @@ class UartPort(wiring.Component):
         m.submodules.synchronise = FFSynchronizer(self.rx, receiver.line, init=1)
         connect(m, receiver=receiver.o, decoder=decoder.i)
         connect(m, decoder.o, flipped(self.o))
-        connect(m, flipped(self.i), encoder.i)
+        # A byte from memory is kept before it is looked at.
+        m.submodules.kept = kept = Skid(self.i.p.shape().size)
+        m.d.comb += [
+            kept.i.valid.eq(self.i.valid), kept.i.p.eq(self.i.p.as_value()),
+            self.i.ready.eq(kept.i.ready),
+            encoder.i.valid.eq(kept.o.valid), encoder.i.p.eq(kept.o.p),
+            kept.o.ready.eq(encoder.i.ready),
+        ]
         connect(m, encoder=encoder.o, transmitter=transmitter.i)
         m.d.comb += [
             self.tx.eq(transmitter.line),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .layouts import LEAST_PERIOD, PERIOD_BITS, SYNC_INTERVALS
 
+_STEPS = 3  # of a measurement
 _LOSSES = 4  # bad frames or bytes, no good frame between them, before a rate is given up
 
 
@@ -33,7 +34,7 @@ class RateFinder(wiring.Component):
 
     Timing
     ------
-    The period is that of the last four intervals, 1 cycle after they have ended.
+    The period is that of the last four intervals, 4 cycles after they have ended.
     """
 
     def __init__(self, period=LEAST_PERIOD):
@@ -48,16 +49,19 @@ class RateFinder(wiring.Component):
         since = Signal(PERIOD_BITS - 1)  # cycles since the last falling edge; stays at its largest
         intervals = Signal(data.ArrayLayout(len(since), SYNC_INTERVALS))
         total = Signal(PERIOD_BITS + 1)
-        alike, measured = Signal(), Signal()
+        alike, possible = Signal(), Signal()
+        measured = Signal(_STEPS)  # since the last falling edge: to keep, to add, to compare
         losses = Signal(range(_LOSSES + 1), init=_LOSSES)
-        m.d.sync += [before.eq(self.line), measured.eq(falls)]
-        m.d.comb += [
-            falls.eq(before & ~self.line),
+        m.d.comb += falls.eq(before & ~self.line)
+        m.d.sync += [
+            before.eq(self.line),
+            measured.eq(Cat(falls, measured[:-1])),
             total.eq(sum(intervals[number] for number in range(SYNC_INTERVALS))),
             # Each within an eighth of their mean.
             alike.eq(Cat(
                 ((intervals[number] << 5) <= 9 * total) & ((intervals[number] << 5) >= 7 * total)
                 for number in range(SYNC_INTERVALS)).all()),
+            possible.eq((total >= LEAST_PERIOD) & ~total[PERIOD_BITS:].any()),
         ]
         with m.If(falls):
             m.d.sync += [
@@ -70,7 +74,6 @@ class RateFinder(wiring.Component):
             m.d.sync += losses.eq(0)
         with m.Elif(self.bad & (losses != _LOSSES)):
             m.d.sync += losses.eq(losses + 1)
-        with m.If(measured & alike & (losses == _LOSSES) & (total >= LEAST_PERIOD)
-                  & ~total[PERIOD_BITS:].any()):
+        with m.If(measured[-1] & alike & possible & (losses == _LOSSES)):
             m.d.sync += [self.period.eq(total), losses.eq(0)]
         return m

@@ -118,8 +118,8 @@ class _Port:
     """Set `inputs`, call `tick()`, use `outputs`: once per clock cycle."""
 
     def __init__(self, model, bus_bytes, behaviour):
-        if bus_bytes not in (16, 32, 64):
-            raise ValueError(f"bus_bytes must be 16, 32 or 64, not {bus_bytes}")
+        if bus_bytes not in (8, 16, 32, 64):
+            raise ValueError(f"bus_bytes must be 8, 16, 32 or 64, not {bus_bytes}")
         self.bus_bytes, self.behaviour = bus_bytes, behaviour
         self.inputs, self.outputs = self._Inputs(), self._Outputs()
         self._model = model  # whose map the port uses: must live as long

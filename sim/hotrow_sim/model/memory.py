@@ -30,14 +30,22 @@ class Memory:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
                              f"{array.dtype}{list(array.shape)}")
         address = self._space.place(array.ctypes.data, array.size)
-        at = bisect_right(self._starts, address)
-        self._starts.insert(at, address)
-        self._arrays.insert(at, (array, writable))
+        self.map(address, array, writable)
         return address
 
     def detach(self, address):
         """Forget the array attached at that device address."""
         self._space.release(address)
+        self.unmap(address)
+
+    def map(self, address, array, writable):
+        """Put a uint8 array at a device address that somebody else has chosen."""
+        at = bisect_right(self._starts, address)
+        self._starts.insert(at, address)
+        self._arrays.insert(at, (array, writable))
+
+    def unmap(self, address):
+        """End what `map` began."""
         at = self._starts.index(address)
         del self._starts[at], self._arrays[at]
 

@@ -12,6 +12,7 @@ from .session import Session
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
+_OF_QUEUE = tuple(_COMPLETED)  # by its number
 _STAGING_SHARE = 64  # of the card's memory is what one piece of staging memory takes, at most
 _PAUSE = 0.0005  # seconds between two looks at a card that is busy
 
@@ -87,8 +88,7 @@ class LinkTransport:
     def wait(self, queue, completed, timeout):
         """Look at COMPLETED again and again, until it differs or time is over."""
         deadline = time.monotonic() + timeout
-        offset = REGISTERS[f"{queue.upper()}_COMPLETED"]
-        while self.read_register(offset) == completed and time.monotonic() < deadline:
+        while self.read_register(_OF_QUEUE[queue]) == completed and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 
     def close(self):

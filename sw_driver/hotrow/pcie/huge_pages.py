@@ -1,0 +1,92 @@
+"""Memory in huge pages at its physical addresses, for machines without an IOMMU.
+
+Nothing keeps the card from the rest of memory then, but its own check of regions.
+
+Source: Linux, Documentation/admin-guide/mm/pagemap.rst and hugetlbpage.rst.
+"""
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+
+PAGEMAP = Path("/proc/self/pagemap")
+_HUGE = 0x40000  # MAP_HUGETLB of mmap(2)
+_HUGE_PAGE = 1 << 21
+_ENTRY = 8  # bytes of a page's entry
+_PRESENT, _NUMBER = 1 << 63, (1 << 55) - 1
+
+
+class HugePages:
+    """Arrays of the system's huge pages, which stay where they are.
+
+    Parameters
+    ----------
+    address_width : int
+        Bits of the card's addresses.
+    pagemap : Path
+        Of this process; only the superuser sees the numbers of pages there.
+    flags : int
+        Of mmap(2), beside those of shared anonymous memory.
+    """
+
+    def __init__(self, address_width, pagemap=PAGEMAP, flags=_HUGE):
+        self._end, self._pagemap, self._flags = 1 << address_width, pagemap, flags
+
+    def empty(self, shape, dtype) -> np.ndarray:
+        """An array of zeros that `attach` takes, if its pages happen to follow one another.
+
+        Raises
+        ------
+        MemoryError
+            If the system has no huge pages left.
+        """
+        dtype = np.dtype(dtype)
+        shape = (shape,) if np.isscalar(shape) else tuple(shape)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        room = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+        try:
+            memory = mmap.mmap(-1, room, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | self._flags)
+        except OSError as error:
+            raise MemoryError(
+                f"no huge pages for {size} bytes ({error.strerror}): set some apart, `sysctl "
+                f"vm.nr_hugepages={2 * room // _HUGE_PAGE}`, or at the start of the system"
+            ) from error
+        octets = np.frombuffer(memory, np.uint8)
+        octets[::mmap.PAGESIZE] = 0  # from here on the pages exist
+        return octets[:size].view(dtype).reshape(shape)
+
+    def attach(self, octets: np.ndarray, writable: bool) -> int:
+        """The physical address of a uint8 array.
+
+        Raises
+        ------
+        MemoryError
+            If its pages do not follow one another, or the card does not reach them.
+        """
+        host, page = octets.ctypes.data, mmap.PAGESIZE
+        first, last = host // page, (host + octets.size - 1) // page
+        with open(self._pagemap, "rb", buffering=0) as file:
+            found = os.pread(file.fileno(), (last - first + 1) * _ENTRY, first * _ENTRY)
+        entries = np.frombuffer(found, "<u8")
+        numbers = entries & np.uint64(_NUMBER)
+        if len(entries) <= last - first or not (entries & np.uint64(_PRESENT)).all():
+            raise MemoryError("these pages are not in memory: allocate the array with "
+                              "device.transport.empty(shape, dtype)")
+        if not numbers.all():
+            raise MemoryError("the system does not tell where pages are: run as the superuser, "
+                              "or use memory='vfio'")
+        if (np.diff(numbers) != 1).any():
+            raise MemoryError(
+                f"the {len(numbers)} pages of these {octets.size} bytes do not follow one another "
+                "in memory: allocate the array with device.transport.empty(shape, dtype), early "
+                "after the start of the system, or use memory='vfio'")
+        address = int(numbers[0]) * page + host % page
+        if address + octets.size > self._end:
+            raise MemoryError(f"these bytes are at {address:#x}, and the card's addresses end at "
+                              f"{self._end:#x}: use memory='vfio'")
+        return address
+
+    def detach(self, address: int) -> None:
+        """Nothing: the memory is the caller's."""

@@ -1,0 +1,117 @@
+"""The transport `pcie`: registers in a BAR, memory in place."""
+
+import os
+import time
+
+from ..contract import QUEUES, REGISTERS
+from ..errors import TransportError
+from .bar import enable, find_function, sysfs_bar
+from .huge_pages import HugePages
+from .vfio import VfioFunction, VfioMemory
+
+_COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES]  # by its number
+_PAUSE = 20e-6  # seconds between two looks at a card that is busy
+_ADDRESS_WIDTH = 64
+
+
+class PcieTransport:
+    """Transport to a card that reaches the host's memory by itself.
+
+    Parameters
+    ----------
+    bar : Bar
+        Registers: `read`, `write`, `close`.
+    memory : VfioMemory or HugePages
+        `attach`, `detach`, and where arrays cannot be anywhere, `empty`.
+    release : callable
+        Ends the use of the function.
+    """
+
+    name = "pcie"
+
+    def __init__(self, bar, memory, release=lambda: None):
+        self._bar, self._memory, self._release, self._closed = bar, memory, release, False
+        if hasattr(memory, "empty"):
+            self.empty = memory.empty
+
+    def read_register(self, offset):
+        """The 32-bit register at byte `offset`."""
+        return self._open().read(offset)
+
+    def write_register(self, offset, value):
+        """Write the 32-bit register at byte `offset`."""
+        self._open().write(offset, value)
+
+    def attach(self, array, writable):
+        """Let the card reach an array where it is; its address for the card."""
+        self._open()
+        return self._memory.attach(array, writable)
+
+    def detach(self, address):
+        """End what `attach` began."""
+        self._open()
+        self._memory.detach(address)
+
+    def wait(self, queue, completed, timeout):
+        """Look at COMPLETED again and again, until it differs or time is over."""
+        deadline = time.monotonic() + timeout
+        while self.read_register(_COMPLETED[queue]) == completed and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+
+    def close(self):
+        """Release the function."""
+        if not self._closed:
+            self._closed = True
+            self._bar.close()
+            self._release()
+
+    def _open(self):
+        if self._closed:
+            raise TransportError("transport 'pcie' has been closed")
+        return self._bar
+
+
+def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH):
+    """Open a card in a slot.
+
+    Parameters
+    ----------
+    address : str
+        Its function, as `lspci -D` names it: "pcie:0000:01:00.0".
+    preset : str, optional
+        Not used: the card tells its own geometry.
+    bar : int
+        Number of the BAR that holds the registers.
+    memory : str
+        "vfio": any array, through the IOMMU; the function is bound to vfio-pci. "hugepages": arrays
+        in huge pages, allocated by `device.transport.empty`; for the superuser.
+    address_width : int
+        Bits of the card's addresses.
+
+    Returns
+    -------
+    PcieTransport
+
+    Raises
+    ------
+    ValueError, OSError
+        If there is no such function, or it cannot be used so.
+    """
+    folder = find_function(address)
+    if memory == "vfio":
+        function = VfioFunction(folder)
+        try:
+            return PcieTransport(function.bar(bar), VfioMemory(function.container, address_width),
+                                 function.close)
+        except BaseException:
+            function.close()
+            raise
+    if memory == "hugepages":
+        registers = sysfs_bar(folder, bar)
+        file = os.open(folder / "config", os.O_RDWR)
+        try:
+            enable(file)
+        finally:
+            os.close(file)
+        return PcieTransport(registers, HugePages(address_width))
+    raise ValueError(f"memory must be 'vfio' or 'hugepages', not {memory!r}")

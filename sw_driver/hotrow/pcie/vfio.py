@@ -1,0 +1,153 @@
+"""A PCI function and the memory that it reaches, by VFIO: the IOMMU keeps it to what is mapped.
+
+Source: Linux, Documentation/driver-api/vfio.rst and include/uapi/linux/vfio.h; the type 1 IOMMU.
+"""
+
+import fcntl
+import mmap
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from ..link.address_ranges import AddressRanges
+from .bar import Bar, enable
+
+_API_VERSION, _TYPE1 = 0, 1
+_BASE = ord(";") << 8 | 100  # _IO(';', 100 + number)
+GET_API_VERSION, CHECK_EXTENSION, SET_IOMMU, GROUP_STATUS, GROUP_SET_CONTAINER = range(
+    _BASE, _BASE + 5)
+GROUP_DEVICE, REGION_INFO, MAP_DMA, UNMAP_DMA = (_BASE + number for number in (6, 8, 13, 14))
+_VIABLE = 1  # of the status of a group: all its functions belong to VFIO
+REGION, MAP, UNMAP = (struct.Struct(form) for form in ("=IIIIQQ", "=IIQQQ", "=IIQQ"))
+_READABLE, _WRITABLE = 1, 2  # by the card
+_CONFIGURATION = 7  # number of the region
+# Device addresses: below, interrupts have theirs; above, an IOMMU of 39 bits has none.
+_FIRST, _END = 1 << 32, 1 << 39
+_FIRST_SHORT, _END_SHORT = 1 << 24, 0xFEE0_0000  # of a card whose addresses have 32 bits
+
+
+class VfioFunction:
+    """A function that is bound to the kernel's driver vfio-pci.
+
+    Parameters
+    ----------
+    folder : Path
+        See `find_function`.
+    devices : Path
+        Where the device files are.
+    ioctl : callable
+        As `fcntl.ioctl`.
+
+    Raises
+    ------
+    ValueError, OSError
+        If it is not bound, or may not be used.
+    """
+
+    def __init__(self, folder, devices=Path("/dev/vfio"), ioctl=fcntl.ioctl):
+        self.name, self._ioctl, self._files = f"PCI function {folder.name}", ioctl, []
+        group = folder / "iommu_group"
+        if not group.exists():
+            raise ValueError(f"{folder.name} is in no IOMMU group: turn the IOMMU on in the "
+                             "firmware and by the kernel's option intel_iommu=on or amd_iommu=on, "
+                             "or use memory='hugepages'")
+        path = devices / group.resolve().name
+        if not path.exists():
+            raise ValueError(f"{folder.name} is not bound to vfio-pci: `modprobe vfio-pci`, then "
+                             f"`driverctl set-override {folder.name} vfio-pci`")
+        try:
+            self.container, group = (self._open(each) for each in (devices / "vfio", path))
+            if ioctl(self.container, GET_API_VERSION) != _API_VERSION or not ioctl(
+                    self.container, CHECK_EXTENSION, _TYPE1):
+                raise ValueError("this kernel's VFIO has no IOMMU of type 1")
+            status = bytearray(struct.pack("=II", 8, 0))
+            ioctl(group, GROUP_STATUS, status)
+            if not struct.unpack("=II", status)[1] & _VIABLE:
+                raise ValueError(f"other functions in the IOMMU group of {folder.name} still have "
+                                 "drivers of their own: bind them to vfio-pci, too")
+            ioctl(group, GROUP_SET_CONTAINER, struct.pack("=i", self.container))
+            ioctl(self.container, SET_IOMMU, _TYPE1)
+            self._device = ioctl(group, GROUP_DEVICE, folder.name.encode() + b"\0")
+            self._files.append(self._device)
+            enable(self._device, self._region(_CONFIGURATION)[0])
+        except BaseException:
+            self.close()
+            raise
+
+    def bar(self, number) -> Bar:
+        """The registers in a BAR."""
+        offset, size = self._region(number)
+        if not size:
+            raise ValueError(f"{self.name} has no BAR {number} of memory: choose another by `bar`")
+        return Bar(f"{self.name}, BAR {number}", self._device, offset, size)
+
+    def close(self) -> None:
+        """Release it; the card then reaches no memory."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def _open(self, path):
+        self._files.append(os.open(path, os.O_RDWR))
+        return self._files[-1]
+
+    def _region(self, number):
+        """Offset and size of a region in the function's file."""
+        info = bytearray(REGION.pack(REGION.size, 0, number, 0, 0, 0))
+        self._ioctl(self._device, REGION_INFO, info)
+        *_, size, offset = REGION.unpack(info)
+        return offset, size
+
+
+class VfioMemory:
+    """The caller's arrays, wherever they are, at device addresses that follow one another.
+
+    Pages stay in memory while they are mapped.
+
+    Parameters
+    ----------
+    container : int
+        Descriptor.
+    address_width : int
+        Bits of the card's addresses.
+    ioctl : callable
+        As `fcntl.ioctl`.
+    """
+
+    def __init__(self, container, address_width, ioctl=fcntl.ioctl):
+        self._container, self._ioctl = container, ioctl
+        first, end = (_FIRST, _END) if address_width > 32 else (_FIRST_SHORT, _END_SHORT)
+        self._ranges = AddressRanges(first, min(end, 1 << address_width) - first)
+        self._mapped: dict[int, tuple[np.ndarray, int, int]] = {}
+
+    def attach(self, octets: np.ndarray, writable: bool) -> int:
+        """Map the pages that hold a uint8 array; its address there.
+
+        Raises
+        ------
+        MemoryError
+            If the addresses have no room for it, or the system does not let so much be kept.
+        """
+        host, page = octets.ctypes.data, mmap.PAGESIZE
+        shift = host % page
+        size = -(-(shift + octets.size) // page) * page
+        address = self._ranges.place(0, size + page)  # room to begin on a page
+        start = -(-address // page) * page
+        try:
+            self._ioctl(self._container, MAP_DMA, MAP.pack(
+                MAP.size, _READABLE | (_WRITABLE if writable else 0), host - shift, start, size))
+        except OSError as error:
+            self._ranges.release(address)
+            raise MemoryError(f"the system does not map {size} bytes for the card "
+                              f"({error.strerror}): raise the limit of locked memory, "
+                              "`ulimit -l`") from error
+        self._mapped[start + shift] = octets, address, size
+        return start + shift
+
+    def detach(self, address: int) -> None:
+        """End what `attach` began."""
+        octets, place, size = self._mapped.pop(address)
+        start = address - octets.ctypes.data % mmap.PAGESIZE
+        self._ioctl(self._container, UNMAP_DMA, bytearray(UNMAP.pack(UNMAP.size, 0, start, size)))
+        self._ranges.release(place)

@@ -1,0 +1,319 @@
+"""The transport `pcie`: its BAR and configuration as files, the IOMMU and the card as models."""
+
+import errno
+import mmap
+import os
+import struct
+
+import hotrow
+import numpy as np
+import pytest
+from hotrow import RegistrationError, TransportError
+from hotrow.contract import IDENTITY, REGISTERS
+from hotrow.device import Device
+from hotrow.memory import bytes_at
+from hotrow.pcie import transport as pcie
+from hotrow.pcie import vfio
+from hotrow.pcie.bar import enable, find_function, sysfs_bar
+from hotrow.pcie.huge_pages import HugePages
+from hotrow.pcie.transport import PcieTransport
+from hotrow.pcie.vfio import MAP, REGION, UNMAP, VfioFunction, VfioMemory
+from hotrow_rtl.config import preset
+from hotrow_sim.model import Device as Model
+
+from tests.driver.conftest import random_ids, register_tables, usable
+from tests.driver.links import LateCard, declared_transports
+
+ADDRESS = "0000:01:00.0"
+BAR_BYTES = 1 << 16
+PAGE = mmap.PAGESIZE
+
+
+class Registers:
+    """A golden card's registers in place of a `Bar`."""
+
+    def __init__(self, card):
+        self.read, self.write, self.closed = card.read_register, card.write_register, False
+
+    def close(self):
+        self.closed = True
+
+
+class Iommu:
+    """What VFIO's calls do, as far as they concern memory: a golden card sees what is mapped."""
+
+    def __init__(self, card=None):
+        self.card, self.mapped, self.limit = card, {}, 1 << 40
+
+    def __call__(self, file, request, argument):
+        if request == vfio.MAP_DMA:
+            size, flags, host, address, count = MAP.unpack(argument)
+            assert size == MAP.size == len(argument) and flags & ~3 == 0
+            assert all(each % PAGE == 0 for each in (host, address, count))
+            if sum(each[1] for each in self.mapped.values()) + count > self.limit:
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            ranges = [(first, first + each[1]) for first, each in self.mapped.items()]
+            assert all(address + count <= first or end <= address for first, end in ranges)
+            self.mapped[address] = host, count, flags
+            if self.card:
+                self.card.memory.map(address, bytes_at(host, count), flags & 2 != 0)
+        else:
+            assert request == vfio.UNMAP_DMA
+            size, flags, address, count = UNMAP.unpack(argument)
+            assert (size, flags, self.mapped.pop(address)[1]) == (len(argument), 0, count)
+            if self.card:
+                self.card.memory.unmap(address)
+        return 0
+
+
+@pytest.fixture
+def function(tmp_path):
+    """A function as the system shows it, and VFIO's device files."""
+    folder = tmp_path / "devices" / ADDRESS
+    folder.mkdir(parents=True)
+    registers = np.zeros(BAR_BYTES // 4, "<u4")
+    registers[REGISTERS["IDENTITY"] // 4] = IDENTITY
+    (folder / "resource0").write_bytes(registers.tobytes())
+    (folder / "resource2").touch()
+    (folder / "config").write_bytes(bytes(range(64)))
+    group = tmp_path / "groups" / "17"
+    group.mkdir(parents=True)
+    (folder / "iommu_group").symlink_to(group)
+    (tmp_path / "vfio").mkdir()
+    for name in ("vfio", "17"):
+        (tmp_path / "vfio" / name).touch()
+    return folder
+
+
+def test_registers_of_a_bar(function):
+    bar = sysfs_bar(function, 0)
+    assert bar.read(REGISTERS["IDENTITY"]) == IDENTITY
+    bar.write(8, 0x89AB_CDEF)
+    assert (function / "resource0").read_bytes()[8:12] == bytes.fromhex("efcdab89")
+    for offset in (2, -4, BAR_BYTES):
+        with pytest.raises(TransportError, match=f"has {BAR_BYTES} bytes of registers, none at"):
+            bar.read(offset)
+    (function / "resource0").write_bytes(b"\xff" * BAR_BYTES)  # as of a card that was pulled out
+    with pytest.raises(TransportError, match="does not answer: the card was removed"):
+        bar.read(8)
+    bar.close()
+
+
+def test_a_function_is_enabled(function):
+    with (function / "config").open("r+b", buffering=0) as file:
+        enable(file.fileno())
+    found = (function / "config").read_bytes()
+    assert found == bytes([*range(4), 4 | 2 | 4, *range(5, 64)])
+
+
+@pytest.mark.parametrize("address, message", [
+    (None, "which PCI function"), ("01:00.0", "as `lspci -D` does"),
+    ("0000:01:00.8", "which PCI function"), ("../../etc", "which PCI function"),
+    ("0000:02:00.0", "there is no PCI function 0000:02:00.0"),
+])
+def test_functions_that_are_not_there(function, address, message):
+    with pytest.raises(ValueError, match=message):
+        find_function(address, function.parent)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_bar_that_is_not_there(function, number):
+    with pytest.raises(ValueError, match=f"has no BAR {number} of memory"):
+        sysfs_bar(function, number)
+
+
+def vfio_calls(function, viable=1):
+    """VFIO's calls for `function`, and what was asked."""
+    asked, device = [], (function / "resource0")
+
+    def ioctl(file, request, argument=0):
+        asked.append(request)
+        if request == vfio.CHECK_EXTENSION:
+            return 1
+        if request == vfio.GROUP_STATUS:
+            argument[:] = struct.pack("=II", 8, viable)
+        if request == vfio.GROUP_DEVICE:
+            assert argument == ADDRESS.encode() + b"\0"
+            return os.open(device, os.O_RDWR)
+        if request == vfio.REGION_INFO:
+            size, _, index, *_ = REGION.unpack(argument)
+            assert size == len(argument) == 32
+            extent = {0: (PAGE, 0), 7: (256, PAGE)}.get(index, (0, 0))
+            argument[:] = REGION.pack(size, 0, index, 0, *extent)
+        return 0
+    return ioctl, asked
+
+
+def test_a_function_by_vfio(function):
+    ioctl, asked = vfio_calls(function)
+    card = VfioFunction(function, function.parents[1] / "vfio", ioctl)
+    bar = card.bar(0)
+    assert bar.size == PAGE and bar.read(REGISTERS["IDENTITY"]) == IDENTITY
+    with pytest.raises(ValueError, match="no BAR 1 of memory"):
+        card.bar(1)
+    bar.close()
+    card.close()
+    assert (function / "resource0").read_bytes()[PAGE + 4] == 6, "memory space, bus master"
+    assert asked == [0x3B64, 0x3B65, 0x3B67, 0x3B68, 0x3B66, 0x3B6A, 0x3B6C, 0x3B6C, 0x3B6C]
+
+
+def test_functions_that_vfio_cannot_use(function):
+    ioctl, _ = vfio_calls(function, viable=0)
+    devices = function.parents[1] / "vfio"
+    with pytest.raises(ValueError, match="still have drivers of their own"):
+        VfioFunction(function, devices, ioctl)
+    (devices / "17").unlink()
+    with pytest.raises(ValueError, match="not bound to vfio-pci: `modprobe vfio-pci`"):
+        VfioFunction(function, devices, ioctl)
+    (function / "iommu_group").unlink()
+    with pytest.raises(ValueError, match="in no IOMMU group: turn the IOMMU on"):
+        VfioFunction(function, devices, ioctl)
+
+
+def program(transport):
+    """Commands of both queues; what they give."""
+    with Device(transport, 60, 4, 1 << 20) as device:
+        tables = register_tables(device)
+        assert usable(device, tables)
+        ids = random_ids(200, seed=6)
+        device.observe(ids)
+        hot = device.harvest(k=30)
+        device.install(hot)
+        split = device.split(ids)
+        device.scatter(hot, 3 * device.gather(hot))
+        return [np.array(each) for each in (
+            hot.row, hot.count, split.slots, split.misses.row, *(t.weights for t in tables))]
+
+
+@pytest.mark.parametrize("name", ["tiny", "ecp5-small"])
+def test_a_program_through_the_iommu(name):
+    """Arrays anywhere, at addresses that the card has; the results are those of `model`."""
+    config = preset(name)
+    card = Model(config)
+    iommu, registers = Iommu(card), Registers(card)
+    transport = PcieTransport(registers, VfioMemory(5, config.address_width, iommu))
+    got = program(transport)
+    assert not iommu.mapped and registers.closed
+    for one, other in zip(got, program(Model(config))):
+        assert (one == other).all()
+
+
+@pytest.mark.parametrize("width, low, high", [(32, 1 << 24, 0xFEE0_0000), (64, 1 << 32, 1 << 39)])
+def test_addresses_in_the_iommu(width, low, high):
+    iommu = Iommu()
+    memory = VfioMemory(5, width, iommu)
+    whole = np.zeros(5 * PAGE, np.uint8)
+    pieces = [whole[1:], whole[:3], whole[PAGE - 1:PAGE + 2], whole]
+    addresses = [memory.attach(piece, writable=number % 2) for number, piece in enumerate(pieces)]
+    for piece, address in zip(pieces, addresses):
+        assert address % PAGE == piece.ctypes.data % PAGE and low <= address < high
+        [(host, size, _)] = [each for first, each in iommu.mapped.items()
+                                 if first <= address < first + each[1]]
+        assert host <= piece.ctypes.data
+        assert piece.ctypes.data + piece.size <= host + size <= (
+            piece.ctypes.data + piece.size + PAGE)
+    assert [flags for _, _, flags in iommu.mapped.values()] == [1, 3, 1, 3]
+    for address in addresses:
+        memory.detach(address)
+    assert not iommu.mapped
+
+
+def test_more_than_may_be_locked():
+    iommu = Iommu()
+    iommu.limit = 2 * PAGE
+    memory = VfioMemory(5, 64, iommu)
+    with pytest.raises(MemoryError, match="raise the limit of locked memory, `ulimit -l`"):
+        memory.attach(np.zeros(8 * PAGE, np.uint8), True)
+    memory.detach(memory.attach(np.zeros(PAGE - 64, np.uint8), True))
+
+
+class Pages(HugePages):
+    """Ordinary pages with numbers of the test's choice; a golden card sees what is attached."""
+
+    def __init__(self, path, card, width=64):
+        super().__init__(width, path, flags=0)
+        self.path, self.card = path, card
+        path.touch()
+
+    def number(self, array, first, step=1, present=1):
+        """Say where the pages of an array are."""
+        start = array.ctypes.data // PAGE
+        count = (array.ctypes.data + array.nbytes - 1) // PAGE - start + 1
+        entries = np.array([present << 63 | first + step * page for page in range(count)], "<u8")
+        with self.path.open("r+b") as file:
+            file.seek(8 * start)
+            file.write(entries.tobytes())
+        return array
+
+    def empty(self, shape, dtype):
+        array = super().empty(shape, dtype)
+        self.first = getattr(self, "first", 1 << 8) + (1 << 10)
+        return self.number(array, self.first)
+
+    def attach(self, octets, writable):
+        address = super().attach(octets, writable)
+        self.card.memory.map(address, octets, writable)
+        return address
+
+    def detach(self, address):
+        self.card.memory.unmap(address)
+
+
+def test_a_program_in_huge_pages(tmp_path):
+    card = Model(preset("tiny"))
+    pages = Pages(tmp_path / "pagemap", card)
+    transport = PcieTransport(Registers(card), pages)
+    with Device(transport, 60, 4, 1 << 20) as device:
+        weights = transport.empty((40, 8), np.float32)
+        assert not weights.any()
+        weights[:] = np.arange(320).reshape(40, 8)
+        table = device.register_table(weights, name="rows")
+        assert (device.gather((table, [3, 39, 3])) == weights[[3, 39, 3]]).all()
+        with pytest.raises(RegistrationError, match="these pages are not in memory: allocate"):
+            device.register_table(hotrow.empty((40, 8), np.float32), name="elsewhere")
+
+
+@pytest.mark.parametrize("options, width, message", [
+    ({"first": 1000, "step": 2}, 64, "pages of these 20000 bytes do not follow one another"),
+    ({"first": 1000, "present": 0}, 64, "these pages are not in memory"),
+    ({"first": 0, "step": 0}, 64, "does not tell where pages are: run as the superuser"),
+    ({"first": 1 << 20}, 32, "the card's addresses end at 0x100000000"),
+])
+def test_memory_that_the_card_cannot_reach(tmp_path, options, width, message):
+    pages = Pages(tmp_path / "pagemap", None, width)
+    array = np.zeros(20_000, np.uint8)
+    with pytest.raises(MemoryError, match=message):
+        pages.attach(pages.number(array, **options), True)
+
+
+@pytest.mark.parametrize("spec, options, message", [
+    ("pcie", {}, "which PCI function"),
+    (f"pcie:{ADDRESS}", {"memory": "pinned"}, "memory must be 'vfio' or 'hugepages'"),
+    (f"pcie:{ADDRESS}", {"bar": 3, "memory": "hugepages"}, "has no BAR 3"),
+    (f"pcie:{ADDRESS}", {"memory": "hugepages"}, "expected a hotrow card of contract version"),
+    (f"pcie:{ADDRESS}", {"lanes": 4}, "given an option it lacks"),
+])
+def test_opening(monkeypatch, function, spec, options, message):
+    declared_transports(monkeypatch)
+    monkeypatch.setattr(pcie, "find_function",
+                        lambda address: find_function(address, function.parent))
+    with pytest.raises((TransportError, hotrow.DeviceError), match=message):
+        hotrow.open(spec, **options)
+
+
+def test_a_card_that_takes_its_time():
+    """Results are waited for."""
+    card = LateCard(preset("tiny"))
+    iommu = Iommu(card.device)
+    with Device(PcieTransport(Registers(card), VfioMemory(5, 64, iommu)), 60, 4, 1 << 20) as device:
+        assert usable(device, register_tables(device))
+    assert card.late > 10
+
+
+def test_closed_twice():
+    card = Model(preset("tiny"))
+    transport = PcieTransport(Registers(card), VfioMemory(5, 64, Iommu(card)))
+    transport.close()
+    transport.close()
+    with pytest.raises(TransportError, match="'pcie' has been closed"):
+        transport.read_register(0)
