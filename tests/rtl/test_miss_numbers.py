@@ -33,7 +33,7 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_sets=256,
-                           miss_entries=1024)
+                           miss_entries=1024, window_beats=5)
 # What a lane carries on as it came.
 KEPT = "present", "status", "owner", "joins", "back", "lane", "sample", "amount"
 FEW_PLACES = dataclasses.replace(TINY, name="few-places", miss_entries=32, directory_choices=1)
