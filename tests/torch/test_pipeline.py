@@ -267,7 +267,7 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
         run, hides, batches = Run("hotline", depth=1, look_ahead=0), [], list(loader())
         for ids, _ in batches:
             run.collection.observe(ids)
-        run.collection.learn(ratio=ratio)
+        run.collection.learn(warmup_ratio=ratio)
         clock = Clock(run.collection.store, lasts)
         for ids, label in batches:
             run.collection.prefetch(ids)
