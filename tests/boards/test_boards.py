@@ -10,8 +10,10 @@ import pytest
 from hotrow import cli
 from hotrow_boards import design
 from hotrow_boards.boards import BOARDS
+from hotrow_boards.build import TOOLS, build
 from hotrow_boards.clocking import pll_dividers
 from hotrow_boards.synthesis import RESOURCES
+from hotrow_boards.tools import tool
 
 ROOT = Path(__file__).parents[2]
 EVERY_BOARD = pytest.mark.parametrize("name", BOARDS)
@@ -151,6 +153,27 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
     assert code == 2 and "openFPGALoader is not installed: apt install openfpgaloader" in err
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@EVERY_BOARD
+def test_a_bitstream_for_real(name, tmp_path):
+    """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
+    pytest.importorskip("amaranth_boards")
+    for program in TOOLS:
+        try:
+            tool(program)
+        except ValueError as missing:
+            pytest.skip(str(missing))
+    board = BOARDS[name]
+    result = build(board, tmp_path)
+    assert result["fmax_mhz"] >= board.clock_mhz == result["clock_mhz"]
+    for resource, room in board.capacity.items():
+        assert 0 < result[resource] <= room
+    bitstream = Path(result["bitstream"])
+    assert bitstream.stat().st_size == result["bitstream_bytes"] > 100_000
+    assert board.device.split("-")[0].encode() in bitstream.read_bytes()[:200]
 
 
 @pytest.mark.parametrize("given, wanted", [(100, 50), (25, 40), (25, 50), (100, 100), (48, 60)])
