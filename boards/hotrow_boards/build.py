@@ -57,7 +57,7 @@ def build(board: Board, folder: Path, seed: int = 1,
     say("placing and routing ...")
     run([programs["nextpnr-ecp5"], *board.options, "--json", "netlist.json", "--lpf", "top.lpf",
          "--textcfg", "top.config", "--report", "report.json", "--seed", str(seed),
-         "--timing-allow-fail"], folder, "routing.log")
+         "--router", "router2", "--timing-allow-fail"], folder, "routing.log")
     fmax = _slowest(json.loads((folder / "report.json").read_text()))
     done("routing")
     say(f"{fmax:.1f} MHz")

@@ -176,13 +176,16 @@ def test_a_bitstream_for_real(name, tmp_path):
     assert board.device.split("-")[0].encode() in bitstream.read_bytes()[:200]
 
 
-@pytest.mark.parametrize("given, wanted", [(100, 50), (25, 40), (25, 50), (100, 100), (48, 60)])
+@pytest.mark.parametrize("given, wanted", [
+    (100, 50), (100, 40), (25, 25), (25, 50), (100, 100), (48, 60)])
 def test_dividers_of_the_pll(given, wanted):
     input_divider, feedback, output_divider = pll_dividers(given, wanted)
     assert given * feedback == wanted * input_divider
-    assert 400 <= wanted * output_divider <= 800
+    assert 400 <= wanted * output_divider <= 800 and given / input_divider >= 10
 
 
 def test_a_clock_that_no_pll_makes():
     with pytest.raises(ValueError, match="no 5000 MHz of 25 MHz"):
         pll_dividers(25, 5000)
+    with pytest.raises(ValueError, match="no 40 MHz of 25 MHz"):
+        pll_dividers(25, 40)  # 8 / 5, and a fifth of the input is too slow
