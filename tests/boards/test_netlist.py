@@ -6,7 +6,7 @@ from hotrow_boards.boards import BOARDS
 from hotrow_boards.build import synthesise, write_design
 from hotrow_boards.tools import run, tool
 
-from tests.boards.ecp5_cells import cell_models
+from tests.boards.ecp5_cells import cell_models, with_plain_pins
 from tests.boards.simulated_board import CLOCK_HZ, PATIENCE
 from tests.driver.conftest import counts, random_ids, register_tables, usable
 from tests.driver.links import declared_transports
@@ -22,7 +22,7 @@ def exercise(netlist, monkeypatch):
     """Registers and commands through the pins of a netlist of ECPIX-5."""
     from hotrow_sim.verilated.serial_board import SerialBoard, board_library
 
-    library = board_library(cell_models() + netlist + WRAPPER, "netlist")
+    library = board_library(cell_models() + with_plain_pins(netlist) + WRAPPER, "netlist")
     declared_transports(monkeypatch)
     with SerialBoard(library, CLOCK_HZ) as board, hotrow.open(
             f"uart:{board.path}", timeout=3000, ring_entries=2, patience=PATIENCE) as device:
