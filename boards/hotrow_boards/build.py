@@ -40,8 +40,6 @@ def build(board: Board, folder: Path, seed: int = 1,
         If amaranth-boards is not installed.
     """
     programs = {name: tool(name) for name in TOOLS}  # a missing one is said before all work
-    from .design import TOP, sources  # Amaranth is loaded only where it is needed
-
     began, seconds = time.monotonic(), {}
 
     def done(step):
@@ -50,21 +48,16 @@ def build(board: Board, folder: Path, seed: int = 1,
         began = time.monotonic()
 
     say(f"writing the design of {board.title} ...")
-    for name, text in sources(board).items():
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    (folder / "synthesis.ys").write_text(
-        synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
+    write_design(board, folder)
     done("design")
     say("synthesis ...")
-    run([programs["yosys"], "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
-    used = used_resources(folder / "cells.json")
-    check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
+    used = synthesise(board, folder)
     done("synthesis")
     say(", ".join(f"{count:,} {name}" for name, count in used.items()))
     say("placing and routing ...")
     run([programs["nextpnr-ecp5"], *board.options, "--json", "netlist.json", "--lpf", "top.lpf",
          "--textcfg", "top.config", "--report", "report.json", "--seed", str(seed),
-         "--timing-allow-fail"], folder, "routing.log")
+         "--router", "router2", "--timing-allow-fail"], folder, "routing.log")
     fmax = _slowest(json.loads((folder / "report.json").read_text()))
     done("routing")
     say(f"{fmax:.1f} MHz")
@@ -77,6 +70,35 @@ def build(board: Board, folder: Path, seed: int = 1,
     return {"board": board.name, "device": board.device, **used, "fmax_mhz": round(fmax, 1),
             "clock_mhz": board.clock_mhz, "bitstream": str(bitstream),
             "bitstream_bytes": bitstream.stat().st_size, "seed": seed, "seconds": seconds}
+
+
+def write_design(board: Board, folder: Path) -> None:
+    """Write the sources of a board's design, and `synthesis.ys` for Yosys."""
+    from .design import TOP, sources  # Amaranth is loaded only where it is needed
+
+    for name, text in sources(board).items():
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    (folder / "synthesis.ys").write_text(
+        synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
+
+
+def synthesise(board: Board, folder: Path) -> dict:
+    """Map what `write_design` wrote: `netlist.json`.
+
+    Returns
+    -------
+    dict
+        Resources by name.
+
+    Raises
+    ------
+    ValueError
+        If the tool is missing or fails, or the device has less.
+    """
+    run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
+    used = used_resources(folder / "cells.json")
+    check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
+    return used
 
 
 def _slowest(report):

@@ -4,20 +4,21 @@ from amaranth import Elaboratable, Instance, Module, Signal
 from amaranth.lib.cdc import ResetSynchronizer
 
 _VCO_MHZ = 400, 800  # the PLL's own oscillator
+_LEAST_COMPARED_MHZ = 10  # at which its input and its feedback are compared
 _LARGEST_DIVIDER = 128
 
 
 def pll_dividers(input_mhz: int, output_mhz: int) -> tuple[int, int, int]:
     """Dividers of the input, of the feedback, and from the PLL's oscillator to the output.
 
-    Source: Lattice FPGA-TN-02200, ECP5 sysCLOCK PLL.
+    Source: Lattice FPGA-TN-02200, ECP5 sysCLOCK PLL, and FPGA-DS-02012, its limits.
 
     Raises
     ------
     ValueError
         If a PLL cannot make that clock.
     """
-    for input_divider in range(1, _LARGEST_DIVIDER + 1):
+    for input_divider in range(1, min(_LARGEST_DIVIDER, input_mhz // _LEAST_COMPARED_MHZ) + 1):
         feedback, rest = divmod(output_mhz * input_divider, input_mhz)
         if rest or not 1 <= feedback <= _LARGEST_DIVIDER:
             continue

@@ -1,7 +1,7 @@
 """Behaviour of the cells of an ECP5 netlist, for simulation: Yosys' own models, and those it lacks.
 
 Source: Lattice FPGA-TN-02204 (memory) and FPGA-TN-02205 (multiplier), as far as Yosys uses them:
-no output registers, one clock, both ports of a memory equally wide.
+no output registers, one clock, both ports of a memory equally wide. A PLL passes its clock on.
 """
 
 import re
@@ -11,6 +11,27 @@ from pathlib import Path
 import pytest
 
 FILES = ("common_sim.vh", "ccu2c_sim.vh")
+PINS = """\
+module INPUT_PIN(input B, output O);
+  assign O = B;
+endmodule
+module OUTPUT_PIN(output B, input I, input T);
+  assign B = I;
+endmodule
+"""
+PLL = """\
+module EHXPLLL #(
+  parameter CLKI_DIV = 1, CLKFB_DIV = 1, CLKOP_DIV = 1, CLKOP_CPHASE = 0, CLKOP_FPHASE = 0,
+  CLKOP_ENABLE = "", OUTDIVIDER_MUXA = "", FEEDBK_PATH = "", PLLRST_ENA = "", INTFB_WAKE = "",
+  STDBY_ENABLE = "", DPHASE_SOURCE = ""
+) (
+  input CLKI, CLKFB, RST, STDBY, PHASESEL0, PHASESEL1, PHASEDIR, PHASESTEP, PHASELOADREG,
+  PLLWAKESYNC, ENCLKOP, output CLKOP, LOCK
+);
+  assign CLKOP = CLKI;
+  assign LOCK = 1;
+endmodule
+"""
 
 
 def cell_models() -> str:
@@ -22,8 +43,15 @@ def cell_models() -> str:
             # Delays, which a cycle-based simulator has no use for.
             plain = [re.sub(r"\bspecify\b.*?\bendspecify\b", "", text, flags=re.S)
                      for text in texts]
-            return "`define NO_INCLUDES\n" + "\n".join([*plain, _memory(), _multiplier()])
+            return "`define NO_INCLUDES\n" + "\n".join(
+                [*plain, PINS, PLL, _memory(), _multiplier()])
     pytest.skip("the netlist needs Yosys' models of its cells: pip install 'hotrow[boards]'")
+
+
+def with_plain_pins(netlist: str) -> str:
+    """A netlist whose pins are inputs or outputs, and never both, as simulators without levels of
+    high impedance want it."""
+    return re.sub(r'\bTRELLIS_IO #\(\s*\.DIR\("(INPUT|OUTPUT)"\)\s*\)', r"\1_PIN", netlist)
 
 
 def _pins(name, bits):

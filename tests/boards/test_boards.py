@@ -10,8 +10,10 @@ import pytest
 from hotrow import cli
 from hotrow_boards import design
 from hotrow_boards.boards import BOARDS
+from hotrow_boards.build import TOOLS, build
 from hotrow_boards.clocking import pll_dividers
 from hotrow_boards.synthesis import RESOURCES
+from hotrow_boards.tools import tool
 
 ROOT = Path(__file__).parents[2]
 EVERY_BOARD = pytest.mark.parametrize("name", BOARDS)
@@ -153,13 +155,37 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     assert code == 2 and "openFPGALoader is not installed: apt install openfpgaloader" in err
 
 
-@pytest.mark.parametrize("given, wanted", [(100, 50), (25, 40), (25, 50), (100, 100), (48, 60)])
+@pytest.mark.slow
+@pytest.mark.long
+@EVERY_BOARD
+def test_a_bitstream_for_real(name, tmp_path):
+    """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
+    pytest.importorskip("amaranth_boards")
+    for program in TOOLS:
+        try:
+            tool(program)
+        except ValueError as missing:
+            pytest.skip(str(missing))
+    board = BOARDS[name]
+    result = build(board, tmp_path)
+    assert result["fmax_mhz"] >= board.clock_mhz == result["clock_mhz"]
+    for resource, room in board.capacity.items():
+        assert 0 < result[resource] <= room
+    bitstream = Path(result["bitstream"])
+    assert bitstream.stat().st_size == result["bitstream_bytes"] > 100_000
+    assert board.device.split("-")[0].encode() in bitstream.read_bytes()[:200]
+
+
+@pytest.mark.parametrize("given, wanted", [
+    (100, 50), (100, 40), (25, 25), (25, 50), (100, 100), (48, 60)])
 def test_dividers_of_the_pll(given, wanted):
     input_divider, feedback, output_divider = pll_dividers(given, wanted)
     assert given * feedback == wanted * input_divider
-    assert 400 <= wanted * output_divider <= 800
+    assert 400 <= wanted * output_divider <= 800 and given / input_divider >= 10
 
 
 def test_a_clock_that_no_pll_makes():
     with pytest.raises(ValueError, match="no 5000 MHz of 25 MHz"):
         pll_dividers(25, 5000)
+    with pytest.raises(ValueError, match="no 40 MHz of 25 MHz"):
+        pll_dividers(25, 40)  # 8 / 5, and a fifth of the input is too slow

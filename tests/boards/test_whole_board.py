@@ -42,10 +42,27 @@ def test_a_program(device):
     assert (rows == picked(tables, hot)).all()
     device.scatter(hot, 2 * rows)
     assert (picked(tables, hot) == 2 * rows).all()
-    pooled = device.pool(([0, 0, 1], [1, 2, 3]), lengths=[2, 1])
-    assert (pooled == [tables[0].weights[1] + tables[0].weights[2], tables[1].weights[3]]).all()
     statistics = device.transport.session.statistics
     assert statistics.damaged == 0 and device.transport.counters()["bad_crc"] == 0
+
+
+def test_pooling_on_a_larger_card(monkeypatch):
+    """Preset `tiny`, whose card computes."""
+    declared_transports(monkeypatch)
+    with open_board("tiny") as board, hotrow.open(
+            f"uart:{board.path}", timeout=600, ring_entries=4, patience=PATIENCE) as device:
+        tables = register_tables(device)
+        pooled = device.pool(([0, 0, 1], [1, 2, 3]), lengths=[2, 1])
+        assert (pooled == [tables[0].weights[1] + tables[0].weights[2],
+                           tables[1].weights[3]]).all()
+
+
+def test_what_the_card_on_boards_lacks(device):
+    table, *_ = register_tables(device)
+    with pytest.raises(hotrow.Error, match="arithmetic"):
+        device.pool((table, [1, 2]), lengths=[2])
+    with pytest.raises(hotrow.Error, match="planner"):
+        device.plan([[1, 1, 1]])
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
@@ -101,7 +118,7 @@ def test_another_rate_is_found(board, monkeypatch):
     declared_transports(monkeypatch)
     with hotrow.open(f"uart:{board.path}", ring_entries=4, patience=PATIENCE, baud=2_000_000
                      ) as device:
-        assert device.geometry.bus_bytes == 16
+        assert device.geometry.bus_bytes == 8
 
 
 def test_unplugged_in_the_middle_of_a_command_and_opened_again(monkeypatch):

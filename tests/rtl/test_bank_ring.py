@@ -238,7 +238,17 @@ def test_rate(config, wait):
     assert len(beats) / cycles >= 0.98
 
 
-@pytest.mark.parametrize("config", [TINY, preset("ecp5-85f"), WIDE],
+def test_one_bank_for_each_lane():
+    """A bank is asked once a beat on average, and what waits for it makes up for most of the beats
+    that ask it twice."""
+    config = preset("ecp5-small")
+    beats = beats_of(config, 300, 1, seed=4)
+    cycles = run(config, beats, (0.0, 8, 8), 0)
+    assert cycles == ring_cycles(asks_of(beats), 8)
+    assert 0.85 < len(beats) / cycles < 0.98
+
+
+@pytest.mark.parametrize("config", [TINY, preset("ecp5-small"), preset("ecp5-85f"), WIDE],
                          ids=lambda config: config.name)
 def test_memory(config):
     shapes = asked_beat(config), count_request(config), 3, count_answer(config)

@@ -128,7 +128,7 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
         if warm:
             for bags, _ in batches[:4]:
                 collection.observe(bags)
-            assert collection.learn(ratio=0.3) > world
+            assert collection.learn(warmup_ratio=0.3) > world
         top = top_of(configs)
         model = nn.Sequential(collection, top)
         if wrapped:
@@ -198,6 +198,15 @@ def saved_and_read():
         found = sorted(int(each) for each in shared.store.storages[0].hot)
         shares = shared.ranks.total(len(found))
         assert shares == 5, found
+        counts = np.zeros(500, np.int64)
+        counts[[3, 8, 9, 401]] = 5, 1, 2, 9
+        assert shared.learn(ids_freq_mapping={"item": counts}) == 4
+        assert shared.ranks.total(len(shared.store.storages[0].hot)) == 4
+        collected = shared.statistics["hits"]
+        shared.train()([(torch.tensor([], dtype=torch.int64), torch.tensor([0])),
+                        (torch.tensor([3, 8, 9, 401]), torch.tensor([0])),
+                        *[(torch.tensor([], dtype=torch.int64), torch.tensor([0]))] * 2])
+        assert shared.ranks.total(shared.statistics["hits"] - collected) == 4 * world
 
 
 def spoiled():

@@ -204,8 +204,9 @@ def test_counts_by_table(make, mode):
     collection.flush()
     total, by_table = collection.statistics, collection.table_statistics
     assert {name: each["lookups"] for name, each in by_table.items()} == made
-    for field in ("lookups", "hits", "fills", "evictions", "bypasses", "rows_moved"):
+    for field in ("lookups", "fills", "evictions", "bypasses", "rows_moved"):
         assert sum(each[field] for each in by_table.values()) == total[field], field
+    assert sum(each["hits"] for each in by_table.values()) <= total["hits"]
     for each in by_table.values():
         assert each["hits"] + each["misses"] == each["lookups"] and each["fills"] <= each["misses"]
         assert each["rows_moved"] >= each["fills"]
@@ -214,7 +215,7 @@ def test_counts_by_table(make, mode):
 
 
 def test_hits_are_those_of_the_card(make):
-    """A lookup is a hit unless its row comes for this batch, repeated ones included."""
+    """A lookup is a hit unless its row comes for this batch; few as they are, the card agrees."""
     collection = make("scratchpipe", [TableConfig("a", 50, 4), TableConfig("b", 50, 4)])
     for ids, hits in (([[1, 2], [1, 3]], (0, 0)), ([[1, 4], [5, 2]], (1, 1)),
                       ([[1, 4], [1, 4]], (3, 3))):
@@ -222,6 +223,7 @@ def test_hits_are_those_of_the_card(make):
         collection.optimizer.step()
         found = collection.table_statistics
         assert (found["a"]["hits"], found["b"]["hits"]) == hits
+        assert collection.statistics["hits"] == sum(hits)
 
 
 @pytest.mark.parametrize("tables, options, message", [
@@ -246,3 +248,52 @@ def test_weights_go_with_sums(make):
     collection = make("resident", UNPOOLED[:1])
     with pytest.raises(hotrow.Error, match="weights per sample go with pooling 'sum' only"):
         collection(torch.tensor([1, 2]), torch.tensor([0, 2]), torch.ones(2))
+
+
+def test_slots_by_how_often_rows_are_accessed(make):
+    """The most accessed rows over all tables; rows that nobody accesses get none."""
+    collection = make("freqcache", TABLES)
+    counts = {"user": np.arange(300) % 7, "place": np.full(90, 6)}
+    assert collection.learn(ids_freq_mapping=counts, warmup_ratio=0.5) == 128  # of 256 slots
+    wanted = [("user", row) for row in range(6, 300, 7)] + [("place", row) for row in range(90)]
+    found = [(name, row) for storage, group in zip(collection.store.storages, collection._groups)
+             for rows in [group.tables.locate(storage.hot)]
+             for name, row in zip([group.configs[each].name for each in rows.table], rows.row)]
+    assert set(found) <= set(wanted) and {("user", row) for row in range(6, 300, 7)} <= set(found)
+    few = np.zeros(300, np.int64)
+    few[[5, 17]] = 1
+    assert collection.learn(ids_freq_mapping={"user": few}) == 2
+    with pytest.raises(hotrow.Error, match="there is no table 'shop': expected some of user, item"):
+        collection.learn({"shop": [1]})
+
+
+@pytest.mark.parametrize("factor, slots", [(1.0, 256), (0.2, 128), (0.1, 64)])
+def test_cache_load_factor(make, factor, slots):
+    """Of 890 rows, in the largest power of two that is no more."""
+    collection = make("scratchpipe", TABLES, cache_load_factor=factor)
+    assert collection.store.slots == slots <= max(256 * (factor == 1), factor * 890)
+    with pytest.raises(hotrow.Error, match=r"at least one slot, not 0\.00089"):
+        make("scratchpipe", TABLES, cache_load_factor=1e-6)
+
+
+def test_accesses_are_counted_not_rows(make):
+    """A row looked up often in one batch is more frequent than one of several batches."""
+    collection = make("freqcache", [TableConfig("a", 300, 4)])
+    for batch in ([[7]] * 9 + [[3]], [[3]], [[3], [4]]):
+        collection.observe(torch.tensor(batch))
+    hot = collection.store.device.harvest(2)
+    assert sorted(zip(hot.count.tolist(), hot.row.tolist())) == [(3, 3), (9, 7)]
+
+
+def test_rows_beyond_what_float32_tells_apart(make):
+    first = 1 << 24
+    tables = [TableConfig("a", first + 4, 1, dtype=torch.float32)]
+    collection = make("scratchpipe", tables, share=4)
+    ids = torch.tensor([[first], [first + 1], [first + 2], [first + 3]])
+    before = collection.table("a")[0][first:].clone()
+    for number in range(4):
+        (collection(ids)[number] * (number + 1)).sum().backward()
+    collection.optimizer.step()
+    collection.flush()
+    moved = before - collection.table("a")[0][first:]
+    torch.testing.assert_close(moved, torch.tensor([[0.2], [0.4], [0.6], [0.8]]))

@@ -100,6 +100,40 @@ def test_what_nobody_waits_for_shows(kind, error, message):
         trained(draw(6, 20), RUNS[0], slots_device=kind())
 
 
+class Told(LateMemory):
+    """Notes on which threads the host waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = set()
+
+    def wait(self, mark):
+        self.waiting.add(threading.current_thread())
+        super().wait(mark)
+
+    def after(self, mark, *tensors):
+        super().wait(mark)
+
+
+def test_the_trainer_does_not_wait_for_its_memory():
+    """Only the threads of the stages do, until all is to be written back."""
+    memory, batches = Told(), draw(7, 16)
+    with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
+            TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3, share=4, workers=2,
+            slots_device=memory) as collection:
+        for batch in batches:
+            collection.prefetch(batch.ids)
+        for batch in batches:
+            collection(batch.ids).square().sum().backward()
+            collection.optimizer.step()
+            collection.optimizer.zero_grad()
+        figures = collection.statistics
+        assert figures["bypasses"] and figures["evictions"]
+        assert memory.waiting and threading.main_thread() not in memory.waiting
+        collection.flush()
+        assert threading.main_thread() in memory.waiting
+
+
 def test_filled_beforehand_and_read_between():
     ends = []
     for mode in ("resident", "freqcache"):

@@ -16,7 +16,7 @@ from .configs import Places, group_tables
 from .gradients import PooledLookup, RowOptimizer, StagedGradients, StepsInDoubt
 from .inputs import Bags
 from .outputs import joined
-from .placing import HotRows, LookAhead, open_planner
+from .placing import HotRows, LookAhead, open_planner, share_of
 from .slot_memory import memory_on
 from .store import Lookup, Request, ResidentStore
 
@@ -66,6 +66,9 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
     slots_device : str or torch.device
         Whose memory the slots are in: "cpu", or a GPU, to which embeddings and gradients then
         belong, too; in "resident" the tables are the host's.
+    cache_load_factor : float, optional
+        Slots per row of all tables, at most; then the collection takes the card's slots, or a half
+        of them, or a quarter, ....
     depth, look_ahead, workers, share, before
         As of `CachedStore`.
     seed : int, optional
@@ -86,8 +89,8 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  preset="ecp5-85f", policy=None, admission=False, bounds_check_mode="fatal",
-                 slots_device="cpu", depth=4, look_ahead=2, workers=0, share=1, before=None,
-                 seed=None, groups=None):
+                 slots_device="cpu", cache_load_factor=None, depth=4, look_ahead=2, workers=0,
+                 share=1, before=None, seed=None, groups=None):
         super().__init__()
         self.tables, self.mode, self.bounds_check_mode = tuple(tables), mode, bounds_check_mode
         self._check(device)
@@ -114,6 +117,9 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
         if isinstance(device, str):
             opened = driver.open if mode == "hotline" else open_planner
             device = self._opened = opened(device, preset)
+        if cache_load_factor is not None:
+            rows = sum(config.num_embeddings for config in self.tables)
+            share = share_of(device.geometry.slots, cache_load_factor * rows)
         try:
             placing = HotRows(device) if mode == "hotline" else LookAhead(
                 device, policy or _POLICY[mode], admission)

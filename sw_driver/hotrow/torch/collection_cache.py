@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..errors import Error
 from ..results import RowList
 
 WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
@@ -10,7 +11,7 @@ WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
 class CollectionCache:
     """Part of `HotEmbeddingBagCollection`."""
 
-    def learn(self, rows=None, ratio=None):
+    def learn(self, rows=None, warmup_ratio=None, ids_freq_mapping=None):
         """Give the most accessed rows their slots.
 
         Parameters
@@ -18,8 +19,10 @@ class CollectionCache:
         rows : mapping of str to sequence of int, optional
             Rows of each table by name, those of one table the most accessed first; by default
             those that the device has counted most.
-        ratio : float, optional
+        warmup_ratio : float, optional
             Share of the slots to fill: 1 in hotline, else 0.7.
+        ids_freq_mapping : mapping of str to sequence of int [rows], optional
+            In place of `rows`, how often each row of each table is accessed.
 
         Returns
         -------
@@ -28,15 +31,25 @@ class CollectionCache:
         """
         if self.mode == "resident":
             return 0
-        ratio = (1.0 if self.mode == "hotline" else WARMUP_RATIO) if ratio is None else ratio
-        count = max(1, int(ratio * self.store.slots))
+        if warmup_ratio is None:
+            warmup_ratio = 1.0 if self.mode == "hotline" else WARMUP_RATIO
+        count = max(1, int(warmup_ratio * self.store.slots))
         self.finish()
-        if rows is None:
-            hot = self.store.device.harvest(count)
-            return self.store.warm(RowList(hot.table, hot.row))
-        return self.store.warm(_interleaved(
-            [(self.store.registered[number].number, np.asarray(rows[config.name]))
-             for number, config in enumerate(self.tables) if config.name in rows], count))
+        if ids_freq_mapping is not None:
+            return self.store.warm(_most_counted(self._by_number(ids_freq_mapping), count))
+        if rows is not None:
+            return self.store.warm(_interleaved(self._by_number(rows), count))
+        hot = self.store.device.harvest(count)
+        return self.store.warm(RowList(hot.table, hot.row))
+
+    def _by_number(self, arrays):
+        """Arrays by the tables' names, as (the device's number, array) in order of the tables."""
+        unknown = set(arrays) - {config.name for config in self.tables}
+        if unknown:
+            raise Error(f"there is no table {sorted(unknown)[0]!r}: expected some of "
+                        f"{', '.join(config.name for config in self.tables)}")
+        return [(self.store.registered[number].number, np.asarray(arrays[config.name]))
+                for number, config in enumerate(self.tables) if config.name in arrays]
 
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the device count the lookups of a batch that does not train."""
@@ -82,13 +95,27 @@ class CollectionCache:
     @property
     def table_statistics(self):
         """The same of each table, `misses` beside and `link_bytes` left out: dict by name; empty
-        for resident."""
+        for resident. Here a hit is a lookup whose row had a slot before its batch; in `statistics`
+        hits are the card's, which counts repeated lookups of a row that comes as hits, too, unless
+        they are but a few beats apart."""
         return {} if self.mode == "resident" else self.store.statistics.by_table
 
     def abandon(self):
         """Let go of prefetched batches that will not be trained."""
         self.store.abandon()
         self.finish()
+
+
+def _most_counted(counts, count):
+    """The rows of several tables with the highest counts, at least 1: RowList of at most `count`.
+
+    Of equals the first table's come first, and the lowest rows.
+    """
+    table = np.concatenate([np.full(len(each), number) for number, each in counts])
+    row = np.concatenate([np.arange(len(each)) for _, each in counts])
+    counted = np.concatenate([each for _, each in counts])
+    most = np.argsort(-counted, kind="stable")[:min(count, np.count_nonzero(counted > 0))]
+    return RowList(table[most].astype(np.uint32), row[most].astype(np.uint32))
 
 
 def _interleaved(ranked, count):

@@ -23,6 +23,28 @@ def open_planner(transport, preset):
     return driver.open(transport, config=preset_config(preset).with_planner())
 
 
+def share_of(slots, wanted):
+    """Of so many parts of the directory one is taken, so that there are no more slots than
+    wanted: a power of two.
+
+    Parameters
+    ----------
+    slots : int
+        Of the directory.
+    wanted : float
+
+    Raises
+    ------
+    Error
+    """
+    if wanted < 1:
+        raise Error(f"a cache needs at least one slot, not {wanted:g}")
+    share = 1
+    while slots // share > wanted:
+        share *= 2
+    return share
+
+
 @dataclass(frozen=True, eq=False)
 class Placing:
     """Where the rows of a batch go.

@@ -15,14 +15,15 @@ class CacheStatistics:
 
     Members
     -------
-    link_bytes : int
-        Of all tables together.
+    hits, link_bytes : int
+        Of all tables together; hits as the card counts them, to which repeated lookups of a row may
+        belong that their batch itself brings.
     """
 
     def __init__(self, names):
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
-        self.link_bytes = 0
+        self.hits = self.link_bytes = 0
 
     def planned(self, tables, counts, placing, slots):
         """A batch got its places.
@@ -39,6 +40,7 @@ class CacheStatistics:
         """
         table = np.repeat(tables, counts)
         hit = ~np.isin(placing.slots, placing.fills.slots)  # unless its row is one of those to come
+        self.hits += placing.hits
         self._count("lookups", table)
         self._count("hits", table[hit])
         self._count("fills", placing.fills.table)
@@ -54,11 +56,12 @@ class CacheStatistics:
     def total(self):
         """Of all tables: dict of `FIELDS` and `link_bytes`."""
         return {**{name: int(counts.sum()) for name, counts in self._counts.items()},
-                "link_bytes": self.link_bytes}
+                "hits": self.hits, "link_bytes": self.link_bytes}
 
     @property
     def by_table(self):
-        """Dict by name of dicts of `FIELDS`, and `misses`."""
+        """Dict by name of dicts of `FIELDS`, and `misses`; a lookup is a hit if its row had a slot
+        before its batch."""
         found = {}
         for at, name in enumerate(self._names):
             found[name] = {field: int(counts[at]) for field, counts in self._counts.items()}
