@@ -1,14 +1,11 @@
 """The one object that gives hardware, golden models, cycle models and costs their geometry."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 ROW_NUMBER_WIDTH = 32  # as it stands in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
-# A lookup joins one of the same row up to so many beats before it: as long as a bank needs between
-# two of them.
-WINDOW_BEATS = 5
 MISS_WAYS = 2  # of a set of the miss table
 EPOCH_WIDTH = 6  # batches that the miss table tells apart before it must be cleared
 SLOT_NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
@@ -18,6 +15,7 @@ NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks 
 NARROW_BUS = 8  # bytes: an entry of a list of rows, and half of what rows are aligned to
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
+PLANNER_BEATS = 8  # in which lookups of a row join, on a card that is given a planner
 # Bytes of a table that lie at one row port, before the next ones lie at another; see row_steering.
 PORT_INTERLEAVE = 256
 
@@ -74,6 +72,10 @@ class Config:
     result_ports : int
         AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
         one of hits alone.
+    window_beats : int
+        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. A bank
+        without planner needs 5 between two lookups of a row; one that plans needs 4 +
+        log2(`directory_choices` * `directory_ways`), and as much between two rows of one set.
     events : int
         Event counters shared by the two command queues (power of two).
     arithmetic : bool
@@ -105,6 +107,7 @@ class Config:
     row_bytes: int = LARGEST_ROW
     row_ports: int = 1
     result_ports: int = 4
+    window_beats: int = 5
     events: int = 32
     arithmetic: bool = True
     planner: bool = False
@@ -138,6 +141,7 @@ class Config:
         within("burst_beats", least, 4096 // self.bus_bytes, power_of_two=True)
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
+        within("window_beats", 1, 15)
         within("events", 2, 256, power_of_two=True)
         for name in ("arithmetic", "planner"):
             if not isinstance(getattr(self, name), bool):
@@ -185,11 +189,6 @@ class Config:
     @property
     def table_width(self) -> int:
         return log2(self.tables)
-
-    @property
-    def window_beats(self) -> int:
-        """Beats before its own in which a lookup finds one of the same row to join."""
-        return WINDOW_BEATS
 
     @property
     def stored_lengths(self) -> int:
@@ -262,6 +261,12 @@ class Config:
         valid and dirty."""
         return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 2
 
+    def with_planner(self) -> "Config":
+        """This card, or one like it that has a planner."""
+        if self.planner:
+            return self
+        return replace(self, planner=True, window_beats=max(self.window_beats, PLANNER_BEATS))
+
     def describe(self) -> dict:
         """Every parameter by name, for JSON."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -272,8 +277,8 @@ PRESETS = {
     for preset in (
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
-               burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1, events=8,
-               planner=True, clock_mhz=50),
+               burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
+               window_beats=PLANNER_BEATS, events=8, planner=True, clock_mhz=50),
         # What the boards carry. A memory of up to 512 rows takes as many block RAMs as one of two.
         Config(name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64,
                tables=32, counter_sets=1024, counter_ways=4, directory_sets=1024, directory_ways=2,

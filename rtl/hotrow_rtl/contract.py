@@ -24,7 +24,8 @@ NO_BATCH = 0xFFFF_FFFF  # before batch 0; the `wait_for` of a PLAN that need not
 MISS_FLAG = 0x8000_0000  # set in a SPLIT's slot word of a miss; the other bits index the miss list
 
 
-def _documented(cls, value, doc):
+def documented(cls, value, doc):
+    """`__new__` of an enumeration of numbers whose members are given with their `doc`."""
     member = int.__new__(cls, value)
     member._value_, member.doc = value, doc
     return member
@@ -33,7 +34,7 @@ def _documented(cls, value, doc):
 class Status(IntEnum):
     """Why a command ended; every value but OK is an error. Each member has its `doc`."""
 
-    __new__ = _documented
+    __new__ = documented
 
     OK = 0, "done"
     BAD_OPCODE = 1, "unknown, or not served by this queue; index = opcode"
@@ -82,25 +83,27 @@ class Opcode(IntEnum):
     FILL = 0x25
 
 
+_LAYOUT = (
+    (1, "ids are 64 bits wide, else 32"),
+    (2, "all samples of the first table, then of the second, ..."),
+    (4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"))
+
+
 class BatchFlag(IntFlag):
     """Layout of a batch (OBSERVE, SPLIT)."""
 
-    __new__ = _documented
+    __new__ = documented
 
-    ID64 = 1, "ids are 64 bits wide, else 32"
-    FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
-    JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
+    ID64, FEATURE_MAJOR, JAGGED = _LAYOUT
     COUNT = 8, "a SPLIT counts its lookups as well, in the same pass; an OBSERVE always does"
 
 
 class PlanFlag(IntFlag):
     """Layout of a batch as in `BatchFlag`, and which rows stay (PLAN)."""
 
-    __new__ = _documented
+    __new__ = documented
 
-    ID64 = 1, "ids are 64 bits wide, else 32"
-    FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
-    JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
+    ID64, FEATURE_MAJOR, JAGGED = _LAYOUT
     COUNT = 8, "count the lookups as well, in the same pass; not with ADMIT"
     ADMIT = 16, ("a row takes the place of another only if the number that it would get by the "
                  "policy is not less; not with COUNT, by which counts rise within a batch")
@@ -112,17 +115,15 @@ class PlanFlag(IntFlag):
 class MarkFlag(IntFlag):
     """Layout of a batch as in `BatchFlag` (MARK)."""
 
-    __new__ = _documented
+    __new__ = documented
 
-    ID64 = 1, "ids are 64 bits wide, else 32"
-    FEATURE_MAJOR = 2, "all samples of the first table, then of the second, ..."
-    JAGGED = 4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"
+    ID64, FEATURE_MAJOR, JAGGED = _LAYOUT
 
 
 class InstallFlag(IntFlag):
     """By which policy rows get their numbers (INSTALL). Cards with a planner only."""
 
-    __new__ = _documented
+    __new__ = documented
 
     POLICY_LOW = 64, "lower bit of the policy, as of a PLAN"
     POLICY_HIGH = 128, "upper bit of the policy"
@@ -132,7 +133,7 @@ class PlanPolicy(IntEnum):
     """Which row leaves for a planned one: that of the least number, of equals the one whose batch
     is longest past. In the flags times POLICY_LOW."""
 
-    __new__ = _documented
+    __new__ = documented
 
     LRU = 0, "the number is zero"
     RRIP = 1, "1 of a row that comes, 3 of one used again, one less every PLAN_WINDOW batches"
@@ -143,7 +144,7 @@ class PlanPolicy(IntEnum):
 class AllFlag(IntFlag):
     """DECAY, REMOVE."""
 
-    __new__ = _documented
+    __new__ = documented
 
     ALL = 1, "every entry; nothing is read"
 
@@ -151,7 +152,7 @@ class AllFlag(IntFlag):
 class GatherFlag(IntFlag):
     """Layout of the array of slots (GATHER, SCATTER)."""
 
-    __new__ = _documented
+    __new__ = documented
 
     LISTED = 1, "row i belongs to slot targets[i], at targets[i] * stride, else to slot i"
     STATE = 2, "carry each row's optimizer state too, packed in the state array of the slots"
@@ -160,7 +161,7 @@ class GatherFlag(IntFlag):
 class PoolFlag(IntFlag):
     """What becomes of a bag of rows (POOL)."""
 
-    __new__ = _documented
+    __new__ = documented
 
     LISTED = 1, "bag i belongs to slot targets[i], at targets[i] * stride, else to slot i"
     MEAN = 2, "divide each sum by the number of its rows"
@@ -170,7 +171,7 @@ class PoolFlag(IntFlag):
 class UpdateFlag(IntFlag):
     """Which gradients a row takes, and how (UPDATE)."""
 
-    __new__ = _documented
+    __new__ = documented
 
     LISTED = 1, "the i-th gradient is number targets[i] of the array, else number i"
     TYPED = 2, "gradients have the tables' element type, else fp32"

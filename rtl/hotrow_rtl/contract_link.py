@@ -6,7 +6,7 @@ Gateware, golden endpoint and the driver's ``link.json`` are derived from what i
 
 from enum import IntEnum
 
-from .contract import Field, _documented
+from .contract import Field, documented
 
 LINK_VERSION = 1
 HEADER_BYTES = 16
@@ -24,7 +24,7 @@ SYNC_BYTE, IDLE_BYTE = 0x55, 0xFF
 class Operation(IntEnum):
     """What a request asks for. Each member has its `doc`."""
 
-    __new__ = _documented
+    __new__ = documented
 
     BIND = 1, ("begin the session that the header names; the answer's payload describes the card. "
                "Ignored while another session holds")
@@ -41,7 +41,7 @@ class Operation(IntEnum):
 class LinkStatus(IntEnum):
     """How a request ended. Each member has its `doc`."""
 
-    __new__ = _documented
+    __new__ = documented
 
     OK = 0, "done"
     MORE = 1, "done; ask again for the rest"

@@ -16,6 +16,7 @@ from .bank_layouts import Edit, bank_request, directory_answer
 from .config import Config, log2
 from .mixing_gates import mixed
 from .ram import ClearedRam
+from .table_extent import partitioned_set
 
 
 def directory_set(config: Config) -> data.StructLayout:
@@ -107,7 +108,7 @@ class DirectoryBank(wiring.Component):
             with m.If(self.enter):
                 m.d.sync += hashed.eq(request.rest if choice == 0 else
                                       mixed(m, "mixed_rest", request.rest, choice, c.rest_width))
-            set_ = self._set(m, choice, hashed, parts_log2, part)
+            set_ = partitioned_set(m, c, f"set{choice}", hashed, parts_log2, part)
             tag = hashed[c.rest_width - c.directory_tag_width:]
             held = Signal(layout.size, name=f"held{choice}", reset_less=True)
             read_tag, held_tag = (Signal.like(tag, name=f"{stage}_tag{choice}", reset_less=True)
@@ -186,15 +187,3 @@ class DirectoryBank(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [editing.eq(0), self.busy.eq(0)]
         return m
-
-    def _set(self, m, choice, hashed, parts_log2, part):
-        """Number of the set: the partition above, the hash below, as the table divides them."""
-        width = log2(self.config.directory_sets // self.config.banks)
-        chosen = Signal(width, name=f"set{choice}")
-        with m.Switch(parts_log2):
-            for parts in range(1, log2(self.config.directory_partitions) + 1):
-                with m.Case(parts):
-                    m.d.comb += chosen.eq(Cat(hashed[:width - parts], part[:parts]))
-            with m.Default():
-                m.d.comb += chosen.eq(hashed[:width])
-        return chosen

@@ -4,6 +4,7 @@ from amaranth.back import verilog
 from amaranth.hdl import Value
 
 from .config import Config
+from .kept_objects import kept_objects
 from .once import Units
 from .ram import RAM_VERILOG
 from .top import Top
@@ -55,9 +56,10 @@ def emit(config: Config) -> str:
     ValueError
         If a port had no bits.
     """
-    top, units = Top(config), Units()
-    text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(units),
-                           ports=flat_ports(top), emit_src=False, strip_internal_attrs=True)
+    with kept_objects():
+        top, units = Top(config), Units()
+        text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(units),
+                               ports=flat_ports(top), emit_src=False, strip_internal_attrs=True)
     modules = text.partition("\n")[2] + units.text  # without the remark which Yosys wrote it
     refuse_zero_width(modules)
     return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"

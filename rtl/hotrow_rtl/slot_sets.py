@@ -1,13 +1,13 @@
 """Where a row may lie in the slots of its bank: sets and tags from its key and its table's part."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config, log2
+from .config import Config
 from .mixing_gates import mixed
-from .slot_layouts import set_width, slot_place
-from .table_extent import partition
+from .slot_layouts import slot_place
+from .table_extent import partition, partitioned_set
 
 
 class SlotSets(wiring.Component):
@@ -44,18 +44,12 @@ class SlotSets(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        c, width = self.config, set_width(self.config)
+        c = self.config
         for choice, place in enumerate(self.places):
-            hashed, set_ = self.rest, Signal(width, name=f"set{choice}")
+            hashed = self.rest
             if choice:
-                hashed = mixed(m, "mixed_rest", self.rest, choice, c.rest_width)
-            # The part above, the hash below, as the table divides them.
-            with m.Switch(self.parts_log2):
-                for parts in range(1, log2(c.directory_partitions) + 1):
-                    with m.Case(parts):
-                        m.d.comb += set_.eq(Cat(hashed[:width - parts], self.part[:parts]))
-                with m.Default():
-                    m.d.comb += set_.eq(hashed[:width])
+                hashed = mixed(m, "mixed_rest", hashed, choice, c.rest_width)
+            set_ = partitioned_set(m, c, f"set{choice}", hashed, self.parts_log2, self.part)
             with m.If(self.enable):
                 m.d.sync += [
                     place.set.eq(set_),

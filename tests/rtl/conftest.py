@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 NARROW = 16  # bytes of bus: on wider ones Amaranth's simulator takes several times as long
-SAMPLED = 4  # of so many slow cases of one test, one
+SAMPLED = 8  # of so many slow cases of one test, one
 
 
 @pytest.hookimpl(tryfirst=True)  # before what `-m` leaves out is chosen

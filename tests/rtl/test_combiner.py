@@ -12,7 +12,9 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                           directory_sets=256, miss_entries=1024)
+                           directory_sets=256, miss_entries=1024, window_beats=5)
+REACHES = [dataclasses.replace(TINY, name=f"reach-{beats}", window_beats=beats)
+           for beats in (1, 5, 15)]
 
 
 def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
@@ -107,7 +109,7 @@ def mixed(config, seed):
                        lanes=config.lanes // (1 + number % 2), final=number % (config.lanes // 2))
 
 
-@pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [TINY, *REACHES, WIDE], ids=lambda config: config.name)
 @pytest.mark.parametrize("gaps, pauses", [
     (STEADY, STEADY), (RAGGED, STEADY), ((0, 0, 0, 0, 11), STEADY), (STEADY, RAGGED),
     ((0, 2, 0, 9, 0, 0), (0, 0, 7, 0, 1))],

@@ -27,3 +27,16 @@ def test_banks():
     assert (SMALL.lanes, SMALL.banks) == (2, 2)
     assert all(config.banks == config.lane_banks * config.lanes for config in PRESETS.values())
     assert replace(preset("tiny"), lane_banks=1).banks == 4
+
+
+@pytest.mark.parametrize("beats", [0, 16])
+def test_lookups_join_within_bounds(beats):
+    with pytest.raises(ValueError, match=f"window_beats must be 1 to 15, not {beats}"):
+        replace(SMALL, window_beats=beats)
+
+
+def test_with_planner():
+    alike = preset("ecp5-85f").with_planner()
+    assert (alike.planner, alike.window_beats) == (True, 8)
+    assert replace(alike, planner=False, window_beats=5) == preset("ecp5-85f")
+    assert alike.with_planner() is alike

@@ -16,7 +16,7 @@ from hotrow_rtl.key_matches import KeyMatches
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                           directory_sets=256, miss_entries=1024)
+                           directory_sets=256, miss_entries=1024, window_beats=5)
 ANY_CONFIG = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 TURNS = 60
 

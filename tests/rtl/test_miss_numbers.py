@@ -33,7 +33,7 @@ from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_sets=256,
-                           miss_entries=1024)
+                           miss_entries=1024, window_beats=5)
 # What a lane carries on as it came.
 KEPT = "present", "status", "owner", "joins", "back", "lane", "sample", "amount"
 FEW_PLACES = dataclasses.replace(TINY, name="few-places", miss_entries=32, directory_choices=1)
@@ -271,7 +271,8 @@ def test_rate_and_latency(hits):
     batches = [Batch(TINY, beats, 300, seed=beats, hits=hits) for beats in (40, 1, 2, 57)]
     asks = [ask for batch in batches for ask in batch.asks]
     cycles = run(TINY, batches)
-    assert cycles == ring_cycles(asks, NumberBank.latency) + MissNumbers.latency
+    free = [{bank: [()] * count for bank, count in ask.items()} for ask in asks]  # of sets
+    assert cycles == ring_cycles(free, NumberBank.latency) + MissNumbers.latency
     assert cycles <= 1.25 * len(asks)
 
 

@@ -21,8 +21,9 @@ from hotrow_sim.golden.window import owners
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
-CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                                     directory_sets=256, miss_entries=1024)]
+CONFIGS = [TINY, dataclasses.replace(TINY, name="reach-15", window_beats=15),
+           dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+                               directory_sets=256, miss_entries=1024, window_beats=5)]
 COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique", "refused")
 
 

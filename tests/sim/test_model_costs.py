@@ -2,11 +2,21 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, PoolFlag, UpdateFlag
+from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, PoolFlag, Status, UpdateFlag
+from hotrow_rtl.planner_bank import PlannerBank
+from hotrow_rtl.slot_bank import distance
+from hotrow_sim.cycles.bank_ring import ring_cycles
+from hotrow_sim.cycles.lookup_engines import batch_command_cycles
+from hotrow_sim.golden.counters import pack_key
+from hotrow_sim.golden.planner import Planner
+from hotrow_sim.golden.window import owners
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.model.costs import LATENCY
+from hotrow_sim.model.costs import CHECKED, ENGAGED, LATENCY, OPERAND
+
+from .conftest import TINY
 
 TOLERANCE = 0.1
+ANSWERED = PlannerBank(TINY).latency
 
 
 def commands(card):
@@ -39,6 +49,13 @@ def commands(card):
     yield "lookup", {"opcode": Opcode.SPLIT, **batch, **split}
     yield "lookup", {"opcode": Opcode.SPLIT, **jagged, **split}
     yield "lookup", {"opcode": Opcode.REMOVE, **listed}
+    planned = {name: card.address("results", place) for name, place in (
+        ("slots", 0), ("popular", 4096), ("nonpopular", 8192), ("misses", 12288),
+        ("victims", 20480))}
+    spread = batch | {"source": card.put(rng.permutation(1000).astype(np.uint32)), "count": 1000,
+                      "samples": 1000, "first_table": 1, "table_count": 1}
+    for number in range(2):  # of rows to be fetched, then also of rows that have slots
+        yield "lookup", {"opcode": Opcode.PLAN, **spread, **planned, "value": number}
     yield "move", {"opcode": Opcode.GATHER, **moved}
     yield "move", {"opcode": Opcode.GATHER, **moved, "flags": GatherFlag.LISTED}
     with_state = card.put_rows([(0, n % 100) for n in range(200)], 16384)
@@ -78,6 +95,32 @@ def test_cycles_are_close_to_the_hardware(make_card):
             far_off.append(f"{Opcode(operands['opcode']).name} {operands.get('flags', 0)}: "
                            f"model {cycles[0]}, RTL {cycles[1]}")
     assert not far_off, "\n".join(far_off)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("many", [1, 40, 1000])
+def test_rows_of_one_set_wait_for_each_other(make_card, many):
+    """MARK of up to so many rows: the model of a card leaves it out, that of the ring does not."""
+    from hotrow_sim.verilated.transport import open_transport as open_sim
+
+    card, rng = make_card(open_sim("tiny", latency=LATENCY)), np.random.default_rng(many)
+    ids = rng.integers(0, many, 1000).astype(np.uint32)
+    done = card.run("lookup", opcode=Opcode.MARK, source=card.put(ids), count=len(ids),
+                    samples=len(ids), first_table=1, table_count=1)
+    assert done["status"] == Status.OK, done
+    table, beat = np.ones(len(ids), np.uint64), np.arange(len(ids)) // TINY.lanes
+    asking = owners(pack_key(TINY, table, ids), beat, TINY.window_beats) == np.arange(len(ids))
+    none = np.zeros(len(ids), np.int64)
+    beats = [{} for _ in range(beat[-1] + 1)]
+    for at, starts in zip(beat[asking], np.array(Planner(TINY).starts(
+            table, ids.astype(np.uint64), none, none))[asking] // TINY.directory_ways):
+        beats[at].setdefault(int(starts[0]) % TINY.banks, []).append(tuple(starts.tolist()))
+    waiting = ring_cycles(beats, ANSWERED, distance(TINY)) - len(beats)
+    steady = ring_cycles([{}] * len(beats), ANSWERED) - len(beats)
+    model = CHECKED + ENGAGED + 1 + 2 * OPERAND + batch_command_cycles(
+        TINY, len(beats) + waiting - steady, 0, 0, False, LATENCY)
+    cycles = done["end"] - done["start"]
+    assert abs(model - cycles) <= 0.05 * cycles, f"model {model}, RTL {cycles}"
 
 
 def test_cycles_grow_with_the_work(make_card):

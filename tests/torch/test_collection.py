@@ -382,7 +382,7 @@ def test_a_card_without_a_planner():
 def test_warm_rows_by_name(make):
     collection = make("freqcache")
     ranked = {"user": range(100), "item": range(100)}
-    assert collection.learn(ranked, ratio=0.25) == 64
+    assert collection.learn(ranked, warmup_ratio=0.25) == 64
     (batch,) = draw(3, 1)
     worth(collection(batch.ids)).backward()
     assert collection.statistics["hits"] > 0

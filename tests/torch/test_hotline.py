@@ -118,10 +118,10 @@ def test_cold_area_grows(setting, device, monkeypatch):
 
 
 def test_a_storage_with_more_room_keeps_the_slots():
-    storage = slots.SlotStorage(8, 2, RowKind(4, "row"))
+    storage = slots.SlotStorage(8, 2, RowKind(4, "row"), 100)
     weights, state = torch.randn(8, 4), torch.rand(8)
     storage.rows.write(slice(8), weights, state)
-    storage.assign(torch.tensor([50, 7]), torch.tensor([3, 5]))
+    storage.place(torch.tensor([50, 7]), torch.tensor([3, 5]))
     storage.grow(20)
     assert storage.area_rows == 20
     assert torch.equal(storage.rows.weights[:8], weights)

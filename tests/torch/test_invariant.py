@@ -136,25 +136,25 @@ def impatient(store):
 
 def one_update_in_a_hundred(store):
     """Rows that leave their slots do not all get back."""
-    write = store._write
+    write = store.host.write
 
     def lossy(group, flat, rows):
         kept = torch.arange(len(flat)) % 100 != 37 % max(1, len(flat))
         write(group, flat[kept], rows.take(store.groups[group].kind, kept))
 
-    store._write = lossy
+    store.host.write = lossy
 
 
 def state_left_behind(store):
     """The state of a row that comes back to a slot is another's."""
-    fetch = store._fetch
+    fetch = store.host.fetch
 
     def fetched(group, flat):
         rows = fetch(group, flat)
         rows.side.fill_(0.01)
         return rows
 
-    store._fetch = fetched
+    store.host.fetch = fetched
 
 
 FAULTS = {

@@ -257,6 +257,36 @@ def test_stages_overlap_on_a_virtual_clock():
         run.end()
 
 
+@pytest.mark.parametrize("gather", [5.0, 40.0, 200.0])
+def test_how_much_of_a_gather_popular_samples_hide(gather):
+    """Of a gather of G seconds beside a batch that trains in T, of which a share p is popular:
+    min(1, p T / G)."""
+    lasts = {"plan": 0.0, "collect": gather, "exchange": 0.0, "insert": 0.0}
+    trains, shares = 40.0, []
+    for ratio in (0.02, 0.6):
+        run, hides, batches = Run("hotline", depth=1, look_ahead=0), [], list(loader())
+        for ids, _ in batches:
+            run.collection.observe(ids)
+        run.collection.learn(warmup_ratio=ratio)
+        clock = Clock(run.collection.store, lasts)
+        for ids, label in batches:
+            run.collection.prefetch(ids)
+            before = run.collection.store.parted["popular"]
+            for part in run.collection.parts():
+                run.model((ids[part], label[part])).square().mean().backward()
+                clock.pass_by(trains * len(part) / len(label))
+            popular = run.collection.store.parted["popular"] - before
+            # Of a batch without other samples nothing is brought while it trains.
+            hides.append(min(gather, trains * popular / len(label)) * (popular < len(label)))
+            run.collection.optimizer.step()
+            run.collection.optimizer.zero_grad()
+        figures = run.pipeline.figures
+        assert figures["gather_hidden"] == pytest.approx(sum(hides) / (gather * len(batches)))
+        shares.append((figures["popular_fraction"], figures["gather_hidden"]))
+        run.end()
+    assert shares == sorted(shares) and shares[0] < shares[-1], shares
+
+
 class Clock:
     """Lets the stages of a store take time that nobody waits for.
 
@@ -266,7 +296,7 @@ class Clock:
     def __init__(self, store, lasts):
         self.now, self.lasts, self.stages = 0.0, lasts, store.stages
         self.under_way = {}  # end of each stage that has begun
-        store.stages.wait = self.wait
+        store.stages.wait, store.stages.clock = self.wait, lambda: self.now
 
     def wait(self, reached, what):
         while not reached():
@@ -293,3 +323,4 @@ class Clock:
         for at in [at for at, each in self.under_way.items() if each == end]:
             del self.under_way[at]
             self.stages._run(at)
+            self.stages.seconds[at] += self.lasts[self.stages.stages[at].name]

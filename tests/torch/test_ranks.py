@@ -1,10 +1,7 @@
 """Several processes on loopback train as one does."""
 
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,23 +10,21 @@ from hotrow.errors import Error
 from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
 
 from . import rank_training
+from .launching import one_at_a_time, torchrun
 from .rank_training import CASES, SEED, alone
-
-SECONDS = 240  # far more than it takes: a hang must end
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)],
                 ids="{} ranks".format)
 def runs(request, tmp_path_factory):
-    """(ranks, what each case ended with)."""
-    path = tmp_path_factory.mktemp("ranks") / "runs.pt"
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone",
-         f"--nproc-per-node={request.param}", rank_training.__file__, str(path), *CASES],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=SECONDS, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, done.stdout[-6000:]
-    return request.param, torch.load(path)
+    """(ranks, what each case ended with), from one start for all workers of a test session."""
+    world, here = request.param, tmp_path_factory.getbasetemp()
+    shared = here.parent if hasattr(request.config, "workerinput") else here
+    path = shared / f"{world}-ranks.pt"
+    with one_at_a_time(path.with_suffix(".lock")):
+        if not path.exists():
+            torchrun(world, tmp_path_factory.mktemp("ranks"), rank_training.__file__, path, *CASES)
+    return world, torch.load(path)
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name != "accumulated"])
@@ -63,6 +58,26 @@ def test_agrees_with_the_union_batch(runs, case):
                 torch.testing.assert_close(here, there, rtol=limit, atol=limit / 10)
     for here, there in zip(found[case]["dense"], one["dense"], strict=True):
         torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6)
+
+
+def test_what_fails_in_a_rank_is_shown(tmp_path):
+    script = tmp_path / "failing.py"
+    script.write_text("import os\nrank = int(os.environ['RANK'])\n"
+                      "print('rank', rank, 'of', os.environ['WORLD_SIZE'])\n"
+                      "assert rank != 1, 'rank one has had enough'\n")
+    with pytest.raises(AssertionError, match=r"(?s)2 ranks .*exit status 1\n.*1\]:.*had enough"):
+        torchrun(2, tmp_path, str(script))
+
+
+def test_ranks_that_do_not_end_are_ended(tmp_path):
+    script = tmp_path / "waiting.py"
+    script.write_text("import os, time\n"
+                      f"open({str(tmp_path / 'pid')!r} + os.environ['RANK'], 'w').write("
+                      "str(os.getpid()))\ntime.sleep(1e6)\n")
+    with pytest.raises(AssertionError, match=r"no end after 9 seconds"):
+        torchrun(1, tmp_path, str(script), seconds=9)
+    begun = tmp_path / "pid0"
+    assert not begun.exists() or not Path(f"/proc/{begun.read_text()}").exists()
 
 
 def test_needs_ranks():

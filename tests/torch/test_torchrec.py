@@ -3,7 +3,7 @@
 import hotrow
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 
 from .training import PLANNING, TABLES, draw
 
@@ -86,3 +86,32 @@ def test_agrees_with_torchrecs_collection():
             step.zero_grad()
         for name, weights in ours.state_dict().items():
             torch.testing.assert_close(weights, theirs.state_dict()[name])
+
+
+def test_several_features_of_a_table_and_rows_as_they_are():
+    """Keys and values are those of TorchRec's collections; a feature of two tables has both names.
+    """
+    ids = torchrec.KeyedJaggedTensor.from_lengths_sync(
+        keys=["a", "b", "c"], values=torch.tensor([3, 4, 5, 6, 7, 8]),
+        lengths=torch.tensor([2, 0, 1, 1, 1, 1], dtype=torch.int32))
+    names = [("one", ["b", "a"]), ("two", ["a"])]
+    for pooling, kind, beside in (
+            ("sum", torchrec.EmbeddingBagConfig, torchrec.EmbeddingBagCollection),
+            ("none", torchrec.EmbeddingConfig, torchrec.EmbeddingCollection)):
+        more = {} if pooling == "none" else {"pooling": torchrec.PoolingType.SUM}
+        theirs = beside(tables=[kind(name=name, embedding_dim=8, num_embeddings=20,
+                                     feature_names=features, **more) for name, features in names])
+        tables = [TableConfig(name, 20, 8, pooling, feature_names=features)
+                  for name, features in names]
+        with HotEmbeddingBagCollection(tables, None, "resident", seed=3) as collection:
+            modules = theirs.embedding_bags if pooling == "sum" else theirs.embeddings
+            for config in tables:
+                modules[config.name].weight.data.copy_(collection.table(config.name)[0])
+            found, expected = collection(ids), theirs(ids)
+            assert list(found.keys()) == list(expected.keys()) == ["b", "a@one", "a@two"]
+            for name in found.keys():
+                here, there = found[name], expected[name]
+                if pooling == "none":
+                    assert torch.equal(here.lengths(), there.lengths())
+                    here, there = here.values(), there.values()
+                torch.testing.assert_close(here, there)

@@ -2,12 +2,14 @@
 
 from amaranth.back import verilog
 from hotrow_rtl.emit import VerilogPlatform
+from hotrow_rtl.kept_objects import kept_objects
 from hotrow_rtl.ram import RAM_VERILOG
 from hotrow_rtl.verilog_text import wake_at_time_zero
 
 
 def component_verilog(component, name):
     """Text of the module `name`; its ports are the paths of their members joined by `__`."""
-    text = verilog.convert(component, name=name, platform=VerilogPlatform(), emit_src=False,
-                           strip_internal_attrs=True)
+    with kept_objects():
+        text = verilog.convert(component, name=name, platform=VerilogPlatform(), emit_src=False,
+                               strip_internal_attrs=True)
     return wake_at_time_zero(text) + RAM_VERILOG

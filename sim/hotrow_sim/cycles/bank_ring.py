@@ -1,6 +1,6 @@
 """Cycles of the ring of banks, from the first beat to the last answered one, both included."""
 
-from hotrow_rtl.bank_feed import BACKLOG, BankFeed
+from hotrow_rtl.bank_feed import BACKLOG, IN_FLIGHT, BankFeed
 from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS
 
@@ -8,18 +8,21 @@ ASKED = BankFeed.latency - 1  # from the entry of a beat to the choice of its fi
 LEAVES = BankRing.latency - 3  # from its last answer to when it gives up its place
 
 
-def ring_cycles(beats, wait):
-    """Beats offered without a gap and taken at once, by banks that never stall.
+def ring_cycles(beats, wait, distance=1):
+    """Beats offered without a gap and taken at once.
 
     Parameters
     ----------
     beats : sequence of dict
-        Of each: how many of its lanes ask a bank, by the number of the bank.
+        Of each, by the number of the bank that its lanes ask: what they ask, in order. Of each
+        request the sets that it needs to itself, as a tuple.
     wait : int
-        Cycles from a request to its answer, fewer than `bank_feed.IN_FLIGHT`.
+        Cycles from a request to its answer, if it need not wait for another.
+    distance : int
+        Of a bank: cycles from a request to the next that has a set in common with it.
     """
     entered, left = [], []
-    chosen = {}  # by bank: (entry of the beat, choice of its last request) of each beat so far
+    banks = {}
 
     def inside(before, starts, ends):
         return sum(start < before for start in starts) - sum(end < before for end in ends)
@@ -28,7 +31,7 @@ def ring_cycles(beats, wait):
         """Decided in the cycle before, from what happened before that."""
         past = cycle - 1
         return inside(past, entered[-RING_BEATS:], left[-RING_BEATS:]) <= RING_BEATS - 2 and all(
-            inside(past, *zip(*recent[-BACKLOG:])) <= BACKLOG - 2 for recent in chosen.values())
+            inside(past, *zip(*bank.beats[-BACKLOG:])) <= BACKLOG - 2 for bank in banks.values())
 
     for asks in beats:
         cycle = entered[-1] + 1 if entered else 0
@@ -36,10 +39,37 @@ def ring_cycles(beats, wait):
             cycle += 1
         entered.append(cycle)
         complete = cycle + 1
-        for bank, count in asks.items():
-            earlier = chosen.setdefault(bank, [])
-            first = max(cycle + ASKED, earlier[-1][1] + 1 if earlier else 0)
-            earlier.append((cycle, first + count - 1))
-            complete = max(complete, first + count + wait)
+        for number, requests in asks.items():
+            bank = banks.setdefault(number, _Bank(wait, distance))
+            complete = max(complete, bank.serve(cycle, requests) + 1)
         left.append(max(complete + LEAVES, left[-1] + 1 if left else 0))
     return left[-1] + BankRing.latency - LEAVES + 1
+
+
+class _Bank:
+    """One bank behind its feed.
+
+    Members
+    -------
+    beats : list of tuple
+        Of each beat so far: its entry, and when the feed gave the last of its requests.
+    """
+
+    def __init__(self, wait, distance):
+        self.wait, self.distance, self.beats = wait, distance, []
+        self._given, self._begun, self._last = [], [], {}
+
+    def serve(self, entry, requests):
+        """Cycle of the answer to the last request of a beat."""
+        given, begun = self._given, self._begun
+        for sets in requests:
+            # Two wait in the bank: one more is given when the first of them begins.
+            given.append(max(entry + ASKED, *(
+                before[-number] + least for before, number, least in (
+                    (given, 1, 1), (begun, 2, 2), (begun, IN_FLIGHT, self.wait + 1))
+                if len(before) >= number), 0))
+            begun.append(max(given[-1], begun[-1] + 1 if begun else 0, *(
+                self._last.get(each, -self.distance) + self.distance for each in sets), 0))
+            self._last.update(dict.fromkeys(sets, begun[-1]))
+        self.beats.append((entry, given[-1]))
+        return begun[-1] + self.wait

@@ -55,6 +55,18 @@ class Directory:
         self.valid[choice, at, way], self.tag[choice, at, way] = True, tag
         return self._slot(choice, at, way), False
 
+    def install_each(self, table, row, parts_log2, part):
+        """As `install` of one row after the other; arguments as of `lookup`.
+
+        Returns
+        -------
+        slots : uint32[n]
+        present : bool[n]
+        """
+        done = [self.install(*each[:2], each[2:]) for each in zip(table, row, parts_log2, part)]
+        return (np.array([slot for slot, _ in done], np.uint32),
+                np.array([present for _, present in done], bool))
+
     def remove(self, table, row, partition):
         """Free one row's slot and return it, or NO_SLOT."""
         here = self._find(table, row, partition)

@@ -28,12 +28,14 @@ class SlotDirectory:
         slot_of = self.planner.state.slot_of
         return np.fromiter((slot_of.get(key, NO_SLOT) for key in keys), np.uint32, len(keys))
 
-    def install(self, table, row, partition):
-        """As `Directory.install`, with the policy that the state goes by."""
-        (starts,) = self.planner.starts([table], [row], *np.reshape(partition, (2, 1)))
-        count = int(self.counters.held([table], [row])[0])
-        found = self.planner.state.install(self._key(table, row), starts, count)
-        return NO_SLOT if found.slot is None else found.slot, found.hit
+    def install_each(self, table, row, parts_log2, part):
+        """As `Directory.install_each`, with the policy that the state goes by."""
+        keys = pack_key(self.planner.config, table, row).tolist()
+        starts = self.planner.starts(table, row, parts_log2, part)
+        counts = self.counters.held(table, row).tolist()
+        found = [self.planner.state.install(*each) for each in zip(keys, starts, counts)]
+        return (np.array([NO_SLOT if each.slot is None else each.slot for each in found],
+                         np.uint32), np.array([each.hit for each in found], bool))
 
     def remove(self, table, row, partition):
         """As `Directory.remove`."""

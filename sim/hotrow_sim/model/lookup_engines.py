@@ -91,9 +91,9 @@ class LookupEngines:
         slots = np.full(len(row), NO_SLOT, np.uint32)
         if self.planning:
             self.planning.choose(command["flags"])
-        for i in np.flatnonzero(valid):
-            slots[i], present = self.directory.install(table[i], row[i], self._partition(table[i]))
-            outcome.hits += present
+        table, row = table[valid], row[valid]
+        slots[valid], present = self.directory.install_each(table, row, *self._partitions(table))
+        outcome.hits = int(np.count_nonzero(present))
         outcome.entries = int(np.count_nonzero(slots != NO_SLOT))
         outcome.refused = int(np.count_nonzero(valid)) - outcome.entries
         self._write(outcome, addresses["slots"], slots)
@@ -119,7 +119,7 @@ class LookupEngines:
         if command["flags"] & BatchFlag.COUNT:
             self._count(batch, refused, beat)
         found = self.directory.lookup(batch.table, batch.row & np.uint64(0xFFFF_FFFF),
-                                      *self._partitions(command, batch.table))
+                                      *self._partitions(batch.table))
         result = split(self.config, batch, found, refused, beat)
         misses = np.zeros(len(result.miss_row), ROW_RECORD)
         misses["table"], misses["row"] = result.miss_table, result.miss_row
@@ -137,7 +137,7 @@ class LookupEngines:
         if batch is None:
             return outcome
         table = batch.table[served]
-        lookups = table, batch.row[served], *self._partitions(command, table)
+        lookups = table, batch.row[served], *self._partitions(table)
         results = self.planning.plan(command, lookups, beat[served], outcome)
         results["slots"] = all_slots(results["slots"], ~served)
         for operand, values in results.items():
@@ -159,11 +159,10 @@ class LookupEngines:
         batch, refused, beat, outcome = self._read_batch(command, addresses)
         return batch, None if batch is None else ~refused, beat, outcome
 
-    def _partitions(self, command, table):
-        """`parts_log2` and `part` of each lookup's table."""
-        first = command["first_table"]
-        known = [self._partition(t) for t in range(first, first + command["table_count"])]
-        return np.array(known)[table - first].T
+    def _partitions(self, table):
+        """`parts_log2` and `part` of each row's table."""
+        tables, at = np.unique(table, return_inverse=True)
+        return np.array([self._partition(t) for t in tables], np.int64).reshape(-1, 2)[at].T
 
     def _read_batch(self, command, addresses):
         """The lookups, which of them are refused, the beat of each, and the outcome so far.

@@ -20,10 +20,10 @@ LITEDRAM_SOURCES = tuple(sorted(LITEDRAM.rglob("*.h*")))
 VERILATOR_FLAGS = (
     "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint",
     # Small functions in small files: the compilers' time grows faster than a function's length.
-    "--output-split", "20000", "--output-split-cfuncs", "1000",
+    "--output-split", "60000", "--output-split-cfuncs", "500",
 )
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
-RUNS_ALWAYS, RUNS_ONCE = "-O2", "-O0"
+RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE)
 
 

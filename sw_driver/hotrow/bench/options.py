@@ -99,7 +99,9 @@ def add_training(parser):
     """Add the options of whole training steps."""
     parser.add_argument("--modes", type=names, default=("resident", "scratchpipe", "freqcache",
                                                         "hotline"),
-                        help="of resident, scratchpipe, freqcache and hotline; default all")
+                        help="of resident, scratchpipe, freqcache, hotline, and hotline:PERCENT, "
+                             "where so many of all rows are hot, those first that the learning "
+                             "batches look up most; default the first four")
     parser.add_argument("--peers", action="store_true",
                         help="PyTorch's sparse EmbeddingBags, FBGEMM and TorchRec beside them")
     parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd")
@@ -111,9 +113,6 @@ def add_training(parser):
                         help="of the card, a power of two; default those of the preset")
     parser.add_argument("--hot-rows", type=positive,
                         help="rows that hotline learns; default one for each slot")
-    parser.add_argument("--hot-share", type=float, metavar="PERCENT",
-                        help="give hotline this share of all rows, those the learning batches look "
-                        "up most first, instead of what the card's counters tell")
     parser.add_argument("--steps", type=positive, default=20, help="timed, of each round")
     parser.add_argument("--warm-up", type=positive, default=3, help="steps before them")
     parser.add_argument("--learning", type=positive, default=10,

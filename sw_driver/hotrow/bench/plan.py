@@ -98,7 +98,7 @@ def planner_of(options) -> Config:
     if not config.planner:
         print(f"preset {config.name} has no planner: a card like it that has one is simulated",
               file=sys.stderr)
-        config = replace(config, planner=True)
+        config = config.with_planner()
     if options.counters is not None:
         config = _sized(config, f"--counters {options.counters}", options.counters, 1,
                         config.counter_ways, "counter_sets")

@@ -17,7 +17,7 @@ from ..torch.metrics import log_loss
 from ..torch.tables import EmbeddingTables
 from .live_tensors import Watch
 from .train_baselines import count, fae, filled, ranked_rows, static_cache
-from .train_modes import MODES, Mode
+from .train_modes import MODES, Mode, hot_share
 from .train_peers import PEERS, Absent
 
 CLOCK = "wall clock of this machine, on which the card is simulated too"
@@ -59,9 +59,10 @@ def train(options, trace, steps) -> dict:
 def _check(options, trace):
     if not trace.labelled:
         raise Error(f"training needs a label, and trace {trace.name} has none")
-    unknown = set(options.modes) - set(MODES)
+    unknown = {name for name in options.modes if name not in MODES and hot_share(name) is None}
     if unknown or not options.modes:
-        raise Error(f"--modes names some of {','.join(MODES)}, not {','.join(sorted(unknown))!r}")
+        raise Error(f"--modes names some of {','.join(MODES)},hotline:PERCENT, not "
+                    f"{','.join(sorted(unknown))!r}")
     if 4 * options.dim % 16:
         raise Error(f"--dim must be a multiple of 4, not {options.dim}: rows are moved where they "
                     f"lie, in multiples of 16 bytes")
@@ -76,10 +77,10 @@ class _Arena:
         self.batches = batches[options.learning:]
         self.row_bytes = 4 * tables.dim + (4 if rule.state else 0)
         self.table_bytes = self.row_bytes * trace.rows
-        self.ranked = None
-        if options.hot_share is not None:
-            hot = int(options.hot_share / 100 * trace.rows)
-            self.ranked = filled(tables, ranked_rows(tables, self.learning, hot), hot)
+        self.ranked = {}
+        for name in filter(hot_share, options.modes):
+            hot = max(1, int(hot_share(name) / 100 * trace.rows))
+            self.ranked[name] = filled(tables, ranked_rows(tables, self.learning, hot), hot)
 
     def play(self, kind, records):
         """A round of one contender: `kind` is a mode's name, or a Peer."""
@@ -90,10 +91,10 @@ class _Arena:
         torch.manual_seed(options.seed)
         model = DLRM(self.trace.dense_columns, tables.count, tables.dim, options.mlp_scale)
         watch = Watch(model.parameters())
-        made = (Mode(kind, model, tables, rule, options) if isinstance(kind, str)
-                else kind(model, tables, rule))
+        made = (Mode(kind, model, tables, rule, options, self.ranked.get(kind))
+                if isinstance(kind, str) else kind(model, tables, rule))
         with made as contender:
-            contender.learn(self.learning, self.ranked)
+            contender.learn(self.learning)
             first = contender.name not in records
             record = records.setdefault(contender.name, {"rates": []})
             seconds, results = self._steps(contender, watch if first else None)
@@ -127,7 +128,7 @@ class _Arena:
             "warmed_rows": contender.warmed,
             "hit_rate": sum(each.hits for each in results) / lookups if cached else None,
             "popular_fraction": sum(each.popular for each in results) / sum(map(len, timed))
-            if contender.name == "hotline" else None,
+            if contender.name.startswith("hotline") else None,
             "rows_moved": sum(each.rows_moved for each in results),
             "link_bytes": sum(each.link_bytes for each in results),
             "trainer_bytes": trainer_bytes, "slot_bytes": slot_bytes or None,
@@ -153,16 +154,16 @@ class _Arena:
         return done
 
     def counted(self, steps):
-        """Records of the baselines that are counted, with as many hot rows as there are slots."""
+        """Records of the baselines that are counted, with as many hot rows as there are slots, and
+        with those of every `hotline:PERCENT`."""
         steps.begin("counting for FAE and a static cache")
-        hot = self.ranked
-        if hot is None:
-            slots = self.options.hot_rows or self.options.slots or self._preset_slots()
-            hot = ranked_rows(self.tables, self.learning, slots)
-        found = count(self.tables, hot, self.batches[self.options.warm_up:])
-        return [{"hot_rows": len(hot), **each} for each in (
-            static_cache(self.tables, found, self.row_bytes),
-            fae(self.tables, found, self.row_bytes, len(hot)))]
+        slots, records = self.options.hot_rows or self.options.slots or self._preset_slots(), []
+        for hot in (ranked_rows(self.tables, self.learning, slots), *self.ranked.values()):
+            found = count(self.tables, hot, self.batches[self.options.warm_up:])
+            records += [{"hot_rows": len(hot), **each} for each in (
+                static_cache(self.tables, found, self.row_bytes),
+                fae(self.tables, found, self.row_bytes, len(hot)))]
+        return records
 
     def _preset_slots(self):
         from hotrow_rtl.config import preset

@@ -12,10 +12,20 @@ from ..torch.hotline import HotlineTrainer
 from ..torch.relearning import Exchange
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
+_HOT = "hotline:"
 _SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
 
 
-def open_card(transport, preset, slots=None):
+def hot_share(name):
+    """Percent of all rows that are hot in a mode `hotline:PERCENT`; None of any other name."""
+    try:
+        share = float(name.removeprefix(_HOT)) if name.startswith(_HOT) else 0.0
+    except ValueError:
+        return None
+    return share if 0 < share <= 100 else None
+
+
+def open_card(transport, preset, slots=None, least=0):
     """Open a card with a planner, and with so many slots as are asked for.
 
     Parameters
@@ -23,6 +33,8 @@ def open_card(transport, preset, slots=None):
     transport, preset : str
     slots : int, optional
         A power of two; those of the preset unless it is given.
+    least : int
+        With fewer slots than these, the next power of two that is enough.
 
     Raises
     ------
@@ -35,7 +47,9 @@ def open_card(transport, preset, slots=None):
                     f"{transport!r}")
     from hotrow_rtl.config import preset as preset_of  # there where the simulation is
 
-    config = replace(preset_of(preset), planner=True)
+    config = preset_of(preset).with_planner()
+    if (slots or config.slots) < least:
+        slots = 1 << (least - 1).bit_length()
     if slots is not None and slots != config.slots:
         sets, rest = divmod(slots, config.directory_choices * config.directory_ways)
         try:
@@ -55,11 +69,14 @@ class Mode:
     Parameters
     ----------
     name : str
-        One of `MODES`.
+        One of `MODES`, or `hotline:PERCENT`.
     model, tables, rule
         As of `Trainer`.
     options : argparse.Namespace
         `transport`, `preset`, `slots`, `hot_rows`, `depth`, `look_ahead`, `workers`, `policy`.
+    ranked : int64[h], optional
+        Flat rows that are hot, the hottest first, instead of what the card counts; the card has a
+        slot at least for each.
 
     Members
     -------
@@ -71,17 +88,19 @@ class Mode:
 
     kind = "hotrow"
 
-    def __init__(self, name, model, tables, rule, options):
+    def __init__(self, name, model, tables, rule, options, ranked=None):
         self.name, self.tables, self.device, self.warmed = name, tables, None, None
-        self._stage = None
+        self._stage, self._ranked = None, ranked
+        self._hotline = name == "hotline" or ranked is not None
         if name == "resident":
             self.trainer, self.ahead = CollectionTrainer(model, tables, rule), 0
             return
-        self.device = open_card(options.transport, options.preset, options.slots)
+        self.device = open_card(options.transport, options.preset, options.slots,
+                                0 if ranked is None else len(ranked))
         try:
-            if name == "hotline":
-                hot = min(options.hot_rows or options.slots or self.device.geometry.slots,
-                          self.device.geometry.slots)
+            if self._hotline:
+                most = self.device.geometry.slots
+                hot = most if ranked is not None else min(options.hot_rows or most, most)
                 self.trainer, self.ahead = HotlineTrainer(
                     model, tables, rule, self.device, hot), 0
             else:
@@ -98,7 +117,7 @@ class Mode:
         return self
 
     def __exit__(self, *_):
-        if self.name not in ("resident", "hotline"):
+        if self.device is not None and not self._hotline:
             self.trainer.collection.abandon()
         if self.device is not None:
             self.device.close()
@@ -118,27 +137,20 @@ class Mode:
         """SlotStorages."""
         if self.device is None:
             return []
-        if self.name == "hotline":
+        if self._hotline:
             return [self.trainer.storage]
         return self.trainer.collection.store.storages
 
-    def learn(self, batches, ranked=None):
-        """Count batches on the device, and give the rows counted most their slots.
-
-        Parameters
-        ----------
-        batches : list of Samples
-        ranked : int64[h], optional
-            Flat rows to give slots instead, the hottest first (mode `hotline`).
-        """
-        if self.name == "hotline":
-            if ranked is None:
-                for samples in batches:
-                    self.trainer.observe(samples)
-                self.warmed = self.trainer.learn()
-            else:
-                self.trainer.exchange(Exchange(np.empty(0, np.int64), ranked))
-                self.warmed = len(self.trainer.storage.hot)
+    def learn(self, batches):
+        """Count batches, a list of Samples, on the device, and give the rows counted most their
+        slots; or those that are said to be hot."""
+        if self._ranked is not None:
+            self.warmed = self.trainer.exchange(
+                Exchange(np.empty(0, np.int64), self._ranked)).arrived
+        elif self._hotline:
+            for samples in batches:
+                self.trainer.observe(samples)
+            self.warmed = self.trainer.learn()
         elif self.name == "freqcache":
             for samples in batches:
                 self.trainer.collection.observe(self.trainer.bags(samples))

@@ -7,6 +7,8 @@ on where a row is stored, or on the number of threads.
 import torch
 from torch.nn.functional import embedding_bag
 
+from .slot_memory import carried
+
 
 def pool(storage, rows, lengths, weights=None):
     """Sum the rows of each bag in lookup order, in fp32; an empty bag gives zeros.
@@ -43,9 +45,9 @@ def sum_duplicates(rows, bags, gradients, weights=None):
     bags : int64[n]
         Bag of each lookup.
     gradients : float32[bags, D]
-        Of the loss with respect to each pooled bag.
+        Of the loss with respect to each pooled bag, on any device; so are the sums.
     weights : float32[n], optional
-        Of each lookup.
+        Of each lookup, there, too.
 
     Returns
     -------
@@ -55,7 +57,10 @@ def sum_duplicates(rows, bags, gradients, weights=None):
     """
     rows, order = torch.sort(rows, stable=True)
     unique, counts = torch.unique_consecutive(rows, return_counts=True)
-    return unique, pool(gradients, bags[order], counts, None if weights is None else weights[order])
+    there = gradients.device
+    if weights is not None:
+        weights = weights[carried(order, there)]
+    return unique, pool(gradients, carried(bags[order], there), carried(counts, there), weights)
 
 
 def row_mean(values):
@@ -70,6 +75,26 @@ def row_mean(values):
         folded = values[:, :half] + values[:, -half:]
         values = torch.cat((folded, values[:, half:-half]), dim=1)
     return values[:, 0] / width
+
+
+def stepped(rule, weights, state, gradients, sound=None):
+    """Rows after a step of a rule: (weights, state), fp32.
+
+    Parameters
+    ----------
+    rule : SGD, RowwiseAdagrad or Adagrad
+    weights : [u, D]
+    state : float32[u], float32[u, D] or None
+    gradients : float32[u, D]
+    sound : bool[], optional
+        Where it is false the rows stay as they are.
+    """
+    weights = weights.float()
+    after, state_after = rule.update(weights, gradients, state)
+    if sound is not None:
+        after = torch.where(sound, after, weights)
+        state_after = None if state is None else torch.where(sound, state_after, state)
+    return after, state_after
 
 
 class SGD:

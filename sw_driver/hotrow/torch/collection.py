@@ -2,36 +2,39 @@
 
 from contextlib import suppress
 
-import numpy as np
 import torch
 from torch import nn
 
 from .. import device as driver
 from ..device import Device
 from ..errors import Error
-from ..results import RowList
 from .arithmetic import OPTIMIZERS
 from .cached import CachedStore
+from .collection_cache import CollectionCache
 from .collection_state import CollectionState
 from .configs import Places, group_tables
-from .gradients import PooledLookup, RowOptimizer, StagedGradients
+from .gradients import PooledLookup, RowOptimizer, StagedGradients, StepsInDoubt
 from .inputs import Bags
-from .placing import HotRows, LookAhead, open_planner
+from .outputs import joined
+from .placing import HotRows, LookAhead, open_planner, share_of
+from .slot_memory import memory_on
 from .store import Lookup, Request, ResidentStore
 
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
-WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
+BOUNDS_CHECKS = ("fatal", "warning", "ignore")
 
 
-class HotEmbeddingBagCollection(CollectionState, nn.Module):
-    """Pooled embeddings of several tables that live in host memory, with the busy rows in slots.
+class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
+    """Embeddings of several tables that live in host memory, with the busy rows in slots.
 
-    Call it with ids [samples, tables], with a sequence of (indices, offsets) per table, with
-    indices and offsets of all tables, feature after feature, or with a KeyedJaggedTensor; it
-    returns float32[samples, sum of the dims], table after table. The rows train by `optimizer`,
-    which applies what backward has staged; they are no parameters of the module. In `eval()`, or
-    without gradients, rows are read where they are, and nothing is counted or moved.
+    Call it with ids [samples, features], with a sequence of (indices, offsets) per feature, with
+    indices and offsets of all features, one after the other, or with a KeyedJaggedTensor; features
+    are those of the first table, then of the second, .... It returns float32[samples, sum of the
+    dims], feature after feature; where the tables are not pooled float32[lookups, dim], likewise.
+    The rows train by `optimizer`, which applies what backward has staged; they are no parameters of
+    the module. In `eval()`, or without gradients, rows are read where they are, and nothing is
+    counted or moved.
 
     In `resident`, `scratchpipe` and `freqcache` final tables and state have the same bits, whatever
     the slots, policy, depth, workers and transport.
@@ -39,6 +42,7 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
     Parameters
     ----------
     tables : sequence of TableConfig
+        All pooled, or none.
     device : Device or str, optional
         An open device without tables, or a transport as `hotrow.open` takes it, whose device is
         closed with the collection; none for "resident".
@@ -56,6 +60,15 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
         Which row leaves: "lru", "rrip", "lfu" or "freq".
     admission : bool
         Whether rows that count less than who would leave are kept out.
+    bounds_check_mode : str
+        What becomes of an id that is no row of its table, as FBGEMM names it: "fatal" raises,
+        "warning" warns and looks up row 0 instead, "ignore" looks up row 0.
+    slots_device : str or torch.device
+        Whose memory the slots are in: "cpu", or a GPU, to which embeddings and gradients then
+        belong, too; in "resident" the tables are the host's.
+    cache_load_factor : float, optional
+        Slots per row of all tables, at most; then the collection takes the card's slots, or a half
+        of them, or a quarter, ....
     depth, look_ahead, workers, share, before
         As of `CachedStore`.
     seed : int, optional
@@ -75,10 +88,11 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
     """
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
-                 preset="ecp5-85f", policy=None, admission=False, depth=4, look_ahead=2, workers=0,
+                 preset="ecp5-85f", policy=None, admission=False, bounds_check_mode="fatal",
+                 slots_device="cpu", cache_load_factor=None, depth=4, look_ahead=2, workers=0,
                  share=1, before=None, seed=None, groups=None):
         super().__init__()
-        self.tables, self.mode = tuple(tables), mode
+        self.tables, self.mode, self.bounds_check_mode = tuple(tables), mode, bounds_check_mode
         self._check(device)
         rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
         self._groups = groups or group_tables(self.tables, rule)
@@ -86,7 +100,13 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
             for group in self._groups:
                 group.tables.initialise(torch.seed() if seed is None else seed)
         self._places = Places(self._groups)
-        self._staged = [StagedGradients(group.kind.dim) for group in self._groups]
+        self._features = [(number, name) for number, config in enumerate(self.tables)
+                          for name in config.feature_names]
+        memory = memory_on(slots_device)
+        if memory.late and mode == "resident":
+            raise Error("mode resident trains tables in host memory: leave slots_device out")
+        self._doubts = StepsInDoubt(memory)
+        self._staged = [StagedGradients(group.kind.dim, memory.device) for group in self._groups]
         self._anchor = torch.zeros(0, requires_grad=True)
         self._mean = torch.tensor([config.pooling == "mean" for config in self.tables])
         self._opened, self._part, self.batches = None, None, 0
@@ -97,11 +117,14 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
         if isinstance(device, str):
             opened = driver.open if mode == "hotline" else open_planner
             device = self._opened = opened(device, preset)
+        if cache_load_factor is not None:
+            rows = sum(config.num_embeddings for config in self.tables)
+            share = share_of(device.geometry.slots, cache_load_factor * rows)
         try:
             placing = HotRows(device) if mode == "hotline" else LookAhead(
                 device, policy or _POLICY[mode], admission)
             self.store = CachedStore(self._groups, device, placing, depth, look_ahead, workers,
-                                     share, before)
+                                     share, before, memory)
         except BaseException:
             self._close_device()
             raise
@@ -113,6 +136,18 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
         for name in names:
             if names.count(name) > 1:
                 raise Error(f"there are {names.count(name)} tables named {name!r}")
+        unpooled = [config for config in self.tables if config.pooling == "none"]
+        if unpooled and len(unpooled) < len(self.tables):
+            raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "
+                        f"collection of tables with pooling 'none', and one of the others")
+        dims = {config.embedding_dim for config in unpooled}
+        if len(dims) > 1:
+            raise Error(f"tables with pooling 'none' need one dim, not "
+                        f"{', '.join(map(str, sorted(dims)))}")
+        self._pooled = not unpooled
+        if self.bounds_check_mode not in BOUNDS_CHECKS:
+            raise Error(f"bounds_check_mode is {', '.join(map(repr, BOUNDS_CHECKS))}, not "
+                        f"{self.bounds_check_mode!r}")
         if self.mode not in MODES:
             raise Error(f"mode is {', '.join(MODES)}, not {self.mode!r}")
         if (device is None) != (self.mode == "resident"):
@@ -124,13 +159,13 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
                         f"{device!r}")
 
     def forward(self, inputs, offsets=None, per_sample_weights=None):
-        """Pooled embeddings: float32[samples, sum of the dims].
+        """The embeddings of a batch; what is returned is said at the class.
 
         Parameters
         ----------
         inputs
             As of the class.
-        offsets : integers [tables * samples + 1], optional
+        offsets : integers [features * samples + 1], optional
         per_sample_weights : float32[n], optional
             Of each lookup, with pooling "sum" only.
 
@@ -140,22 +175,21 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
             Naming batch, sample, table and id.
         """
         bags = self.bags(inputs, offsets, per_sample_weights)
-        pooled = self.lookup(bags)
-        if hasattr(inputs, "keys") and hasattr(inputs, "lengths"):
-            return _keyed(self.tables, pooled)
-        return torch.cat(pooled, dim=1)
+        return joined(self.tables, self._features, bags, self.lookup(bags), inputs)
 
     def bags(self, inputs, offsets=None, per_sample_weights=None):
         """What is to be looked up, in one form, as `prefetch` and `forward` take it: Bags."""
-        return Bags.of(range(len(self.tables)), inputs, offsets, per_sample_weights,
-                       [config.name for config in self.tables])
+        tables, names = zip(*self._features, strict=True)
+        return Bags.of(tables, inputs, offsets, per_sample_weights, names)
 
     def prefetch(self, inputs, offsets=None, per_sample_weights=None):
         """Begin to bring the rows of a batch that `forward` will be called with, in this order."""
-        self.store.prefetch(self._request(self.bags(inputs, offsets, per_sample_weights))[0])
+        bags = self.bags(inputs, offsets, per_sample_weights)
+        self.store.prefetch(self._request(bags, self.store.waiting, warn=False)[0])
 
     def lookup(self, bags, training=None):
-        """Pooled embeddings of each feature of Bags: list of float32[samples, dim].
+        """Embeddings of each feature of Bags: list of float32[samples, dim], or, where tables are
+        not pooled, of float32[lookups, dim].
 
         `training` is the module's own unless it is given.
         """
@@ -174,24 +208,31 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
         found = []
         for segment, here in zip(request.segments, placed, strict=True):
             lookup = Lookup(segment, here, self._divisor(request.bags, len(found), segment),
-                            self._staged[segment.group])
+                            self._staged[segment.group], self._pooled)
             weights = request.bags.weights
-            weights = None if weights is None else weights[segment.lookups]
+            if weights is not None:
+                weights = weights[segment.lookups].to(self.store.slot_memory.device)
             if trains:
                 opened.add(lookup)
                 pooled = PooledLookup.apply(self._anchor, weights, lookup)
             else:
                 pooled = lookup.pool(weights)[0]
-            found += pooled.view(segment.features, bags.samples, pooled.shape[1]).unbind(0)
+            first = len(found)
+            found += pooled.split(
+                [bags.samples] * segment.features if self._pooled
+                else request.bags.counts[first:first + segment.features])
         pooled = [None] * len(order)
         for at, each in zip(order, found, strict=True):
             pooled[at] = each
         return pooled
 
-    def _request(self, bags):
-        bags.check(self.tables, f"batch {self.batches}")
-        if bags.weights is not None and bool(self._mean[list(bags.tables)].any()):
-            raise Error("weights per sample go with pooling 'sum' only")
+    def _request(self, bags, ahead=0, warn=True):
+        """What a batch, so many `ahead` of the next one, asks of the store: (Request, order)."""
+        bags = bags.checked(self.tables, f"batch {self.batches + ahead}", self.bounds_check_mode,
+                            warn)
+        if bags.weights is not None and any(
+                self.tables[each].pooling != "sum" for each in bags.tables):
+            raise Error("weights per sample go with pooling 'sum' only, as in nn.EmbeddingBag")
         bags, order = self._places.sorted(bags)
         return Request(bags, self._places.segments(bags)), order
 
@@ -247,11 +288,16 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
 
     def apply_gradients(self):
         """Apply what is staged: `optimizer.step()`."""
+        self._doubts.settle()
         work = [(at, staged) for at, staged in enumerate(self._staged) if staged.values is not None]
+        sound = None
+        if work and self.store.slot_memory.late:
+            sound = self._doubts.add(self.batches - 1, [staged.values for _, staged in work])
+        else:
+            for at, staged in work:
+                self._check_finite(at, staged)
         for at, staged in work:
-            self._check_finite(at, staged)
-        for at, staged in work:
-            self.store.apply(at, staged.rows, staged.values, self.optimizer.rule)
+            self.store.apply(at, staged.rows, staged.values, self.optimizer.rule, sound)
             staged.clear()
         self.store.finish()
 
@@ -265,79 +311,6 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
             f"batch {self.batches - 1}: the gradient of row {int(where.row[0])} of table "
             f"{group.configs[int(where.table[0])].name!r} is not finite, and nothing was applied: "
             f"lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
-
-    def learn(self, rows=None, ratio=None):
-        """Give the most accessed rows their slots.
-
-        Parameters
-        ----------
-        rows : mapping of str to sequence of int, optional
-            Rows of each table by name, those of one table the most accessed first; by default
-            those that the device has counted most.
-        ratio : float, optional
-            Share of the slots to fill: 1 in hotline, else 0.7.
-
-        Returns
-        -------
-        int
-            Rows that found a slot.
-        """
-        if self.mode == "resident":
-            return 0
-        ratio = (1.0 if self.mode == "hotline" else WARMUP_RATIO) if ratio is None else ratio
-        count = max(1, int(ratio * self.store.slots))
-        self.finish()
-        if rows is None:
-            hot = self.store.device.harvest(count)
-            return self.store.warm(RowList(hot.table, hot.row))
-        return self.store.warm(_interleaved(
-            [(self.store.registered[number].number, np.asarray(rows[config.name]))
-             for number, config in enumerate(self.tables) if config.name in rows], count))
-
-    def observe(self, inputs, offsets=None, per_sample_weights=None):
-        """Let the device count the lookups of a batch that does not train."""
-        if self.mode != "resident":
-            request, _ = self._request(self.bags(inputs, offsets, per_sample_weights))
-            if len(request.bags.ids):
-                self.store.device.observe(request.bags.device_batch(self.store.registered))
-
-    def finish(self):
-        """Let go of batches that were taken and will get no backward."""
-        if not any(staged.values is not None for staged in self._staged):
-            self.store.finish()
-
-    def flush(self):
-        """Bring the tables up to date."""
-        self.store.flush()
-
-    def reset_cache_states(self):
-        """Write back, and begin with empty slots."""
-        self.finish()
-        self.store.flush()
-        self.store.reset()
-
-    @property
-    def memory(self):
-        """Bytes that live beside the tables, and bits of metadata per slot on the host: dict.
-
-        `slots`, `bypass` (rows without one), `staging` (rows on their way) and `gradients`, state
-        included where rows have any; `metadata` of the host, `metadata_bits_per_slot`. Empty for
-        resident.
-        """
-        gradients = sum(staged.values.nbytes + staged.rows.nbytes for staged in self._staged
-                        if staged.values is not None)
-        return {**self.store.memory(), "gradients": gradients} if self.mode != "resident" else {}
-
-    @property
-    def statistics(self):
-        """What the cache did so far: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
-        `rows_moved` and `link_bytes`; empty for resident."""
-        return dict(getattr(self.store, "figures", {}))
-
-    def abandon(self):
-        """Let go of prefetched batches that will not be trained."""
-        self.store.abandon()
-        self.finish()
 
     def close(self):
         """Write back, end the threads, and close a device that was opened here."""
@@ -360,22 +333,3 @@ class HotEmbeddingBagCollection(CollectionState, nn.Module):
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
-
-
-def _interleaved(ranked, count):
-    """The first rows of several tables in turn: RowList of at most `count`."""
-    rank = np.concatenate([np.arange(len(rows)) for _, rows in ranked])
-    table = np.concatenate([np.full(len(rows), number) for number, rows in ranked])
-    row = np.concatenate([rows for _, rows in ranked])
-    first = np.argsort(rank, kind="stable")[:count]
-    return RowList(table[first].astype(np.uint32), row[first].astype(np.uint32))
-
-
-def _keyed(tables, pooled):
-    """As TorchRec's collection returns them."""
-    try:
-        from torchrec import KeyedTensor
-    except ImportError:
-        return torch.cat(pooled, dim=1)
-    return KeyedTensor([config.name for config in tables],
-                       [config.embedding_dim for config in tables], torch.cat(pooled, dim=1))

@@ -7,7 +7,7 @@ import torch
 from ..errors import Error
 from .tables import EmbeddingTables
 
-POOLINGS = ("sum", "mean")
+POOLINGS = ("sum", "mean", "none")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -23,9 +23,11 @@ class TableConfig:
     embedding_dim : int
         Elements of a row, any number.
     pooling : str
-        "sum" or "mean" of each bag.
+        "sum" or "mean" of each bag; "none" for the row of each lookup, as it is.
     dtype : torch.dtype
         float32, float16 or bfloat16; sums and updates are fp32 whatever it is.
+    feature_names : sequence of str
+        Features that look up in the table; one of the table's name unless they are given.
 
     Raises
     ------
@@ -37,13 +39,18 @@ class TableConfig:
     embedding_dim: int
     pooling: str = "sum"
     dtype: torch.dtype = torch.float32
+    feature_names: tuple = ()
 
     def __post_init__(self):
+        if isinstance(self.feature_names, str):
+            raise Error(f"table {self.name!r}: feature_names is a sequence of names, not "
+                        f"{self.feature_names!r}")
+        object.__setattr__(self, "feature_names", tuple(self.feature_names) or (self.name,))
         if self.num_embeddings < 1 or self.embedding_dim < 1:
             raise Error(f"table {self.name!r} needs at least one row and one element, not "
                         f"{self.num_embeddings} x {self.embedding_dim}")
         if self.pooling not in POOLINGS:
-            raise Error(f"table {self.name!r}: pooling is {' or '.join(map(repr, POOLINGS))}, not "
+            raise Error(f"table {self.name!r}: pooling is {', '.join(map(repr, POOLINGS))}, not "
                         f"{self.pooling!r}")
         if self.dtype not in _DTYPES:
             raise Error(f"table {self.name!r}: rows are float32, float16 or bfloat16, not "

@@ -28,11 +28,17 @@ class Part:
     bypassed : int
         Rows without a slot.
     brought, taken_back : Rows or None
-        Their contents on the way.
+        Their contents on the way, in host memory.
+    carried : Rows or None
+        Those that come, in the memory of the slots.
+    left, arrived : mark
+        Of the memory of the slots: behind reading those that leave, and writing those that come.
     area : int64[bypassed]
         Places of the rows without a slot.
     at : int64[n]
         Where each lookup's row is, once all rows are there.
+    there : int64[n]
+        The same, in the memory of the slots.
     """
 
     segment: object
@@ -44,8 +50,12 @@ class Part:
     bypassed: int
     brought: Rows | None = None
     taken_back: Rows | None = None
+    carried: Rows | None = None
+    left: object = None
+    arrived: object = None
     area: torch.Tensor | None = None
     at: torch.Tensor | None = None
+    there: torch.Tensor | None = None
 
     def places(self, slots, first):
         """Places in the storage of slots int64[k] and rows without one, which begin at `first`."""
@@ -97,6 +107,7 @@ class SlotNumbers:
     device : Device
     share : int
         The groups' slots are one of so many parts of the directory, a power of two.
+    memory : SlotMemory
 
     Members
     -------
@@ -106,6 +117,8 @@ class SlotNumbers:
         Of each group.
     slots : int
         Of all groups together.
+    names : list of str
+        Of the tables, by the device's numbers.
 
     Raises
     ------
@@ -113,7 +126,7 @@ class SlotNumbers:
         The device has tables; its directory has not so many parts.
     """
 
-    def __init__(self, groups, device, share):
+    def __init__(self, groups, device, share, memory):
         if device.tables:
             raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
                         f"collection alone, or unregister them")
@@ -133,8 +146,11 @@ class SlotNumbers:
                 self.registered[number] = device.register_table(
                     array, name=group.configs[local].name, state=side, partition=(at, parts))
                 where.append((at, local))
-            self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind))
+            self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
+                                             len(group.tables.rows), memory))
         self._where = np.array(where)
+        self.names = [group.configs[local].name for group in self.groups
+                      for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
 
     def listed(self, group, flat):

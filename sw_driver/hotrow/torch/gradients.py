@@ -1,9 +1,12 @@
 """Gradients of embedding rows: staged by backward, applied once by the optimizer's step."""
 
+from collections import deque
+
 import torch
 
 from ..errors import Error
 from .arithmetic import sum_duplicates
+from .slot_memory import carried
 
 
 class StagedGradients:
@@ -11,6 +14,12 @@ class StagedGradients:
 
     Duplicates of a row in one backward are summed in lookup order; what several backwards stage is
     added in their order.
+
+    Parameters
+    ----------
+    dim : int
+    device : torch device
+        Of the gradients; which rows they belong to is always the host's.
 
     Members
     -------
@@ -22,8 +31,8 @@ class StagedGradients:
         broadcast or average.
     """
 
-    def __init__(self, dim):
-        self.tensor = torch.zeros(0, dim, requires_grad=True)
+    def __init__(self, dim, device="cpu"):
+        self.tensor = torch.zeros(0, dim, requires_grad=True, device=device)
         self.rows = torch.empty(0, dtype=torch.int64)
 
     @property
@@ -39,8 +48,8 @@ class StagedGradients:
             before, rows_before = self.values, self.rows
             union = torch.unique(torch.cat((rows_before, rows)))
             total = before.new_zeros(len(union), before.shape[1])
-            total[torch.searchsorted(union, rows_before)] = before
-            total[torch.searchsorted(union, rows)] += sums
+            total[carried(torch.searchsorted(union, rows_before), sums.device)] = before
+            total[carried(torch.searchsorted(union, rows), sums.device)] += sums
             rows, sums = union, total
         self.stage(rows, sums)
 
@@ -53,6 +62,46 @@ class StagedGradients:
 
     def clear(self):
         self.tensor.grad = None
+
+
+class StepsInDoubt:
+    """Steps whose gradients the host does not know yet to be finite, since it would have to wait.
+
+    A step that was not applied is told of by a later call.
+
+    Parameters
+    ----------
+    memory : SlotMemory
+        Of the gradients.
+    """
+
+    def __init__(self, memory):
+        self._memory, self._steps = memory, deque()
+
+    def add(self, batch, values):
+        """A step on these gradients, list of Tensor: whether all are finite, bool[], for `stepped`.
+        """
+        sound = torch.stack([torch.isfinite(each).all() for each in values]).all()
+        told = torch.empty((), dtype=torch.bool, pin_memory=sound.device.type == "cuda")
+        told.copy_(sound, non_blocking=True)
+        self._steps.append((batch, told, self._memory.mark()))
+        return sound
+
+    def settle(self, wait=False):
+        """Look at the steps that are known of, or `wait` for all.
+
+        Raises
+        ------
+        Error
+            One of them was not applied.
+        """
+        while self._steps and (wait or self._memory.reached(self._steps[0][2])):
+            batch, told, mark = self._steps.popleft()
+            self._memory.wait(mark)
+            if not bool(told):
+                raise Error(f"batch {batch}: a gradient was not finite, and its step was not "
+                            f"applied to any row: lower the rate, clip, or train with "
+                            f"torch.amp.GradScaler, which skips such steps")
 
 
 class RowOptimizer(torch.optim.Optimizer):

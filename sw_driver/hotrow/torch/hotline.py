@@ -20,6 +20,7 @@ from .trainer import StepResult, Trainer
 
 _BATCH_COUPLED = (nn.modules.batchnorm._BatchNorm,)
 _FIRST_COLD_ROWS = 4096
+_MOST_AT_ONCE = 1 << 16  # rows that become hot: their lists take little memory
 _POSITION_BYTES = _SLOT_BYTES = 4
 _ENTRY_BYTES = 8
 
@@ -61,7 +62,8 @@ class HotlineTrainer(Trainer):
         self.registered = [
             device.register_table(weights, name=f"table {number}", state=state)
             for number, (weights, state) in enumerate(map(tables.table, range(tables.count)))]
-        self.storage = SlotStorage(device.geometry.slots, _FIRST_COLD_ROWS, tables.kind)
+        self.storage = SlotStorage(device.geometry.slots, _FIRST_COLD_ROWS, tables.kind,
+                                   len(tables.rows))
         self._buffers = self._register()
 
     def observe(self, samples):
@@ -71,7 +73,7 @@ class HotlineTrainer(Trainer):
     def learn(self):
         """Take the most accessed rows into the trainer's slots: how many there are."""
         self.exchange(self.plan())
-        return len(self.storage.hot)
+        return self.storage.count
 
     def plan(self, decay=0):
         """What the counters, first shifted right by `decay` places, ask to be changed: Exchange."""
@@ -85,13 +87,8 @@ class HotlineTrainer(Trainer):
         leaving, arriving = map(torch.from_numpy, (exchange.leaving, exchange.arriving))
         self.bring_back(leaving)
         self.release(leaving)
-        slots = self.device.install(self.listed(arriving)).slots
-        held = torch.from_numpy(slots != NO_SLOT)
-        arrived, slots = arriving[held], torch.from_numpy(slots.astype(np.int64))[held]
-        self.gather_hot(arrived, slots)
-        self.storage.assign(torch.cat((self.storage.hot, arrived)),
-                            torch.cat((self.storage.hot_slots, slots)))
-        return Exchanged(len(leaving), len(arrived), len(arriving) - len(arrived))
+        arrived = sum(map(self._install, arriving.split(_MOST_AT_ONCE)))
+        return Exchanged(len(leaving), arrived, len(arriving) - arrived)
 
     def bring_back(self, rows):
         """Bring hot rows, flat int64[l], from their slots back to the tables."""
@@ -101,8 +98,7 @@ class HotlineTrainer(Trainer):
     def release(self, rows):
         """Free the slots of flat rows int64[l], whose values are in the tables."""
         self.device.remove(self.listed(rows))
-        stay = ~torch.isin(self.storage.hot, rows)
-        self.storage.assign(self.storage.hot[stay], self.storage.hot_slots[stay])
+        self.storage.empty(self.storage.find(rows)[1])
 
     def gather_hot(self, rows, slots):
         """Fetch flat rows int64[a] from the tables into their slots."""
@@ -154,8 +150,11 @@ class HotlineTrainer(Trainer):
 
     def flush(self):
         """Bring hot rows from their slots back to the tables; they stay hot; return how many."""
-        self.bring_back(self.storage.hot)
-        return len(self.storage.hot)
+        brought = 0
+        for rows, slots in self.storage.in_slots():
+            self.tables.rows.write(rows, *self.storage.rows.read(slots))
+            brought += len(rows)
+        return brought
 
     def read_rows(self, rows):
         weights, state = self.tables.rows.read(rows)
@@ -187,6 +186,15 @@ class HotlineTrainer(Trainer):
     def listed(self, flat):
         """RowList of flat rows int64[n]."""
         return self.tables.locate(flat)
+
+    def _install(self, rows):
+        """Make flat rows int64[a] hot as far as there is room: how many."""
+        slots = self.device.install(self.listed(rows)).slots
+        held = torch.from_numpy(slots != NO_SLOT)
+        arrived, slots = rows[held], torch.from_numpy(slots.astype(np.int64))[held]
+        self.gather_hot(arrived, slots)
+        self.storage.place(arrived, slots)
+        return len(arrived)
 
     def _place(self, split):
         """Where in the storage each lookup's row is: int64[n]."""

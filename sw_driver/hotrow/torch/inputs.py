@@ -1,10 +1,13 @@
 """What callers look up, in one form: bags of ids, feature after feature."""
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from ..batch import Batch
 from ..errors import BatchError
@@ -111,31 +114,69 @@ class Bags:
         return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
                     None if self.weights is None else self.weights[lookups])
 
-    def check(self, configs, what):
-        """Raise BatchError if an id is not a row of its table; `what` is the batch in words."""
+    def checked(self, configs, what, mode="fatal", warn=True):
+        """These bags, if every id is a row of its table, else what the mode says.
+
+        Parameters
+        ----------
+        configs : sequence of TableConfig
+        what : str
+            The batch in words.
+        mode : str
+            As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns and looks up row 0 instead,
+            "ignore" looks up row 0.
+        warn : bool
+            False if this batch is checked again.
+
+        Raises
+        ------
+        BatchError
+        """
         if not len(self.ids):
-            return
+            return self
         rows = torch.tensor([configs[table].num_embeddings for table in self.tables])
         limit = torch.repeat_interleave(rows, torch.tensor(self.counts))
         wrong = (self.ids < 0) | (self.ids >= limit)
         if not wrong.any():
-            return
-        position = int(wrong.nonzero()[0])
+            return self
+        error = self._wrong(int(wrong.nonzero()[0]), configs, what)
+        if mode == "fatal":
+            raise error
+        if mode == "warning" and warn:
+            count = int(wrong.sum())
+            more = f"; {count - 1} more ids are none of theirs" if count > 1 else ""
+            warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
+        return Bags(self.tables, self.ids.masked_fill(wrong, 0), self.lengths, self.weights)
+
+    def _wrong(self, position, configs, what):
+        """The error about an id that is not a row of its table."""
         bag = int(torch.searchsorted(self.lengths.cumsum(0), position, right=True))
         feature, sample = divmod(bag, self.samples)
         table = configs[self.tables[feature]]
-        raise BatchError(
+        return BatchError(
             f"{what}: id {int(self.ids[position])} of sample {sample} is no row of table "
             f"{table.name!r}, which has rows 0 to {table.num_embeddings - 1}",
             position=position, table=self.tables[feature], row=int(self.ids[position]),
             sample=sample, column=feature)
 
     def device_batch(self, registered):
-        """As a device takes them; `registered` are its tables, by number."""
-        tables, ids = [registered[table] for table in self.tables], self.ids.numpy()
-        if bool((self.lengths == 1).all()):
-            return Batch.dense(ids.reshape(self.features, -1), tables, feature_major=True)
-        return Batch.jagged(ids, self.lengths.numpy(), self.samples, tables, feature_major=True)
+        """As a device takes them; `registered` are its tables, by number.
+
+        It knows tables, no features: bags of several features of a table stand one after the other,
+        as of so many samples more, and tables with fewer features have empty bags at the end.
+        """
+        numbers = list(dict.fromkeys(self.tables))
+        tables, features = [registered[each] for each in numbers], Counter(self.tables)
+        most, lengths = max(features.values()), self.lengths
+        if any(features[each] < most for each in numbers):
+            lengths = torch.cat([
+                functional.pad(part, (0, (most - features[each]) * self.samples))
+                for each, part in zip(numbers, lengths.split(
+                    [features[each] * self.samples for each in numbers]))])
+        ids = self.ids.numpy()
+        if bool((lengths == 1).all()):
+            return Batch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
+        return Batch.jagged(ids, lengths.numpy(), most * self.samples, tables, feature_major=True)
 
     def _without(self, padding):
         kept = self.ids != padding

@@ -138,17 +138,22 @@ class TrainPipeline:
     @property
     def figures(self):
         """What was reached so far: dict of `batches`, `batches_per_s`, `hit_rate`, `seconds` by
-        stage, and `stall`, the seconds that training waited for rows."""
+        stage, and `stall`, the seconds that training waited for rows. Where `train` takes batches
+        in two parts, `popular_fraction` of their samples, and the share `gather_hidden` of the time
+        of bringing the others' rows in which it was busy with popular samples; else None."""
         seconds = self._seconds + (
             0.0 if self._started is None else time.perf_counter() - self._started)
         counted = self.collection.statistics
         stages = getattr(self.collection.store, "stages", None)
+        parted = getattr(self.collection.store, "parted", {})
         return {
             "batches": self._done,
             "batches_per_s": self._done / seconds if seconds else None,
             "hit_rate": counted["hits"] / counted["lookups"] if counted.get("lookups") else None,
             "seconds": dict(zip(_STAGES, stages.seconds)) if stages else {},
             "stall": stages.waited if stages else 0.0,
+            "popular_fraction": parted["popular"] / parted["samples"] if parted else None,
+            "gather_hidden": self.collection.store.hidden if parted else None,
         }
 
     def _epoch(self):
@@ -216,7 +221,8 @@ class TrainPipeline:
         if self._watch is not None:
             self._watch(figures)
         if self._writer is not None:
-            for name in ("batches_per_s", "hit_rate", "stall"):
+            for name in ("batches_per_s", "hit_rate", "stall", "popular_fraction",
+                         "gather_hidden"):
                 if figures[name] is not None:
                     self._writer.add_scalar(f"hotrow/{name}", figures[name], self._done)
 

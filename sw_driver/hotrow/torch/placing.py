@@ -1,6 +1,6 @@
 """How a device says where the rows of a batch go: by plans of coming batches, or by what is hot."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +20,29 @@ def open_planner(transport, preset):
         return driver.open(transport, preset)
     from hotrow_rtl.config import preset as preset_config  # there, as the simulation is
 
-    return driver.open(transport, config=replace(preset_config(preset), planner=True))
+    return driver.open(transport, config=preset_config(preset).with_planner())
+
+
+def share_of(slots, wanted):
+    """Of so many parts of the directory one is taken, so that there are no more slots than
+    wanted: a power of two.
+
+    Parameters
+    ----------
+    slots : int
+        Of the directory.
+    wanted : float
+
+    Raises
+    ------
+    Error
+    """
+    if wanted < 1:
+        raise Error(f"a cache needs at least one slot, not {wanted:g}")
+    share = 1
+    while slots // share > wanted:
+        share *= 2
+    return share
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,11 +41,12 @@ class RowKind:
         """Bytes that are carried, state included."""
         return self.width * self.dtype.itemsize + 4 * (self.state == "row")
 
-    def allocate(self, count, device="cpu"):
-        """`count` rows of unknown contents: Rows."""
-        array = torch.empty(count, self.width, dtype=self.dtype, device=device)
+    def allocate(self, count, device="cpu", pinned=False):
+        """`count` rows of unknown contents, in memory that is `pinned` or not: Rows."""
+        how = {"device": device, "pin_memory": pinned}
+        array = torch.empty(count, self.width, dtype=self.dtype, **how)
         array[:, self.dim * (2 if self.state == "element" else 1):] = 0
-        side = torch.empty(count, device=device) if self.state == "row" else None
+        side = torch.empty(count, **how) if self.state == "row" else None
         return Rows.of(self, array, side)
 
 
@@ -90,6 +91,12 @@ class Rows:
     def take(self, kind, at):
         """Copies of rows int64[u], or views of a slice: Rows of the kind."""
         return Rows.of(kind, self.array[at], None if self.side is None else self.side[at])
+
+    def copy(self, rows):
+        """Become as many Rows of another memory; the host waits for them only if it must."""
+        self.array.copy_(rows.array, non_blocking=True)
+        if self.side is not None:
+            self.side.copy_(rows.side, non_blocking=True)
 
     def put(self, at, rows):
         """Set rows int64[u] to those of other Rows."""

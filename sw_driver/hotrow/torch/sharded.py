@@ -10,6 +10,7 @@ from .configs import Places
 from .ranks import Ranks
 from .sharded_store import ShardedStore
 from .sharding import Sharding
+from .slot_memory import memory_on
 from .tables import digest_of
 
 
@@ -50,6 +51,9 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  seed=None, ranks=None, **options):
         tables, ranks = tuple(tables), Ranks(ranks)
+        if memory_on(options.get("slots_device", "cpu")).late:
+            raise Error("ranks exchange rows through host memory, where the slots of tables of "
+                        "several processes are, too: leave slots_device out")
         rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
@@ -93,7 +97,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         raise Error("tables of several processes train batches whole: iterate the pipeline instead "
                     "of calling its train()")
 
-    def learn(self, rows=None, ratio=None):
+    def learn(self, rows=None, warmup_ratio=None, ids_freq_mapping=None):
         """As `HotEmbeddingBagCollection.learn`: each rank gives slots to rows that it owns.
 
         Returns
@@ -103,10 +107,17 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         """
         if self.mode == "resident":
             return 0
-        own = None if rows is None else {
-            config.name: self._owned(number, np.asarray(rows[config.name]))
-            for number, config in enumerate(self.tables) if config.name in rows}
-        return self.ranks.total(super().learn(own, ratio))
+        own, counts = (None if given is None else {
+            config.name: np.asarray(given[config.name])
+            for config in self.tables if config.name in given}
+            for given in (rows, ids_freq_mapping))
+        if own is not None:
+            own = {name: each[self._mine(name, each)] // self.ranks.world
+                   for name, each in own.items()}
+        if counts is not None:
+            counts = {name: each[self._mine(name, np.arange(len(each)))]
+                      for name, each in counts.items()}
+        return self.ranks.total(super().learn(own, warmup_ratio, counts))
 
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the owners' devices count the lookups of a batch that does not train."""
@@ -159,8 +170,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         raise Error(f"there is no table {name!r}: expected one of "
                     f"{', '.join(config.name for config in self.tables)}")
 
-    def _owned(self, number, rows):
-        """Those of a table's rows that this rank owns, by its own numbers."""
-        _, local = self._locate(self.tables[number].name)
-        mine = (rows + local) % self.ranks.world == self.ranks.rank
-        return rows[mine] // self.ranks.world
+    def _mine(self, name, rows):
+        """Which of a table's rows this rank owns: bool[n]."""
+        _, local = self._locate(name)
+        return (rows + local) % self.ranks.world == self.ranks.rank

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ..errors import Error
-from .cached import same_bags
 from .configs import Places
 from .inputs import Bags
+from .micro_batches import same_bags
 from .rows import Rows
 from .store import Open, Placed, Request, Store
 
@@ -81,6 +81,10 @@ class ShardedStore(Store):
             raise AttributeError(name)
         return getattr(self.inner, name)
 
+    @property
+    def waiting(self):
+        return len(self._coming)
+
     def prefetch(self, request):
         routed = self.route(request)
         self.inner.prefetch(routed.inner)
@@ -107,7 +111,7 @@ class ShardedStore(Store):
         raise Error("a row of another process is read by a lookup of all ranks: call the "
                     "collection in eval(), or table() for all rows of a table")
 
-    def apply(self, group, flat, sums, rule):
+    def apply(self, group, flat, sums, rule, sound=None):
         """Add the ranks' gradients of a row in rank order, divide by the ranks, and update."""
         owner, code = self.sharding.route(group, flat)
         key, order = torch.sort(owner * self.sharding.codes + code)

@@ -2,9 +2,16 @@
 
 import torch
 
+from .slot_memory import SlotMemory
+
+_MOST = 1 << 16  # slots that are looked through at a time: copies of their rows take little memory
+
 
 class SlotStorage:
     """One buffer [slots | area], so that a bag with rows of both is pooled in one go.
+
+    What tells which row is where takes 5 bytes a slot, and 4 more from the first `find` until the
+    next change; twice as much where flat rows do not fit 32 bits.
 
     Parameters
     ----------
@@ -12,30 +19,29 @@ class SlotStorage:
     area : int
         Rows without a slot to have room for at first.
     kind : RowKind
-    device : torch device
-        Whose memory it is.
+    flat_rows : int
+        That there are.
+    memory : SlotMemory
+        Where the buffer lies.
 
     Members
     -------
     rows : Rows
         slots + area of them.
-    held : int64[slots]
+    held : int32[slots] or int64[slots]
         Flat row in each slot, -1 in a free one.
     dirty : bool[slots]
         Slots whose row was trained since it came or was written back.
-    hot : int64[h]
-        Flat row of each hot row, that is each one in a slot, ascending.
-    hot_slots : int64[h]
-        Its slot.
     """
 
-    def __init__(self, slots, area, kind, device="cpu"):
-        self.slots, self.kind = slots, kind
-        self.rows = kind.allocate(slots + area, device)
+    def __init__(self, slots, area, kind, flat_rows, memory=None):
+        self.slots, self.kind, self.memory = slots, kind, memory or SlotMemory()
+        self.rows = kind.allocate(slots + area, self.memory.device)
         self.rows.array.zero_()
-        self.held = torch.full((slots,), -1, dtype=torch.int64)
+        narrow = flat_rows <= torch.iinfo(torch.int32).max
+        self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
         self.dirty = torch.zeros(slots, dtype=torch.bool)
-        self._free, self._index = torch.arange(slots, slots + area), None
+        self._free, self._by_row = torch.arange(slots, slots + area), None
 
     @property
     def area_rows(self):
@@ -45,15 +51,19 @@ class SlotStorage:
     @property
     def metadata_bytes(self):
         """Bytes that say what is in the slots, the sorted index included while there is one."""
-        index = self._index or ()
+        index = () if self._by_row is None else (self._by_row,)
         return sum(each.nbytes for each in (self.held, self.dirty, self._free, *index))
 
     def grow(self, area):
-        """Have room for `area` rows without a slot, in a buffer of its own."""
+        """Have room for `area` rows without a slot, in a buffer of its own.
+
+        That is rare, and the one time that the host waits for all that was asked of the memory.
+        """
         self._free = torch.cat((self._free, torch.arange(len(self.rows), self.slots + area)))
-        before, self.rows = self.rows, self.kind.allocate(
-            self.slots + area, self.rows.weights.device)
+        self.memory.settle()
+        before, self.rows = self.rows, self.kind.allocate(self.slots + area, self.memory.device)
         self.rows.put(slice(len(before)), before)
+        self.memory.settle()
 
     def reserve(self, count):
         """Places of the area int64[count] for rows without a slot, until they are released."""
@@ -65,36 +75,63 @@ class SlotStorage:
     def release(self, places):
         self._free = torch.cat((self._free, places))
 
-    def assign(self, rows, slots):
-        """Say which flat row each slot holds; int64[h] both, in any order."""
-        self.held.fill_(-1)
-        self.place(rows, slots)
-
     def place(self, rows, slots):
         """Say which flat rows some slots hold from here on, the other slots as before."""
-        self.held[slots], self.dirty[slots] = rows, False
-        self._index = None
+        self.held[slots], self.dirty[slots] = rows.to(self.held.dtype), False
+        self._by_row = None
+
+    def empty(self, slots=slice(None)):
+        """Say that these slots, all unless they are named, hold no row."""
+        self.held[slots], self.dirty[slots] = -1, False
+        self._by_row = None
 
     @property
     def hot(self):
-        return self._sorted()[0]
+        """Flat row of each row in a slot, int64[h] ascending."""
+        return self.held[self._sorted()].long()
 
     @property
     def hot_slots(self):
-        return self._sorted()[1]
+        """Slot of each of `hot`, int64[h]."""
+        return self._sorted().long()
+
+    @property
+    def count(self):
+        """Rows in slots."""
+        return int((self.held >= 0).sum())
+
+    def in_slots(self, dirty=False):
+        """The rows in slots, or the dirty ones of them, some at a time in the order of the slots.
+
+        Yields
+        ------
+        (int64[k], int64[k])
+            Flat rows and their slots, at least one.
+        """
+        for start in range(0, self.slots, _MOST):
+            here = slice(start, start + _MOST)
+            slots = torch.nonzero(self.dirty[here] if dirty else self.held[here] >= 0).squeeze(1)
+            if len(slots):
+                slots += start
+                yield self.held[slots].long(), slots
 
     def find(self, rows):
         """(where among `rows` the hot ones are, their slots), int64 both."""
-        hot, slots = self._sorted()
-        if not len(hot):
-            return hot, slots
-        at = torch.searchsorted(hot, rows).clamp_(max=len(hot) - 1)
-        where = torch.nonzero(hot[at] == rows).squeeze(1)
-        return where, slots[at[where]]
+        by_row = self._sorted()
+        low, high = torch.zeros_like(rows), torch.full_like(rows, len(by_row))
+        for _ in range(len(by_row).bit_length()):  # halves the rest of each row's search
+            middle = (low + high) // 2
+            below = self.held[by_row[middle.clamp(max=len(by_row) - 1)]] < rows
+            below &= low < high
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        where = torch.nonzero(low < len(by_row)).squeeze(1)
+        slots = by_row[low[where]].long()
+        found = self.held[slots] == rows[where]
+        return where[found], slots[found]
 
     def _sorted(self):
-        if self._index is None:
-            slots = torch.nonzero(self.held >= 0).squeeze(1)
-            hot, order = self.held[slots].sort()
-            self._index = hot, slots[order]
-        return self._index
+        """Slots that hold a row, by flat row: int32[h]."""
+        if self._by_row is None:
+            by_row = torch.argsort(self.held)
+            self._by_row = by_row[self.slots - self.count:].int()
+        return self._by_row

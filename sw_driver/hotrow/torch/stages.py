@@ -43,11 +43,15 @@ class Stages:
         Seconds that `wait` took beside what stages took on its own thread.
     before : callable or None
         Called with the name of a stage and a batch before it runs.
+    clock : callable
+        Seconds from any beginning.
     """
 
     def __init__(self, stages, workers=0, before=None):
         self.stages, self.workers, self.before = tuple(stages), workers, before
         self.done, self.seconds, self.waited = [0] * len(stages), [0.0] * len(stages), 0.0
+        self._at = {stage.name: at for at, stage in enumerate(self.stages)}
+        self.clock = time.perf_counter
         self.changed = threading.Condition(threading.RLock())
         self._busy = [False] * len(stages)
         self._failure, self._threads, self._stopping = None, [], False
@@ -56,10 +60,14 @@ class Stages:
         """Which of the stages int[k] that may run does: the last one, so that batches get on."""
         return ready[-1]
 
-    def begun(self, at):
-        """Batches that have begun a stage."""
+    def through(self, name):
+        """Batches that are through the stage of that name."""
+        return self.done[self._at[name]]
+
+    def begun(self, name):
+        """Batches that have begun it."""
         with self.changed:
-            return self.done[at] + self._busy[at]
+            return self.through(name) + self._busy[self._at[name]]
 
     def start(self):
         """Let the threads work, if there are any."""
@@ -96,7 +104,7 @@ class Stages:
             If no stage can go on, with `what` could not be reached.
         The exception of a stage.
         """
-        started, within = time.perf_counter(), 0.0
+        started, within = self.clock(), 0.0
         try:
             while True:
                 with self.changed:
@@ -112,7 +120,7 @@ class Stages:
                         continue
                 within += self._run(stage)
         finally:
-            self.waited += time.perf_counter() - started - within
+            self.waited += self.clock() - started - within
 
     def _ready(self):
         return [at for at, stage in enumerate(self.stages)
@@ -130,7 +138,7 @@ class Stages:
     def _run(self, at):
         """Run a stage that was claimed: the seconds that it took."""
         stage, number = self.stages[at], self.done[at]
-        started = time.perf_counter()
+        started = self.clock()
         try:
             if self.before is not None:
                 self.before(stage.name, number)
@@ -140,7 +148,7 @@ class Stages:
                 self._failure, self._busy[at] = error, False
                 self.changed.notify_all()
             raise
-        took = time.perf_counter() - started
+        took = self.clock() - started
         with self.changed:
             self.seconds[at] += took
             self.done[at] += 1

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .arithmetic import pool
+from .arithmetic import pool, stepped
 from .rows import Rows
+from .slot_memory import SlotMemory, carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,8 @@ class Lookup:
         By which sums are divided.
     staged : StagedGradients
         Of its group.
+    pooled : bool
+        Whether bags are pooled; else each lookup has its row.
 
     Members
     -------
@@ -46,29 +49,36 @@ class Lookup:
         Backward has been there.
     """
 
-    def __init__(self, segment, placed, divisor, staged):
+    def __init__(self, segment, placed, divisor, staged, pooled=True):
         self.segment, self.placed, self.divisor = segment, placed, divisor
-        self.staged, self.over = staged, False
+        self.staged, self.pooled, self.over = staged, pooled, False
 
     def pool(self, weights):
-        """(float32[bags, D], rows of the lookups if the weights' gradient will need them)."""
+        """(float32[bags, D], rows of the lookups if the weights' gradient will need them); without
+        pooling (float32[n, D], None)."""
         placed = self.placed
         with placed.lock:
-            pooled = pool(placed.rows.weights, placed.at, self.segment.lengths, weights)
+            stored, there = placed.rows.weights, placed.rows.weights.device
+            at = carried(placed.at, there)
+            if not self.pooled:
+                return stored[at].float(), None
+            pooled = pool(stored, at, carried(self.segment.lengths, there), weights)
             rows = None
             if weights is not None and weights.requires_grad:
-                rows = placed.rows.weights[placed.at].float()
-        return (pooled if self.divisor is None else pooled / self.divisor), rows
+                rows = stored[at].float()
+        return (pooled if self.divisor is None else pooled / carried(self.divisor, there)), rows
 
     def stage(self, gradients, weights, rows):
-        """Stage float32[bags, D] of the pooled bags; the gradient of the weights, or None."""
+        """Stage gradients of what `pool` gave; the gradient of the weights, or None."""
         if self.divisor is not None:
-            gradients = gradients / self.divisor
+            gradients = gradients / carried(self.divisor, gradients.device)
         lengths = self.segment.lengths
-        bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        bags = torch.arange(len(self.segment.flat)) if not self.pooled else (
+            torch.repeat_interleave(torch.arange(len(lengths)), lengths))
         self.staged.add(self.segment.flat, bags, gradients, weights)
         self.over = True
-        return None if rows is None else (gradients[bags] * rows).sum(1)
+        return None if rows is None else (
+            gradients[carried(bags, gradients.device)] * rows).sum(1)
 
     def staged_none(self):
         self.over = True
@@ -98,10 +108,15 @@ class Store(ABC):
     Parameters
     ----------
     groups : sequence of TableGroup
+
+    Members
+    -------
+    slot_memory : SlotMemory
+        From which rows are pooled.
     """
 
     def __init__(self, groups):
-        self.groups = tuple(groups)
+        self.groups, self.slot_memory = tuple(groups), SlotMemory()
 
     @abstractmethod
     def take(self, request) -> tuple[list[Placed], Open]:
@@ -112,16 +127,23 @@ class Store(ABC):
         """Copies of flat rows int64[u] of a group, as they are after all that was applied."""
 
     @abstractmethod
-    def apply(self, group, flat, sums, rule):
-        """Update flat rows int64[u], looked up by batches that are not finished."""
+    def apply(self, group, flat, sums, rule, sound=None):
+        """Update flat rows int64[u], looked up by batches that are not finished; arguments as of
+        `stepped`."""
 
     def look(self, request) -> list[Placed]:
         """Read the rows of a batch that does not train; nothing is counted or moved into a slot."""
         placed = []
         for segment in request.segments:
             rows, at = torch.unique(segment.flat, return_inverse=True)
-            placed.append(Placed(self.read(segment.group, rows), at))
+            rows = self.read(segment.group, rows)
+            placed.append(Placed(Rows(carried(rows.weights, self.slot_memory.device)), at))
         return placed
+
+    @property
+    def waiting(self) -> int:
+        """Batches that were prefetched and not taken."""
+        return 0
 
     def prefetch(self, request):  # noqa: B027
         """Begin to bring the rows of a batch that will be taken."""
@@ -156,7 +178,6 @@ class ResidentStore(Store):
         tables = self.groups[group].tables
         return tables.rows.take(tables.kind, flat)
 
-    def apply(self, group, flat, sums, rule):
+    def apply(self, group, flat, sums, rule, sound=None):
         rows = self.groups[group].tables.rows
-        weights, state = rows.read(flat)
-        rows.write(flat, *rule.update(weights.float(), sums, state))
+        rows.write(flat, *stepped(rule, *rows.read(flat), sums, sound))

@@ -11,7 +11,7 @@ from .arithmetic import OPTIMIZERS
 from .checkpoint import Checkpoint
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
-from .placing import open_planner
+from .placing import open_planner, share_of
 from .record import CycleMeter, Predictions, Traffic
 from .resident import ResidentTrainer
 from .tables import EmbeddingTables
@@ -169,7 +169,4 @@ def _share(options, trace, slots):
     budget = options.hot_budget
     if not budget.asked:
         return 1
-    wanted, share = budget.resolve(trace.rows, options.row_bytes, slots), 1
-    while slots // share > wanted:
-        share *= 2
-    return share
+    return share_of(slots, budget.resolve(trace.rows, options.row_bytes, slots))

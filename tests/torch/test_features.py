@@ -1,0 +1,299 @@
+"""Rows that are not pooled, several features of a table, ids out of bounds, counts by table."""
+
+import warnings
+from contextlib import contextmanager
+
+import hotrow
+import numpy as np
+import pytest
+import torch
+from hotrow.errors import BatchError
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from torch import nn
+
+from .training import PLANNING, TABLES, draw
+
+MODES = ("resident", "scratchpipe", "freqcache", "hotline")
+SEED = 5
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def make():
+    """Collections, closed at the end with their devices."""
+    made = []
+
+    def build(mode, tables, optimizer="sgd", **options):
+        device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
+        made.append((HotEmbeddingBagCollection(tables, device, mode, optimizer, 0.2, seed=3,
+                                               **options), device))
+        return made[-1][0]
+
+    yield build
+    for collection, device in made:
+        collection.close()
+        if device is not None:
+            device.close()
+
+
+def worth(found):
+    return (found * torch.linspace(-1, 1, found.numel()).view_as(found)).square().sum()
+
+
+def step(collection, batch):
+    collection.optimizer.zero_grad()
+    worth(collection(batch.ids)).backward()
+    collection.optimizer.step()
+
+
+UNPOOLED = [TableConfig("user", 300, 8, "none"), TableConfig("item", 500, 8, "none")]
+
+
+def test_rows_that_are_not_pooled(make, mode):
+    """As nn.Embedding gives them, for each lookup, feature after feature."""
+    tables, collection = UNPOOLED, make(mode, UNPOOLED, share=2)
+    beside = nn.ModuleList(nn.Embedding.from_pretrained(
+        collection.table(config.name)[0].clone(), freeze=False) for config in tables)
+    steps = torch.optim.SGD(beside.parameters(), 0.2)
+    for batch in draw(SEED, 6, tables):
+        found = collection(batch.ids)
+        expected = torch.cat([each(ids) for each, (ids, _) in zip(beside, batch.ids)])
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        for result, optimizer in ((found, collection.optimizer), (expected, steps)):
+            optimizer.zero_grad()
+            worth(result).backward()
+            optimizer.step()
+    collection.flush()
+    for config, each in zip(tables, beside):
+        torch.testing.assert_close(collection.table(config.name)[0], each.weight.detach(),
+                                   rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_not_pooled_the_bits_are_residents(make, ahead):
+    batches, digests = draw(SEED, 12, UNPOOLED), []
+    for mode in MODES:
+        collection = make(mode, UNPOOLED, "rowwise_adagrad", share=4)
+        with TrainPipeline(batches, collection, lambda batch: batch.ids, ahead=ahead) as pipeline:
+            for batch in pipeline:
+                step(collection, batch)
+        collection.flush()
+        digests.append(collection.sha256())
+    assert digests == [digests[0]] * len(MODES), f"seed {SEED}"
+
+
+def test_not_pooled_in_two_parts(make):
+    """Popular samples first: within the rounding of another order of sums."""
+    ends = []
+    for mode in ("resident", "hotline"):
+        collection = make(mode, [TableConfig("user", 300, 8, "none")])
+        collection.learn({"user": range(100)})
+        batches = [torch.from_numpy(each.ids[0][0].numpy()[:, None])
+                   for each in draw(SEED, 6, UNPOOLED[:1]) if len(each.ids[0][0])]
+        with TrainPipeline(batches, collection, lambda batch: batch) as pipeline:
+            pipeline.train(lambda batch: collection(batch).square().sum(1).mean())
+        collection.flush()
+        ends.append(collection.table("user")[0].clone())
+    torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
+
+
+SHARED = [TableConfig("user", 300, 8, feature_names=["buyer", "seller", "friend"]),
+          TableConfig("item", 500, 8, "mean"),
+          TableConfig("place", 90, 6, feature_names=("from", "to"))]
+APART = [TableConfig(name, config.num_embeddings, config.embedding_dim, config.pooling)
+         for config in SHARED for name in config.feature_names]
+
+
+@pytest.mark.parametrize("longest", [1, 3], ids="{} ids at most".format)
+def test_several_features_look_up_in_a_table(make, mode, longest):
+    """As features that have tables of their own with the same rows."""
+    collection = make(mode, SHARED)
+    beside = nn.ModuleList(
+        nn.EmbeddingBag.from_pretrained(collection.table(config.name)[0].clone(), freeze=False,
+                                        mode=config.pooling) for config in SHARED)
+    of = [number for number, config in enumerate(SHARED) for _ in config.feature_names]
+    steps = torch.optim.SGD(beside.parameters(), 0.2)
+    rng = np.random.default_rng(SEED)
+    for batch in draw(SEED, 6, APART):
+        if longest == 1:  # what a device takes as dense, were the features as many everywhere
+            size = len(batch.label)
+            batch.ids[:] = [(torch.from_numpy(rng.integers(0, config.num_embeddings, size)),
+                             torch.arange(size)) for config in APART]
+        found = collection(batch.ids)
+        expected = torch.cat([beside[table](*ids) for table, ids in zip(of, batch.ids)], dim=1)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        for result, optimizer in ((found, collection.optimizer), (expected, steps)):
+            optimizer.zero_grad()
+            worth(result).backward()
+            optimizer.step()
+    collection.flush()
+    for config, bag in zip(SHARED, beside):
+        torch.testing.assert_close(collection.table(config.name)[0], bag.weight.detach(),
+                                   rtol=1e-5, atol=1e-6)
+
+
+def test_as_many_features_of_every_table_stay_dense(make):
+    tables = [TableConfig("user", 300, 8, feature_names=("a", "b")),
+              TableConfig("item", 500, 8, feature_names=("c", "d"))]
+    collection = make("scratchpipe", tables)
+    ids = torch.arange(20).reshape(5, 4)
+    batch = collection.bags(ids).device_batch(collection.store.registered)
+    assert batch.lengths is None and (batch.samples, batch.table_count) == (10, 2)
+    names = {config.name: collection.table(config.name)[0] for config in tables}
+    expected = torch.cat([names[table][ids[:, at]] for at, table in enumerate(
+        ("user", "user", "item", "item"))], dim=1)
+    assert torch.equal(collection(ids), expected)
+
+
+def test_a_batch_with_more_features_than_the_card_takes(make):
+    collection = make("scratchpipe", SHARED)
+    most = collection.store.device.geometry.batch_samples
+    ids = [(torch.zeros(most, dtype=torch.int64), torch.arange(most)) for _ in APART]
+    with pytest.raises(hotrow.Error, match=f"{most} samples for 3 features of a table: this card "
+                                           f"takes at most {most // 3}"):
+        collection(ids)
+
+
+@contextmanager
+def nothing_warned():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("bounds", ["fatal", "warning", "ignore"])
+def test_ids_out_of_bounds(make, mode, bounds):
+    collection = make(mode, TABLES, bounds_check_mode=bounds)
+    wrong = torch.tensor([[3, 500, 89], [-1, 499, 4]])
+    if bounds == "fatal":
+        with pytest.raises(BatchError, match=r"batch 0: id 500 of sample 0 .*'item'|"
+                                             r"batch 0: id -1 of sample 1 .*'user'"):
+            collection(wrong)
+        return
+    with (pytest.warns(UserWarning, match=r"batch 0: id -1 of sample 1 .*'user'.*; 1 more .* row 0")
+          if bounds == "warning" else nothing_warned()):
+        collection.prefetch(wrong)
+        found = collection(wrong)
+    right = torch.tensor([[3, 0, 89], [0, 499, 4]])
+    assert torch.equal(found, collection.eval()(right))
+
+
+def test_a_prefetched_batch_is_named_by_its_own_number(make):
+    collection = make("scratchpipe", TABLES)
+    batches = draw(SEED, 3)
+    for batch in batches:
+        collection.prefetch(batch.ids)
+    with pytest.raises(BatchError, match="batch 3: id 300 of sample 0"):
+        collection.prefetch(torch.tensor([[300, 0, 0]]))
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_counts_by_table(make, mode):
+    """They add up to the whole's; a table's lookups are those that were made."""
+    collection, made = make(mode, TABLES, share=4), {config.name: 0 for config in TABLES}
+    for batch in draw(SEED, 8):
+        worth(collection(batch.ids)).backward()
+        collection.optimizer.step()
+        collection.optimizer.zero_grad()
+        for config, (ids, _) in zip(TABLES, batch.ids):
+            made[config.name] += len(ids)
+    collection.flush()
+    total, by_table = collection.statistics, collection.table_statistics
+    assert {name: each["lookups"] for name, each in by_table.items()} == made
+    for field in ("lookups", "fills", "evictions", "bypasses", "rows_moved"):
+        assert sum(each[field] for each in by_table.values()) == total[field], field
+    assert sum(each["hits"] for each in by_table.values()) <= total["hits"]
+    for each in by_table.values():
+        assert each["hits"] + each["misses"] == each["lookups"] and each["fills"] <= each["misses"]
+        assert each["rows_moved"] >= each["fills"]
+    assert total["hits"] or mode == "hotline"
+    assert total["bypasses"] and total["rows_moved"] > total["fills"]
+
+
+def test_hits_are_those_of_the_card(make):
+    """A lookup is a hit unless its row comes for this batch; few as they are, the card agrees."""
+    collection = make("scratchpipe", [TableConfig("a", 50, 4), TableConfig("b", 50, 4)])
+    for ids, hits in (([[1, 2], [1, 3]], (0, 0)), ([[1, 4], [5, 2]], (1, 1)),
+                      ([[1, 4], [1, 4]], (3, 3))):
+        collection(torch.tensor(ids)).sum().backward()
+        collection.optimizer.step()
+        found = collection.table_statistics
+        assert (found["a"]["hits"], found["b"]["hits"]) == hits
+        assert collection.statistics["hits"] == sum(hits)
+
+
+@pytest.mark.parametrize("tables, options, message", [
+    ([UNPOOLED[0], TABLES[1]], {}, "'user' is not pooled, and others are"),
+    ([UNPOOLED[0], TableConfig("b", 5, 4, "none")], {}, "need one dim, not 4, 8"),
+    (TABLES, {"bounds_check_mode": "none"}, "'fatal', 'warning', 'ignore', not 'none'"),
+])
+def test_wrong_options(tables, options, message):
+    with pytest.raises(hotrow.Error, match=message):
+        HotEmbeddingBagCollection(tables, None, "resident", **options)
+
+
+def test_wrong_configs():
+    with pytest.raises(hotrow.Error, match="pooling is 'sum', 'mean', 'none', not 'max'"):
+        TableConfig("a", 5, 4, "max")
+    with pytest.raises(hotrow.Error, match="feature_names is a sequence of names, not 'f'"):
+        TableConfig("a", 5, 4, feature_names="f")
+
+
+def test_weights_go_with_sums(make):
+    """As in nn.EmbeddingBag."""
+    collection = make("resident", UNPOOLED[:1])
+    with pytest.raises(hotrow.Error, match="weights per sample go with pooling 'sum' only"):
+        collection(torch.tensor([1, 2]), torch.tensor([0, 2]), torch.ones(2))
+
+
+def test_slots_by_how_often_rows_are_accessed(make):
+    """The most accessed rows over all tables; rows that nobody accesses get none."""
+    collection = make("freqcache", TABLES)
+    counts = {"user": np.arange(300) % 7, "place": np.full(90, 6)}
+    assert collection.learn(ids_freq_mapping=counts, warmup_ratio=0.5) == 128  # of 256 slots
+    wanted = [("user", row) for row in range(6, 300, 7)] + [("place", row) for row in range(90)]
+    found = [(name, row) for storage, group in zip(collection.store.storages, collection._groups)
+             for rows in [group.tables.locate(storage.hot)]
+             for name, row in zip([group.configs[each].name for each in rows.table], rows.row)]
+    assert set(found) <= set(wanted) and {("user", row) for row in range(6, 300, 7)} <= set(found)
+    few = np.zeros(300, np.int64)
+    few[[5, 17]] = 1
+    assert collection.learn(ids_freq_mapping={"user": few}) == 2
+    with pytest.raises(hotrow.Error, match="there is no table 'shop': expected some of user, item"):
+        collection.learn({"shop": [1]})
+
+
+@pytest.mark.parametrize("factor, slots", [(1.0, 256), (0.2, 128), (0.1, 64)])
+def test_cache_load_factor(make, factor, slots):
+    """Of 890 rows, in the largest power of two that is no more."""
+    collection = make("scratchpipe", TABLES, cache_load_factor=factor)
+    assert collection.store.slots == slots <= max(256 * (factor == 1), factor * 890)
+    with pytest.raises(hotrow.Error, match=r"at least one slot, not 0\.00089"):
+        make("scratchpipe", TABLES, cache_load_factor=1e-6)
+
+
+def test_accesses_are_counted_not_rows(make):
+    """A row looked up often in one batch is more frequent than one of several batches."""
+    collection = make("freqcache", [TableConfig("a", 300, 4)])
+    for batch in ([[7]] * 9 + [[3]], [[3]], [[3], [4]]):
+        collection.observe(torch.tensor(batch))
+    hot = collection.store.device.harvest(2)
+    assert sorted(zip(hot.count.tolist(), hot.row.tolist())) == [(3, 3), (9, 7)]
+
+
+def test_rows_beyond_what_float32_tells_apart(make):
+    first = 1 << 24
+    tables = [TableConfig("a", first + 4, 1, dtype=torch.float32)]
+    collection = make("scratchpipe", tables, share=4)
+    ids = torch.tensor([[first], [first + 1], [first + 2], [first + 3]])
+    before = collection.table("a")[0][first:].clone()
+    for number in range(4):
+        (collection(ids)[number] * (number + 1)).sum().backward()
+    collection.optimizer.step()
+    collection.flush()
+    moved = before - collection.table("a")[0][first:]
+    torch.testing.assert_close(moved, torch.tensor([[0.2], [0.4], [0.6], [0.8]]))

@@ -1,0 +1,212 @@
+"""Slots elsewhere than in host memory: what is asked of them is done later, and waited for.
+
+A stand-in does what is asked beside the trainer as late as its marks allow; on a GPU the same
+trainings run, where there is one.
+"""
+
+import threading
+
+import hotrow
+import pytest
+import torch
+from hotrow.torch import HotEmbeddingBagCollection
+from hotrow.torch.slot_memory import SlotMemory, memory_on
+
+from .training import PLANNING, TABLES, draw, train
+
+HERE = torch.cuda.is_available()
+RUNS = [
+    {"mode": "scratchpipe", "share": 4, "ahead": 5},
+    {"mode": "scratchpipe", "share": 4, "ahead": 5, "workers": 3},
+    {"mode": "freqcache", "share": 2, "ahead": 3, "depth": 2, "optimizer": "adagrad"},
+    {"mode": "hotline", "ahead": 2, "every": 2},
+]
+
+
+class LateMemory(SlotMemory):
+    """Does what is asked aside only when somebody waits for it; memory to copy to holds no number
+    before."""
+
+    late = True
+
+    def __init__(self):
+        self.asked, self.done, self.lock = [], 0, threading.RLock()
+
+    def host_rows(self, kind, count):
+        rows = kind.allocate(count)
+        for each in (rows.array, rows.side):
+            if each is not None:
+                each.fill_(float("nan"))
+        return rows
+
+    def aside(self, work, after=None):
+        with self.lock:
+            self.asked.append(work)
+            return len(self.asked)
+
+    def mark(self):
+        return 0  # the trainer itself is not late
+
+    def after(self, mark, *tensors):
+        self.wait(mark)
+
+    def wait(self, mark):
+        with self.lock:
+            while self.done < (mark or 0):
+                self.done += 1
+                self.asked[self.done - 1]()
+
+    def reached(self, mark):
+        return False
+
+    def settle(self):
+        self.wait(len(self.asked))
+
+
+class NobodyWaitsForWhatComes(LateMemory):
+    def after(self, mark, *tensors):
+        pass
+
+
+class NobodyWaitsForWhatLeaves(LateMemory):
+    def wait(self, mark):
+        pass
+
+    def after(self, mark, *tensors):
+        super().wait(mark)
+
+
+def trained(batches, run, **more):
+    return train(batches, **{"optimizer": "rowwise_adagrad", **run}, **more)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_the_bits_are_those_of_slots_in_host_memory(run):
+    seed = 6
+    batches = draw(seed, 20)
+    resident = train(batches, optimizer=run.get("optimizer", "rowwise_adagrad"),
+                     every=run.get("every", 1))
+    found = trained(batches, run, slots_device=LateMemory())
+    assert (found.sha256, found.losses) == (resident.sha256, resident.losses), f"seed {seed}"
+    assert found.figures["rows_moved"] and found.figures["lookups"]
+
+
+@pytest.mark.parametrize("kind, error, message", [
+    (NobodyWaitsForWhatComes, AttributeError, "None"),  # where rows are is not there, either
+    (NobodyWaitsForWhatLeaves, hotrow.Error, "gradient was not finite"),  # tables without numbers
+])
+def test_what_nobody_waits_for_shows(kind, error, message):
+    with pytest.raises(error, match=message):
+        trained(draw(6, 20), RUNS[0], slots_device=kind())
+
+
+class Told(LateMemory):
+    """Notes on which threads the host waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = set()
+
+    def wait(self, mark):
+        self.waiting.add(threading.current_thread())
+        super().wait(mark)
+
+    def after(self, mark, *tensors):
+        super().wait(mark)
+
+
+def test_the_trainer_does_not_wait_for_its_memory():
+    """Only the threads of the stages do, until all is to be written back."""
+    memory, batches = Told(), draw(7, 16)
+    with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
+            TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3, share=4, workers=2,
+            slots_device=memory) as collection:
+        for batch in batches:
+            collection.prefetch(batch.ids)
+        for batch in batches:
+            collection(batch.ids).square().sum().backward()
+            collection.optimizer.step()
+            collection.optimizer.zero_grad()
+        figures = collection.statistics
+        assert figures["bypasses"] and figures["evictions"]
+        assert memory.waiting and threading.main_thread() not in memory.waiting
+        collection.flush()
+        assert threading.main_thread() in memory.waiting
+
+
+def test_filled_beforehand_and_read_between():
+    ends = []
+    for mode in ("resident", "freqcache"):
+        device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
+        with HotEmbeddingBagCollection(
+                TABLES, device, mode, "sgd", 0.2, seed=3, **(
+                    {} if mode == "resident" else {"slots_device": LateMemory()})) as collection:
+            assert collection.learn({"user": range(100), "item": range(100)}, 0.25) in (0, 64)
+            seen = []
+            for batch in draw(8, 6):
+                collection(batch.ids).square().sum().backward()
+                collection.optimizer.step()
+                collection.optimizer.zero_grad()
+                seen.append(collection.eval()(batch.ids))
+                collection.train()
+            assert mode == "resident" or collection.statistics["hits"]
+            collection.flush()
+            ends.append((seen, collection.sha256()))
+        if device is not None:
+            device.close()
+    assert ends[0][1] == ends[1][1]
+    for here, there in zip(ends[0][0], ends[1][0]):
+        assert torch.equal(here, there)
+
+
+def test_a_step_that_is_not_finite_is_told_of_later():
+    batch, = draw(3, 1)
+    with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
+            TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3,
+            slots_device=LateMemory()) as collection:
+        before = collection.sha256()
+        (collection(batch.ids).sum() * float("nan")).backward()
+        collection.optimizer.step()  # nobody knows yet
+        with pytest.raises(hotrow.Error, match="batch 0: a gradient was not finite, and its step"):
+            collection.flush()
+        assert collection.sha256() == before
+        collection.optimizer.zero_grad()
+        collection(batch.ids).sum().backward()
+        collection.optimizer.step()
+        collection.flush()
+        assert collection.sha256() != before
+
+
+@pytest.mark.skipif(not HERE, reason="needs a GPU that PyTorch can use")
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_on_a_gpu(run):
+    """Its sums may round otherwise: held to a tolerance."""
+    batches = draw(6, 20)
+    ends = []
+    for device in ("cpu", "cuda"):
+        options = {name: value for name, value in run.items() if name not in ("ahead", "every")}
+        with hotrow.open("model", config=PLANNING) as card, HotEmbeddingBagCollection(
+                TABLES, card, lr=0.2, seed=3, slots_device=device,
+                **{"optimizer": "rowwise_adagrad", **options}) as collection:
+            for batch in batches:
+                found = collection(batch.ids)
+                assert found.device.type == device
+                found.square().mean().backward()
+                collection.optimizer.step()
+                collection.optimizer.zero_grad()
+            collection.flush()
+            ends.append([collection.table(config.name)[0].clone() for config in TABLES])
+    for here, there in zip(*ends):
+        torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6)
+
+
+def test_wrong_devices():
+    with pytest.raises(hotrow.Error, match="slots_device is 'cpu' or a GPU such as 'cuda', not "):
+        memory_on("meta")
+    with pytest.raises(hotrow.Error, match=r"such as 'cuda', not \[3\]"):
+        memory_on([3])
+    with pytest.raises(hotrow.Error, match="mode resident trains tables in host memory"):
+        HotEmbeddingBagCollection(TABLES, None, "resident", slots_device=LateMemory())
+    if not HERE:
+        with pytest.raises(hotrow.Error, match="slots on 'cuda' need a GPU"):
+            memory_on("cuda")
