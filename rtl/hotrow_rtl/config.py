@@ -35,7 +35,7 @@ class Config:
         Name of the preset, or of the user's own variant.
     bus_bytes : int
         Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes of it.
-        One of 8 has a row port, and neither arithmetic nor a planner.
+        One of 8 has one row port, and neither arithmetic nor a planner.
     lane_banks : int
         Banks of counters, directory and miss table for every lane, 1 or 2. With one a lane waits
         for others more often, as two hot rows may share a bank.

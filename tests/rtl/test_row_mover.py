@@ -34,7 +34,8 @@ BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("bus_bytes", [8, 16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("bus_bytes", [
+    pytest.param(8, marks=SLOW), 16, pytest.param(32, marks=SLOW), 64])
 @pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
 def test_memory_equals_golden(bus_bytes, gaps, behaviour):
     port = Behaviour(seed=5, **behaviour)
@@ -49,7 +50,8 @@ def test_memory_equals_golden(bus_bytes, gaps, behaviour):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("bus_bytes", [8, 16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("bus_bytes", [
+    pytest.param(8, marks=SLOW), 16, pytest.param(32, marks=SLOW), 64])
 @pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
 def test_scattered_memory_equals_golden(bus_bytes, gaps, behaviour):
     port = Behaviour(seed=6, **behaviour)

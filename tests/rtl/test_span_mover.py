@@ -32,7 +32,8 @@ def spans(fills, seed, number=6):
 
 
 @pytest.mark.parametrize("fills", [False, True], ids=["copy", "fill"])
-@pytest.mark.parametrize("bus_bytes", [8, 16, pytest.param(32, marks=SLOW), 64])
+@pytest.mark.parametrize("bus_bytes", [
+    pytest.param(8, marks=SLOW), 16, pytest.param(32, marks=SLOW), 64])
 @pytest.mark.parametrize("behaviour", [pytest.param({}, marks=SLOW), ROUGH],
                          ids=["calm", "rough"])
 def test_memory_equals_golden(bus_bytes, fills, behaviour):

@@ -101,14 +101,15 @@ def test_what_nobody_waits_for_shows(kind, error, message):
 
 
 class Told(LateMemory):
-    """Notes on which threads the host waits."""
+    """Notes on which threads the host waits, and whether they keep the trainer from its lock."""
 
     def __init__(self):
         super().__init__()
-        self.waiting = set()
+        self.waiting, self.store, self.locked = set(), None, False
 
     def wait(self, mark):
         self.waiting.add(threading.current_thread())
+        self.locked |= self.store.lock._is_owned()
         super().wait(mark)
 
     def after(self, mark, *tensors):
@@ -121,6 +122,7 @@ def test_the_trainer_does_not_wait_for_its_memory():
     with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
             TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3, share=4, workers=2,
             slots_device=memory) as collection:
+        memory.store = collection.store
         for batch in batches:
             collection.prefetch(batch.ids)
         for batch in batches:
@@ -130,6 +132,7 @@ def test_the_trainer_does_not_wait_for_its_memory():
         figures = collection.statistics
         assert figures["bypasses"] and figures["evictions"]
         assert memory.waiting and threading.main_thread() not in memory.waiting
+        assert not memory.locked
         collection.flush()
         assert threading.main_thread() in memory.waiting
 

@@ -103,8 +103,9 @@ class BatchStages:
     def _insert(self, number):
         for part in self._batches[number].parts:
             group, storage = part.segment.group, self.storages[part.segment.group]
+            # While the slots hold these rows, too; without the lock, as that may have to wait.
+            self.host.write(group, part.leaving, part.taken_back)
             with self.lock:
-                self.host.write(group, part.leaving, part.taken_back)
                 part.area = storage.reserve(part.bypassed)
                 hot = part.fill_slots < storage.slots
                 storage.place(part.fills[hot], part.fill_slots[hot])
