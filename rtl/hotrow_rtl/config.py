@@ -293,8 +293,8 @@ PRESETS = {
                outstanding=16, row_bytes=1024, arithmetic=False, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
-               miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4, planner=True,
-               clock_mhz=250),
+               miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4,
+               window_beats=PLANNER_BEATS, planner=True, clock_mhz=250),
     )
 }
 
