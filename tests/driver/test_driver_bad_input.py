@@ -164,7 +164,7 @@ def test_a_command_error_names_the_memory(device, tables):
 
 
 def test_unknown_transport():
-    with pytest.raises(TransportError, match=r"unknown transport 'fpga'.*installed, model, sim"):
+    with pytest.raises(TransportError, match=r"unknown transport 'fpga'.*model, pcie, sim, uart"):
         hotrow.open("fpga")
 
 

@@ -265,7 +265,7 @@ def test_generate_says_what_it_wrote(generate, tmp_path, capsys):
 
 
 def test_generate_refuses_what_it_cannot_do(generate, tmp_path):
-    with pytest.raises(ValueError, match="unknown preset 'huge': expected one of tiny, ecp5-85f"):
+    with pytest.raises(ValueError, match="unknown preset 'huge': expected one of tiny, ecp5-small"):
         generate("--preset", "huge", "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists(), "nothing was written"
     (tmp_path / "file").write_text("")

@@ -162,7 +162,7 @@ def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
 
 @pytest.mark.parametrize("changes, message", [
     (["--transport", "nowhere"], "unknown transport 'nowhere': expected one of those installed"),
-    (["--preset", "nosuch"], "unknown preset 'nosuch': expected one of tiny, ecp5-85f"),
+    (["--preset", "nosuch"], "unknown preset 'nosuch': expected one of tiny, ecp5-small, ecp5-85f"),
     (["--mode", "nosuch"], "invalid choice: 'nosuch'"),
     (["--optimizer", "adam"], "invalid choice: 'adam'"),
     (["--ids", "user,shop"], "no column 'shop': there are click, user, item, price, visit"),
