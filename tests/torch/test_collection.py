@@ -10,7 +10,7 @@ from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollectio
 from hotrow.torch.configs import TableGroup
 from torch import nn
 
-from .training import PLANNING, TABLES, draw
+from .training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 
@@ -50,11 +50,6 @@ def outputs(bags, batch):
     return torch.cat([bag(*ids) for bag, ids in zip(bags, batch.ids)], dim=1)
 
 
-def worth(pooled):
-    """A loss, and so other gradients for every bag."""
-    return (pooled * torch.linspace(-1, 1, pooled.numel()).view_as(pooled)).square().sum()
-
-
 @pytest.mark.parametrize("optimizer, beside", [
     ("sgd", lambda bags: torch.optim.SGD(bags, 0.2)),
     (Adagrad(0.2, initial=0.1), lambda bags: torch.optim.Adagrad(
@@ -63,18 +58,8 @@ def worth(pooled):
 def test_trains_as_embedding_bags_do(make, mode, optimizer, beside):
     collection = make(mode, optimizer=optimizer)
     bags = plain(collection)
-    beside = beside(bags.parameters())
-    for batch in draw(4, 6):
-        pooled, expected = collection(batch.ids), outputs(bags, batch)
-        torch.testing.assert_close(pooled, expected, rtol=1e-5, atol=1e-6)
-        for result, steps in ((pooled, collection.optimizer), (expected, beside)):
-            steps.zero_grad()
-            worth(result).backward()
-            steps.step()
-    collection.flush()
-    for config, bag in zip(TABLES, bags):
-        torch.testing.assert_close(collection.table(config.name)[0], bag.weight.detach(),
-                                   rtol=1e-5, atol=1e-6)
+    check_beside(collection, bags, beside(bags.parameters()), draw(4, 6),
+                 lambda batch: outputs(bags, batch), TABLES)
 
 
 def test_every_form_of_input_is_one_batch(make):

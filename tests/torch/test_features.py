@@ -11,7 +11,7 @@ from hotrow.errors import BatchError
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from torch import nn
 
-from .training import PLANNING, TABLES, draw
+from .training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 SEED = 5
@@ -40,10 +40,6 @@ def make():
             device.close()
 
 
-def worth(found):
-    return (found * torch.linspace(-1, 1, found.numel()).view_as(found)).square().sum()
-
-
 def step(collection, batch):
     collection.optimizer.zero_grad()
     worth(collection(batch.ids)).backward()
@@ -59,18 +55,8 @@ def test_rows_that_are_not_pooled(make, mode):
     beside = nn.ModuleList(nn.Embedding.from_pretrained(
         collection.table(config.name)[0].clone(), freeze=False) for config in tables)
     steps = torch.optim.SGD(beside.parameters(), 0.2)
-    for batch in draw(SEED, 6, tables):
-        found = collection(batch.ids)
-        expected = torch.cat([each(ids) for each, (ids, _) in zip(beside, batch.ids)])
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-        for result, optimizer in ((found, collection.optimizer), (expected, steps)):
-            optimizer.zero_grad()
-            worth(result).backward()
-            optimizer.step()
-    collection.flush()
-    for config, each in zip(tables, beside):
-        torch.testing.assert_close(collection.table(config.name)[0], each.weight.detach(),
-                                   rtol=1e-5, atol=1e-6)
+    check_beside(collection, beside, steps, draw(SEED, 6, tables), lambda batch: torch.cat(
+        [each(ids) for each, (ids, _) in zip(beside, batch.ids)]), tables)
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
@@ -118,22 +104,14 @@ def test_several_features_look_up_in_a_table(make, mode, longest):
     of = [number for number, config in enumerate(SHARED) for _ in config.feature_names]
     steps = torch.optim.SGD(beside.parameters(), 0.2)
     rng = np.random.default_rng(SEED)
-    for batch in draw(SEED, 6, APART):
+    batches = draw(SEED, 6, APART)
+    for batch in batches:
         if longest == 1:  # what a device takes as dense, were the features as many everywhere
             size = len(batch.label)
             batch.ids[:] = [(torch.from_numpy(rng.integers(0, config.num_embeddings, size)),
                              torch.arange(size)) for config in APART]
-        found = collection(batch.ids)
-        expected = torch.cat([beside[table](*ids) for table, ids in zip(of, batch.ids)], dim=1)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-        for result, optimizer in ((found, collection.optimizer), (expected, steps)):
-            optimizer.zero_grad()
-            worth(result).backward()
-            optimizer.step()
-    collection.flush()
-    for config, bag in zip(SHARED, beside):
-        torch.testing.assert_close(collection.table(config.name)[0], bag.weight.detach(),
-                                   rtol=1e-5, atol=1e-6)
+    check_beside(collection, beside, steps, batches, lambda batch: torch.cat(
+        [beside[table](*ids) for table, ids in zip(of, batch.ids)], dim=1), SHARED)
 
 
 def test_as_many_features_of_every_table_stay_dense(make):

@@ -89,3 +89,37 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
                     each.zero_grad()
         collection.flush()
         return Outcome(collection.sha256(), losses, collection.statistics)
+
+
+def worth(found):
+    """A loss, and so other gradients for every bag."""
+    return (found * torch.linspace(-1, 1, found.numel()).view_as(found)).square().sum()
+
+
+def check_beside(collection, beside, steps, batches, expect, tables):
+    """Train a collection and modules of plain PyTorch on the same batches: outputs and tables stay
+    close.
+
+    Parameters
+    ----------
+    collection : HotEmbeddingBagCollection
+    beside : sequence of nn.Embedding or nn.EmbeddingBag
+        One for each table.
+    steps : torch.optim.Optimizer
+        Theirs.
+    batches : iterable of Drawn
+    expect : callable
+        Their output for a batch.
+    tables : sequence of TableConfig
+    """
+    for batch in batches:
+        found, expected = collection(batch.ids), expect(batch)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        for result, optimizer in ((found, collection.optimizer), (expected, steps)):
+            optimizer.zero_grad()
+            worth(result).backward()
+            optimizer.step()
+    collection.flush()
+    for config, each in zip(tables, beside):
+        torch.testing.assert_close(collection.table(config.name)[0], each.weight.detach(),
+                                   rtol=1e-5, atol=1e-6)
