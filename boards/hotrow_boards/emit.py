@@ -3,6 +3,7 @@
 from amaranth.back import verilog
 from hotrow_rtl.config import Config
 from hotrow_rtl.emit import VerilogPlatform, emit
+from hotrow_rtl.kept_objects import kept_objects
 from hotrow_rtl.verilog_text import wake_at_time_zero
 
 from .card import UartCard
@@ -17,7 +18,8 @@ def emit_uart_card(config: Config, memory_bytes: int, clock_khz: int) -> str:
     ----------
     As of `UartCard`.
     """
-    card = UartCard(config, memory_bytes, clock_khz)
-    text = verilog.convert(card, name=CARD_MODULE, platform=VerilogPlatform(),
-                           ports=[card.rx, card.tx], emit_src=False, strip_internal_attrs=True)
+    with kept_objects():
+        card = UartCard(config, memory_bytes, clock_khz)
+        text = verilog.convert(card, name=CARD_MODULE, platform=VerilogPlatform(),
+                               ports=[card.rx, card.tx], emit_src=False, strip_internal_attrs=True)
     return wake_at_time_zero(text) + emit(config)

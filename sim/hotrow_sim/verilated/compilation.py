@@ -23,7 +23,7 @@ VERILATOR_FLAGS = (
     "--output-split", "60000", "--output-split-cfuncs", "500",
 )
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
-RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"
+RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"  # with -O2 a build takes a seventh more processor time
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE)
 
 
