@@ -128,8 +128,8 @@ class Device(LookupCalls, PlanCalls, MoveCalls, ArithmeticCalls, SpanCalls, Even
             try:
                 with suppress(DeviceError):  # one that hangs can be left
                     self._give_up("the device was closed", min(self.timeout, _FAREWELL))
-                self._tables.clear()
-                self.regions.clear()
+                self._tables.remove_all()
+                self.regions.remove_all()
             except TransportError:
                 pass  # and so can one that is gone
             finally:

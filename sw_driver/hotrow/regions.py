@@ -29,12 +29,14 @@ class Regions:
         self._buffers: list[Buffer | None] = [None] * handles
 
     def clear(self):
-        """Remove every region from the card, whoever registered it."""
-        for handle, buffer in enumerate(self._buffers):
-            if buffer is not None:
-                self.remove(buffer)
-            else:
-                self._commit(handle, 0)
+        """Remove every region from the card, as another program may have left them."""
+        for handle in range(len(self._buffers)):
+            self._commit(handle, 0)
+
+    def remove_all(self):
+        """Unregister every buffer."""
+        for buffer in filter(None, self._buffers):
+            self.remove(buffer)
 
     def add(self, source, writable, name=None) -> Buffer:
         """Register memory.

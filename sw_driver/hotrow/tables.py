@@ -151,12 +151,14 @@ class Tables:
         self._slotted = set()  # numbers whose rows may have slots
 
     def clear(self):
-        """Remove every table from the card, whoever registered it."""
-        for number, table in enumerate(self._tables):
-            if table is not None:
-                self.remove(table)
-            else:
-                self._commit(number, 0)
+        """Remove every table from the card, as another program may have left them."""
+        for number in range(len(self._tables)):
+            self._commit(number, 0)
+
+    def remove_all(self):
+        """Unregister every table."""
+        for table in self.registered:
+            self.remove(table)
 
     def add(self, weights, name, state, partition) -> Table:
         """Register a table under the lowest free number.
