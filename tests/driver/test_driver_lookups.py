@@ -102,10 +102,10 @@ def check_split(device, ids, slots):
 
 
 def test_misses_stay_unique_beyond_the_miss_list(device):
-    rows = device.geometry.miss_entries * 3
-    device.register_table(hotrow.empty((rows, 8), np.float32))
-    ids = np.random.default_rng(8).integers(rows, size=(900, 1))
-    assert len(np.unique(ids)) > 2 * device.geometry.miss_entries
+    rows = device.geometry.batch_samples
+    device.register_table(hotrow.empty((rows, 4), np.float32))
+    ids = np.random.default_rng(8).permutation(rows)[:, None]
+    assert rows >= 2 * device.geometry.miss_entries
     check_split(device, ids, {})
 
 
@@ -121,8 +121,9 @@ def test_every_sample_popular_and_none(device, tables):
 
 def test_install_refuses_what_does_not_fit(device):
     slots = device.geometry.slots
-    table = device.register_table(hotrow.empty((10 * slots, 4), np.float32))
-    installed = device.install((table, np.arange(0, 7 * slots, 7)))
+    table = device.register_table(hotrow.empty((2 * slots, 4), np.float32))
+    rows = np.random.default_rng(5).choice(2 * slots, slots, replace=False)
+    installed = device.install((table, rows))
     assert installed.entries + installed.refused == slots
     assert installed.refused > 0, "these rows must overfill some set"
     assert (installed.slots == NO_SLOT).sum() == installed.refused

@@ -61,18 +61,21 @@ def test_names_are_unique(device, tables):
 
 @pytest.mark.parametrize("partition", [(0, 3), (2, 2), (-1, 2), (0, 16), (0, 0)])
 def test_partitions(device, partition):
-    with pytest.raises(RegistrationError, match=r"\(part, parts\) with parts .* up to 8"):
+    with pytest.raises(RegistrationError, match=r"\(part, parts\) with parts .* up to "
+                       f"{device.geometry.directory_partitions} and"):
         device.register_table(hotrow.empty((4, 4), np.float32), partition=partition)
 
 
-@pytest.mark.parametrize("give", [
-    lambda device, table: device.install((table, [1])),
-    lambda device, table: device.plan([[1]]),
-], ids=["install", "plan"])
-def test_rows_that_have_slots_keep_their_part_of_the_directory(device, give):
+@pytest.mark.parametrize("command", ["install", "plan"])
+def test_rows_that_have_slots_keep_their_part_of_the_directory(device, command):
+    if command == "plan" and not device.geometry.planner:
+        pytest.skip("this card has no planner")
     weights = hotrow.empty((4, 4), np.float32)
     table = device.register_table(weights, partition=(1, 2))
-    give(device, table)
+    if command == "install":
+        device.install((table, [1]))
+    else:
+        device.plan([[1]])
     device.unregister_table(table)
     with pytest.raises(RegistrationError, match=r"table 0 may have rows in part 1 of 2 of the "
                                                 r"directory, where part 0 of 1 would not .*clear"):
