@@ -21,7 +21,7 @@ BEYOND_BOARDS = {"test_driver_plan", "test_driver_pool", "test_driver_update"}
 
 @pytest.fixture(params=[
     "model", pytest.param("sim", marks=pytest.mark.slow),
-    pytest.param("uart", marks=pytest.mark.long),  # the model behind a serial line
+    "uart",  # the model behind a serial line
     pytest.param("board", marks=[pytest.mark.slow, pytest.mark.long])])  # a simulated board
 def transport(request, monkeypatch):
     """What names the transport that the test runs over."""

@@ -131,7 +131,7 @@ def test_more_hot_rows_than_slots(device, untouched, k):
 def test_more_rows_to_install_than_slots(device, untouched):
     slots = device.geometry.slots
     table = device.register_table(hotrow.empty((slots + 1, 4), np.float32))
-    with pytest.raises(BatchError, match=f"rows to install = {slots + 1} must be 1 to {slots}, the"):
+    with pytest.raises(BatchError, match=f"to install = {slots + 1} must be 1 to {slots}, the"):
         device.install((table, np.arange(slots + 1)))
     assert device.statistics == untouched
     device.unregister_table(table)

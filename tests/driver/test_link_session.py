@@ -157,3 +157,32 @@ def test_a_card_that_takes_its_time():
         assert usable(device, tables)
         device.scatter((tables[0], [0, 1]), 2 * device.gather((tables[0], [0, 1])))
     assert card.late > 10
+
+
+def test_arrays_that_share_memory_share_their_copy():
+    card = model_card(memory_bytes=1 << 16)
+    memory = CardMemory(Session(RoughChannel(card.endpoint()), 60.0, 2))
+    host = np.arange(1024, dtype=np.uint8)
+    whole = memory.attach(host[:768])
+    part = memory.attach(host[256:512])
+    assert part == whole + 256
+    with pytest.raises(MemoryError, match=r"256 bytes overlap 768 others .* array that holds"):
+        memory.attach(host[640:896])
+    memory.push(alone=True)
+    assert memory.sent == 768
+    memory.detach(whole)
+    host[300] = 7
+    memory.push(alone=True)
+    assert card.memory[part - card.link.memory_base + 44] == 7, "a part of it is still attached"
+    memory.detach(part)
+    memory.attach(host[640:896])
+
+
+def test_what_the_card_writes_after_a_reset_is_fetched():
+    """As many commands have completed as when COMPLETED was read last before the reset."""
+    transport = LinkTransport("line", RoughChannel(model_card().endpoint()), 60.0, 2)
+    with Device(transport, 60, 4, 1 << 20) as device:
+        table, *_ = register_tables(device)
+        assert (device.gather((table, [1, 2])) == table.weights[[1, 2]]).all()
+        device.reset()
+        assert (device.gather((table, [3, 4])) == table.weights[[3, 4]]).all()

@@ -21,7 +21,12 @@ _NEAR = 64  # bytes that are sent along to save a frame, when the card writes no
 @dataclass
 class _Array:
     octets: np.ndarray  # uint8[n], the host's own memory
-    held: np.ndarray | None  # what the card's copy holds; None before it was sent
+    held: np.ndarray | None = None  # what the card's copy holds; None before it was sent
+    uses: int = 1  # attached arrays that lie in it
+
+    @property
+    def host(self):
+        return self.octets.ctypes.data
 
 
 class CardMemory:
@@ -41,15 +46,38 @@ class CardMemory:
         self._take_written()  # what the card wrote for a host before this one
 
     def attach(self, octets: np.ndarray) -> int:
-        """Give a uint8 array a place on the card; its address."""
-        address = self._ranges.place(octets.ctypes.data, octets.size)
-        self._arrays[address] = _Array(octets, None)
+        """Give a uint8 array a place on the card; its address.
+
+        One that lies in an attached array lies in its copy too: what one command writes there, the
+        next one reads.
+
+        Raises
+        ------
+        MemoryError
+            If the card has no room, or some of the array, but not all, is attached.
+        """
+        first, end = octets.ctypes.data, octets.ctypes.data + octets.size
+        for address, array in self._arrays.items():
+            if array.host <= first and end <= array.host + array.octets.size:
+                array.uses += 1
+                return address + first - array.host
+            if array.host < end and first < array.host + array.octets.size:
+                raise MemoryError(
+                    f"its {octets.size} bytes overlap {array.octets.size} others that have a copy "
+                    f"on the card: take the results of the commands that use those first, or "
+                    f"register one array that holds both")
+        address = self._ranges.place(first, octets.size)
+        self._arrays[address] = _Array(octets)
         return address
 
     def detach(self, address: int) -> None:
         """End what `attach` began."""
-        self._ranges.release(address)
-        del self._arrays[address]
+        home, array = next((home, array) for home, array in self._arrays.items()
+                           if 0 <= address - home < array.octets.size)
+        array.uses -= 1
+        if not array.uses:
+            self._ranges.release(home)
+            del self._arrays[home]
 
     def push(self, alone: bool) -> None:
         """Send what the host changed.

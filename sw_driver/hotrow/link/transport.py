@@ -6,12 +6,14 @@ import numpy as np
 
 from ..contract import QUEUES, REGISTERS
 from ..errors import TransportError
+from ..registers import ENABLE
 from .card_memory import CardMemory
 from .frames import Operation
 from .session import Session
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
+_CONTROLS = {REGISTERS[f"{queue.upper()}_CONTROL"]: queue for queue in QUEUES}
 _OF_QUEUE = tuple(_COMPLETED)  # by its number
 _STAGING_SHARE = 64  # of the card's memory is what one piece of staging memory takes, at most
 _PAUSE = 0.0005  # seconds between two looks at a card that is busy
@@ -67,11 +69,12 @@ class LinkTransport:
 
         The answer is not waited for: later requests come after this one all the same.
         """
-        queue = _DOORBELLS.get(offset)
-        if queue:
+        if queue := _DOORBELLS.get(offset):
             self._open()
             self.memory.push(alone=self._submitted == self._completed)
             self._submitted[queue] = value
+        elif (queue := _CONTROLS.get(offset)) and not value & ENABLE:
+            self._submitted[queue] = self._completed[queue] = 0  # enabled, it begins there again
         self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
 
     def attach(self, array, writable):
