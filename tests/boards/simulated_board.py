@@ -6,7 +6,7 @@ import shutil
 import pytest
 from hotrow_rtl.config import preset
 
-MEMORY_BYTES = 1 << 20
+MEMORY_BYTES = 1 << 22
 CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do with
 PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
 

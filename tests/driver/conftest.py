@@ -15,7 +15,7 @@ from tests.driver.links import declared_transports, model_card
 
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8
-STAGING_SHARE = 512  # pieces of 2 KB on a simulated board
+STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BEYOND_BOARDS = {"test_driver_plan", "test_driver_pool", "test_driver_update"}
 
 

@@ -114,9 +114,9 @@ def test_the_last_row_of_the_largest_table():
 def test_too_many_samples(device, untouched):
     limit = device.geometry.batch_samples
     with pytest.raises(BatchError, match=f"{limit + 1} samples: .* at most {limit}"):
-        device.split(np.zeros((limit + 1, 3), int))
+        device.split(np.zeros((limit + 1, 3), np.uint32))
     assert device.statistics == untouched
-    assert device.split(np.zeros((limit, 3), int)).lookups == 3 * limit
+    assert device.split(np.zeros((limit, 3), np.uint32)).lookups == 3 * limit
 
 
 @pytest.mark.parametrize("k", [lambda slots: 0, lambda slots: -1, lambda slots: slots + 1])
