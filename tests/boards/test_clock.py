@@ -13,6 +13,8 @@ from hotrow.bench import cli as bench_cli
 from hotrow_boards.clock import CAPACITY, DEVICE, measure
 from hotrow_boards.synthesis import check_fit
 from hotrow_boards.tools import tool
+from hotrow_rtl.config import preset
+from hotrow_rtl.emit import emit
 
 ROOT = Path(__file__).parents[2]
 ADDER = """\
@@ -45,9 +47,7 @@ def clock(capsys, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """The Verilog of every preset is that of an adder."""
-    from hotrow_rtl import emit
-
-    monkeypatch.setattr(emit, "emit", lambda config: ADDER.replace("adder", "hotrow"))
+    monkeypatch.setattr("hotrow_rtl.emit.emit", lambda config: ADDER.replace("adder", "hotrow"))
 
 
 def test_json(clock, tools, quick):
@@ -138,13 +138,27 @@ def test_what_fits_exactly():
         check_fit("x", CAPACITY | {"dsp": 157}, DEVICE, CAPACITY)
 
 
-@pytest.mark.slow
-def test_an_adder_for_real(tmp_path):
+@pytest.fixture
+def real_tools():
     for name in ("yosys", "nextpnr-ecp5"):
         try:
             tool(name)
         except ValueError as missing:
             pytest.skip(str(missing))
+
+
+@pytest.mark.slow
+def test_the_core_that_boards_carry(real_tools, tmp_path):
+    """Placed and routed: it fits, and its clock is above that for which it is told."""
+    config = preset("ecp5-small")
+    result = measure(emit(config), "hotrow", tmp_path, seeds=(1,), frequency_mhz=config.clock_mhz)
+    assert result["fmax_mhz"] >= config.clock_mhz
+    for resource, room in CAPACITY.items():
+        assert room // 100 < result[resource] < room // 2
+
+
+@pytest.mark.slow
+def test_an_adder_for_real(real_tools, tmp_path):
     lines = []
     result = measure(ADDER, "adder", tmp_path, seeds=(1, 2), say=lines.append)
     assert 150 < result["fmax_mhz"] < 1000 and result["seeds"] == [1, 2]

@@ -157,11 +157,13 @@ def test_a_sweep_comes_before_its_batch():
 
 
 @pytest.mark.slow
-def test_restart_in_a_plan():
+@pytest.mark.parametrize("after", [
+    (5, 22), pytest.param((2, 8, 13, 34, 46, 64), marks=pytest.mark.long)])
+def test_restart_in_a_plan(after):
     """What it gave is forgotten with everything; then all goes as at first."""
     bench = PlanBench(TINY, LAST_ROWS)
     ids = skewed(np.random.default_rng(4), 40, 300)
-    for cycles in (2, 5, 8, 13, 22, 34, 46, 64):
+    for cycles in after:
         bench.dropped(Opcode.PLAN, 0, ids, cycles)
         bench.list(Opcode.REMOVE, [])
         assert bench.batch(Opcode.PLAN, 0, ids[:12]).hits == 0
