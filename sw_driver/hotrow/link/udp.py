@@ -3,9 +3,9 @@
 import socket
 
 from ..errors import TransportError
+from .frames import UDP_PORT
 from .transport import LinkTransport
 
-PORT = 18514  # of a card, unless the address names another
 _LARGEST = 2048  # bytes of a datagram that may come
 
 
@@ -96,4 +96,4 @@ def open_transport(address=None, preset=None, patience=0.05, tries=40):
     host, _, port = address.partition(":")
     if port and not (port.isdecimal() and 0 < int(port) < 1 << 16):
         raise ValueError(f"expected a port of 1 to 65535 behind the second colon, not {port!r}")
-    return LinkTransport("udp", UdpChannel(host, int(port or PORT)), patience, tries)
+    return LinkTransport("udp", UdpChannel(host, int(port or UDP_PORT)), patience, tries)
