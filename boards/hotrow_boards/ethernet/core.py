@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -53,14 +54,16 @@ def ethernet_verilog(station: Station, rgmii: Rgmii, clock_khz: int) -> str:
                          f"{', '.join(missing)} is not installed: pip install 'hotrow[boards]'")
     with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
         folder = Path(folder)
-        (folder / "asked.json").write_text(json.dumps({
+        (folder / "core.json").write_text(json.dumps({
             "device": _DEVICE, "clk_freq": 1000 * clock_khz, "data_width": 8 * WORD_BYTES,
             "ip_address": station.address, "mac_address": station.mac_number,
             "phy_tx_delay": 1e-9 * rgmii.tx_delay_ns, "phy_rx_delay": 1e-9 * rgmii.rx_delay_ns,
             "udp_port": UDP_PORT}))
         done = subprocess.run(
-            [sys.executable, Path(__file__).with_name("generator.py"), folder / "asked.json",
-             MODULE, folder], capture_output=True, text=True, cwd=folder)
+            [sys.executable, Path(__file__).with_name("generator.py"), "--name", MODULE,
+             "--output-dir", folder, folder / "core.json"],
+            capture_output=True, text=True, cwd=folder,
+            env={**os.environ, "PYTHONHASHSEED": "0"})  # it tells of cells in the order of a set
         if done.returncode:
             raise ValueError("LiteEth's generator failed: " + done.stderr.strip()[-2000:])
         text = (folder / "gateware" / f"{MODULE}.v").read_text()

@@ -5,8 +5,8 @@ echo requests, which one that lies about its length stops for good, and manageme
 nothing would drive; and its own raw port waits where answers go, not where the card is.
 """
 
+import argparse
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -27,16 +27,22 @@ PORT = "card"
 OF_DATAGRAM = ("ip_address", "src_port", "dst_port", "length", "data", "last_be", "last", "valid")
 
 
-def main(described: Path, name: str, folder: Path):
-    """Write the module `name` into `folder`."""
-    asked = json.loads(described.read_text())
+def main():
+    """Write a module as its description, a JSON file, says."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("description", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--output-dir", required=True)
+    options = parser.parse_args()
+    asked = json.loads(options.description.read_text())
     gen.LiteEthUDPIPCore = partial(
         gen.LiteEthUDPIPCore, with_icmp=False, with_ip_broadcast=False)
     platform = LatticePlatform(asked["device"], io=[], toolchain="trellis")
     platform.add_extension(PINS)
     core = gen.UDPCore(platform, {**asked, "phy": phys.LiteEthECP5PHYRGMII})
     _join(core, platform, asked["udp_port"], asked["data_width"])
-    Builder(core, output_dir=str(folder), compile_gateware=False).build(build_name=name)
+    Builder(core, output_dir=options.output_dir, compile_gateware=False).build(
+        build_name=options.name)
 
 
 def _join(core, platform, number, width):
@@ -52,4 +58,4 @@ def _join(core, platform, number, width):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main()
