@@ -152,14 +152,27 @@ def test_frames_that_are_none_change_nothing(board, device):
         board._send(rng.bytes(size))
         board._send(bytes([0x55] * 7 + [0xD5]) + rng.bytes(size))
     assert IPv4Address(HOST) in board._hosts
-    deadline = time.monotonic() + 60
-    while board._library.hotrow_board_unsent(board._board) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until_sent(board)
     found = changes(device, before)
     assert found == {"wrong_length": counted}, found
     assert usable(device, tables)
     for table, kept in zip(tables, weights):
         assert (table.weights == kept).all()
+
+
+def test_a_flood_at_the_rate_of_the_line_is_counted_and_endured(board, device):
+    """Frames of another session, as long as they get, one behind the other."""
+    tables, count = register_tables(device), 60
+    session, before = device.transport.session, device.transport.counters()
+    flood = pack_request(session._number ^ 1, 1, Operation.WRITE_MEMORY, 0,
+                         payload=bytes(LARGEST_PAYLOAD))
+    for _ in range(count):
+        board.send_frame(Frame(CARD_MAC, HOST_MAC, IPV4, Datagram(
+            (HOST, 5), (STATION.address, UDP_PORT), flood).pack()))
+    wait_until_sent(board)
+    found = changes(device, before)
+    assert found["overrun"] and found["overrun"] + found["foreign"] == count and len(found) == 2
+    assert usable(device, tables)
 
 
 def test_another_host_may_bind_after_a_silence(board, monkeypatch):
@@ -177,6 +190,14 @@ def test_another_host_may_bind_after_a_silence(board, monkeypatch):
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_training_steps_agree_with_plain_pytorch(device, optimizer):
     train(device, optimizer)
+
+
+def wait_until_sent(board):
+    """Until all frames are on their way to the card."""
+    deadline = time.monotonic() + 300
+    while board._library.hotrow_board_unsent(board._board):
+        assert time.monotonic() < deadline, "the board's clock stands still"
+        time.sleep(0.05)
 
 
 def changes(device, before):

@@ -70,9 +70,27 @@ class UdpBench(LinkBench):
     Parameters
     ----------
     As of `LinkBench`.
+
+    Members
+    -------
+    heard : int
+        Frames of the bound host.
     """
 
     endpoint = UdpEndpoint
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.heard = 0
+        self.background(self._hear)
+
+    async def _hear(self, ctx):
+        async for _, _, heard in ctx.tick().sample(self.link.heard):
+            self.heard += heard
+
+    def play(self, *arguments, **options):
+        super().play(*arguments, **options)
+        assert self.heard == self.model.heard
 
     def expect(self, datagram):
         """The golden model's answer, and its peer."""
