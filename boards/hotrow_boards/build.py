@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from math import floor
 from pathlib import Path
 
 from .board import Board
@@ -121,7 +122,7 @@ def synthesise(board: Board, folder: Path) -> dict:
 def _clocks(report, clock_mhz):
     """What every clock reaches and has to: its constraint, and that of the card at least."""
     clocks = {name.removeprefix("$glbnet$"): {
-        "fmax_mhz": round(each["achieved"], 1),
+        "fmax_mhz": floor(10 * each["achieved"]) / 10,
         "needed_mhz": max(round(each.get("constraint", 0), 1), clock_mhz),
     } for name, each in report["fmax"].items()}
     if clock_mhz not in (clock["needed_mhz"] for clock in clocks.values()):
