@@ -6,6 +6,8 @@ from importlib import import_module
 
 from hotrow_rtl.config import Config, preset
 
+from .ethernet.station import Rgmii
+
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
 ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
 ECP5_25 = {"luts": 24288, "ffs": 24288, "bram": 56, "dsp": 28}
@@ -38,8 +40,10 @@ class Board:
         Of the card.
     loader : tuple of str
         Arguments by which openFPGALoader knows the board.
-    link : str
-        The transport by which a host reaches it, and over what.
+    uart : str
+        Over what a serial line goes.
+    rgmii : Rgmii, optional
+        How the FPGA reaches the PHY of the board's Ethernet.
     unused : str
         What the board has besides that this design does not use.
     """
@@ -55,8 +59,26 @@ class Board:
     memory_bytes: int
     clock_mhz: int
     loader: tuple
-    link: str
+    uart: str
+    rgmii: Rgmii | None = None
     unused: str
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The transports by which a host can reach it, and over what."""
+        return {"uart": self.uart, **({"udp": "over gigabit Ethernet"} if self.rgmii else {})}
+
+    def check_link(self, link: str) -> None:
+        """Refuse a link that it does not have.
+
+        Raises
+        ------
+        ValueError
+            Naming those that it has.
+        """
+        if link not in self.links:
+            raise ValueError(f"{self.title} has no link {link!r}: expected "
+                             f"{' or '.join(self.links)}")
 
     @property
     def config(self) -> Config:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .boards import BOARDS, find_board
 from .build import build as build_board
+from .ethernet.station import Station
 from .flash import flash as flash_board
 from .synthesis import RESOURCES
 
@@ -27,6 +28,13 @@ def build(subparsers):
         description="Synthesise, place, route and pack the accelerator with its link and memory "
                     "for a board, with Yosys, nextpnr and ecppack.")
     _add_board(parser)
+    parser.add_argument("--link", default="uart",
+                        help="how a host reaches it, uart or udp (see `hotrow boards`); "
+                             "default uart")
+    parser.add_argument("--address", help="IPv4 address of a card with --link udp; default "
+                                          f"{Station().address}")
+    parser.add_argument("--mac", help="its MAC address; default a locally administered one that "
+                                      "ends in its IPv4 address")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="folder for the bitstream and the files of the tools; default "
                              f"{_BUILD_FOLDER}/BOARD")
@@ -52,7 +60,7 @@ def _list(options):
     described = [{
         "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
         "changes": dict(board.changes), "memory_bytes": board.memory_bytes,
-        "clock_mhz": board.clock_mhz, "link": board.link, "unused": board.unused,
+        "clock_mhz": board.clock_mhz, "links": board.links, "unused": board.unused,
     } for board in BOARDS.values()]
     if options.json:
         print(json.dumps({"boards": described}))
@@ -61,25 +69,35 @@ def _list(options):
         changes = "".join(f", {name} {value}" for name, value in each["changes"].items())
         print(f"{each['board']:10} {each['title']}, {each['device']}\n"
               f"{'':10} {each['preset']}{changes} at {each['clock_mhz']} MHz, "
-              f"{each['memory_bytes'] >> 10} KB of block RAM, {each['link']}\n"
+              f"{each['memory_bytes'] >> 10} KB of block RAM\n"
+              f"{'':10} links: {', '.join(map(' '.join, each['links'].items()))}\n"
               f"{'':10} not used: {each['unused']}")
     return 0
 
 
 def _build(options):
-    board = find_board(options.board)
+    board, given = find_board(options.board), {
+        name: value for name in ("address", "mac") if (value := getattr(options, name)) is not None}
+    board.check_link(options.link)
+    if given and options.link != "udp":
+        raise ValueError(f"--{next(iter(given))} is of a card with --link udp, not with --link "
+                         f"{options.link}")
+    station = Station(**given)
     folder = options.output or _BUILD_FOLDER / board.name
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: -o needs the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
     result = build_board(board, folder, options.seed,
-                         lambda text: print(text, file=sys.stderr, flush=True))
+                         lambda text: print(text, file=sys.stderr, flush=True),
+                         options.link, station)
     if options.json:
         print(json.dumps(result))
         return 0
     used = "  ".join(f"{result[name]:,} of {board.capacity[name]:,} {name}" for name in RESOURCES)
     print(f"{result['bitstream']}: {result['bitstream_bytes']:,} bytes\n{board.title}: {used}\n"
           f"{result['fmax_mhz']} MHz after routing, {result['clock_mhz']} MHz needed")
+    if options.link == "udp":
+        print(f"at {station.address} ({station.mac}): hotrow.open(\"udp:{station.address}\")")
     return 0
 
 

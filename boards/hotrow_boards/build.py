@@ -3,9 +3,12 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from math import floor
 from pathlib import Path
 
 from .board import Board
+from .ethernet.station import Station
 from .synthesis import check_fit, synthesis_script, used_resources
 from .tools import run, tool
 
@@ -13,7 +16,8 @@ TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 
 
 def build(board: Board, folder: Path, seed: int = 1,
-          say: Callable[[str], None] = lambda text: None) -> dict:
+          say: Callable[[str], None] = lambda text: None, link: str = "uart",
+          station: Station | None = None) -> dict:
     """Build the bitstream of a board.
 
     Parameters
@@ -25,20 +29,28 @@ def build(board: Board, folder: Path, seed: int = 1,
         Of the placement.
     say : callable
         Takes a line of progress.
+    link : str
+        One of `Board.links`.
+    station : Station, optional
+        Of a card whose link is "udp".
 
     Returns
     -------
     dict
-        board, device, luts, ffs, bram, dsp, fmax_mhz (the slowest clock after routing), clock_mhz,
-        bitstream (path), bitstream_bytes, seed, seconds
+        board, link, device, luts, ffs, bram, dsp, fmax_mhz (the card's clock after routing),
+        clock_mhz, clocks (of every one fmax_mhz and needed_mhz), bitstream (path),
+        bitstream_bytes, seed, seconds; with the link "udp" address and mac
 
     Raises
     ------
     ValueError
-        If a tool is missing or fails, or the design does not fit or is too slow for the board.
+        If the board has no such link, a tool is missing or fails, or the design does not fit or is
+        too slow for the board.
     ModuleNotFoundError
         If amaranth-boards is not installed.
     """
+    board.check_link(link)
+    station = (station or Station()) if link == "udp" else None
     programs = {name: tool(name) for name in TOOLS}  # a missing one is said before all work
     began, seconds = time.monotonic(), {}
 
@@ -48,7 +60,7 @@ def build(board: Board, folder: Path, seed: int = 1,
         began = time.monotonic()
 
     say(f"writing the design of {board.title} ...")
-    write_design(board, folder)
+    write_design(board, folder, link, station)
     done("design")
     say("synthesis ...")
     used = synthesise(board, folder)
@@ -58,25 +70,31 @@ def build(board: Board, folder: Path, seed: int = 1,
     run([programs["nextpnr-ecp5"], *board.options, "--json", "netlist.json", "--lpf", "top.lpf",
          "--textcfg", "top.config", "--report", "report.json", "--seed", str(seed),
          "--router", "router2", "--timing-allow-fail"], folder, "routing.log")
-    fmax = _slowest(json.loads((folder / "report.json").read_text()))
+    clocks = _clocks(json.loads((folder / "report.json").read_text()), board.clock_mhz)
     done("routing")
-    say(f"{fmax:.1f} MHz")
-    if fmax < board.clock_mhz:
-        raise ValueError(f"{board.title} needs {board.clock_mhz} MHz, and the routed design "
-                         f"reaches {fmax:.1f}: try another --seed")
+    for name, clock in clocks.items():
+        say(f"{clock['fmax_mhz']} MHz of {clock['needed_mhz']}: {name}")
+        if clock["fmax_mhz"] < clock["needed_mhz"]:
+            raise ValueError(
+                f"{board.title} needs {clock['needed_mhz']} MHz, and the routed design reaches "
+                f"{clock['fmax_mhz']} at {name}: try another --seed")
     bitstream = folder / f"hotrow-{board.name}.bit"
     run([programs["ecppack"], "--compress", "top.config", bitstream.name], folder, "packing.log")
     done("packing")
-    return {"board": board.name, "device": board.device, **used, "fmax_mhz": round(fmax, 1),
-            "clock_mhz": board.clock_mhz, "bitstream": str(bitstream),
+    reached = [clock["fmax_mhz"] for clock in clocks.values()
+               if clock["needed_mhz"] == board.clock_mhz]
+    return {"board": board.name, "link": link, **({} if station is None else asdict(station)),
+            "device": board.device, **used, "fmax_mhz": min(reached),
+            "clock_mhz": board.clock_mhz, "clocks": clocks, "bitstream": str(bitstream),
             "bitstream_bytes": bitstream.stat().st_size, "seed": seed, "seconds": seconds}
 
 
-def write_design(board: Board, folder: Path) -> None:
+def write_design(board: Board, folder: Path, link: str = "uart",
+                 station: Station | None = None) -> None:
     """Write the sources of a board's design, and `synthesis.ys` for Yosys."""
     from .design import TOP, sources  # Amaranth is loaded only where it is needed
 
-    for name, text in sources(board).items():
+    for name, text in sources(board, link, station).items():
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     (folder / "synthesis.ys").write_text(
         synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
@@ -101,9 +119,13 @@ def synthesise(board: Board, folder: Path) -> dict:
     return used
 
 
-def _slowest(report):
-    """The clock that the design reaches: that of the card, as the oscillator clocks nothing."""
-    clocks = [each["achieved"] for each in report["fmax"].values()]
-    if not clocks:
-        raise ValueError("the routed design has no path from register to register")
-    return min(clocks)
+def _clocks(report, clock_mhz):
+    """What every clock reaches and has to: its constraint, and that of the card at least."""
+    clocks = {name.removeprefix("$glbnet$"): {
+        "fmax_mhz": floor(10 * each["achieved"]) / 10,
+        "needed_mhz": max(round(each.get("constraint", 0), 1), clock_mhz),
+    } for name, each in report["fmax"].items()}
+    if clock_mhz not in (clock["needed_mhz"] for clock in clocks.values()):
+        raise ValueError("the routed design has no path from register to register at "
+                         f"{clock_mhz} MHz, the clock of the card")
+    return clocks

@@ -1,12 +1,15 @@
 """Verilog of a card with its link, without a board."""
 
+from amaranth import Value
 from amaranth.back import verilog
 from hotrow_rtl.config import Config
 from hotrow_rtl.emit import VerilogPlatform, emit
 from hotrow_rtl.kept_objects import kept_objects
 from hotrow_rtl.verilog_text import wake_at_time_zero
 
-from .card import UartCard
+from .card import SILENCE_MS, UartCard, UdpCard
+from .ethernet.core import ethernet_verilog
+from .ethernet.station import Rgmii, Station
 
 CARD_MODULE = "hotrow_card"
 
@@ -18,8 +21,35 @@ def emit_uart_card(config: Config, memory_bytes: int, clock_khz: int) -> str:
     ----------
     As of `UartCard`.
     """
+    return _emit(UartCard, config, memory_bytes, clock_khz)
+
+
+def emit_udp_card(config: Config, memory_bytes: int, clock_khz: int, station: Station,
+                  silence_ms: int = SILENCE_MS) -> str:
+    """Verilog of a module `hotrow_card` with clk, rst and the pins of RGMII, all else inside.
+
+    The pins are named `pins__rx_clk` and so on. What LiteEth uses of the ECP5's own cells is not
+    part of it.
+
+    Parameters
+    ----------
+    station : Station
+    config, memory_bytes, clock_khz, silence_ms
+        As of `UdpCard`.
+
+    Raises
+    ------
+    ValueError
+        As `ethernet_verilog`.
+    """
+    ethernet = ethernet_verilog(station, Rgmii(), clock_khz)
+    return _emit(UdpCard, config, memory_bytes, clock_khz, silence_ms) + ethernet
+
+
+def _emit(kind, config, *parameters):
     with kept_objects():
-        card = UartCard(config, memory_bytes, clock_khz)
+        card = kind(config, *parameters)
+        pins = [Value.cast(pin) for _, _, pin in card.signature.flatten(card)]
         text = verilog.convert(card, name=CARD_MODULE, platform=VerilogPlatform(),
-                               ports=[card.rx, card.tx], emit_src=False, strip_internal_attrs=True)
+                               ports=pins, emit_src=False, strip_internal_attrs=True)
     return wake_at_time_zero(text) + emit(config)

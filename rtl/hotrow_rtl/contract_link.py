@@ -19,6 +19,8 @@ SLIP_END, SLIP_ESCAPE, SLIP_ESCAPED_END, SLIP_ESCAPED_ESCAPE = 0xC0, 0xDB, 0xDC,
 # A card that does not know the rate of the line measures it by some of the first of these; behind
 # two of the second it sees where bytes begin.
 SYNC_BYTE, IDLE_BYTE = 0x55, 0xFF
+# In a network a card waits for datagrams, each of which carries a frame.
+UDP_PORT = 18514
 
 
 class Operation(IntEnum):

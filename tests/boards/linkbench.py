@@ -90,8 +90,13 @@ class LinkBench(StreamBench):
     model : golden.LinkEndpoint
     """
 
+    @staticmethod
+    def endpoint(card):
+        """The gateware."""
+        return LinkEndpoint(32, 16, REGISTER_WIDTH, card)
+
     def __init__(self, seed=0, written=(), replaceable=True):
-        self.link = LinkEndpoint(32, 16, REGISTER_WIDTH, CARD)
+        self.link = self.endpoint(CARD)
         super().__init__(self.link)
         self.rng = np.random.default_rng(seed)
         self.seed, self.replaceable = seed, replaceable
@@ -111,7 +116,7 @@ class LinkBench(StreamBench):
 
     def play(self, frames, gaps=STEADY, limit=200_000):
         """Send frames, none before the one before is dealt with; compare every answer."""
-        expected = [self.model.answer(frame) for frame in frames]
+        expected = [self.expect(frame) for frame in frames]
 
         async def drive(ctx):
             ctx.set(self.link.replaceable, self.replaceable)
@@ -124,7 +129,7 @@ class LinkBench(StreamBench):
                 before = len(self.answers)
                 await self._send(ctx, frame, gaps)
                 if answer is None:
-                    await ctx.tick().repeat(len(frame) + 60)
+                    await ctx.tick().repeat(self.settling(frame))
                     assert len(self.answers) == before, f"frame {number} was answered"
                     continue
                 for _ in range(60_000):
@@ -137,6 +142,15 @@ class LinkBench(StreamBench):
         self.memory.check()
         assert self.target.accesses == self.card.accesses
         assert (self.target.memory == self.card.memory).all()
+
+    def expect(self, frame):
+        """What the golden model answers, if anything."""
+        return self.model.answer(frame)
+
+    @staticmethod
+    def settling(frame):
+        """Cycles in which a frame that is not answered is dealt with."""
+        return len(frame) + 60
 
     async def _send(self, ctx, frame, gaps):
         for number, byte in enumerate(frame):

@@ -11,12 +11,17 @@ CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do 
 PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
 
 
-@functools.cache
-def board_library(name):
-    """The shared library of a preset on a serial line; skips where tools are missing."""
+def needs_compiler():
+    """Skip where tools are missing that a simulated board is built with."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if missing:
         pytest.skip(f"a simulated board needs {', '.join(missing)}")
+
+
+@functools.cache
+def board_library(name):
+    """The shared library of a preset on a serial line; skips where tools are missing."""
+    needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card
     from hotrow_sim.verilated import serial_board
 

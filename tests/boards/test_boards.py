@@ -12,6 +12,8 @@ from hotrow_boards import design
 from hotrow_boards.boards import BOARDS
 from hotrow_boards.build import TOOLS, build
 from hotrow_boards.clocking import pll_dividers
+from hotrow_boards.ethernet import core
+from hotrow_boards.ethernet.station import Rgmii, Station
 from hotrow_boards.synthesis import RESOURCES
 from hotrow_boards.tools import tool
 
@@ -36,8 +38,8 @@ def hotrow(capsys, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Designs are not written."""
-    monkeypatch.setattr(design, "sources", lambda board: {
-        "top.il": "il", "top.lpf": "pins", "core.v": board.name})
+    monkeypatch.setattr(design, "sources", lambda board, link, station: {
+        "top.il": "il", "top.lpf": "pins", "core.v": f"{board.name} {link} {station}"})
 
 
 @EVERY_BOARD
@@ -82,11 +84,33 @@ def test_a_board_elaborates(name):
     assert "uart_0__rx" in (pins.decode() if isinstance(pins, bytes) else pins)
 
 
+@pytest.mark.parametrize("name", [
+    "ecpix5", *(pytest.param(name, marks=pytest.mark.long)
+                for name, board in BOARDS.items() if board.rgmii and name != "ecpix5")])
+def test_a_board_elaborates_with_ethernet(name):
+    pytest.importorskip("amaranth_boards")
+    platform = BOARDS[name].make_platform()
+    platform.ram_instances = True
+    plan = platform.prepare(design.BoardDesign(BOARDS[name], "udp"), name=design.TOP,
+                            emit_src=False)
+    text, pins = (each.decode() if isinstance(each, bytes) else each
+                  for each in (plan.files["top.il"], plan.files["top.lpf"]))
+    assert text.count("cell \\hotrow_ethernet ") == 1
+    port = f"eth_rgmii_{BOARDS[name].rgmii.number}__rx_clk__io"
+    assert f'FREQUENCY PORT "{port}" 125000000.0 HZ;' in pins and "uart" not in pins
+    for pin in ("rst", "tx_clk", "tx_data__io[3]", "rx_data__io[3]"):
+        assert f"__{pin}" in pins
+
+
 def test_the_list(hotrow):
     code, shown, _ = hotrow("boards")
     assert code == 0 and all(board.title in shown for board in BOARDS.values())
     _, listed, _ = hotrow("boards", "--json")
     assert [each["board"] for each in listed["boards"]] == list(BOARDS)
+    assert {each["board"]: list(each["links"]) for each in listed["boards"]} == {
+        "ecpix5": ["uart", "udp"], "versa-5g": ["uart", "udp"], "ulx3s": ["uart"],
+        "ulx3s-45f": ["uart"]}
+    assert "links: uart over its USB bridge, udp over gigabit Ethernet" in shown
 
 
 def test_a_build(hotrow, tools, quick, tmp_path):
@@ -98,9 +122,10 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     bitstream = folder / "hotrow-ecpix5.bit"
     assert bitstream.read_bytes() == b"bits of routed"
     assert result == {
-        "board": "ecpix5", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77, "bram": 3, "dsp": 2,
-        "fmax_mhz": 71.2, "clock_mhz": 50, "bitstream": str(bitstream), "bitstream_bytes": 14,
-        "seed": 1}
+        "board": "ecpix5", "link": "uart", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77,
+        "bram": 3, "dsp": 2, "fmax_mhz": 71.2, "clock_mhz": 50,
+        "clocks": {"clk": {"fmax_mhz": 71.2, "needed_mhz": 50}}, "bitstream": str(bitstream),
+        "bitstream_bytes": 14, "seed": 1}
     assert "--um5g-85k --package CABGA554 --speed 8" in tools.asked[0]
     assert "--lpf top.lpf" in tools.asked[0] and "synthesis ..." in err
     assert "read_rtlil top.il\nread_verilog -sv core.v" in (folder / "synthesis.ys").read_text()
@@ -111,8 +136,69 @@ def test_a_build(hotrow, tools, quick, tmp_path):
 def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):
     tools.answer(fmax={"7": 49.9})
     code, _, err = hotrow("build", "--board", "ecpix5", "-o", str(tmp_path), "--seed", "7")
-    assert code == 2 and "needs 50 MHz, and the routed design reaches 49.9: try another" in err
+    assert code == 2 and "needs 50 MHz, and the routed design reaches 49.9 at clk: try ano" in err
     assert not list(tmp_path.glob("*.bit"))
+
+
+def test_a_build_with_ethernet(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"1": {"$glbnet$card.clk": [71.24, 50], "$glbnet$line": [131.06, 125]}})
+    build = "build", "--board", "versa-5g", "--link", "udp", "-o", str(tmp_path)
+    code, result, _ = hotrow(*build, "--address", "10.1.2.3", "--json")
+    assert code == 0 and result["fmax_mhz"] == 71.2 and result["clocks"] == {
+        "card.clk": {"fmax_mhz": 71.2, "needed_mhz": 50},
+        "line": {"fmax_mhz": 131.0, "needed_mhz": 125}}
+    assert (result["link"], result["address"], result["mac"]) == (
+        "udp", "10.1.2.3", "02:00:0a:01:02:03")
+    assert "udp Station(address='10.1.2.3'" in (tmp_path / "core.v").read_text()
+    code, shown, _ = hotrow(*build, "--mac", "0A:00:00:00:00:01")
+    assert code == 0 and 'at 192.168.1.50 (0a:00:00:00:00:01): hotrow.open("udp:192.168' in shown
+
+
+def test_a_line_that_is_too_slow(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"1": {"$glbnet$card.clk": [71.24, 50], "$glbnet$line": [124.96, 125]}})
+    code, _, err = hotrow("build", "--board", "ecpix5", "--link", "udp", "-o", str(tmp_path))
+    assert code == 2 and "needs 125 MHz, and the routed design reaches 124.9 at line" in err
+    tools.answer(fmax={"1": {"$glbnet$line": [131.06, 125]}})
+    code, _, err = hotrow("build", "--board", "ecpix5", "--link", "udp", "-o", str(tmp_path))
+    assert code == 2 and "no path from register to register at 50 MHz" in err
+    assert not list(tmp_path.glob("*.bit"))
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (("ulx3s", "--link", "udp"), "ULX3S 85F has no link 'udp': expected uart"),
+    (("ecpix5", "--link", "usb"), "ECPIX-5 85F has no link 'usb': expected uart or udp"),
+    (("ecpix5", "--address", "10.0.0.1"), "--address is of a card with --link udp, not with"),
+    (("ecpix5", "--mac", "02:00:00:00:00:01"), "--mac is of a card with --link udp, not with"),
+    *((("ecpix5", "--link", "udp", "--address", wrong), "expected an IPv4 address of one host")
+      for wrong in ("", "card", "1.2.3", "1.2.3.256", "224.0.0.1", "127.0.0.1", "0.0.0.1",
+                    "10.0.0.0", "10.0.0.255", "255.255.255.254", "::1")),
+    *((("ecpix5", "--link", "udp", "--mac", wrong), "expected the MAC address of one card")
+      for wrong in ("x", "02:00:00:00:00", "01:00:00:00:00:01", "00:00:00:00:00:00",
+                    "02-00-00-00-00-01", "02:00:00:00:00:0g")),
+])
+def test_links_and_addresses_that_cannot_be(hotrow, tools, quick, tmp_path, arguments, message):
+    code, _, err = hotrow("build", "--board", *arguments, "-o", str(tmp_path))
+    assert code == 2 and message in err
+    assert not tools.asked
+
+
+def test_a_missing_generator(monkeypatch):
+    monkeypatch.setattr(core.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"of which liteeth, litex, migen, liteiclink, yaml is not "
+                                         r"installed: pip install 'hotrow\[boards\]'"):
+        core.ethernet_verilog(Station(), Rgmii(), 50_000)
+
+
+def test_a_card_that_is_too_slow_for_the_line():
+    with pytest.raises(ValueError, match=r"needs a clock of at least 31.25 MHz, not 25"):
+        core.ethernet_verilog(Station(), Rgmii(), 25_000)
+
+
+def test_the_same_core_for_the_same_station():
+    pytest.importorskip("liteeth")
+    one, other = (core.ethernet_verilog(Station(), Rgmii(tx_delay_ns=2), 50_000) for _ in range(2))
+    assert one == other and "// Date" not in one
+    assert "module hotrow_ethernet (" in one and "mdio" not in one and "icmp" not in one
 
 
 def test_a_design_that_is_too_large(hotrow, tools, quick, tmp_path):
@@ -157,8 +243,8 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.long
-@EVERY_BOARD
-def test_a_bitstream_for_real(name, tmp_path):
+@pytest.mark.parametrize("name, link", [*((name, "uart") for name in BOARDS), ("ecpix5", "udp")])
+def test_a_bitstream_for_real(name, link, tmp_path):
     """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
     pytest.importorskip("amaranth_boards")
     for program in TOOLS:
@@ -167,7 +253,8 @@ def test_a_bitstream_for_real(name, tmp_path):
         except ValueError as missing:
             pytest.skip(str(missing))
     board = BOARDS[name]
-    result = build(board, tmp_path)
+    result = build(board, tmp_path, link=link)
+    assert len(result["clocks"]) == (2 if link == "udp" else 1)
     assert result["fmax_mhz"] >= board.clock_mhz == result["clock_mhz"]
     for resource, room in board.capacity.items():
         assert 0 < result[resource] <= room

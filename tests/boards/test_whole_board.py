@@ -3,14 +3,14 @@
 import time
 
 import hotrow
-import numpy as np
 import pytest
 from hotrow import TransportError
 from hotrow.link.frames import Operation, pack_request
 from hotrow.link.slip import encode
 
+from tests.boards.board_program import run_program, train
 from tests.boards.simulated_board import PATIENCE, open_board
-from tests.driver.conftest import counts, picked, random_ids, register_tables, usable
+from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -32,16 +32,7 @@ def device(board, monkeypatch):
 
 
 def test_a_program(device):
-    tables = register_tables(device)
-    ids = random_ids(60, seed=3)
-    device.observe(ids)
-    hot = device.harvest(k=200)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(ids)
-    assert usable(device, tables)
-    rows = device.gather(hot)
-    assert (rows == picked(tables, hot)).all()
-    device.scatter(hot, 2 * rows)
-    assert (picked(tables, hot) == 2 * rows).all()
+    run_program(device)
     statistics = device.transport.session.statistics
     assert statistics.damaged == 0 and device.transport.counters()["bad_crc"] == 0
 
@@ -67,29 +58,7 @@ def test_what_the_card_on_boards_lacks(device):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_training_steps_agree_with_plain_pytorch(device, optimizer):
-    """DLRM in mode hotline, each step checked, and the tables afterwards."""
-    pytest.importorskip("torch")
-    from hotrow.torch.check import StepCheck
-    from hotrow.torch.hotline import HotlineTrainer
-
-    from tests.torch.conftest import Setting
-
-    here = Setting(1, cardinalities=(20, 30, 40), optimizer=optimizer)
-    reference = here.reference()
-    trainer = HotlineTrainer(*here.parts(), device, hot_rows=40)
-    check, popular = StepCheck(trainer, reference), 0
-    for number, samples in enumerate(here.batches(3, count=24)):
-        if number == 0:
-            trainer.observe(samples)
-        if number == 1:
-            trainer.learn()
-        check.step(samples)
-        popular += trainer.step(samples).popular
-    assert popular, "no sample was popular: the test needs both parts"
-    assert check.held and check.max_difference < 0.5
-    trainer.flush()
-    np.testing.assert_allclose(trainer.tables.rows.weights, reference.tables.rows.weights,
-                               rtol=1e-4, atol=1e-5)
+    train(device, optimizer)
 
 
 def test_hostile_frames_at_the_pins_are_counted_and_change_nothing(device):

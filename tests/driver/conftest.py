@@ -6,23 +6,26 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import Status
-from hotrow.link import serial_line
+from hotrow.link import serial_line, udp
 from hotrow.link import transport as link_transport
 from hotrow_sim.link.serial_card import SerialCard
 
 from tests.boards.simulated_board import PATIENCE, open_board
+from tests.boards.simulated_network import open_board as open_network_board
 from tests.driver.links import declared_transports, model_card
 
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
+BOARDS = "board", "network"
 BEYOND_BOARDS = {"test_driver_plan", "test_driver_pool", "test_driver_update"}
 
 
 @pytest.fixture(params=[
     "model", pytest.param("sim", marks=pytest.mark.slow),
     "uart",  # the model behind a serial line
-    pytest.param("board", marks=[pytest.mark.slow, pytest.mark.long])])  # a simulated board
+    # Simulated boards, on a serial line and in a network.
+    *(pytest.param(board, marks=[pytest.mark.slow, pytest.mark.long]) for board in BOARDS)])
 def transport(request, monkeypatch):
     """What names the transport that the test runs over."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
@@ -31,11 +34,16 @@ def transport(request, monkeypatch):
     if request.param in ("model", "sim"):
         yield request.param
         return
-    if request.param == "board" and request.path.stem in BEYOND_BOARDS:
+    if request.param in BOARDS and request.path.stem in BEYOND_BOARDS:
         pytest.skip("the card on boards has neither arithmetic nor a planner")
     declared_transports(monkeypatch)
-    monkeypatch.setattr(serial_line, "_PATIENCE", PATIENCE)
+    for line in (serial_line, udp):
+        monkeypatch.setattr(line, "_PATIENCE", PATIENCE)
     monkeypatch.setattr(link_transport, "_STAGING_SHARE", STAGING_SHARE)
+    if request.param == "network":
+        with open_network_board() as board:
+            yield f"udp:127.0.0.1:{board.port}"
+        return
     with open_board() if request.param == "board" else SerialCard(
             model_card(memory_bytes=1 << 23).endpoint()) as line:
         yield f"uart:{line.path}"
@@ -44,7 +52,7 @@ def transport(request, monkeypatch):
 @pytest.fixture
 def device(request, transport):
     options = {"timeout": 60}
-    if request.node.callspec.params["transport"] == "board":
+    if request.node.callspec.params["transport"] in BOARDS:
         # What is registered goes over the simulated line once, byte by byte: short rings take less.
         options = {"timeout": 600, "ring_entries": 4}
     with hotrow.open(transport, preset="tiny", **options) as device:

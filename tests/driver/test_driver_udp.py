@@ -33,17 +33,18 @@ def results(seed, patience, **network):
             rows = device.gather(split.misses)
             out = [hot.row, hot.table, hot.count, split.slots, split.misses.row, rows]
             assert usable(device, tables)
-            return [np.array(each) for each in out], device.transport.session.statistics, card
+            return ([np.array(each) for each in out], device.transport.session.statistics,
+                    card.network)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_loss_repetition_and_reordering_change_nothing(seed):
     sound, statistics, _ = results(seed, 60.0)
     assert statistics.repeated == 0
-    rough, statistics, card = results(seed, 0.005, loss=0.05, repeat=0.05, reorder=0.05)
+    rough, statistics, network = results(seed, 0.005, loss=0.05, repeat=0.05, reorder=0.05)
     for one, other in zip(sound, rough):
         assert (one == other).all(), f"seed {seed}"
-    assert card.lost and card.repeated and card.reordered and statistics.repeated
+    assert network.lost and network.repeated and network.reordered and statistics.repeated
 
 
 def test_what_losses_cost_is_told(capsys):
@@ -68,7 +69,8 @@ def test_what_losses_cost_is_told(capsys):
                     for at in range(0, octets.size, LARGEST_PAYLOAD)]
             got = b"".join(request.result().payload for request in read)
             assert got == octets.tobytes(), f"seed {seed}"
-            assert bool(card.lost and card.repeated and card.reordered) == bool(network)
+            seen = card.network
+            assert bool(seen.lost and seen.repeated and seen.reordered) == bool(network)
     sound, lossy = sent.values()
     assert sound == count < lossy, f"seed {seed}"
 

@@ -1,6 +1,7 @@
 """LambdaConcept ECPIX-5."""
 
 from ..board import ECP5_85, Board
+from ..ethernet.station import Rgmii
 
 ECPIX5 = Board(
     name="ecpix5",
@@ -12,6 +13,7 @@ ECPIX5 = Board(
     memory_bytes=1 << 17,
     clock_mhz=50,
     loader=("--board", "ecpix5"),
-    link="uart over its USB bridge",
-    unused="512 MB of DDR3 (MT41K256M16), gigabit Ethernet",
+    uart="over its USB bridge",
+    rgmii=Rgmii(tx_delay_ns=2),  # its PHY delays what it sends by itself
+    unused="512 MB of DDR3 (MT41K256M16)",
 )

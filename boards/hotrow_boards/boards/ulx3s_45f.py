@@ -12,6 +12,6 @@ ULX3S_45F = Board(
     memory_bytes=1 << 16,
     clock_mhz=25,
     loader=("--board", "ulx3s"),
-    link="uart over its USB bridge",
+    uart="over its USB bridge",
     unused="32 MB of SDRAM (MT48LC16M16, or a part like it)",
 )

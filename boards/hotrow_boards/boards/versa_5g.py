@@ -1,6 +1,7 @@
 """Lattice ECP5-5G Versa."""
 
 from ..board import ECP5_45, Board
+from ..ethernet.station import Rgmii
 
 VERSA_5G = Board(
     name="versa-5g",
@@ -12,6 +13,7 @@ VERSA_5G = Board(
     memory_bytes=1 << 16,
     clock_mhz=50,
     loader=("--cable", "ft2232"),
-    link="uart over its USB bridge",
-    unused="128 MB of DDR3 (MT41K64M16), two ports of gigabit Ethernet, PCIe",
+    uart="over its USB bridge",
+    rgmii=Rgmii(),  # its PHY delays both ways by itself
+    unused="128 MB of DDR3 (MT41K64M16), a second port of gigabit Ethernet, PCIe",
 )

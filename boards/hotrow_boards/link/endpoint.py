@@ -29,10 +29,14 @@ class LinkEndpoint(wiring.Component):
     card : dict of str to int
         memory_base and memory_bytes (multiples of a block, blocks a power of two), window (a power
         of two), block_log2, clock_khz: see `contract_link.CARD`.
+    peer_bytes : int
+        That name the peer which a frame comes from; 0 where there is only one.
 
     Members
     -------
     i : In(stream(frame_byte)), o : Out(stream(frame_byte))
+    peer : In(8 * peer_bytes), host : Out(8 * peer_bytes)
+        Of the frame that comes, see `FrameBuffer`; the peer that is bound, which answers go to.
     replaceable : In(1)
         Another host may bind though one is bound.
     registers : Out(AXI4Lite)
@@ -41,6 +45,10 @@ class LinkEndpoint(wiring.Component):
         Blocks, counted from `memory_base`, that the card wrote.
     good, bad : Out(1)
         High for a cycle when a frame that is whole has come, or one that is not.
+    heard : Out(1)
+        High for a cycle when a frame of the bound host is looked at.
+    overrun : In(1)
+        High for a cycle when a frame was lost on its way here.
 
     Timing
     ------
@@ -48,14 +56,16 @@ class LinkEndpoint(wiring.Component):
     accesses; its answer leaves at a byte every 2 cycles.
     """
 
-    def __init__(self, address_width, bus_bytes, register_width, card):
+    def __init__(self, address_width, bus_bytes, register_width, card, peer_bytes=0):
         self.address_width, self.bus_bytes, self.card = address_width, bus_bytes, dict(card)
-        self.register_width = register_width
+        self.register_width, self.peer_bytes = register_width, peer_bytes
         self.blocks = card["memory_bytes"] >> card["block_log2"]
         bus = {"address_width": address_width, "bus_bytes": bus_bytes, "id_width": 1}
         super().__init__({
             "i": In(stream.Signature(frame_byte)),
             "o": Out(stream.Signature(frame_byte)),
+            "peer": In(8 * peer_bytes),
+            "host": Out(8 * peer_bytes),
             "replaceable": In(1),
             "registers": Out(AXI4Lite(address_width=register_width)),
             "read_bus": Out(AXI4Read(**bus)),
@@ -63,15 +73,17 @@ class LinkEndpoint(wiring.Component):
             "marks": In(stream.Signature(range(self.blocks))),
             "good": Out(1),
             "bad": Out(1),
+            "heard": Out(1),
+            "overrun": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         window = self.card["window"]
-        depth = 1 << (window * FRAME_BYTES + 64).bit_length()
-        m.submodules.frames = frames = FrameBuffer(depth)
-        m.submodules.session = session = Session(window)
-        m.submodules.executor = executor = Executor(self.card)
+        depth = 1 << (window * (self.peer_bytes + FRAME_BYTES) + 64).bit_length()
+        m.submodules.frames = frames = FrameBuffer(depth, self.peer_bytes)
+        m.submodules.session = session = Session(window, self.peer_bytes)
+        m.submodules.executor = executor = Executor(self.card, self.peer_bytes)
         m.submodules.registers = registers = RegisterMaster(self.register_width)
         m.submodules.memory = memory = MemoryMaster(self.address_width, self.bus_bytes)
         m.submodules.written = written = WrittenBlocks(self.blocks)
@@ -93,6 +105,10 @@ class LinkEndpoint(wiring.Component):
         connect(m, replies=replies.o, line=flipped(self.o))
         first_block = self.card["memory_base"] >> self.card["block_log2"]
         m.d.comb += [
+            frames.peer.eq(self.peer),
+            session.peer.eq(executor.peer),
+            self.host.eq(session.host),
+            self.heard.eq(executor.judged & ~session.foreign),
             session.session.eq(executor.header.session),
             session.sequence.eq(executor.header.sequence),
             session.operation.eq(executor.header.operation),
@@ -111,7 +127,7 @@ class LinkEndpoint(wiring.Component):
             executor.counters.eq(counters.values),
             counters.happened.bad_crc.eq(frames.bad_crc),
             counters.happened.wrong_length.eq(frames.wrong_length),
-            counters.happened.overrun.eq(frames.overrun),
+            counters.happened.overrun.eq(frames.overrun | self.overrun),
             counters.happened.foreign.eq(executor.judged & session.foreign),
             counters.happened.replayed.eq(executor.judged & session.repeat),
             counters.happened.out_of_order.eq(executor.judged & session.out_of_order),

@@ -31,12 +31,14 @@ class Executor(wiring.Component):
     ----------
     card : dict of str to int
         Values of `contract_link.CARD`, but for the version.
+    peer_bytes : int
+        Before each header.
 
     Members
     -------
     i : In(stream(8))
-        Header and payload of one request after the other.
-    header : Out(header)
+        Peer, header and payload of one request after the other.
+    peer : Out(8 * peer_bytes), header : Out(header)
         Of the request in hand.
     execute, repeat : In(1)
         What to do with it; neither: ignore it. See `Session`.
@@ -55,15 +57,17 @@ class Executor(wiring.Component):
 
     Timing
     ------
-    16 cycles for a header, as many for that of the answer, a cycle per byte of payload beside the
-    time of the access; then the answer is sent before the next request is looked at.
+    A cycle per byte of peer and header, 16 for the header of the answer, a cycle per byte of
+    payload beside the time of the access; then the answer is sent before the next request is
+    looked at.
     """
 
-    def __init__(self, card):
-        self.card = card
+    def __init__(self, card, peer_bytes=0):
+        self.card, self.peer_bytes = card, peer_bytes
         slot = range(card["window"])
         super().__init__({
             "i": In(stream.Signature(8)),
+            "peer": Out(8 * peer_bytes),
             "header": Out(header),
             "execute": In(1), "repeat": In(1), "judged": Out(1),
             "registers": Out(stream.Signature(register_request)),
@@ -84,7 +88,10 @@ class Executor(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         asked, status = self.header, Signal(8)
-        at = Signal(range(HEADER_BYTES))  # byte of a header
+        heading = self.peer_bytes + HEADER_BYTES
+        received = Signal(8 * heading)
+        m.d.comb += Cat(self.peer, asked).eq(received)
+        at = Signal(range(heading))  # byte of it, or of the answer's header
         told, wanted = Signal(16), Signal(16)  # bytes of payload so far, and in all
         short = Signal(8 * max(CARD_BYTES, COUNTERS_BYTES))  # of answers that are at hand
         operation, length = asked.operation, asked.length
@@ -118,12 +125,12 @@ class Executor(wiring.Component):
                 m.d.comb += self.i.ready.eq(1)
                 m.d.sync += told.eq(0)
                 with m.If(self.i.valid):
-                    m.d.sync += [Cat(asked).eq(Cat(Cat(asked)[8:], self.i.p)), at.eq(at + 1)]
-                    with m.If(at == HEADER_BYTES - 1):
+                    m.d.sync += [received.eq(Cat(received[8:], self.i.p)), at.eq(at + 1)]
+                    with m.If(at == heading - 1):
                         m.next = "JUDGE"
             with m.State("JUDGE"):
                 m.d.comb += self.judged.eq(1)
-                m.d.sync += wanted.eq(Mux(writes, length, 0))
+                m.d.sync += [wanted.eq(Mux(writes, length, 0)), at.eq(0)]
                 m.next = "SKIP"
                 with m.If(self.execute):
                     m.next = "CHECK"

@@ -19,27 +19,33 @@ class FrameBuffer(wiring.Component):
     ----------
     depth : int
         Bytes, a power of two.
+    peer_bytes : int
+        That name the peer which a frame comes from.
 
     Members
     -------
     i : In(stream(frame_byte))
+    peer : In(8 * peer_bytes)
+        Of the frame that comes; looked at before its first byte is taken.
     o : Out(stream(8))
-        Header and payload of one frame after the other.
+        Peer, header and payload of one frame after the other.
     good, bad_crc, wrong_length, overrun : Out(1)
         High for a cycle when a frame has ended, the last three as of `contract_link.COUNTERS`.
 
     Timing
     ------
-    A byte a cycle, two cycles more for each frame; a frame leaves from 3 cycles after its end on.
+    A byte a cycle, and for each frame two cycles and one for each byte of the peer; a frame leaves
+    from 3 cycles after its end on.
     """
 
-    def __init__(self, depth):
+    def __init__(self, depth, peer_bytes=0):
         if depth & (depth - 1) or depth <= FRAME_BYTES + CRC_BYTES:
             raise ValueError(f"depth must be a power of two above {FRAME_BYTES + CRC_BYTES}, not "
                              f"{depth}")
-        self.depth = depth
+        self.depth, self.peer_bytes = depth, peer_bytes
         super().__init__({
             "i": In(stream.Signature(frame_byte)),
+            "peer": In(8 * peer_bytes),
             "o": Out(stream.Signature(8)),
             "good": Out(1),
             "bad_crc": Out(1),
@@ -65,17 +71,31 @@ class FrameBuffer(wiring.Component):
             rows.write_address.eq(at),
             rows.write_data.eq(self.i.p.data),
         ]
-        with m.FSM():
+
+        def store():
+            with m.If(full):
+                m.d.sync += lost.eq(1)
+            with m.Elif(~too_long & ~lost):
+                m.d.comb += rows.write_enable.eq(1)
+                m.d.sync += at.eq(at + 1)
+
+        with m.FSM(init="PEER" if self.peer_bytes else "TAKE"):
+            if self.peer_bytes:
+                with m.State("PEER"):
+                    named = Signal(range(self.peer_bytes))
+                    m.d.comb += rows.write_data.eq(self.peer.word_select(named, 8))
+                    with m.If(self.i.valid):
+                        store()
+                        m.d.sync += named.eq(named + 1)
+                        with m.If(named == self.peer_bytes - 1):
+                            m.d.sync += named.eq(0)
+                            m.next = "TAKE"
             with m.State("TAKE"):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(self.i.valid):
                     m.d.comb += crc.valid.eq(1)
                     m.d.sync += count.eq(Mux(too_long, count, count + 1))
-                    with m.If(full):
-                        m.d.sync += lost.eq(1)
-                    with m.Elif(~too_long & ~lost):
-                        m.d.comb += rows.write_enable.eq(1)
-                        m.d.sync += at.eq(at + 1)
+                    store()
                     with m.If(count == _OPERATION):
                         m.d.sync += operation.eq(self.i.p.data)
                     for byte in range(2):
@@ -109,7 +129,7 @@ class FrameBuffer(wiring.Component):
                 m.d.comb += whole.eq(Mux(self.good, body, end))
                 m.d.comb += crc.start.eq(1)
                 m.d.sync += [at.eq(whole), end.eq(whole), count.eq(0), lost.eq(0)]
-                m.next = "TAKE"
+                m.next = "PEER" if self.peer_bytes else "TAKE"
 
         load = Signal()
         m.d.comb += [

@@ -99,11 +99,13 @@ class LinkEndpoint:
     -------
     counters : dict of str to int
         As of `contract_link.COUNTERS`.
+    heard : int
+        Frames of the bound host so far, whether carried out or not.
     """
 
     def __init__(self, target: Target, card: LinkCard, replaceable=lambda: True):
         self.target, self.card, self._replaceable = target, card, replaceable
-        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.counters, self.heard = dict.fromkeys(COUNTERS, 0), 0
         self._bound = None  # session and peer
         self._expected = 0
         self._answers = {}  # the last ones, by sequence
@@ -115,15 +117,17 @@ class LinkEndpoint:
             return self._ignore(wrong)
         header, payload = unpack(HEADER, frame), frame[HEADER_BYTES:-CRC_BYTES]
         sequence, mine = header["sequence"], self._bound == (header["session"], peer)
-        if not mine and header["operation"] == Operation.BIND and header["session"] and (
-                self._bound is None or self._replaceable()):
+        if not mine:
+            begins = header["operation"] == Operation.BIND and header["session"]
+            if not begins or not (self._bound is None or self._replaceable()):
+                return self._ignore("foreign")
             self._bound, self._answers = (header["session"], peer), {}
-        elif not mine:
-            return self._ignore("foreign")
-        elif sequence in self._answers:
+            self._expected = sequence
+        self.heard += 1
+        if sequence in self._answers:
             self._ignore("replayed")
             return self._answers[sequence]
-        elif sequence != self._expected:
+        if sequence != self._expected:
             return self._ignore("out_of_order")
         self._expected = (sequence + 1) % NUMBERS
         self._answers.pop((sequence - self.card.window) % NUMBERS, None)

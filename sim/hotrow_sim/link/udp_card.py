@@ -3,7 +3,7 @@
 import socket
 import threading
 
-import numpy as np
+from .rough_network import RoughNetwork
 
 _LARGEST = 4096
 _SLICE = 0.02  # seconds between two looks at whether it is to stop
@@ -15,24 +15,18 @@ class UdpCard:
     Parameters
     ----------
     endpoint : LinkEndpoint
-    loss, repeat, reorder : float
-        Chance of each, for every datagram in either direction. One that is reordered comes after
-        the next one.
-    seed : int
+    network : dict
+        Parameters of `RoughNetwork`.
 
     Members
     -------
     port : int
         Of 127.0.0.1.
-    lost, repeated, reordered : int
-        Datagrams so far.
+    network : RoughNetwork
     """
 
-    def __init__(self, endpoint, loss=0.0, repeat=0.0, reorder=0.0, seed=0):
-        self._endpoint, self._rng = endpoint, np.random.default_rng(seed)
-        self._chances = loss, repeat, reorder
-        self.lost = self.repeated = self.reordered = 0
-        self._held = {"in": None, "out": None}
+    def __init__(self, endpoint, **network):
+        self._endpoint, self.network = endpoint, RoughNetwork(**network)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self._socket.settimeout(_SLICE)
@@ -60,22 +54,8 @@ class UdpCard:
                 datagram = self._socket.recvfrom(_LARGEST)
             except TimeoutError:
                 continue
-            for frame, peer in self._through("in", datagram):
+            for frame, peer in self.network.through("in", datagram):
                 answer = self._endpoint.answer(frame, peer)
                 if answer is not None:
-                    for each in self._through("out", (answer, peer)):
+                    for each in self.network.through("out", (answer, peer)):
                         self._socket.sendto(*each)
-
-    def _through(self, way, datagram):
-        """What arrives when a datagram is sent."""
-        loss, repeat, reorder = self._rng.random(3) < self._chances
-        if loss:
-            self.lost += 1
-            return []
-        if reorder and self._held[way] is None:
-            self.reordered += 1
-            self._held[way] = datagram
-            return []
-        held, self._held[way] = self._held[way], None
-        self.repeated += int(repeat)
-        return [datagram, *([datagram] if repeat else []), *([held] if held else [])]

@@ -3,10 +3,11 @@
 import socket
 
 from ..errors import TransportError
+from .frames import UDP_PORT
 from .transport import LinkTransport
 
-PORT = 18514  # of a card, unless the address names another
 _LARGEST = 2048  # bytes of a datagram that may come
+_PATIENCE = 0.05  # seconds
 
 
 class UdpChannel:
@@ -68,7 +69,7 @@ class UdpChannel:
                               "Then open the device again")
 
 
-def open_transport(address=None, preset=None, patience=0.05, tries=40):
+def open_transport(address=None, preset=None, patience=None, tries=40):
     """Open a card in the network.
 
     Parameters
@@ -77,8 +78,8 @@ def open_transport(address=None, preset=None, patience=0.05, tries=40):
         Host, or host:port: "udp:192.168.1.50".
     preset : str, optional
         Not used: the card tells its own geometry.
-    patience : float
-        Seconds without an answer before requests are sent again.
+    patience : float, optional
+        Seconds without an answer before requests are sent again; default 0.05.
     tries : int
         How often in all.
 
@@ -96,4 +97,5 @@ def open_transport(address=None, preset=None, patience=0.05, tries=40):
     host, _, port = address.partition(":")
     if port and not (port.isdecimal() and 0 < int(port) < 1 << 16):
         raise ValueError(f"expected a port of 1 to 65535 behind the second colon, not {port!r}")
-    return LinkTransport("udp", UdpChannel(host, int(port or PORT)), patience, tries)
+    return LinkTransport("udp", UdpChannel(host, int(port or UDP_PORT)),
+                         _PATIENCE if patience is None else patience, tries)

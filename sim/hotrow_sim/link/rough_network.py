@@ -1,0 +1,39 @@
+"""A network that loses, repeats and reorders what is sent over it."""
+
+import numpy as np
+
+
+class RoughNetwork:
+    """Decides what becomes of datagrams, with a random generator of its own.
+
+    Parameters
+    ----------
+    loss, repeat, reorder : float
+        Chance of each, for every datagram in either direction. One that is reordered comes after
+        the next one.
+    seed : int
+
+    Members
+    -------
+    lost, repeated, reordered : int
+        Datagrams so far.
+    """
+
+    def __init__(self, loss=0.0, repeat=0.0, reorder=0.0, seed=0):
+        self._chances, self._rng = (loss, repeat, reorder), np.random.default_rng(seed)
+        self.lost = self.repeated = self.reordered = 0
+        self._held = {}
+
+    def through(self, way, datagram):
+        """What arrives at the end of `way` when a datagram is sent."""
+        loss, repeat, reorder = self._rng.random(3) < self._chances
+        if loss:
+            self.lost += 1
+            return []
+        if reorder and way not in self._held:
+            self.reordered += 1
+            self._held[way] = datagram
+            return []
+        self.repeated += int(repeat)
+        late = [self._held.pop(way)] if way in self._held else []
+        return [datagram, *([datagram] if repeat else []), *late]

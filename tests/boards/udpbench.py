@@ -1,0 +1,136 @@
+"""A link's gateware behind a UDP port, beside its golden model: the same datagrams to both."""
+
+from dataclasses import dataclass
+
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import connect, flipped
+from hotrow_boards.ethernet.layouts import PEER_BYTES, WORD_BYTES
+from hotrow_boards.ethernet.port import UdpPort
+from hotrow_boards.link.endpoint import LinkEndpoint
+from hotrow_sim.streambench import STEADY
+
+from tests.boards.linkbench import REGISTER_WIDTH, WINDOW, LinkBench
+
+
+@dataclass(frozen=True)
+class Datagram:
+    """A frame from a peer (address, port), with what may be wrong with it on its way."""
+
+    frame: bytes
+    peer: tuple = (0xC0A8_0101, 40_000)
+    length: int | None = None
+    error: bool = False
+
+    @property
+    def whole(self) -> bytes:
+        """What came of it: nothing if bytes lack or words are left over, as the core behind the
+        line leaves out what follows the last one."""
+        size = len(self.frame)
+        length = size if self.length is None else self.length
+        wrong = self.error or length > size or _words(size) > _words(length)
+        return b"" if wrong else self.frame[:length]
+
+
+def _words(octets):
+    return -(-octets // WORD_BYTES)
+
+
+class UdpEndpoint(wiring.Component):
+    """`UdpPort` and `LinkEndpoint`, wired; members as of both."""
+
+    def __init__(self, card):
+        self.port = UdpPort(WINDOW)
+        self.link = LinkEndpoint(32, 16, REGISTER_WIDTH, card, PEER_BYTES)
+        inner = self.link.signature.members
+        super().__init__({
+            **{name: self.port.signature.members[name] for name in ("received", "sent")},
+            **{name: inner[name] for name in (
+                "replaceable", "registers", "read_bus", "write_bus", "marks", "heard")}})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.port, m.submodules.link = port, link = self.port, self.link
+        connect(m, flipped(self.received), port.received)
+        connect(m, port.sent, flipped(self.sent))
+        connect(m, port.o, link.i)
+        connect(m, link.o, port.i)
+        for name in ("registers", "read_bus", "write_bus", "marks"):
+            connect(m, flipped(getattr(self, name)), getattr(link, name))
+        m.d.comb += [
+            link.peer.eq(port.peer), port.host.eq(link.host), link.overrun.eq(port.overrun),
+            link.replaceable.eq(self.replaceable), self.heard.eq(link.heard),
+        ]
+        return m
+
+
+class UdpBench(LinkBench):
+    """As `LinkBench`; what is played are datagrams, and what is compared is also where answers go.
+
+    Parameters
+    ----------
+    As of `LinkBench`.
+
+    Members
+    -------
+    heard : int
+        Frames of the bound host.
+    """
+
+    endpoint = UdpEndpoint
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.heard = 0
+        self.background(self._hear)
+
+    async def _hear(self, ctx):
+        async for _, _, heard in ctx.tick().sample(self.link.heard):
+            self.heard += heard
+
+    def play(self, *arguments, **options):
+        super().play(*arguments, **options)
+        assert self.heard == self.model.heard
+
+    def expect(self, datagram):
+        """The golden model's answer, and its peer."""
+        answer = self.model.answer(datagram.whole, datagram.peer)
+        return answer and (answer, datagram.peer)
+
+    @staticmethod
+    def settling(datagram):
+        return 2 * len(datagram.frame) + 100
+
+    async def _send(self, ctx, datagram, gaps=STEADY):
+        link, frame = self.link, datagram.frame or bytes(WORD_BYTES)  # LiteEth's empty one
+        length = len(datagram.frame) if datagram.length is None else datagram.length
+        address, port = datagram.peer
+        for at in range(0, len(frame), WORD_BYTES):
+            gap = gaps[at // WORD_BYTES % len(gaps)]
+            await ctx.tick().repeat(gap) if gap else None
+            last = at + WORD_BYTES >= len(frame)
+            ctx.set(link.received.p, {
+                "data": int.from_bytes(frame[at:at + WORD_BYTES], "little"), "last": last,
+                "last_be": 1 << (len(frame) - 1) % WORD_BYTES if last else 0,
+                "error": datagram.error and last, "length": length,
+                "peer": {"address": address, "port": port}})
+            ctx.set(link.received.valid, 1)
+            await ctx.tick().until(link.received.ready)
+            ctx.set(link.received.valid, 0)
+
+    async def _listen(self, ctx):
+        link, held, frame = self.link, None, bytearray()
+        while True:
+            ready = not self.seed or self.rng.random() < 0.6
+            ctx.set(link.sent.ready, ready)
+            _, _, valid, word = await ctx.tick().sample(link.sent.valid, link.sent.p)
+            assert held is None or (valid and word.as_bits() == held), "a word changed"
+            held = word.as_bits() if valid and not ready else None
+            if valid and ready:
+                count = word.last_be.bit_length() if word.last else WORD_BYTES
+                assert not word.last or word.last_be == 1 << (count - 1)
+                frame += word.data.to_bytes(WORD_BYTES, "little")[:count]
+                if word.last:
+                    assert word.length == len(frame)
+                    self.answers.append((bytes(frame), (word.peer.address, word.peer.port)))
+                    frame.clear()
