@@ -6,6 +6,8 @@ from importlib import import_module
 
 from hotrow_rtl.config import Config, preset
 
+from .dram.controller import Dram
+
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
 ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
 ECP5_25 = {"luts": 24288, "ffs": 24288, "bram": 56, "dsp": 28}
@@ -34,6 +36,8 @@ class Board:
         Members of the preset's `Config` that differ.
     memory_bytes : int
         Of block RAM as the card's memory, a power of two.
+    dram : Dram, optional
+        That can be the card's memory instead.
     clock_mhz : int
         Of the card.
     loader : tuple of str
@@ -53,10 +57,17 @@ class Board:
     preset: str = "ecp5-small"
     changes: Mapping = field(default_factory=dict)
     memory_bytes: int
+    dram: Dram | None = None
     clock_mhz: int
     loader: tuple
     link: str
     unused: str
+
+    @property
+    def memories(self) -> dict[str, int]:
+        """Bytes of what can be the card's memory, by its name on the command line."""
+        return {"block": self.memory_bytes,
+                **({"dram": self.dram.memory_bytes} if self.dram else {})}
 
     @property
     def config(self) -> Config:

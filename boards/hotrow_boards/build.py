@@ -13,7 +13,7 @@ TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 
 
 def build(board: Board, folder: Path, seed: int = 1,
-          say: Callable[[str], None] = lambda text: None) -> dict:
+          say: Callable[[str], None] = lambda text: None, memory: str = "block") -> dict:
     """Build the bitstream of a board.
 
     Parameters
@@ -25,12 +25,14 @@ def build(board: Board, folder: Path, seed: int = 1,
         Of the placement.
     say : callable
         Takes a line of progress.
+    memory : str
+        One of `Board.memories`.
 
     Returns
     -------
     dict
-        board, device, luts, ffs, bram, dsp, fmax_mhz (the slowest clock after routing), clock_mhz,
-        bitstream (path), bitstream_bytes, seed, seconds
+        board, memory, device, luts, ffs, bram, dsp, fmax_mhz (of the slowest clock after routing,
+        if it were the card's), clock_mhz, bitstream (path), bitstream_bytes, seed, seconds
 
     Raises
     ------
@@ -48,7 +50,7 @@ def build(board: Board, folder: Path, seed: int = 1,
         began = time.monotonic()
 
     say(f"writing the design of {board.title} ...")
-    write_design(board, folder)
+    write_design(board, folder, memory)
     done("design")
     say("synthesis ...")
     used = synthesise(board, folder)
@@ -58,7 +60,7 @@ def build(board: Board, folder: Path, seed: int = 1,
     run([programs["nextpnr-ecp5"], *board.options, "--json", "netlist.json", "--lpf", "top.lpf",
          "--textcfg", "top.config", "--report", "report.json", "--seed", str(seed),
          "--router", "router2", "--timing-allow-fail"], folder, "routing.log")
-    fmax = _slowest(json.loads((folder / "report.json").read_text()))
+    fmax = _slowest(json.loads((folder / "report.json").read_text()), board.clock_mhz)
     done("routing")
     say(f"{fmax:.1f} MHz")
     if fmax < board.clock_mhz:
@@ -67,16 +69,16 @@ def build(board: Board, folder: Path, seed: int = 1,
     bitstream = folder / f"hotrow-{board.name}.bit"
     run([programs["ecppack"], "--compress", "top.config", bitstream.name], folder, "packing.log")
     done("packing")
-    return {"board": board.name, "device": board.device, **used, "fmax_mhz": round(fmax, 1),
+    return {"board": board.name, "memory": memory, "device": board.device, **used, "fmax_mhz": round(fmax, 1),
             "clock_mhz": board.clock_mhz, "bitstream": str(bitstream),
             "bitstream_bytes": bitstream.stat().st_size, "seed": seed, "seconds": seconds}
 
 
-def write_design(board: Board, folder: Path) -> None:
+def write_design(board: Board, folder: Path, memory: str = "block") -> None:
     """Write the sources of a board's design, and `synthesis.ys` for Yosys."""
     from .design import TOP, sources  # Amaranth is loaded only where it is needed
 
-    for name, text in sources(board).items():
+    for name, text in sources(board, memory).items():
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     (folder / "synthesis.ys").write_text(
         synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
@@ -101,9 +103,11 @@ def synthesise(board: Board, folder: Path) -> dict:
     return used
 
 
-def _slowest(report):
-    """The clock that the design reaches: that of the card, as the oscillator clocks nothing."""
-    clocks = [each["achieved"] for each in report["fmax"].values()]
+def _slowest(report, clock_mhz):
+    """The clock that the design reaches: that of the card, or if another falls shorter of what it
+    has to reach, that one in proportion."""
+    clocks = [each["achieved"] * clock_mhz / each.get("constraint", clock_mhz)
+              for each in report["fmax"].values()]
     if not clocks:
         raise ValueError("the routed design has no path from register to register")
     return min(clocks)

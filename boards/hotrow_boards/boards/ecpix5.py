@@ -1,6 +1,7 @@
 """LambdaConcept ECPIX-5."""
 
 from ..board import ECP5_85, Board
+from ..dram.controller import Dram
 
 ECPIX5 = Board(
     name="ecpix5",
@@ -10,8 +11,9 @@ ECPIX5 = Board(
     options=("--um5g-85k", "--package", "CABGA554", "--speed", "8"),
     capacity=ECP5_85,
     memory_bytes=1 << 17,
+    dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29),
     clock_mhz=50,
     loader=("--board", "ecpix5"),
     link="uart over its USB bridge",
-    unused="512 MB of DDR3 (MT41K256M16), gigabit Ethernet",
+    unused="gigabit Ethernet",
 )

@@ -87,7 +87,7 @@ def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Control
     ----------
     dram : Dram
     device : str
-        Name of the FPGA.
+        Name of the FPGA, with its package and grade.
     input_mhz, clock_mhz : int
         Of the board's oscillator, and of the card; the DRAM has twice the latter.
 
