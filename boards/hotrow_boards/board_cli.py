@@ -30,6 +30,9 @@ def build(subparsers):
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="folder for the bitstream and the files of the tools; default "
                              f"{_BUILD_FOLDER}/BOARD")
+    parser.add_argument("--memory", default="block", choices=("block", "dram"),
+                        help="of the card: block RAM (the default), or the board's DRAM behind "
+                             "LiteDRAM's controller")
     parser.add_argument("--seed", type=int, default=1, help="of the placement; default 1")
     _add_json(parser)
     parser.set_defaults(run=_build)
@@ -52,7 +55,7 @@ def _list(options):
     described = [{
         "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
         "changes": dict(board.changes), "memory_bytes": board.memory_bytes,
-        "clock_mhz": board.clock_mhz, "link": board.link, "unused": board.unused,
+        "memories": board.memories, "clock_mhz": board.clock_mhz, "link": board.link, "unused": board.unused,
     } for board in BOARDS.values()]
     if options.json:
         print(json.dumps({"boards": described}))
@@ -61,9 +64,15 @@ def _list(options):
         changes = "".join(f", {name} {value}" for name, value in each["changes"].items())
         print(f"{each['board']:10} {each['title']}, {each['device']}\n"
               f"{'':10} {each['preset']}{changes} at {each['clock_mhz']} MHz, "
-              f"{each['memory_bytes'] >> 10} KB of block RAM, {each['link']}\n"
+              f"{_memories(each['memories'])}, {each['link']}\n"
               f"{'':10} not used: {each['unused']}")
     return 0
+
+
+def _memories(sizes):
+    """What can be the card's memory, in words."""
+    block = f"{sizes['block'] >> 10} KB of block RAM"
+    return f"{block} or {sizes['dram'] >> 20} MB of DRAM" if "dram" in sizes else block
 
 
 def _build(options):
@@ -73,7 +82,7 @@ def _build(options):
         raise ValueError(f"{folder} is a file: -o needs the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
     result = build_board(board, folder, options.seed,
-                         lambda text: print(text, file=sys.stderr, flush=True))
+                         lambda text: print(text, file=sys.stderr, flush=True), options.memory)
     if options.json:
         print(json.dumps(result))
         return 0

@@ -78,10 +78,15 @@ def write_design(board: Board, folder: Path, memory: str = "block") -> None:
     """Write the sources of a board's design, and `synthesis.ys` for Yosys."""
     from .design import TOP, sources  # Amaranth is loaded only where it is needed
 
-    for name, text in sources(board, memory).items():
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    write_files(sources(board, memory), folder)
     (folder / "synthesis.ys").write_text(
         synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
+
+
+def write_files(files: dict, folder: Path) -> None:
+    """Write text or bytes by name."""
+    for name, text in files.items():
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def synthesise(board: Board, folder: Path) -> dict:

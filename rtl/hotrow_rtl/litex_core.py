@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 MODULES = ("litex", "migen", "yaml")  # what every generator imports
+_DESCRIPTION = "core.yml"
+_KEPT = ("*.v", "*.json", "*.h", "*.init", "*.tcl")
 
 
 class GeneratorMissing(ImportError):
@@ -21,25 +23,24 @@ class GeneratorFailed(RuntimeError):
     """A generator ended with an error; the message holds what it said."""
 
 
-def generate(program: list, modules, description: dict, name: str) -> dict[str, str]:
+def generate(program: list, modules, description: dict, options=()) -> dict[str, str]:
     """Run a generator.
 
     Parameters
     ----------
     program : list
-        Arguments of the Python interpreter: `-m` and a module, or a script, and options.
+        Arguments of the Python interpreter: `-m` and a module, or a script.
     modules : sequence of str
         What the generator imports beside `MODULES`.
     description : dict
         Of the core, as the generator's manual has it.
-    name : str
-        Of the Verilog module.
+    options : sequence of str
+        Arguments before the file of the description.
 
     Returns
     -------
     dict of str to str
-        What it wrote, by path: `gateware/NAME.v`, `csr.json`, `software/include/...`. One
-        description gives one text: lines that tell the day are left out.
+        What it wrote, by path. One description gives one text.
 
     Raises
     ------
@@ -50,18 +51,24 @@ def generate(program: list, modules, description: dict, name: str) -> dict[str, 
         raise GeneratorMissing(f"{', '.join(missing)} is not installed")
     with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
         folder = Path(folder)
-        (folder / "core.yml").write_text(json.dumps(description))  # YAML takes JSON as it is
-        done = subprocess.run(
-            [sys.executable, *map(str, program), "--name", name, "--output-dir", folder,
-             folder / "core.yml"], capture_output=True, text=True, cwd=folder)
+        (folder / _DESCRIPTION).write_text(json.dumps(description))  # YAML takes JSON as it is
+        done = subprocess.run([sys.executable, *map(str, program), *options, _DESCRIPTION],
+                              capture_output=True, text=True, cwd=folder)
         if done.returncode:
-            raise GeneratorFailed(f"the generator of {name} failed:\n"
+            raise GeneratorFailed(f"{' '.join(map(str, program))} failed:\n"
                                   + done.stderr.strip()[-2000:])
-        return {str(path.relative_to(folder)): _undated(path)
-                for suffix in ("*.v", "*.json", "*.h", "*.init", "*.xdc", "*.tcl")
+        return {str(path.relative_to(folder)): _cleaned(path)
+                for suffix in _KEPT
                 for path in sorted(folder.rglob(suffix))}
 
 
-def _undated(path):
-    return "".join(line for line in path.read_text().splitlines(keepends=True)
-                   if "enerated by LiteX" not in line and not line.startswith("// Date"))
+def _cleaned(path):
+    """Text without the day, and without assignments that say again what the line before said:
+    they would be two drivers of one signal."""
+    before, kept = "", []
+    for line in path.read_text().splitlines(keepends=True):
+        dated = "enerated by LiteX" in line or line.startswith("// Date")
+        if not dated and not (line == before and line.startswith("assign ")):
+            kept.append(line)
+        before = line
+    return "".join(kept)

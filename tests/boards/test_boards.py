@@ -10,10 +10,12 @@ import pytest
 from hotrow import cli
 from hotrow_boards import design
 from hotrow_boards.boards import BOARDS
-from hotrow_boards.build import TOOLS, build
+from hotrow_boards.build import TOOLS, _slowest, build, write_files
 from hotrow_boards.clocking import pll_dividers
 from hotrow_boards.synthesis import RESOURCES
-from hotrow_boards.tools import tool
+from hotrow_boards.tools import run, tool
+
+from tests.boards.generators import needs_litedram
 
 ROOT = Path(__file__).parents[2]
 EVERY_BOARD = pytest.mark.parametrize("name", BOARDS)
@@ -36,8 +38,8 @@ def hotrow(capsys, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Designs are not written."""
-    monkeypatch.setattr(design, "sources", lambda board: {
-        "top.il": "il", "top.lpf": "pins", "core.v": board.name})
+    monkeypatch.setattr(design, "sources", lambda board, memory: {
+        "top.il": "il", "top.lpf": "pins", "core.v": f"{board.name} {memory}"})
 
 
 @EVERY_BOARD
@@ -63,8 +65,12 @@ def test_the_memory_is_as_large_as_its_pins_say(name):
     pins = {each.name: len(each.ios[0].names) for each in platform.resources[kind, 0].ios
             if each.name in ("a", "ba", "dq")}
     octets = columns * pins["dq"] // 8 << pins["a"] + pins["ba"]
-    said, of = re.search(r"(\d+) MB of (\w+) \(MT4", BOARDS[name].unused).groups()
-    assert (int(said) << 20, of) == (octets, {"ddr3": "DDR3", "sdram": "SDRAM"}[kind])
+    if kind == "ddr3":
+        assert BOARDS[name].dram.chip_bytes == octets and BOARDS[name].dram.pins == kind
+        assert BOARDS[name].dram.lanes == pins["dq"] // 8
+    else:
+        said = re.search(r"(\d+) MB of SDRAM \(MT4", BOARDS[name].unused)[1]
+        assert int(said) << 20 == octets
 
 
 @pytest.mark.parametrize("name", [
@@ -87,6 +93,9 @@ def test_the_list(hotrow):
     assert code == 0 and all(board.title in shown for board in BOARDS.values())
     _, listed, _ = hotrow("boards", "--json")
     assert [each["board"] for each in listed["boards"]] == list(BOARDS)
+    assert "128 KB of block RAM or 64 MB of DRAM" in shown
+    assert [each["memories"] for each in listed["boards"]] == [
+        board.memories for board in BOARDS.values()]
 
 
 def test_a_build(hotrow, tools, quick, tmp_path):
@@ -98,7 +107,7 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     bitstream = folder / "hotrow-ecpix5.bit"
     assert bitstream.read_bytes() == b"bits of routed"
     assert result == {
-        "board": "ecpix5", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77, "bram": 3, "dsp": 2,
+        "board": "ecpix5", "memory": "block", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77, "bram": 3, "dsp": 2,
         "fmax_mhz": 71.2, "clock_mhz": 50, "bitstream": str(bitstream), "bitstream_bytes": 14,
         "seed": 1}
     assert "--um5g-85k --package CABGA554 --speed 8" in tools.asked[0]
@@ -106,6 +115,51 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     assert "read_rtlil top.il\nread_verilog -sv core.v" in (folder / "synthesis.ys").read_text()
     code, shown, _ = hotrow("build", "--board", "ecpix5", "-o", str(folder))
     assert code == 0 and "150 of 83,640 luts" in shown and "71.2 MHz after routing" in shown
+
+
+def test_a_build_with_dram(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"1": 60})
+    code, result, _ = hotrow("build", "--board", "ecpix5", "--memory", "dram", "-o", str(tmp_path),
+                             "--json")
+    assert code == 0 and result["memory"] == "dram"
+    assert (tmp_path / "core.v").read_text() == "ecpix5 dram"
+
+
+def test_a_board_without_a_dram_for_the_card(hotrow, tools, tmp_path):
+    pytest.importorskip("amaranth_boards")
+    code, _, err = hotrow("build", "--board", "ulx3s", "--memory", "dram", "-o", str(tmp_path))
+    assert code == 2 and "ULX3S 85F has no memory 'dram' for the card: expected block" in err
+
+
+@pytest.mark.parametrize("clocks, slowest", [
+    ({"card": (60, 50)}, 60), ({"card": (60, 50), "start": (30, 25)}, 60),
+    ({"card": (60, 50), "start": (20, 25)}, 40)])
+def test_the_slowest_of_several_clocks(clocks, slowest):
+    report = {"fmax": {name: {"achieved": achieved, "constraint": constraint}
+                       for name, (achieved, constraint) in clocks.items()}}
+    assert _slowest(report, 50) == slowest
+
+
+@needs_litedram
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ecpix5", pytest.param("versa-5g", marks=pytest.mark.long)])
+def test_a_design_with_dram(name, tmp_path):
+    """Its clock is the controller's, whose pins are placed; Yosys reads it, and all is connected."""
+    pytest.importorskip("amaranth_boards")
+    made = design.sources(BOARDS[name], "dram")
+    pins = made["top.lpf"]
+    for bits in (*(f"dq__io[{bit}]" for bit in range(16)), "dqs__p[0]", "dqs__p[1]", "clk__p"):
+        assert f'LOCATE COMP "ddr3_0__{bits}"' in pins
+    terminated = re.findall(r'PORT "ddr3_0__(\w+?)__\w+(?:\[\d+\])?" .*TERMINATION=75', pins)
+    assert set(terminated) == {"dq"} and len(terminated) == 16
+    write_files(made, tmp_path)
+    try:
+        yosys = tool("yosys")
+    except ValueError as missing:
+        pytest.skip(str(missing))
+    run([yosys, "-q", "-p", "read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
+         "read_rtlil top.il; read_verilog -sv core.v; hierarchy -check -top top; proc; "
+         "check -assert litedram"], tmp_path, "check.log")
 
 
 def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):

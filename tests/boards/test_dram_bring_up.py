@@ -1,7 +1,6 @@
 """A DRAM's bring-up against a model of its controller's registers: every delay that can be right,
 and those that cannot."""
 
-import importlib.util
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +15,10 @@ from hotrow_boards.dram.levelling import Levelling
 from hotrow_boards.dram.program import Section, bring_up
 from hotrow_boards.dram.sequencer import Sequencer
 from hotrow_boards.dram.window import WidestWindow
-from hotrow_rtl import litex_core
 from hotrow_sim.litedram import levelled_program
 from hotrow_sim.streambench import StreamBench
+
+from tests.boards.generators import needs_litedram
 
 DELAYS, BITSLIPS, LANES, PHASES = 8, 4, 2, 2
 DRAM = Dram(chip="MT41K64M16", lanes=LANES, chip_bytes=1 << 27)
@@ -38,10 +38,6 @@ WAKING = (("sdram_dfii_control", 12), ("wait", 300), ("sdram_dfii_control", 14),
 CONTROLLER = Controller(DRAM, "", {name: (16 * at, 2 if name.endswith("data") else 1)
                                    for at, name in enumerate(NAMES)}, CONSTANTS, WAKING)
 ALL_RIGHT = (0, 0, DELAYS)
-MISSING = [name for name in (*dram_controller.MODULES, *litex_core.MODULES)
-           if importlib.util.find_spec(name) is None]
-needs_litedram = pytest.mark.skipif(
-    bool(MISSING), reason=f"{', '.join(MISSING)} missing: pip install 'hotrow[litedram]'")
 
 
 class Chips:

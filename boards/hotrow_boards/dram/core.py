@@ -1,7 +1,6 @@
 """The generated controller inside a larger design, as an instance of its Verilog."""
 
 from amaranth import ClockSignal, Instance, Module
-from amaranth.hdl import IOPort
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 

@@ -15,8 +15,13 @@ from functools import partial
 
 import yaml
 from litedram import gen, modules
-from litedram.common import PhySettings, get_default_cl, get_default_cwl
-from litedram.common import get_sys_latency, get_sys_phase
+from litedram.common import (
+    PhySettings,
+    get_default_cl,
+    get_default_cwl,
+    get_sys_latency,
+    get_sys_phase,
+)
 from litedram.phy import dfi, model
 from litex.soc.interconnect.csr import CSR, AutoCSR, CSRStatus, CSRStorage
 from litex.tools import litex_sim
