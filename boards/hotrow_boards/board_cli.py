@@ -55,7 +55,8 @@ def _list(options):
     described = [{
         "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
         "changes": dict(board.changes), "memory_bytes": board.memory_bytes,
-        "memories": board.memories, "clock_mhz": board.clock_mhz, "link": board.link, "unused": board.unused,
+        "memories": board.memories, "clock_mhz": board.clock_mhz, "link": board.link,
+        "unused": board.unused,
     } for board in BOARDS.values()]
     if options.json:
         print(json.dumps({"boards": described}))

@@ -69,8 +69,8 @@ def build(board: Board, folder: Path, seed: int = 1,
     bitstream = folder / f"hotrow-{board.name}.bit"
     run([programs["ecppack"], "--compress", "top.config", bitstream.name], folder, "packing.log")
     done("packing")
-    return {"board": board.name, "memory": memory, "device": board.device, **used, "fmax_mhz": round(fmax, 1),
-            "clock_mhz": board.clock_mhz, "bitstream": str(bitstream),
+    return {"board": board.name, "memory": memory, "device": board.device, **used,
+            "fmax_mhz": round(fmax, 1), "clock_mhz": board.clock_mhz, "bitstream": str(bitstream),
             "bitstream_bytes": bitstream.stat().st_size, "seed": seed, "seconds": seconds}
 
 

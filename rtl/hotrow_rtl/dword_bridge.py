@@ -112,7 +112,8 @@ class DwordBridge(wiring.Component):
         m.d.comb += [
             turns.requests.eq(Cat(port.awvalid for port in ports)),
             bus.awaddr.eq(address | part << log2(DWORD)),
-            bus.wdata.eq(data.word_select(part, 32)), bus.wstrb.eq(strobes.word_select(part, DWORD)),
+            bus.wdata.eq(data.word_select(part, 32)),
+            bus.wstrb.eq(strobes.word_select(part, DWORD)),
         ]
         for number, port in enumerate(ports):
             m.d.comb += [port.bid.eq(identity), port.bresp.eq(Mux(failed, DECERR, OKAY)),

@@ -107,9 +107,9 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     bitstream = folder / "hotrow-ecpix5.bit"
     assert bitstream.read_bytes() == b"bits of routed"
     assert result == {
-        "board": "ecpix5", "memory": "block", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77, "bram": 3, "dsp": 2,
-        "fmax_mhz": 71.2, "clock_mhz": 50, "bitstream": str(bitstream), "bitstream_bytes": 14,
-        "seed": 1}
+        "board": "ecpix5", "memory": "block", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77,
+        "bram": 3, "dsp": 2, "fmax_mhz": 71.2, "clock_mhz": 50,
+        "bitstream": str(bitstream), "bitstream_bytes": 14, "seed": 1}
     assert "--um5g-85k --package CABGA554 --speed 8" in tools.asked[0]
     assert "--lpf top.lpf" in tools.asked[0] and "synthesis ..." in err
     assert "read_rtlil top.il\nread_verilog -sv core.v" in (folder / "synthesis.ys").read_text()
@@ -144,7 +144,7 @@ def test_the_slowest_of_several_clocks(clocks, slowest):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ecpix5", pytest.param("versa-5g", marks=pytest.mark.long)])
 def test_a_design_with_dram(name, tmp_path):
-    """Its clock is the controller's, whose pins are placed; Yosys reads it, and all is connected."""
+    """The controller's pins are placed; Yosys reads the design, and finds all that it names."""
     pytest.importorskip("amaranth_boards")
     made = design.sources(BOARDS[name], "dram")
     pins = made["top.lpf"]

@@ -5,11 +5,11 @@ import pytest
 from amaranth import Module
 from hotrow_boards.dram.shared_read import SharedRead
 from hotrow_boards.dram.shared_write import SharedWrite
-from hotrow_rtl.axi import BURST_INCR, DECERR, OKAY, AXI4Read, AXI4Write
-from hotrow_rtl.config import log2
+from hotrow_rtl.axi import DECERR, OKAY, AXI4Read, AXI4Write
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.memory.amaranth import read_responder, write_responder
-from hotrow_sim.streambench import StreamBench
+
+from tests.rtl.axi_masters import MastersBench
 
 SIZE, BLOCK_LOG2, PAGE = 1 << 14, 8, 4096
 WORD, ADDRESS_WIDTH = 16, 20
@@ -17,115 +17,37 @@ MASTERS = 2
 ROUGH = {"latency": 7, "jitter": 9, "stall_address": 0.3, "stall_data": 0.3, "stall_response": 0.3}
 
 
-class PortsBench(StreamBench):
+class PortsBench(MastersBench):
     """Two masters of each kind on one port of the memory model; what the second writes is told.
 
     Parameters
     ----------
-    bus_bytes : int
-        Width of the masters.
-    seed : int
-        Of all stalls; 0 for none.
+    bus_bytes, seed : int
+        As of `MastersBench`.
 
     Members
     -------
     octets : uint8[SIZE]
         The memory.
-    told : list of int
-        Blocks, in the order in which they were told.
     """
 
     def __init__(self, bus_bytes, seed):
         bus = {"address_width": 32, "bus_bytes": bus_bytes}
-        self.reads = SharedRead(SIZE, [AXI4Read(id_width=2, **bus), AXI4Read(id_width=3, **bus)],
-                                WORD, ADDRESS_WIDTH)
-        self.writes = SharedWrite(
+        reads = SharedRead(SIZE, [AXI4Read(id_width=2, **bus), AXI4Read(id_width=3, **bus)], WORD,
+                           ADDRESS_WIDTH)
+        writes = SharedWrite(
             SIZE, BLOCK_LOG2, [(AXI4Write(id_width=3, **bus), False),
                                (AXI4Write(id_width=2, **bus), True)], WORD, ADDRESS_WIDTH)
         both = Module()
-        both.submodules.reads, both.submodules.writes = self.reads, self.writes
-        super().__init__(both)
-        self.bus_bytes, self.seed, self.rng = bus_bytes, seed, np.random.default_rng(seed)
-        self.octets, self.told = np.zeros(SIZE, np.uint8), []
+        both.submodules.reads, both.submodules.writes = reads, writes
+        super().__init__(both, reads, writes, bus_bytes, seed)
+        self.octets = np.zeros(SIZE, np.uint8)
         self.memory = MemoryModel()
         self.memory.map(self.octets, 0)
         behaviour = Behaviour(seed=seed, **ROUGH) if seed else Behaviour()
         self.background(read_responder(self.reads.bus, self.memory.read_port(WORD, behaviour)))
         self.background(write_responder(self.writes.bus, self.memory.write_port(WORD, behaviour)))
         self.background(self._listen)
-
-    def read(self, number, bursts):
-        """Ask for (address, beats, id) one after the other; what comes, as (octets, response)."""
-        bus, came = getattr(self.reads, f"read_{number}"), []
-
-        async def ask(ctx):
-            for address, beats, identity in bursts:
-                await self._rest(ctx)
-                self._set(ctx, bus, "ar", address, beats, identity)
-                await ctx.tick().until(bus.arready)
-                ctx.set(bus.arvalid, 0)
-
-        async def take(ctx):
-            for _, beats, identity in bursts:
-                octets, responses = b"", set()
-                for beat in range(beats):
-                    await self._rest(ctx)
-                    ctx.set(bus.rready, 1)
-                    data, response, last, found = await ctx.tick().sample(
-                        bus.rdata, bus.rresp, bus.rlast, bus.rid).until(bus.rvalid)
-                    ctx.set(bus.rready, 0)
-                    assert (last, found) == (beat == beats - 1, identity), f"seed {self.seed}"
-                    octets += data.to_bytes(self.bus_bytes, "little")
-                    responses.add(response)
-                came.append((octets, *responses))
-        self.process(f"requests of reader {number}", ask)
-        self.process(f"answers of reader {number}", take)
-        return came
-
-    def write(self, number, bursts):
-        """Write (address, octets, strobes, id) one after the other; the responses that come, each
-        with the blocks told before it."""
-        bus, came = getattr(self.writes, f"write_{number}"), []
-
-        async def ask(ctx):
-            for address, octets, _, identity in bursts:
-                await self._rest(ctx)
-                self._set(ctx, bus, "aw", address, len(octets) // self.bus_bytes, identity)
-                await ctx.tick().until(bus.awready)
-                ctx.set(bus.awvalid, 0)
-
-        async def give(ctx):
-            for _, octets, strobes, _ in bursts:
-                for at in range(0, len(octets), self.bus_bytes):
-                    await self._rest(ctx)
-                    chosen = strobes[at:at + self.bus_bytes]
-                    ctx.set(bus.wdata, int.from_bytes(octets[at:at + self.bus_bytes], "little"))
-                    ctx.set(bus.wstrb, sum(1 << lane for lane in np.flatnonzero(chosen).tolist()))
-                    ctx.set(bus.wlast, at + self.bus_bytes == len(octets))
-                    ctx.set(bus.wvalid, 1)
-                    await ctx.tick().until(bus.wready)
-                    ctx.set(bus.wvalid, 0)
-
-        async def take(ctx):
-            for *_, identity in bursts:
-                await self._rest(ctx)
-                ctx.set(bus.bready, 1)
-                response, found = await ctx.tick().sample(bus.bresp, bus.bid).until(bus.bvalid)
-                ctx.set(bus.bready, 0)
-                assert found == identity
-                came.append((response, set(self.told)))
-        for what in (ask, give, take):
-            self.process(f"{what.__name__} of writer {number}", what)
-        return came
-
-    def _set(self, ctx, bus, channel, address, beats, identity):
-        for name, value in (("addr", address), ("len", beats - 1), ("id", identity),
-                            ("size", log2(self.bus_bytes)), ("burst", BURST_INCR), ("valid", 1)):
-            ctx.set(getattr(bus, channel + name), value)
-
-    async def _rest(self, ctx):
-        if self.seed and self.rng.random() < 0.3:
-            await ctx.tick().repeat(int(self.rng.integers(1, 4)))
 
     async def _listen(self, ctx):
         marks = self.writes.marks

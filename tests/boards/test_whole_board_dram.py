@@ -62,8 +62,8 @@ def test_tables_at_the_end_of_the_memory(device):
 def test_a_dram_that_does_not_calibrate(monkeypatch):
     declared_transports(monkeypatch)
     with open_board_with_dram((WINDOWS[0], None)) as board:
-        with pytest.raises(TransportError, match="the card's DRAM did not calibrate: its "
-                                                 "controller found no delay .* --memory block"):
+        with pytest.raises(TransportError, match=r"the card's DRAM did not calibrate: its "
+                                                 r"controller found no delay .* --memory block"):
             hotrow.open(f"uart:{board.path}", ring_entries=4, patience=PATIENCE)
         # The card still answers: what touches its memory is refused, and nothing hangs.
         monkeypatch.setattr(Session, "_bind", lambda session: session.request(

@@ -1,4 +1,4 @@
-"""A board's DRAM as the memory of a card, wired: bring-up, and ports that share the controller's."""
+"""A board's DRAM as the memory of a card, wired: bring-up, and ports that share one."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring

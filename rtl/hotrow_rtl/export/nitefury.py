@@ -25,7 +25,7 @@ REGISTERS_AT = 1 << 16  # in BAR 0, behind LitePCIe's own
 ADDRESS_WIDTH = 32  # of the host's memory, as LitePCIe reaches it
 _BAR_BYTES = 1 << 20
 _TOP, _PCIE, _BRIDGE = "hotrow_nitefury", "litepcie_core", "hotrow_dwords"
-_MODULES = ("litepcie", "litedram", "liteeth")
+MODULES = ("litepcie",)  # what the generator imports
 _FOLDER = "build/gateware/"
 # From the card's file in amaranth-boards.
 _PINS = {
@@ -46,7 +46,7 @@ def nitefury_files(config: Config) -> dict[str, str]:
         If LitePCIe's generator is not installed.
     """
     try:
-        made = generate(["-m", "litepcie.gen"], _MODULES, {
+        made = generate(["-m", "litepcie.gen"], MODULES, {
             "phy": "S7PCIEPHY", "phy_device": PART, "phy_lanes": _LANES, "phy_data_width": 128,
             "phy_bar0_size": _BAR_BYTES, "clk_freq": 125e6, "mmap": True,
             "mmap_base": REGISTERS_AT, "mmap_size": 1 << 16, "mmap_slave": True,
