@@ -9,6 +9,7 @@ from hotrow.link.frames import Operation
 from hotrow.link.session import Session
 from hotrow.link.transport import LinkTransport
 from hotrow_rtl.config import preset
+from hotrow_rtl.contract_link import LinkStatus
 from hotrow_sim.link.endpoint import LinkEndpoint
 
 from tests.driver.conftest import random_ids, register_tables, usable
@@ -61,6 +62,36 @@ def test_a_card_that_does_not_answer():
     channel = RoughChannel(LinkEndpoint(Counting(), model_card().link), loss=1.0)
     with pytest.raises(TransportError, match=r"no answer to BIND within 0\.003 s: is a board"):
         LinkTransport("uart", channel, patience=0.001, tries=3)
+    assert channel.closed
+
+
+def test_a_card_whose_memory_is_not_ready_yet():
+    endpoint = model_card().endpoint(memory=LinkStatus.MEMORY_STARTING)
+
+    class Starting(RoughChannel):
+        sends = 0
+
+        def send(self, frame):
+            self.sends += 1
+            if self.sends == 4:
+                endpoint.memory = LinkStatus.OK
+            super().send(frame)
+
+    channel = Starting(endpoint)
+    session = Session(channel, 1.0, 2)
+    assert channel.sends == 4 and session.card["memory_bytes"] == 1 << 20
+    assert session.request(Operation.READ_MEMORY, session.card["memory_base"], 4
+                           ).result().status == LinkStatus.OK
+
+
+@pytest.mark.parametrize("status, message", [
+    (LinkStatus.MEMORY_STARTING, r"the card's DRAM was not ready within 0\.004 s"),
+    (LinkStatus.MEMORY_FAILED, "the card's DRAM did not calibrate: its controller found no delay"),
+])
+def test_a_card_whose_memory_cannot_be_used(status, message):
+    channel = RoughChannel(model_card().endpoint(memory=status))
+    with pytest.raises(TransportError, match=message):
+        LinkTransport("uart", channel, patience=0.002, tries=2)
     assert channel.closed
 
 
