@@ -45,6 +45,7 @@ class DwordBridge(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        m.d.comb += [self.bus.arprot.eq(0), self.bus.awprot.eq(0)]
         self._read(m, [getattr(self, f"read_{n}") for n in range(len(self.reads))])
         self._write(m, [getattr(self, f"write_{n}") for n in range(len(self.writes))])
         return m

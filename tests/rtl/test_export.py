@@ -148,6 +148,15 @@ def test_nitefury(quick, verilog, tmp_path):
         header = re.search(rf"^module {module}\s*\((.*?)\);", text, re.M | re.S)[1]
         assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(
             re.findall(r"(\w+)\s*(?:,|$)", re.sub(r"\(\*.*?\*\)", "", header)))
+    driven = set(re.findall(r"^  output (?:\[\d+:0\] )?((?:m_axi|host)_\w+);", files["bridge.v"],
+                            re.M))
+    assert driven == {port.name for bus in buses(TINY) for port in bus.ports
+                      if bus.master and not port.output} | {
+        name.replace("mmap_slave_axi_lite", "host") for name, direction, _ in pcie
+        if name.startswith("mmap_slave") and direction == "input"}
+    assert bytes.fromhex(files["litepcie_core_mem.init"]).rstrip(b"\0 ") == (
+        b"LitePCIe standalone core")
+    assert not re.search(r"20\d\d-\d\d-\d\d", "".join(files.values())), "another text every day"
     assert "CONFIG.Bar0_Size" in files["build.tcl"] and "pcie_7x" in files["build.tcl"]
     iverilog = shutil.which("iverilog")
     if not iverilog:
