@@ -1,5 +1,7 @@
 """Requests over a line that loses, repeats, damages and reorders: each is carried out once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hotrow import TransportError
@@ -84,6 +86,13 @@ def test_a_card_whose_memory_is_not_ready_yet():
                            ).result().status == LinkStatus.OK
 
 
+@pytest.mark.parametrize("memory_bytes, staging", [(1 << 20, 1 << 14), (1 << 26, 1 << 17)])
+def test_little_is_sent_for_staging(memory_bytes, staging):
+    card = model_card()
+    endpoint = LinkEndpoint(card, replace(card.link, memory_bytes=memory_bytes))
+    assert LinkTransport("uart", RoughChannel(endpoint)).staging_bytes == staging
+
+
 @pytest.mark.parametrize("status, message", [
     (LinkStatus.MEMORY_STARTING, r"the card's DRAM was not ready within 0\.004 s"),
     (LinkStatus.MEMORY_FAILED, "the card's DRAM did not calibrate: its controller found no delay"),
@@ -96,8 +105,6 @@ def test_a_card_whose_memory_cannot_be_used(status, message):
 
 
 def test_a_card_of_another_version():
-    from dataclasses import replace
-
     endpoint = LinkEndpoint(Counting(), replace(model_card().link, version=2))
     with pytest.raises(TransportError, match="link has version 1, found 2"):
         Session(RoughChannel(endpoint), 0.01, 2)
