@@ -211,8 +211,10 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.long
-@EVERY_BOARD
-def test_a_bitstream_for_real(name, tmp_path):
+@pytest.mark.parametrize("name, memory", [
+    *((name, "block") for name in BOARDS),
+    pytest.param("ecpix5", "dram", marks=needs_litedram)])
+def test_a_bitstream_for_real(name, memory, tmp_path):
     """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
     pytest.importorskip("amaranth_boards")
     for program in TOOLS:
@@ -221,7 +223,7 @@ def test_a_bitstream_for_real(name, tmp_path):
         except ValueError as missing:
             pytest.skip(str(missing))
     board = BOARDS[name]
-    result = build(board, tmp_path)
+    result = build(board, tmp_path, memory=memory)
     assert result["fmax_mhz"] >= board.clock_mhz == result["clock_mhz"]
     for resource, room in board.capacity.items():
         assert 0 < result[resource] <= room

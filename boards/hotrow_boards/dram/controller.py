@@ -74,11 +74,6 @@ class Controller:
     constants: dict
     initialisation: tuple
 
-    @property
-    def levelled(self) -> bool:
-        """Reads come right only after the PHY's delays are found."""
-        return "ddrphy_dly_sel" in self.registers
-
 
 def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Controller:
     """The controller for a board with an ECP5.
