@@ -6,11 +6,31 @@ from importlib import import_module
 
 from hotrow_rtl.config import Config, preset
 
-from .ethernet.station import Rgmii
+from .dram.controller import Dram
+from .ethernet.station import Rgmii, Station
 
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
 ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
 ECP5_25 = {"luts": 24288, "ffs": 24288, "bram": 56, "dsp": 28}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Which of the things that a board has a card on it uses.
+
+    Parameters
+    ----------
+    link : str
+        One of `Board.links`.
+    memory : str
+        One of `Board.memories`.
+    station : Station
+        Of a card whose link is "udp".
+    """
+
+    link: str = "uart"
+    memory: str = "block"
+    station: Station = field(default_factory=Station)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +56,8 @@ class Board:
         Members of the preset's `Config` that differ.
     memory_bytes : int
         Of block RAM as the card's memory, a power of two.
+    dram : Dram, optional
+        That can be the card's memory instead.
     clock_mhz : int
         Of the card.
     loader : tuple of str
@@ -57,6 +79,7 @@ class Board:
     preset: str = "ecp5-small"
     changes: Mapping = field(default_factory=dict)
     memory_bytes: int
+    dram: Dram | None = None
     clock_mhz: int
     loader: tuple
     uart: str
@@ -68,17 +91,25 @@ class Board:
         """The transports by which a host can reach it, and over what."""
         return {"uart": self.uart, **({"udp": "over gigabit Ethernet"} if self.rgmii else {})}
 
-    def check_link(self, link: str) -> None:
-        """Refuse a link that it does not have.
+    @property
+    def memories(self) -> dict[str, int]:
+        """Bytes of what can be the card's memory, by its name on the command line."""
+        return {"block": self.memory_bytes,
+                **({"dram": self.dram.memory_bytes} if self.dram else {})}
+
+    def check(self, variant: Variant) -> None:
+        """Refuse a link or a memory that it does not have.
 
         Raises
         ------
         ValueError
             Naming those that it has.
         """
-        if link not in self.links:
-            raise ValueError(f"{self.title} has no link {link!r}: expected "
-                             f"{' or '.join(self.links)}")
+        for what, asked, has in (("link", variant.link, self.links),
+                                 ("memory", variant.memory, self.memories)):
+            if asked not in has:
+                raise ValueError(f"{self.title} has no {what} {asked!r} for a card: expected "
+                                 f"{' or '.join(has)}")
 
     @property
     def config(self) -> Config:

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from .board import Variant
 from .boards import BOARDS, find_board
 from .build import build as build_board
 from .ethernet.station import Station
@@ -38,6 +39,9 @@ def build(subparsers):
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="folder for the bitstream and the files of the tools; default "
                              f"{_BUILD_FOLDER}/BOARD")
+    parser.add_argument("--memory", default="block",
+                        help="of the card: block, block RAM (the default), or dram, the board's "
+                             "DRAM behind LiteDRAM's controller")
     parser.add_argument("--seed", type=int, default=1, help="of the placement; default 1")
     _add_json(parser)
     parser.set_defaults(run=_build)
@@ -60,7 +64,8 @@ def _list(options):
     described = [{
         "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
         "changes": dict(board.changes), "memory_bytes": board.memory_bytes,
-        "clock_mhz": board.clock_mhz, "links": board.links, "unused": board.unused,
+        "memories": board.memories, "links": board.links, "clock_mhz": board.clock_mhz,
+        "unused": board.unused,
     } for board in BOARDS.values()]
     if options.json:
         print(json.dumps({"boards": described}))
@@ -69,27 +74,33 @@ def _list(options):
         changes = "".join(f", {name} {value}" for name, value in each["changes"].items())
         print(f"{each['board']:10} {each['title']}, {each['device']}\n"
               f"{'':10} {each['preset']}{changes} at {each['clock_mhz']} MHz, "
-              f"{each['memory_bytes'] >> 10} KB of block RAM\n"
+              f"{_memories(each['memories'])}\n"
               f"{'':10} links: {', '.join(map(' '.join, each['links'].items()))}\n"
               f"{'':10} not used: {each['unused']}")
     return 0
 
 
+def _memories(sizes):
+    """What can be the card's memory, in words."""
+    block = f"{sizes['block'] >> 10} KB of block RAM"
+    return f"{block} or {sizes['dram'] >> 20} MB of DRAM" if "dram" in sizes else block
+
+
 def _build(options):
     board, given = find_board(options.board), {
         name: value for name in ("address", "mac") if (value := getattr(options, name)) is not None}
-    board.check_link(options.link)
     if given and options.link != "udp":
         raise ValueError(f"--{next(iter(given))} is of a card with --link udp, not with --link "
                          f"{options.link}")
     station = Station(**given)
+    variant = Variant(link=options.link, memory=options.memory, station=station)
+    board.check(variant)
     folder = options.output or _BUILD_FOLDER / board.name
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: -o needs the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
     result = build_board(board, folder, options.seed,
-                         lambda text: print(text, file=sys.stderr, flush=True),
-                         options.link, station)
+                         lambda text: print(text, file=sys.stderr, flush=True), variant)
     if options.json:
         print(json.dumps(result))
         return 0

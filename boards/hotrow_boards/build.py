@@ -7,8 +7,7 @@ from dataclasses import asdict
 from math import floor
 from pathlib import Path
 
-from .board import Board
-from .ethernet.station import Station
+from .board import Board, Variant
 from .synthesis import check_fit, synthesis_script, used_resources
 from .tools import run, tool
 
@@ -16,8 +15,7 @@ TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 
 
 def build(board: Board, folder: Path, seed: int = 1,
-          say: Callable[[str], None] = lambda text: None, link: str = "uart",
-          station: Station | None = None) -> dict:
+          say: Callable[[str], None] = lambda text: None, variant: Variant | None = None) -> dict:
     """Build the bitstream of a board.
 
     Parameters
@@ -29,28 +27,25 @@ def build(board: Board, folder: Path, seed: int = 1,
         Of the placement.
     say : callable
         Takes a line of progress.
-    link : str
-        One of `Board.links`.
-    station : Station, optional
-        Of a card whose link is "udp".
+    variant : Variant, optional
 
     Returns
     -------
     dict
-        board, link, device, luts, ffs, bram, dsp, fmax_mhz (the card's clock after routing),
-        clock_mhz, clocks (of every one fmax_mhz and needed_mhz), bitstream (path),
+        board, link, memory, device, luts, ffs, bram, dsp, fmax_mhz (the card's clock after
+        routing), clock_mhz, clocks (of every one fmax_mhz and needed_mhz), bitstream (path),
         bitstream_bytes, seed, seconds; with the link "udp" address and mac
 
     Raises
     ------
     ValueError
-        If the board has no such link, a tool is missing or fails, or the design does not fit or is
-        too slow for the board.
+        If the board has no such link or memory, a tool is missing or fails, or the design does not
+        fit or is too slow for the board.
     ModuleNotFoundError
         If amaranth-boards is not installed.
     """
-    board.check_link(link)
-    station = (station or Station()) if link == "udp" else None
+    variant = variant or Variant()
+    board.check(variant)
     programs = {name: tool(name) for name in TOOLS}  # a missing one is said before all work
     began, seconds = time.monotonic(), {}
 
@@ -60,7 +55,7 @@ def build(board: Board, folder: Path, seed: int = 1,
         began = time.monotonic()
 
     say(f"writing the design of {board.title} ...")
-    write_design(board, folder, link, station)
+    write_design(board, folder, variant)
     done("design")
     say("synthesis ...")
     used = synthesise(board, folder)
@@ -83,21 +78,26 @@ def build(board: Board, folder: Path, seed: int = 1,
     done("packing")
     reached = [clock["fmax_mhz"] for clock in clocks.values()
                if clock["needed_mhz"] == board.clock_mhz]
-    return {"board": board.name, "link": link, **({} if station is None else asdict(station)),
+    station = asdict(variant.station) if variant.link == "udp" else {}
+    return {"board": board.name, "link": variant.link, "memory": variant.memory, **station,
             "device": board.device, **used, "fmax_mhz": min(reached),
             "clock_mhz": board.clock_mhz, "clocks": clocks, "bitstream": str(bitstream),
             "bitstream_bytes": bitstream.stat().st_size, "seed": seed, "seconds": seconds}
 
 
-def write_design(board: Board, folder: Path, link: str = "uart",
-                 station: Station | None = None) -> None:
+def write_design(board: Board, folder: Path, variant: Variant | None = None) -> None:
     """Write the sources of a board's design, and `synthesis.ys` for Yosys."""
     from .design import TOP, sources  # Amaranth is loaded only where it is needed
 
-    for name, text in sources(board, link, station).items():
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    write_files(sources(board, variant or Variant()), folder)
     (folder / "synthesis.ys").write_text(
         synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
+
+
+def write_files(files: dict, folder: Path) -> None:
+    """Write text or bytes by name."""
+    for name, text in files.items():
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def synthesise(board: Board, folder: Path) -> dict:
@@ -120,10 +120,10 @@ def synthesise(board: Board, folder: Path) -> dict:
 
 
 def _clocks(report, clock_mhz):
-    """What every clock reaches and has to: its constraint, and that of the card at least."""
+    """What every clock reaches, and its constraint: what it has to reach."""
     clocks = {name.removeprefix("$glbnet$"): {
         "fmax_mhz": floor(10 * each["achieved"]) / 10,
-        "needed_mhz": max(round(each.get("constraint", 0), 1), clock_mhz),
+        "needed_mhz": round(each.get("constraint", clock_mhz), 1),
     } for name, each in report["fmax"].items()}
     if clock_mhz not in (clock["needed_mhz"] for clock in clocks.values()):
         raise ValueError("the routed design has no path from register to register at "

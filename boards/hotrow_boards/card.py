@@ -8,6 +8,8 @@ from hotrow_rtl.register_block import REGISTER_ADDRESS_WIDTH
 
 from .block_memory import BlockMemory
 from .core import Core
+from .dram.controller import Controller
+from .dram.memory import DramMemory, bus_of
 from .ethernet.core import EthernetCore, rgmii_pins
 from .ethernet.layouts import PEER_BYTES
 from .ethernet.port import UdpPort
@@ -27,8 +29,9 @@ class Card(wiring.Component):
     Parameters
     ----------
     config : Config
-    memory_bytes : int
-        Of block RAM, a power of two of at least 16 KB; its first byte has address 0.
+    memory : int or Controller
+        Bytes of block RAM, a power of two of at least 16 KB, or the controller of a DRAM; the
+        first byte has address 0.
     clock_khz : int
         That the card tells its host.
     peer_bytes : int
@@ -41,16 +44,24 @@ class Card(wiring.Component):
     replaceable, overrun : In(1)
     good, bad, heard : Out(1)
         As of `LinkEndpoint`.
+    dram : Out(DramBus)
+        To the controller, if there is one.
     """
 
-    def __init__(self, config: Config, memory_bytes, clock_khz, peer_bytes=0):
-        least = 64 << BLOCK_LOG2
-        if memory_bytes < least or memory_bytes & (memory_bytes - 1):
-            raise ValueError(f"memory_bytes must be a power of two of at least {least}, not "
-                             f"{memory_bytes}")
-        self.config, self.memory_bytes, self.clock_khz = config, memory_bytes, clock_khz
+    def __init__(self, config: Config, memory, clock_khz, peer_bytes=0):
+        self.config, self.memory, self.clock_khz = config, memory, clock_khz
         self.peer_bytes = peer_bytes
+        if isinstance(memory, Controller):
+            dram = memory.dram
+            self.memory_bytes, self.block_log2 = dram.memory_bytes, dram.block_log2
+        else:
+            self.memory_bytes, self.block_log2 = memory, BLOCK_LOG2
+        least = 64 << self.block_log2
+        if self.memory_bytes < least or self.memory_bytes & (self.memory_bytes - 1):
+            raise ValueError(f"memory must be a power of two of at least {least} bytes, not "
+                             f"{self.memory_bytes}")
         super().__init__({
+            **dram_port(memory),
             "i": In(stream.Signature(frame_byte)),
             "o": Out(stream.Signature(frame_byte)),
             "peer": In(8 * peer_bytes),
@@ -69,15 +80,22 @@ class Card(wiring.Component):
         m.submodules.link = link = LinkEndpoint(
             config.address_width, config.bus_bytes, REGISTER_ADDRESS_WIDTH, {
                 "memory_base": 0, "memory_bytes": self.memory_bytes, "window": WINDOW,
-                "block_log2": BLOCK_LOG2, "clock_khz": self.clock_khz}, self.peer_bytes)
+                "block_log2": self.block_log2, "clock_khz": self.clock_khz}, self.peer_bytes)
         readers = [link.read_bus, core.list_bus,
                    *(getattr(core, f"row_read_bus_{n}") for n in range(config.row_ports))]
         writers = [link.write_bus,  # the host knows what it wrote itself
                    *(getattr(core, f"row_write_bus_{n}") for n in range(config.row_ports)),
                    *(getattr(core, f"result_bus_{n}") for n in range(config.result_ports))]
-        m.submodules.memory = memory = BlockMemory(
-            self.memory_bytes, BLOCK_LOG2, [bus.signature for bus in readers],
-            [(bus.signature, bus is not link.write_bus) for bus in writers])
+        reads = [bus.signature for bus in readers]
+        writes = [(bus.signature, bus is not link.write_bus) for bus in writers]
+        if isinstance(self.memory, Controller):
+            m.submodules.memory = memory = DramMemory(self.memory, reads, writes)
+            connect(m, memory.dram, flipped(self.dram))
+            m.d.comb += [link.memory_ready.eq(memory.ready), link.memory_failed.eq(memory.failed)]
+        else:
+            m.submodules.memory = memory = BlockMemory(
+                self.memory_bytes, self.block_log2, reads, writes)
+            m.d.comb += link.memory_ready.eq(1)
         for number, bus in enumerate(readers):
             connect(m, bus, getattr(memory, f"read_{number}"))
         for number, bus in enumerate(writers):
@@ -108,14 +126,13 @@ class UartCard(wiring.Component):
     Members
     -------
     rx : In(1), tx : Out(1)
+    dram : Out(DramBus)
+        As of `Card`.
     """
 
-    rx: In(1, init=1)
-    tx: Out(1, init=1)
-
-    def __init__(self, config: Config, memory_bytes, clock_khz):
-        self.card = Card(config, memory_bytes, clock_khz)
-        super().__init__()
+    def __init__(self, config: Config, memory, clock_khz):
+        self.card = Card(config, memory, clock_khz)
+        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), **dram_port(memory)})
 
     def elaborate(self, platform):
         m = Module()
@@ -123,6 +140,8 @@ class UartCard(wiring.Component):
         m.submodules.port = port = UartPort()
         connect(m, port=port.o, card=card.i)
         connect(m, card=card.o, port=port.i)
+        if "dram" in self.signature.members:
+            connect(m, card.dram, flipped(self.dram))
         m.d.comb += [
             port.rx.eq(self.rx), self.tx.eq(port.tx),
             port.good.eq(card.good), port.bad.eq(card.bad),
@@ -137,7 +156,7 @@ class UdpCard(wiring.Component):
 
     Parameters
     ----------
-    config, memory_bytes, clock_khz
+    config, memory, clock_khz
         As of `Card`.
     silence_ms : int
 
@@ -145,14 +164,14 @@ class UdpCard(wiring.Component):
     -------
     pins : Out(rgmii_pins)
         As of `EthernetCore`.
+    dram : Out(DramBus)
+        As of `Card`.
     """
 
-    pins: Out(rgmii_pins)
-
-    def __init__(self, config: Config, memory_bytes, clock_khz, silence_ms=SILENCE_MS):
-        self.card = Card(config, memory_bytes, clock_khz, PEER_BYTES)
+    def __init__(self, config: Config, memory, clock_khz, silence_ms=SILENCE_MS):
+        self.card = Card(config, memory, clock_khz, PEER_BYTES)
         self.silence_cycles = silence_ms * clock_khz
-        super().__init__()
+        super().__init__({"pins": Out(rgmii_pins), **dram_port(memory)})
 
     def elaborate(self, platform):
         m = Module()
@@ -165,9 +184,16 @@ class UdpCard(wiring.Component):
         connect(m, port=port.o, card=card.i)
         connect(m, card=card.o, port=port.i)
         connect(m, ethernet=ethernet.pins, line=flipped(self.pins))
+        if "dram" in self.signature.members:
+            connect(m, card.dram, flipped(self.dram))
         m.d.comb += [
             card.peer.eq(port.peer), port.host.eq(card.host),
             card.overrun.eq(port.overrun),
             silence.heard.eq(card.heard), card.replaceable.eq(silence.long),
         ]
         return m
+
+
+def dram_port(memory) -> dict:
+    """The member `dram` of a card whose memory has a controller, else nothing."""
+    return {"dram": Out(bus_of(memory))} if isinstance(memory, Controller) else {}

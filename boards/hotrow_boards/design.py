@@ -4,12 +4,14 @@ from amaranth import ClockDomain, Elaboratable, Module
 from amaranth.lib.wiring import connect
 from hotrow_rtl.emit import emit
 
-from .board import Board
+from .board import Board, Variant
 from .card import UartCard, UdpCard
 from .clocking import PllClock
+from .dram.controller import Controller, generate
+from .dram.core import DramCore
+from .dram.pins import core_pins, without_idle_terminations
 from .ethernet.core import ethernet_verilog
 from .ethernet.line import RgmiiLine
-from .ethernet.station import Station
 
 TOP = "top"
 
@@ -22,19 +24,27 @@ class BoardDesign(Elaboratable):
     board : Board
     link : str
         One of the board's.
+    controller : Controller, optional
+        Of the board's DRAM, which is then the card's memory in place of block RAM.
     """
 
-    def __init__(self, board: Board, link="uart"):
-        self.board, self.link = board, link
+    def __init__(self, board: Board, link="uart", controller: Controller | None = None):
+        self.board, self.link, self.controller = board, link, controller
 
     def elaborate(self, platform):
         m = Module()
         board = self.board
         m.domains.sync = domain = ClockDomain()
-        m.submodules.clock = PllClock(domain, board.clock_mhz)
         clock_khz = 1000 * board.clock_mhz
         kind = UdpCard if self.link == "udp" else UartCard
-        m.submodules.card = card = kind(board.config, board.memory_bytes, clock_khz)
+        m.submodules.card = card = kind(
+            board.config, self.controller or board.memory_bytes, clock_khz)
+        if self.controller:
+            m.submodules.dram = dram = DramCore(
+                self.controller, core_pins(platform, board.dram.pins, domain))
+            connect(m, card=card.dram, dram=dram.bus)
+        else:
+            m.submodules.clock = PllClock(domain, board.clock_mhz)
         if self.link == "udp":
             m.submodules.line = line = RgmiiLine(board.rgmii, clock_khz)
             connect(m, card=card.pins, line=line.pins)
@@ -44,29 +54,34 @@ class BoardDesign(Elaboratable):
         return m
 
 
-def sources(board: Board, link: str = "uart", station: Station | None = None) -> dict[str, str]:
+def sources(board: Board, variant: Variant) -> dict[str, str]:
     """The files of a board's design: `top.il`, `core.v` and the pins' `top.lpf`.
 
     Parameters
     ----------
     board : Board
-    link : str
-    station : Station, optional
-        Of a card whose link is "udp".
+    variant : Variant
 
     Raises
     ------
     ModuleNotFoundError
         If amaranth-boards is not installed.
     ValueError
-        If the board has no such link, or as `ethernet_verilog`.
+        If the board has no such link or memory, or what either needs cannot be generated.
     """
-    board.check_link(link)
-    platform = board.make_platform()
+    board.check(variant)
+    platform, clock_khz = board.make_platform(), 1000 * board.clock_mhz
     platform.ram_instances = True  # memories come as in the core's Verilog, which has their module
-    verilog = emit(board.config)
-    if link == "udp":
-        verilog += ethernet_verilog(station or Station(), board.rgmii, 1000 * board.clock_mhz)
-    plan = platform.prepare(BoardDesign(board, link), name=TOP, emit_src=False)
-    return {"top.il": plan.files[f"{TOP}.il"], "top.lpf": plan.files[f"{TOP}.lpf"],
-            "core.v": verilog}
+    verilog, controller = emit(board.config), None
+    if variant.link == "udp":
+        verilog += ethernet_verilog(variant.station, board.rgmii, clock_khz)
+    if variant.memory == "dram":
+        controller = generate(board.dram, f"{board.device}{platform.package}C",
+                              round(platform.default_clk_frequency / 1e6), board.clock_mhz)
+        verilog += controller.verilog
+    plan = platform.prepare(BoardDesign(board, variant.link, controller), name=TOP, emit_src=False)
+    pins = plan.files[f"{TOP}.lpf"]
+    if controller:
+        text = pins if isinstance(pins, str) else pins.decode()
+        pins = without_idle_terminations(text, board.dram.pins)
+    return {"top.il": plan.files[f"{TOP}.il"], "top.lpf": pins, "core.v": verilog}

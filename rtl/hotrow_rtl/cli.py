@@ -7,7 +7,7 @@ from pathlib import Path
 from .config import PRESETS, preset
 from .contract_map import render
 
-FORMATS = ("xrt", "ipxact", "vivado")
+FORMATS = ("xrt", "ipxact", "vivado", "nitefury")
 
 
 def generate(subparsers):
@@ -23,7 +23,8 @@ def generate(subparsers):
                         help="folder for the files, made if it does not exist")
     parser.add_argument("--format", choices=("map", *FORMATS), default="map",
                         help="map (the default): the register and command map; xrt: a kernel of "
-                             "Vitis; ipxact: a component; vivado: scripts for synthesis")
+                             "Vitis; ipxact: a component; vivado: scripts for synthesis; "
+                             "nitefury: a whole design for that card, with LitePCIe")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 

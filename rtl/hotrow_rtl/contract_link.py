@@ -50,6 +50,9 @@ class LinkStatus(IntEnum):
     BAD_OPERATION = 2, "there is no such operation"
     BAD_LENGTH = 3, "not a length that the operation takes; nothing was done"
     REFUSED = 4, "the register, or a byte of the memory, does not exist or cannot be accessed so"
+    MEMORY_STARTING = 5, "of a BIND or an access to memory: it is not ready yet; ask again"
+    MEMORY_FAILED = 6, ("of a BIND or an access to memory: the card's DRAM did not calibrate, no "
+                        "delay was found at which its reads come right")
 
 
 WITH_PAYLOAD = (Operation.WRITE_REGISTER, Operation.WRITE_MEMORY)  # the only such requests

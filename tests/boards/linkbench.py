@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 from hotrow_boards.link.endpoint import LinkEndpoint
 from hotrow_rtl.axi import OKAY, SLVERR
-from hotrow_rtl.contract_link import HEADER, HEADER_BYTES
+from hotrow_rtl.contract_link import HEADER, HEADER_BYTES, LinkStatus
 from hotrow_sim.link import endpoint as golden
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.memory.amaranth import read_responder, write_responder
@@ -84,6 +84,8 @@ class LinkBench(StreamBench):
         Of the stalls of memory and line; 0 for none.
     written : sequence of int
         Blocks that the card wrote at first.
+    memory : LinkStatus
+        OK, or why its memory cannot be accessed.
 
     Members
     -------
@@ -95,14 +97,14 @@ class LinkBench(StreamBench):
         """The gateware."""
         return LinkEndpoint(32, 16, REGISTER_WIDTH, card)
 
-    def __init__(self, seed=0, written=(), replaceable=True):
+    def __init__(self, seed=0, written=(), replaceable=True, memory=LinkStatus.OK):
         self.link = self.endpoint(CARD)
         super().__init__(self.link)
         self.rng = np.random.default_rng(seed)
-        self.seed, self.replaceable = seed, replaceable
+        self.seed, self.replaceable, self.status = seed, replaceable, memory
         self.target, self.card = Target(), Target(written)
         self.model = golden.LinkEndpoint(self.card, golden.LinkCard(BASE, BYTES, clock_khz=50_000),
-                                         replaceable=lambda: replaceable)
+                                         replaceable=lambda: replaceable, memory=memory)
         behaviour = Behaviour() if not seed else Behaviour(
             latency=5, jitter=9, stall_address=0.3, stall_data=0.3, stall_response=0.3, seed=seed)
         self.memory = MemoryModel()
@@ -120,6 +122,8 @@ class LinkBench(StreamBench):
 
         async def drive(ctx):
             ctx.set(self.link.replaceable, self.replaceable)
+            ctx.set(self.link.memory_ready, self.status is LinkStatus.OK)
+            ctx.set(self.link.memory_failed, self.status is LinkStatus.MEMORY_FAILED)
             for block in self.written:
                 ctx.set(self.link.marks.p, block)
                 ctx.set(self.link.marks.valid, 1)

@@ -4,11 +4,14 @@ import functools
 import shutil
 
 import pytest
+from hotrow_boards.dram.controller import Dram, description, from_program
 from hotrow_rtl.config import preset
 
 MEMORY_BYTES = 1 << 22
 CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do with
 PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
+DRAM = Dram(chip="MT41K64M16", lanes=2, chip_bytes=1 << 27)
+DRAM_CLOCK_MHZ = 50  # of the card; the controller's times are reckoned from it
 
 
 def needs_compiler():
@@ -19,18 +22,29 @@ def needs_compiler():
 
 
 @functools.cache
-def board_library(name):
-    """The shared library of a preset on a serial line; skips where tools are missing."""
+def board_library(name, windows=None):
+    """The shared library of a preset on a serial line; skips where tools are missing.
+
+    With `windows`, its memory is DRAM: see `hotrow_sim.litedram.levelled_program`.
+    """
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card
+    from hotrow_sim.litedram import levelled_program
     from hotrow_sim.verilated import serial_board
 
+    memory = MEMORY_BYTES if windows is None else from_program(
+        levelled_program(windows), DRAM, description(DRAM, DRAM_CLOCK_MHZ))
     return serial_board.board_library(
-        emit_uart_card(preset(name), MEMORY_BYTES, int(CLOCK_HZ / 1000)), CARD_MODULE)
+        emit_uart_card(preset(name), memory, int(CLOCK_HZ / 1000)), CARD_MODULE)
 
 
-def open_board(name="ecp5-small"):
+def open_board(name="ecp5-small", windows=None):
     """A `SerialBoard` with its clock running, of the preset that the boards carry or another."""
     from hotrow_sim.verilated.serial_board import SerialBoard
 
-    return SerialBoard(board_library(name), CLOCK_HZ)
+    return SerialBoard(board_library(name, windows), CLOCK_HZ)
+
+
+def open_board_with_dram(windows):
+    """As `open_board`, with DRAM as the card's memory."""
+    return open_board(windows=windows)

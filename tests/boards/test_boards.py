@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from hotrow import cli
 from hotrow_boards import design
+from hotrow_boards.board import Variant
 from hotrow_boards.boards import BOARDS
-from hotrow_boards.build import TOOLS, build
+from hotrow_boards.build import TOOLS, build, write_files
 from hotrow_boards.clocking import pll_dividers
 from hotrow_boards.ethernet import core
 from hotrow_boards.ethernet.station import Rgmii, Station
 from hotrow_boards.synthesis import RESOURCES
-from hotrow_boards.tools import tool
+from hotrow_boards.tools import run, tool
+
+from tests.boards.generators import needs_litedram
 
 ROOT = Path(__file__).parents[2]
 EVERY_BOARD = pytest.mark.parametrize("name", BOARDS)
@@ -38,8 +41,8 @@ def hotrow(capsys, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Designs are not written."""
-    monkeypatch.setattr(design, "sources", lambda board, link, station: {
-        "top.il": "il", "top.lpf": "pins", "core.v": f"{board.name} {link} {station}"})
+    monkeypatch.setattr(design, "sources", lambda board, variant: {
+        "top.il": "il", "top.lpf": "pins", "core.v": f"{board.name} {variant}"})
 
 
 @EVERY_BOARD
@@ -65,8 +68,12 @@ def test_the_memory_is_as_large_as_its_pins_say(name):
     pins = {each.name: len(each.ios[0].names) for each in platform.resources[kind, 0].ios
             if each.name in ("a", "ba", "dq")}
     octets = columns * pins["dq"] // 8 << pins["a"] + pins["ba"]
-    said, of = re.search(r"(\d+) MB of (\w+) \(MT4", BOARDS[name].unused).groups()
-    assert (int(said) << 20, of) == (octets, {"ddr3": "DDR3", "sdram": "SDRAM"}[kind])
+    if kind == "ddr3":
+        assert BOARDS[name].dram.chip_bytes == octets and BOARDS[name].dram.pins == kind
+        assert BOARDS[name].dram.lanes == pins["dq"] // 8
+    else:
+        said = re.search(r"(\d+) MB of SDRAM \(MT4", BOARDS[name].unused)[1]
+        assert int(said) << 20 == octets
 
 
 @pytest.mark.parametrize("name", [
@@ -111,6 +118,9 @@ def test_the_list(hotrow):
         "ecpix5": ["uart", "udp"], "versa-5g": ["uart", "udp"], "ulx3s": ["uart"],
         "ulx3s-45f": ["uart"]}
     assert "links: uart over its USB bridge, udp over gigabit Ethernet" in shown
+    assert "128 KB of block RAM or 64 MB of DRAM" in shown
+    assert [each["memories"] for each in listed["boards"]] == [
+        board.memories for board in BOARDS.values()]
 
 
 def test_a_build(hotrow, tools, quick, tmp_path):
@@ -122,8 +132,8 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     bitstream = folder / "hotrow-ecpix5.bit"
     assert bitstream.read_bytes() == b"bits of routed"
     assert result == {
-        "board": "ecpix5", "link": "uart", "device": "LFE5UM5G-85F-8", "luts": 150, "ffs": 77,
-        "bram": 3, "dsp": 2, "fmax_mhz": 71.2, "clock_mhz": 50,
+        "board": "ecpix5", "link": "uart", "memory": "block", "device": "LFE5UM5G-85F-8",
+        "luts": 150, "ffs": 77, "bram": 3, "dsp": 2, "fmax_mhz": 71.2, "clock_mhz": 50,
         "clocks": {"clk": {"fmax_mhz": 71.2, "needed_mhz": 50}}, "bitstream": str(bitstream),
         "bitstream_bytes": 14, "seed": 1}
     assert "--um5g-85k --package CABGA554 --speed 8" in tools.asked[0]
@@ -131,6 +141,48 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     assert "read_rtlil top.il\nread_verilog -sv core.v" in (folder / "synthesis.ys").read_text()
     code, shown, _ = hotrow("build", "--board", "ecpix5", "-o", str(folder))
     assert code == 0 and "150 of 83,640 luts" in shown and "71.2 MHz after routing" in shown
+
+
+def test_a_build_with_dram(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"1": 60})
+    code, result, _ = hotrow("build", "--board", "ecpix5", "--memory", "dram", "-o", str(tmp_path),
+                             "--json")
+    assert code == 0 and result["memory"] == "dram"
+    assert "memory='dram'" in (tmp_path / "core.v").read_text()
+
+
+def test_a_board_without_a_dram_for_the_card(hotrow, tools, tmp_path):
+    code, _, err = hotrow("build", "--board", "ulx3s", "--memory", "dram", "-o", str(tmp_path))
+    assert code == 2 and "ULX3S 85F has no memory 'dram' for a card: expected block" in err
+
+
+@pytest.mark.parametrize("reached, refused", [(30, None), (20, "needs 25.* MHz.* 20.0 at start")])
+def test_each_clock_has_its_own_to_reach(hotrow, tools, quick, tmp_path, reached, refused):
+    tools.answer(fmax={"1": {"$glbnet$clk": [60, 50], "start": [reached, 25]}})
+    code, _, err = hotrow("build", "--board", "ecpix5", "--memory", "dram", "-o", str(tmp_path))
+    assert re.search(refused, err) and code == 2 if refused else code == 0
+
+
+@needs_litedram
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ecpix5", pytest.param("versa-5g", marks=pytest.mark.long)])
+def test_a_design_with_dram(name, tmp_path):
+    """The controller's pins are placed; Yosys reads the design, and finds all that it names."""
+    pytest.importorskip("amaranth_boards")
+    made = design.sources(BOARDS[name], Variant(memory="dram"))
+    pins = made["top.lpf"]
+    for bits in (*(f"dq__io[{bit}]" for bit in range(16)), "dqs__p[0]", "dqs__p[1]", "clk__p"):
+        assert f'LOCATE COMP "ddr3_0__{bits}"' in pins
+    terminated = re.findall(r'PORT "ddr3_0__(\w+?)__\w+(?:\[\d+\])?" .*TERMINATION=75', pins)
+    assert set(terminated) == {"dq"} and len(terminated) == 16
+    write_files(made, tmp_path)
+    try:
+        yosys = tool("yosys")
+    except ValueError as missing:
+        pytest.skip(str(missing))
+    run([yosys, "-q", "-p", "read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
+         "read_rtlil top.il; read_verilog -sv core.v; hierarchy -check -top top; proc; "
+         "check -assert litedram"], tmp_path, "check.log")
 
 
 def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):
@@ -149,7 +201,7 @@ def test_a_build_with_ethernet(hotrow, tools, quick, tmp_path):
         "line": {"fmax_mhz": 131.0, "needed_mhz": 125}}
     assert (result["link"], result["address"], result["mac"]) == (
         "udp", "10.1.2.3", "02:00:0a:01:02:03")
-    assert "udp Station(address='10.1.2.3'" in (tmp_path / "core.v").read_text()
+    assert "station=Station(address='10.1.2.3'" in (tmp_path / "core.v").read_text()
     code, shown, _ = hotrow(*build, "--mac", "0A:00:00:00:00:01")
     assert code == 0 and 'at 192.168.1.50 (0a:00:00:00:00:01): hotrow.open("udp:192.168' in shown
 
@@ -165,8 +217,8 @@ def test_a_line_that_is_too_slow(hotrow, tools, quick, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (("ulx3s", "--link", "udp"), "ULX3S 85F has no link 'udp': expected uart"),
-    (("ecpix5", "--link", "usb"), "ECPIX-5 85F has no link 'usb': expected uart or udp"),
+    (("ulx3s", "--link", "udp"), "ULX3S 85F has no link 'udp' for a card: expected uart"),
+    (("ecpix5", "--link", "usb"), "ECPIX-5 85F has no link 'usb' for a card: expected uart or udp"),
     (("ecpix5", "--address", "10.0.0.1"), "--address is of a card with --link udp, not with"),
     (("ecpix5", "--mac", "02:00:00:00:00:01"), "--mac is of a card with --link udp, not with"),
     *((("ecpix5", "--link", "udp", "--address", wrong), "expected an IPv4 address of one host")
@@ -243,8 +295,10 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name, link", [*((name, "uart") for name in BOARDS), ("ecpix5", "udp")])
-def test_a_bitstream_for_real(name, link, tmp_path):
+@pytest.mark.parametrize("name, variant", [
+    *((name, Variant()) for name in BOARDS), ("ecpix5", Variant(link="udp")),
+    pytest.param("ecpix5", Variant(memory="dram"), marks=needs_litedram)])
+def test_a_bitstream_for_real(name, variant, tmp_path):
     """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
     pytest.importorskip("amaranth_boards")
     for program in TOOLS:
@@ -253,8 +307,8 @@ def test_a_bitstream_for_real(name, link, tmp_path):
         except ValueError as missing:
             pytest.skip(str(missing))
     board = BOARDS[name]
-    result = build(board, tmp_path, link=link)
-    assert len(result["clocks"]) == (2 if link == "udp" else 1)
+    result = build(board, tmp_path, variant=variant)
+    assert len(result["clocks"]) >= (2 if variant.link == "udp" else 1)
     assert result["fmax_mhz"] >= board.clock_mhz == result["clock_mhz"]
     for resource, room in board.capacity.items():
         assert 0 < result[resource] <= room

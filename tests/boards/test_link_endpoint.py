@@ -5,7 +5,7 @@ import pytest
 from hotrow_boards.link.frame_buffer import FrameBuffer
 from hotrow_boards.link.reply_store import ReplyStore
 from hotrow_boards.link.written_blocks import WrittenBlocks
-from hotrow_rtl.contract_link import COUNTERS_BYTES, LARGEST_PAYLOAD, Operation
+from hotrow_rtl.contract_link import COUNTERS_BYTES, LARGEST_PAYLOAD, LinkStatus, Operation
 
 from tests.boards.linkbench import BAD_REGISTER, BASE, BYTES, SESSION, LinkBench, request
 
@@ -51,6 +51,18 @@ def test_every_operation(seed):
     bench.play(conversation(*EVERYTHING, first=65_530), gaps=(0, 2, 0, 1) if seed else (0,))
     assert not any(counters(bench).values())
     assert bench.target.registers == {0x10: 0xDEADBEEF}
+
+
+@pytest.mark.parametrize("memory", [LinkStatus.MEMORY_STARTING, LinkStatus.MEMORY_FAILED])
+def test_a_card_whose_memory_cannot_be_accessed(memory):
+    """A BIND tells; accesses are refused, one that never could be the same; registers are there."""
+    bench = LinkBench(memory=memory)
+    bench.play(conversation(
+        (WRITE, BASE, b"lost"), (READ, BASE, 4), (READ, BASE - 1, 4), (WRITE, BASE, b""),
+        (WRITE_REGISTER, 0x10, b"kept"), (READ_REGISTER, 0x10, 4), (TAKE, 0, 128), (BIND, 0, 0)))
+    statuses = [answer[7] for answer in bench.answers]
+    assert statuses == [memory, memory, memory, memory, LinkStatus.BAD_LENGTH, 0, 0, 0, memory]
+    assert bytes(bench.target.memory[:4]) != b"lost"
 
 
 def test_the_largest_frames():

@@ -291,6 +291,8 @@ def test_memory_that_the_card_cannot_reach(tmp_path, options, width, message):
     (f"pcie:{ADDRESS}", {"memory": "pinned"}, "memory must be 'vfio' or 'hugepages'"),
     (f"pcie:{ADDRESS}", {"bar": 3, "memory": "hugepages"}, "has no BAR 3"),
     (f"pcie:{ADDRESS}", {"memory": "hugepages"}, "expected a hotrow card of contract version"),
+    (f"pcie:{ADDRESS}", {"memory": "hugepages", "registers_at": BAR_BYTES},
+     f"has {BAR_BYTES} bytes of registers, none at"),
     (f"pcie:{ADDRESS}", {"lanes": 4}, "given an option it lacks"),
 ])
 def test_opening(monkeypatch, function, spec, options, message):
@@ -308,6 +310,22 @@ def test_a_card_that_takes_its_time():
     with Device(PcieTransport(Registers(card), VfioMemory(5, 64, iommu)), 60, 4, 1 << 20) as device:
         assert usable(device, register_tables(device))
     assert card.late > 10
+
+
+def test_registers_behind_others_in_a_bar():
+    card, asked = Model(preset("tiny")), []
+
+    class Behind(Registers):
+        def __init__(self, card):
+            super().__init__(card)
+            read, write = self.read, self.write
+            self.read = lambda offset: asked.append(offset) or read(offset - (1 << 16))
+            self.write = lambda offset, value: write(offset - (1 << 16), value)
+
+    transport = PcieTransport(Behind(card), VfioMemory(5, 32, Iommu(card)), registers_at=1 << 16)
+    with Device(transport, 60, 4, 1 << 20) as device:
+        assert usable(device, register_tables(device))
+    assert min(asked) >= 1 << 16
 
 
 def test_closed_twice():

@@ -1,5 +1,7 @@
 """Requests over a line that loses, repeats, damages and reorders: each is carried out once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hotrow import TransportError
@@ -9,6 +11,7 @@ from hotrow.link.frames import Operation
 from hotrow.link.session import Session
 from hotrow.link.transport import LinkTransport
 from hotrow_rtl.config import preset
+from hotrow_rtl.contract_link import LinkStatus
 from hotrow_sim.link.endpoint import LinkEndpoint
 
 from tests.driver.conftest import random_ids, register_tables, usable
@@ -64,9 +67,44 @@ def test_a_card_that_does_not_answer():
     assert channel.closed
 
 
-def test_a_card_of_another_version():
-    from dataclasses import replace
+def test_a_card_whose_memory_is_not_ready_yet():
+    endpoint = model_card().endpoint(memory=LinkStatus.MEMORY_STARTING)
 
+    class Starting(RoughChannel):
+        sends = 0
+
+        def send(self, frame):
+            self.sends += 1
+            if self.sends == 4:
+                endpoint.memory = LinkStatus.OK
+            super().send(frame)
+
+    channel = Starting(endpoint)
+    session = Session(channel, 1.0, 2)
+    assert channel.sends == 4 and session.card["memory_bytes"] == 1 << 20
+    assert session.request(Operation.READ_MEMORY, session.card["memory_base"], 4
+                           ).result().status == LinkStatus.OK
+
+
+@pytest.mark.parametrize("memory_bytes, staging", [(1 << 20, 1 << 14), (1 << 26, 1 << 17)])
+def test_little_is_sent_for_staging(memory_bytes, staging):
+    card = model_card()
+    endpoint = LinkEndpoint(card, replace(card.link, memory_bytes=memory_bytes))
+    assert LinkTransport("uart", RoughChannel(endpoint)).staging_bytes == staging
+
+
+@pytest.mark.parametrize("status, message", [
+    (LinkStatus.MEMORY_STARTING, r"the card's DRAM was not ready within 0\.004 s"),
+    (LinkStatus.MEMORY_FAILED, "the card's DRAM did not calibrate: its controller found no delay"),
+])
+def test_a_card_whose_memory_cannot_be_used(status, message):
+    channel = RoughChannel(model_card().endpoint(memory=status))
+    with pytest.raises(TransportError, match=message):
+        LinkTransport("uart", channel, patience=0.002, tries=2)
+    assert channel.closed
+
+
+def test_a_card_of_another_version():
     endpoint = LinkEndpoint(Counting(), replace(model_card().link, version=2))
     with pytest.raises(TransportError, match="link has version 1, found 2"):
         Session(RoughChannel(endpoint), 0.01, 2)

@@ -1,20 +1,25 @@
 """`hotrow generate --format`: what vendors' tools read says what the Verilog says."""
 
+import importlib.util
 import re
 import shutil
 import subprocess
 from xml.etree import ElementTree
 
 import pytest
-from hotrow_rtl import cli
+from hotrow_rtl import cli, litex_core
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract_registers import REGISTERS
-from hotrow_rtl.export import FILES, ipxact, vivado, xrt
+from hotrow_rtl.export import FILES, ipxact, nitefury, vivado, xrt
 from hotrow_rtl.export.interfaces import buses
 
 from tests.rtl.test_emit import verilog as emitted
 
 TINY = preset("tiny")
+MISSING = [name for name in (*nitefury.MODULES, *litex_core.MODULES)
+           if importlib.util.find_spec(name) is None]
+needs_litepcie = pytest.mark.skipif(
+    bool(MISSING), reason=f"{', '.join(MISSING)} missing: pip install 'hotrow[litepcie]'")
 SPIRIT = "{http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009}"
 PORT = re.compile(r"^\s*(input|output) (?:wire |reg )?(?:\[(\d+):0\] )?(\w+)", re.M)
 
@@ -27,8 +32,21 @@ def verilog():
 @pytest.fixture
 def quick(monkeypatch, verilog):
     """The core's Verilog is written once."""
-    for module in (ipxact, vivado, xrt):
+    for module in (ipxact, nitefury, vivado, xrt):
         monkeypatch.setattr(module, "emit", lambda config: verilog)
+
+
+def header_of(text, module):
+    """A module's ports, and nothing inside it."""
+    return re.search(rf"^module {module}\s*\(.*?\);", text, re.M | re.S)[0] + "\nendmodule\n"
+
+
+def core_ports():
+    """The core's ports, and nothing inside it."""
+    ports = ["input clk", "input rst", "output interrupt"]
+    ports += [f"{'output' if port.output else 'input'} [{port.bits - 1}:0] {port.name}"
+              for bus in buses(TINY) for port in bus.ports]
+    return f"module hotrow({', '.join(ports)});\nendmodule\n"
 
 
 def ports_of(text, module):
@@ -96,11 +114,7 @@ def test_the_kernel_elaborates(monkeypatch, tmp_path):
     if not iverilog:
         pytest.skip("iverilog is not installed")
     monkeypatch.setattr(xrt, "emit", lambda config: "")
-    ports = ["input clk", "input rst", "output interrupt"]
-    ports += [f"{'output' if port.output else 'input'} [{port.bits - 1}:0] {port.name}"
-              for bus in buses(TINY) for port in bus.ports]
-    text = FILES["xrt"](TINY)["hotrow_kernel.v"]
-    text += f"module hotrow({', '.join(ports)});\nendmodule\n"
+    text = FILES["xrt"](TINY)["hotrow_kernel.v"] + core_ports()
 
     def said(text):
         (tmp_path / "kernel.v").write_text(text)
@@ -115,8 +129,65 @@ def test_the_kernel_elaborates(monkeypatch, tmp_path):
         assert right in text and said(text.replace(right, wrong)), right
 
 
+@needs_litepcie
+def test_nitefury(quick, verilog, tmp_path):
+    """Every port of LitePCIe's core, of the bridge and of the accelerator is connected, at its
+    width; every pin of the design has a place."""
+    files = FILES["nitefury"](TINY)
+    pins = ports_of(files["hotrow_nitefury.v"], "hotrow_nitefury")
+    pcie = ports_of(re.sub(" +", " ", files["litepcie_core.v"]), "litepcie_core")
+    assert {port for port in pins if port[0] != "pcie_clkreq_n"} == {
+        port for port in pcie if port[0].startswith("pcie_")}
+    placed = re.findall(r"PACKAGE_PIN (\w+) \[get_ports \{(\w+)", files["card.xdc"])
+    assert len({place for place, _ in placed}) == len(placed) == sum(bits for *_, bits in pins)
+    assert {name for _, name in placed} == {name for name, *_ in pins}
+    for module, text in (("litepcie_core", files["litepcie_core.v"]),
+                         ("hotrow_dwords", files["bridge.v"]), ("hotrow", verilog)):
+        instance = re.search(rf"^  {module} \w+ \((.*?)\);", files["hotrow_nitefury.v"],
+                             re.M | re.S)[1]
+        header = re.search(rf"^module {module}\s*\((.*?)\);", text, re.M | re.S)[1]
+        assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(
+            re.findall(r"(\w+)\s*(?:,|$)", re.sub(r"\(\*.*?\*\)", "", header)))
+    driven = set(re.findall(r"^  output (?:\[\d+:0\] )?((?:m_axi|host)_\w+);", files["bridge.v"],
+                            re.M))
+    assert driven == {port.name for bus in buses(TINY) for port in bus.ports
+                      if bus.master and not port.output} | {
+        name.replace("mmap_slave_axi_lite", "host") for name, direction, _ in pcie
+        if name.startswith("mmap_slave") and direction == "input"}
+    assert bytes.fromhex(files["litepcie_core_mem.init"]).rstrip(b"\0 ") == (
+        b"LitePCIe standalone core")
+    assert not re.search(r"20\d\d-\d\d-\d\d", "".join(files.values())), "another text every day"
+    assert "CONFIG.Bar0_Size" in files["build.tcl"] and "pcie_7x" in files["build.tcl"]
+    iverilog = shutil.which("iverilog")
+    if not iverilog:
+        pytest.skip("iverilog is not installed")
+    core = core_ports()
+    whole = files["hotrow_nitefury.v"] + files["bridge.v"] + header_of(
+        files["litepcie_core.v"], "litepcie_core")
+
+    def said(text):
+        (tmp_path / "card.v").write_text(text)
+        done = subprocess.run([iverilog, "-g2012", "-Wall", "-Wno-timescale", "-t", "null", "-s",
+                               "hotrow_nitefury", tmp_path / "card.v"],
+                              capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    assert not said(whole + core)
+    for right, wrong in ((".m_axi_list_arready(m_axi_list_arready),", ""),
+                         ("wire [31:0] host_araddr;", "wire [15:0] host_araddr;"),
+                         (".mmap_axi_lite_rdata(registers_rdata),", "")):
+        assert right in whole and said(whole.replace(right, wrong) + core), right
+
+
+def test_a_missing_generator_is_named(monkeypatch):
+    monkeypatch.setattr(nitefury, "MODULES", ("no_such_module",))
+    with pytest.raises(ValueError, match=r"no_such_module.*pip install 'hotrow\[litepcie\]'"):
+        FILES["nitefury"](TINY)
+
+
 @pytest.mark.parametrize("kind, scripts", [
-    ("vivado", ["synthesise.tcl"]), ("xrt", ["package.tcl"])])
+    ("vivado", ["synthesise.tcl"]), ("xrt", ["package.tcl"]),
+    pytest.param("nitefury", ["build.tcl"], marks=needs_litepcie)])
 def test_scripts_are_tcl_and_name_files_that_are_there(quick, kind, scripts, tmp_path):
     """Each command of the vendor's tool is a stand-in that notes its arguments."""
     tclsh = shutil.which("tclsh")
@@ -131,7 +202,7 @@ def test_scripts_are_tcl_and_name_files_that_are_there(quick, kind, scripts, tmp
         assert done.returncode == 0 and not done.stderr, done.stderr
         for path in re.findall(rf"{re.escape(str(tmp_path))}/(\S+?)[\s}}]", done.stdout + " "):
             assert path in files, f"{name} names {path}"
-        assert vivado.U55C in done.stdout
+        assert (nitefury.PART if kind == "nitefury" else vivado.U55C) in done.stdout
 
 
 def test_the_command_writes_what_is_asked_for(quick, tmp_path, capsys):

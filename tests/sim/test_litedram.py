@@ -11,6 +11,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow.cli import main
+from hotrow_rtl import litex_core
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import Opcode
 from hotrow_sim.litedram import Unsuitable, core, dram_bytes, generate
@@ -18,7 +19,8 @@ from hotrow_sim.verilated.toolchain import ToolMissing
 
 CONFIG = replace(preset("tiny"), row_ports=4, outstanding=16, clock_mhz=100)  # DDR3-800, 16 bits
 OPTIONS = ["--preset", "tiny", "--ports", 4, "--outstanding", 16, "--clock-mhz", 100]
-MISSING = [name for name in core.MODULES if importlib.util.find_spec(name) is None]
+MISSING = [name for name in (*core.MODULES, *litex_core.MODULES)
+           if importlib.util.find_spec(name) is None]
 needs_litedram = pytest.mark.skipif(
     bool(MISSING), reason=f"{', '.join(MISSING)} missing: pip install 'hotrow[litedram]'")
 LEAST = 0.9  # of the bare requests' rows per second

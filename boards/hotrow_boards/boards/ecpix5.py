@@ -1,6 +1,7 @@
 """LambdaConcept ECPIX-5."""
 
 from ..board import ECP5_85, Board
+from ..dram.controller import Dram
 from ..ethernet.station import Rgmii
 
 ECPIX5 = Board(
@@ -11,9 +12,10 @@ ECPIX5 = Board(
     options=("--um5g-85k", "--package", "CABGA554", "--speed", "8"),
     capacity=ECP5_85,
     memory_bytes=1 << 17,
+    dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29),
     clock_mhz=50,
     loader=("--board", "ecpix5"),
     uart="over its USB bridge",
     rgmii=Rgmii(tx_delay_ns=2),  # its PHY delays what it sends by itself
-    unused="512 MB of DDR3 (MT41K256M16)",
+    unused="SATA, USB over ULPI",
 )

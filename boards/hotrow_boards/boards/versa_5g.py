@@ -1,6 +1,7 @@
 """Lattice ECP5-5G Versa."""
 
 from ..board import ECP5_45, Board
+from ..dram.controller import Dram
 from ..ethernet.station import Rgmii
 
 VERSA_5G = Board(
@@ -11,9 +12,10 @@ VERSA_5G = Board(
     options=("--um5g-45k", "--package", "CABGA381", "--speed", "8"),
     capacity=ECP5_45,
     memory_bytes=1 << 16,
+    dram=Dram(chip="MT41K64M16", lanes=2, chip_bytes=1 << 27),
     clock_mhz=50,
     loader=("--cable", "ft2232"),
     uart="over its USB bridge",
     rgmii=Rgmii(),  # its PHY delays both ways by itself
-    unused="128 MB of DDR3 (MT41K64M16), a second port of gigabit Ethernet, PCIe",
+    unused="a second port of gigabit Ethernet, PCIe",
 )

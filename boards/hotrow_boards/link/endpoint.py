@@ -43,6 +43,8 @@ class LinkEndpoint(wiring.Component):
     read_bus : Out(AXI4Read), write_bus : Out(AXI4Write)
     marks : In(stream(range(blocks)))
         Blocks, counted from `memory_base`, that the card wrote.
+    memory_ready, memory_failed : In(1)
+        As of `Executor`.
     good, bad : Out(1)
         High for a cycle when a frame that is whole has come, or one that is not.
     heard : Out(1)
@@ -71,6 +73,7 @@ class LinkEndpoint(wiring.Component):
             "read_bus": Out(AXI4Read(**bus)),
             "write_bus": Out(AXI4Write(**bus)),
             "marks": In(stream.Signature(range(self.blocks))),
+            "memory_ready": In(1), "memory_failed": In(1),
             "good": Out(1),
             "bad": Out(1),
             "heard": Out(1),
@@ -117,6 +120,8 @@ class LinkEndpoint(wiring.Component):
             executor.execute.eq(session.execute),
             executor.repeat.eq(session.repeat),
             executor.memory_refused.eq(memory.refused),
+            executor.memory_ready.eq(self.memory_ready),
+            executor.memory_failed.eq(self.memory_failed),
             written.take.eq(executor.take),
             written.room.eq(executor.room),
             executor.blocks.p.eq(written.found.p + first_block),

@@ -48,6 +48,8 @@ class Executor(wiring.Component):
     memory : Out(stream(memory_request)), to_memory : Out(stream(8)), from_memory : In(stream(8))
     memory_refused : In(1)
         As of `MemoryMaster`.
+    memory_ready, memory_failed : In(1)
+        It can be accessed, or never will be. A BIND tells, accesses before that are refused.
     take, room : Out(1), blocks : In(stream(32)), blocks_ended, blocks_more : In(1)
         As of `WrittenBlocks`.
     counters : In
@@ -76,6 +78,7 @@ class Executor(wiring.Component):
             "to_memory": Out(stream.Signature(8)),
             "from_memory": In(stream.Signature(8)),
             "memory_refused": In(1),
+            "memory_ready": In(1), "memory_failed": In(1),
             "take": Out(1), "room": Out(1),
             "blocks": In(stream.Signature(32)),
             "blocks_ended": In(1), "blocks_more": In(1),
@@ -162,6 +165,8 @@ class Executor(wiring.Component):
                     (~Cat(operation == each for each in Operation).any(),
                      LinkStatus.BAD_OPERATION),
                     (bad_length, LinkStatus.BAD_LENGTH),
+                    (is_memory & self.memory_failed, LinkStatus.MEMORY_FAILED),
+                    (is_memory & ~self.memory_ready, LinkStatus.MEMORY_STARTING),
                     (is_memory & ~self._exists(asked), LinkStatus.REFUSED),
                 ]
                 for refused, code in reversed(refusals):
@@ -198,6 +203,9 @@ class Executor(wiring.Component):
                     m.next = "BYTES"
             with m.State("SHORT"):
                 m.d.sync += status.eq(LinkStatus.OK)
+                with m.If((operation == Operation.BIND) & ~self.memory_ready):
+                    m.d.sync += status.eq(Mux(self.memory_failed, LinkStatus.MEMORY_FAILED,
+                                              LinkStatus.MEMORY_STARTING))
                 m.next = "BYTES"
             with m.State("BYTES"):
                 with m.If(told == wanted):

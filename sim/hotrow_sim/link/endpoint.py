@@ -94,6 +94,8 @@ class LinkEndpoint:
     card : LinkCard
     replaceable : callable
         Whether the session that holds may be replaced by another; called at a BIND.
+    memory : LinkStatus
+        OK, or why memory cannot be accessed: MEMORY_STARTING or MEMORY_FAILED. May be changed.
 
     Members
     -------
@@ -103,8 +105,10 @@ class LinkEndpoint:
         Frames of the bound host so far, whether carried out or not.
     """
 
-    def __init__(self, target: Target, card: LinkCard, replaceable=lambda: True):
+    def __init__(self, target: Target, card: LinkCard, replaceable=lambda: True,
+                 memory=LinkStatus.OK):
         self.target, self.card, self._replaceable = target, card, replaceable
+        self.memory = memory
         self.counters, self.heard = dict.fromkeys(COUNTERS, 0), 0
         self._bound = None  # session and peer
         self._expected = 0
@@ -164,7 +168,7 @@ class LinkEndpoint:
         return getattr(self, f"_{Operation(operation).name.lower()}")(address, length, payload)
 
     def _bind(self, address, length, payload):
-        return LinkStatus.OK, pack(CARD, CARD_BYTES, vars(self.card))
+        return self.memory, pack(CARD, CARD_BYTES, vars(self.card))
 
     def _read_register(self, address, length, payload):
         value = self.target.read_register(address)
@@ -176,10 +180,14 @@ class LinkEndpoint:
         return LinkStatus.OK if done else LinkStatus.REFUSED, b""
 
     def _read_memory(self, address, length, payload):
+        if self.memory is not LinkStatus.OK:
+            return self.memory, b""
         found = self.target.read(address, length)
         return (LinkStatus.REFUSED, b"") if found is None else (LinkStatus.OK, found)
 
     def _write_memory(self, address, length, payload):
+        if self.memory is not LinkStatus.OK:
+            return self.memory, b""
         done = self.target.write(address, payload)
         return LinkStatus.OK if done else LinkStatus.REFUSED, b""
 

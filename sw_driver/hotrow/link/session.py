@@ -22,6 +22,7 @@ from .frames import (
 )
 
 _NUMBERS = 1 << 16  # of requests, before they begin again
+_PAUSE = 0.001  # seconds between two looks at a card that starts
 
 
 class Channel(Protocol):
@@ -100,7 +101,7 @@ class Session:
     Raises
     ------
     TransportError
-        If no card answers, or one that speaks another version.
+        If no card answers, or one that speaks another version or whose memory cannot be used.
     """
 
     def __init__(self, channel: Channel, patience: float, tries: int):
@@ -111,12 +112,30 @@ class Session:
         self._under_way: deque[Request] = deque()
         self.statistics = Statistics()
         channel.attune()
-        answer = self.request(Operation.BIND).result()
+        answer = self._bind()
         self.card = unpack_card(answer.payload)
         if self.card["version"] != VERSION:
             raise TransportError(f"{channel.name}: expected a card whose link has version "
                                  f"{VERSION}, found {self.card['version']}")
         self._window = self.card["window"]
+
+    def _bind(self):
+        """The answer to a BIND, from a card whose memory can be used."""
+        deadline = time.monotonic() + self._tries * self.patience
+        while True:
+            answer = self.request(Operation.BIND).result()
+            if answer.status is LinkStatus.MEMORY_FAILED:
+                raise TransportError(
+                    f"{self._channel.name}: the card's DRAM did not calibrate: its controller "
+                    f"found no delay at which what it reads is what it wrote. Switch the board off "
+                    f"and on; if that does not help, build its bitstream with --memory block")
+            if answer.status is not LinkStatus.MEMORY_STARTING:
+                return answer
+            if time.monotonic() > deadline:
+                raise TransportError(
+                    f"{self._channel.name}: the card's DRAM was not ready within "
+                    f"{self._tries * self.patience:g} s")
+            time.sleep(_PAUSE)
 
     def request(self, operation, address=0, length=0, payload=b"") -> Request:
         """Send a request as soon as fewer than the card's window are under way."""

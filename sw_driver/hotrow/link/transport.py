@@ -15,7 +15,9 @@ _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
 _CONTROLS = {REGISTERS[f"{queue.upper()}_CONTROL"]: queue for queue in QUEUES}
 _OF_QUEUE = tuple(_COMPLETED)  # by its number
-_STAGING_SHARE = 64  # of the card's memory is what one piece of staging memory takes, at most
+# Of a piece of staging memory, which is sent whole before its first use: its share of the card's
+# memory, and its bytes, at most.
+_STAGING_SHARE, _MOST_STAGING = 64, 1 << 17
 _PAUSE = 0.0005  # seconds between two looks at a card that is busy
 
 
@@ -50,7 +52,8 @@ class LinkTransport:
         except BaseException:
             channel.close()
             raise
-        self.staging_bytes = min(1 << 20, self.session.card["memory_bytes"] // _STAGING_SHARE)
+        self.staging_bytes = min(
+            _MOST_STAGING, self.session.card["memory_bytes"] // _STAGING_SHARE)
         self._submitted, self._completed = dict.fromkeys(QUEUES, 0), dict.fromkeys(QUEUES, 0)
         self._closed = False
 

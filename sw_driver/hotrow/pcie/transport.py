@@ -25,22 +25,25 @@ class PcieTransport:
         `attach`, `detach`, and where arrays cannot be anywhere, `empty`.
     release : callable
         Ends the use of the function.
+    registers_at : int
+        Byte of the BAR where they begin.
     """
 
     name = "pcie"
 
-    def __init__(self, bar, memory, release=lambda: None):
+    def __init__(self, bar, memory, release=lambda: None, registers_at=0):
         self._bar, self._memory, self._release, self._closed = bar, memory, release, False
+        self._registers_at = registers_at
         if hasattr(memory, "empty"):
             self.empty = memory.empty
 
     def read_register(self, offset):
         """The 32-bit register at byte `offset`."""
-        return self._open().read(offset)
+        return self._open().read(self._registers_at + offset)
 
     def write_register(self, offset, value):
         """Write the 32-bit register at byte `offset`."""
-        self._open().write(offset, value)
+        self._open().write(self._registers_at + offset, value)
 
     def attach(self, array, writable):
         """Let the card reach an array where it is; its address for the card."""
@@ -71,7 +74,8 @@ class PcieTransport:
         return self._bar
 
 
-def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH):
+def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH,
+                   registers_at=0):
     """Open a card in a slot.
 
     Parameters
@@ -87,6 +91,8 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
         in huge pages, allocated by `device.transport.empty`; for the superuser.
     address_width : int
         Bits of the card's addresses.
+    registers_at : int
+        Byte of the BAR where they begin.
 
     Returns
     -------
@@ -102,7 +108,7 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
         function = VfioFunction(folder)
         try:
             return PcieTransport(function.bar(bar), VfioMemory(function.container, address_width),
-                                 function.close)
+                                 function.close, registers_at)
         except BaseException:
             function.close()
             raise
@@ -113,5 +119,5 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
             enable(file)
         finally:
             os.close(file)
-        return PcieTransport(registers, HugePages(address_width))
+        return PcieTransport(registers, HugePages(address_width), registers_at=registers_at)
     raise ValueError(f"memory must be 'vfio' or 'hugepages', not {memory!r}")

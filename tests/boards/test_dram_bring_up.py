@@ -1,0 +1,273 @@
+"""A DRAM's bring-up against a model of its controller's registers: every delay that can be right,
+and those that cannot."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from amaranth import Module
+from amaranth.lib.wiring import connect
+from amaranth.sim import Simulator
+from hotrow_boards.boards import BOARDS
+from hotrow_boards.dram import controller as dram_controller
+from hotrow_boards.dram.controller import Controller, Dram, description, from_program, generate
+from hotrow_boards.dram.levelling import Levelling
+from hotrow_boards.dram.program import Section, bring_up
+from hotrow_boards.dram.sequencer import Sequencer
+from hotrow_boards.dram.window import WidestWindow
+from hotrow_sim.litedram import levelled_program
+from hotrow_sim.streambench import StreamBench
+
+from tests.boards.generators import needs_litedram
+
+DELAYS, BITSLIPS, LANES, PHASES = 8, 4, 2, 2
+DRAM = Dram(chip="MT41K64M16", lanes=LANES, chip_bytes=1 << 27)
+CONSTANTS = {
+    "DFII_CONTROL_SEL": 1, "DFII_COMMAND_CS": 1, "DFII_COMMAND_WE": 2, "DFII_COMMAND_CAS": 4,
+    "DFII_COMMAND_RAS": 8, "DFII_COMMAND_WRDATA": 16, "DFII_COMMAND_RDDATA": 32,
+    "SDRAM_PHY_PHASES": PHASES, "SDRAM_PHY_RDPHASE": 0, "SDRAM_PHY_WRPHASE": 1,
+    "SDRAM_PHY_DELAYS": DELAYS, "SDRAM_PHY_BITSLIPS": BITSLIPS}
+NAMES = ["ddrctrl_init_done", "ddrctrl_init_error", *(f"ddrphy_{name}" for name in (
+    "dly_sel", "rdly_dq_rst", "rdly_dq_inc", "rdly_dq_bitslip_rst", "rdly_dq_bitslip",
+    "burstdet_clr", "burstdet_seen")), "sdram_dfii_control", *(
+        f"sdram_dfii_pi{phase}_{name}" for phase in range(PHASES) for name in (
+            "command", "command_issue", "address", "baddress", "wrdata", "rddata"))]
+WAKING = (("sdram_dfii_control", 12), ("wait", 300), ("sdram_dfii_control", 14), ("wait", 100),
+          ("sdram_dfii_pi0_address", 0x320), ("sdram_dfii_pi0_baddress", 0),
+          ("sdram_dfii_pi0_command", 15), ("sdram_dfii_pi0_command_issue", 1))
+CONTROLLER = Controller(DRAM, "", {name: (16 * at, 2 if name.endswith("data") else 1)
+                                   for at, name in enumerate(NAMES)}, CONSTANTS, WAKING)
+ALL_RIGHT = (0, 0, DELAYS)
+
+
+class Chips:
+    """Registers of the controller, PHY and chips behind them.
+
+    Parameters
+    ----------
+    windows : sequence
+        Of each lane, (bitslip, first delay, delays) at which reads are right.
+    bursts : sequence
+        Of each lane, the (first delay, delays) at which bursts are detected; None for never.
+
+    Members
+    -------
+    registers : dict
+        Last values, by name; of data a list.
+    delays, slips : list of int
+        Of each lane.
+    written : list of (str, int, int)
+        All writes: register, value, cycle.
+    """
+
+    def __init__(self, windows, bursts):
+        self.windows, self.bursts = windows, bursts
+        self.registers = {name: [0] * CONTROLLER.registers[name][1] for name in NAMES}
+        self.delays, self.slips, self.written = [5] * LANES, [3] * LANES, []
+        self.columns, self.row = {}, None
+
+    def read(self, word):
+        name, part = self._named(word)
+        return self.registers[name][part]
+
+    def write(self, word, value, cycle):
+        name, part = self._named(word)
+        self.registers[name][part] = value
+        self.written.append((name, value, cycle))
+        chosen = [lane for lane in range(LANES)
+                  if self.registers["ddrphy_dly_sel"][0] >> lane & 1]
+        for lane in chosen:
+            match name:
+                case "ddrphy_rdly_dq_rst":
+                    self.delays[lane] = 0
+                case "ddrphy_rdly_dq_inc":
+                    self.delays[lane] = (self.delays[lane] + 1) % DELAYS
+                case "ddrphy_rdly_dq_bitslip_rst":
+                    self.slips[lane] = 0
+                case "ddrphy_rdly_dq_bitslip":
+                    self.slips[lane] = (self.slips[lane] + 1) % BITSLIPS
+        if name == "ddrphy_burstdet_clr":
+            self.registers["ddrphy_burstdet_seen"][0] = 0
+        if name.endswith("command_issue"):
+            self._command(name.removesuffix("command_issue"))
+
+    def _named(self, word):
+        number, part = divmod(4 * word, 16)
+        return NAMES[number], part // 4
+
+    def _command(self, pins):
+        command = self.registers[pins + "command"][0]
+        column = self.registers[pins + "address"][0]
+        if not self.registers["sdram_dfii_control"][0] & 2:
+            raise AssertionError("a command before the chips' clock is enabled")
+        match command:
+            case 0b001001:
+                self.row = column
+            case 0b001011:
+                self.row = None
+            case 0b010111:
+                assert self.row == 0 and pins == "sdram_dfii_pi1_"
+                self.columns[column] = [list(self.registers[f"sdram_dfii_pi{phase}_wrdata"])
+                                        for phase in range(PHASES)]
+            case 0b100101:
+                assert self.row == 0 and pins == "sdram_dfii_pi0_"
+                self._answer(self.columns[column])
+            case other:
+                assert other == 15, f"an unknown command {other:#b}"
+
+    def _answer(self, words):
+        for lane, (window, burst) in enumerate(zip(self.windows, self.bursts)):
+            delay = self.delays[lane]
+            if burst and burst[0] <= delay < burst[0] + burst[1]:
+                self.registers["ddrphy_burstdet_seen"][0] |= 1 << lane
+            slip, first, count = window
+            spoil = 0 if slip == self.slips[lane] and first <= delay < first + count else 0xFF
+            mask, kept = 0xFF00FF << 8 * lane, ~(0xFF00FF << 8 * lane)
+            for phase, values in enumerate(words):
+                found = self.registers[f"sdram_dfii_pi{phase}_rddata"]
+                for part, value in enumerate(values):
+                    found[part] = found[part] & kept | (value ^ (spoil * 0x1010101)) & mask
+
+
+def play(windows, bursts=(ALL_RIGHT[1:],) * LANES):
+    """Bring up such chips: the model, and whether they were found to be ready."""
+    program, chips = bring_up(CONTROLLER), Chips(windows, bursts)
+    levelling, sequencer = Levelling(program), Sequencer(program)
+    top = Module()
+    top.submodules.levelling, top.submodules.sequencer = levelling, sequencer
+    connect(top, levelling=levelling.sections, sequencer=sequencer.sections)
+    top.d.comb += [sequencer.lane.eq(levelling.lane), levelling.wrong.eq(sequencer.wrong)]
+    bench, bus, result = StreamBench(top), sequencer.control, []
+
+    async def registers(ctx):
+        while True:
+            await ctx.tick()
+            if ctx.get(bus.cyc & bus.stb):
+                if ctx.get(bus.we):
+                    chips.write(ctx.get(bus.adr), ctx.get(bus.dat_w), bench.cycles)
+                else:
+                    ctx.set(bus.dat_r, chips.read(ctx.get(bus.adr)))
+                ctx.set(bus.ack, 1)
+                await ctx.tick()
+                ctx.set(bus.ack, 0)
+
+    async def watch(ctx):
+        while not ctx.get(levelling.ready | levelling.failed):
+            await ctx.tick()
+        result.append(bool(ctx.get(levelling.ready)))
+    bench.background(registers)
+    bench.process("bring-up", watch)
+    bench.run(200_000)
+    return chips, result[0]
+
+
+@pytest.mark.parametrize("windows, delays", [
+    ([(0, 0, 8), (0, 0, 1)], [3, 0]),
+    ([(1, 2, 3), (2, 4, 4)], [3, 5]),
+    ([(3, 7, 1), (3, 1, 2)], [7, 1]),
+])
+def test_the_middle_of_the_window_is_set(windows, delays):
+    chips, ready = play(windows)
+    assert ready and chips.delays == delays
+    assert chips.slips == [slip for slip, _, _ in windows]
+    assert chips.registers["ddrctrl_init_done"] == [1]
+    assert chips.registers["ddrctrl_init_error"] == [0]
+    assert chips.registers["ddrphy_dly_sel"] == [0]
+    assert chips.registers["sdram_dfii_control"] == [CONSTANTS["DFII_CONTROL_SEL"]]
+
+
+def test_the_chips_are_woken_first_with_all_waits():
+    chips, ready = play([ALL_RIGHT] * LANES)
+    steps = [step for step in WAKING if step[0] != "wait"]
+    assert ready and [each[:2] for each in chips.written[2:2 + len(steps)]] == steps
+    cycles = [cycle for _, _, cycle in chips.written[2:]]
+    assert cycles[1] - cycles[0] > 300 and cycles[2] - cycles[1] > 100 > cycles[3] - cycles[2]
+
+
+def test_a_detected_burst_is_not_enough_nor_are_the_data():
+    chips, ready = play([(1, 2, 3), (0, 5, 3)], bursts=[(0, 8), (6, 1)])
+    assert ready and chips.delays == [3, 6] and chips.slips == [1, 0]
+
+
+@pytest.mark.parametrize("windows, bursts", [
+    ([ALL_RIGHT, ALL_RIGHT], [(0, 8), None]),
+    ([ALL_RIGHT, ALL_RIGHT], [None, (0, 8)]),
+    ([ALL_RIGHT, (4, 0, 8)], [(0, 8), (0, 8)]),
+    ([(0, 0, 2), ALL_RIGHT], [(2, 6), (0, 8)]),
+])
+def test_chips_that_are_never_read_right(windows, bursts):
+    chips, ready = play(windows, bursts)
+    assert not ready and chips.registers["ddrctrl_init_error"] == [1]
+    assert chips.registers["sdram_dfii_control"] == [14], "the controller does not take over"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_widest_window(seed):
+    rng = np.random.default_rng(seed)
+    dut, found = WidestWindow(DELAYS, BITSLIPS), []
+    trials = [rng.random((BITSLIPS, DELAYS)) < share for share in (0, 0.1, 0.5, 0.7, 0.9, 1)
+              for _ in range(5)]
+
+    async def drive(ctx):
+        for right in trials:
+            ctx.set(dut.clear, 1)
+            await ctx.tick()
+            ctx.set(dut.clear, 0)
+            for slip, delay in np.ndindex(right.shape):
+                ctx.set(dut.note, 1)
+                for name, value in (("bitslip", slip), ("delay", delay),
+                                    ("right", right[slip, delay])):
+                    ctx.set(getattr(dut, name), int(value))
+                await ctx.tick()
+                ctx.set(dut.note, 0)
+            found.append((ctx.get(dut.found), ctx.get(dut.best_bitslip), ctx.get(dut.middle)))
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(drive)
+    simulator.run()
+    for right, (there, slip, middle) in zip(trials, found):
+        runs = [(last + 1 - first, -slip, -first) for slip in range(BITSLIPS)
+                for first in range(DELAYS) for last in range(first, DELAYS)
+                if right[slip, first:last + 1].all()]
+        assert there == bool(runs)
+        if runs:
+            length, best, first = max(runs)
+            assert (slip, middle) == (-best, -first + (length - 1) // 2), f"seed {seed}"
+
+
+@needs_litedram
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.dram])
+def test_the_program_of_a_board(name):
+    """From LiteDRAM's own description: its waits, its registers, all lanes' delays."""
+    board = BOARDS[name]
+    made = generate(board.dram, {"ecpix5": "LFE5UM5G-85F-8BG554C",
+                                 "versa-5g": "LFE5UM5G-45F-8BG381C"}[name], 100, 50)
+    program = bring_up(made)
+    assert (program.lanes, program.delays, program.bitslips) == (2, 8, 4)
+    assert program.masks == (0x00FF00FF, 0xFF00FF00)
+    assert [value for step, value in made.initialisation if step == "wait"][:2] == [50_000, 10_000]
+    assert "module litedram (" in made.verilog and "wb_ctrl_ack" in made.verilog
+    assert len(program.entries) == len(Section) and program.entries[0] == 0
+    with pytest.raises(ValueError, match=r"have \d+ bytes, not 4096"):
+        generate(replace(board.dram, chip_bytes=4096, memory_bytes=4096),
+                 "LFE5UM5G-85F-8BG554C", 100, 50)
+
+
+@needs_litedram
+def test_the_simulated_controller_has_the_registers_of_the_real_one():
+    """So that one program brings up both."""
+    simulated = from_program(levelled_program([ALL_RIGHT] * LANES), DRAM, description(DRAM, 50))
+    real = generate(DRAM, "LFE5UM5G-45F-8BG381C", 100, 50)
+    assert (simulated.registers, simulated.initialisation) == (real.registers, real.initialisation)
+    assert bring_up(simulated) == bring_up(real)
+
+
+def test_a_missing_generator_is_named(monkeypatch):
+    monkeypatch.setattr(dram_controller, "MODULES", ("no_such_module",))
+    with pytest.raises(ValueError, match=r"no_such_module.*pip install.*or take --memory block"):
+        generate(DRAM, "LFE5UM5G-45F-8BG381C", 100, 50)
+
+
+def test_more_memory_than_the_chips_have():
+    with pytest.raises(ValueError, match="at most those of the chips, 4096, not 8192"):
+        Dram(chip="MT41K64M16", lanes=2, chip_bytes=4096, memory_bytes=8192)

@@ -1,0 +1,75 @@
+"""A whole board in simulation whose memory is DRAM behind LiteDRAM: bring-up, driver, failure."""
+
+import hotrow
+import numpy as np
+import pytest
+from hotrow import TransportError
+from hotrow.link import transport as link_transport
+from hotrow.link.frames import LinkStatus, Operation
+from hotrow.link.serial_line import SerialLine
+from hotrow.link.session import Session
+
+from tests.boards.generators import needs_litedram
+from tests.boards.simulated_board import PATIENCE, open_board_with_dram
+from tests.driver.conftest import counts, picked, random_ids, register_tables, usable
+from tests.driver.links import declared_transports
+
+pytestmark = [pytest.mark.slow, pytest.mark.long, needs_litedram]
+WINDOWS = ((1, 2, 3), (2, 4, 4))  # of reads that are right, unlike for each lane
+HIGH = 60 << 20  # far above any block RAM
+_STAGING_SHARE = 1 << 13  # of the card's memory: little to send over a slow line
+
+
+@pytest.fixture
+def device(monkeypatch):
+    declared_transports(monkeypatch)
+    monkeypatch.setattr(link_transport, "_STAGING_SHARE", _STAGING_SHARE)
+    with open_board_with_dram(WINDOWS) as board, hotrow.open(
+            f"uart:{board.path}", timeout=600, ring_entries=4, patience=PATIENCE) as device:
+        yield device
+
+
+def test_a_program(device):
+    assert device.transport.session.card["memory_bytes"] == 64 << 20
+    tables = register_tables(device)
+    ids = random_ids(40, seed=3)
+    device.observe(ids)
+    hot = device.harvest(k=100)
+    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(ids)
+    assert usable(device, tables)
+    rows = device.gather(hot)
+    assert (rows == picked(tables, hot)).all()
+    device.scatter(hot, 2 * rows)
+    assert (picked(tables, hot) == 2 * rows).all()
+    assert device.transport.counters()["bad_crc"] == 0
+
+
+def test_tables_at_the_end_of_the_memory(device):
+    """Behind what is kept free, so that little goes over the line."""
+    memory = device.transport.memory
+    memory._ranges.place(0, HIGH)
+    weights = np.random.default_rng(5).integers(0, 1 << 30, (40, 16)).astype(np.float32)
+    table = device.register_table(weights, "far")
+    assert max(memory._arrays) >= HIGH
+    rows = np.random.default_rng(6).permutation(40)[:25]
+    assert (device.gather((table, rows)) == weights[rows]).all()
+    expected = weights.copy()
+    expected[rows] = -expected[rows] - 1
+    device.scatter((table, rows), expected[rows])
+    assert (weights == expected).all()
+
+
+def test_a_dram_that_does_not_calibrate(monkeypatch):
+    declared_transports(monkeypatch)
+    with open_board_with_dram((WINDOWS[0], None)) as board:
+        with pytest.raises(TransportError, match=r"the card's DRAM did not calibrate: its "
+                                                 r"controller found no delay .* --memory block"):
+            hotrow.open(f"uart:{board.path}", ring_entries=4, patience=PATIENCE)
+        # The card still answers: what touches its memory is refused, and nothing hangs.
+        monkeypatch.setattr(Session, "_bind", lambda session: session.request(
+            Operation.BIND).result())
+        session = Session(SerialLine(board.path, 3_000_000), PATIENCE, 2)
+        for operation, more in ((Operation.READ_MEMORY, {"length": 8}),
+                                (Operation.WRITE_MEMORY, {"payload": b"nothing."})):
+            answer = session.request(operation, 0, **more).result()
+            assert answer.status is LinkStatus.MEMORY_FAILED and not answer.payload
