@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -62,14 +62,12 @@ def ethernet_verilog(station: Station, rgmii: Rgmii, clock_khz: int) -> str:
         done = subprocess.run(
             [sys.executable, Path(__file__).with_name("generator.py"), "--name", MODULE,
              "--output-dir", folder, folder / "core.json"],
-            capture_output=True, text=True, cwd=folder,
-            env={**os.environ, "PYTHONHASHSEED": "0"})  # it tells of cells in the order of a set
+            capture_output=True, text=True, cwd=folder)
         if done.returncode:
             raise ValueError("LiteEth's generator failed: " + done.stderr.strip()[-2000:])
         text = (folder / "gateware" / f"{MODULE}.v").read_text()
-    # Without the lines that tell the day: one configuration, one text.
-    return "".join(line for line in text.splitlines(keepends=True)
-                   if "enerated by LiteX" not in line and not line.startswith("// Date"))
+    # Without remarks, which tell the day, and of cells in any order: one configuration, one text.
+    return re.sub(r"/\*.*?\*/|^ *//.*?\n", "", text, flags=re.S | re.M)
 
 
 class EthernetCore(wiring.Component):
