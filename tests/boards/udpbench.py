@@ -46,7 +46,8 @@ class UdpEndpoint(wiring.Component):
         super().__init__({
             **{name: self.port.signature.members[name] for name in ("received", "sent")},
             **{name: inner[name] for name in (
-                "replaceable", "registers", "read_bus", "write_bus", "marks", "heard")}})
+                "replaceable", "registers", "read_bus", "write_bus", "marks", "heard",
+                "memory_ready", "memory_failed")}})
 
     def elaborate(self, platform):
         m = Module()
@@ -60,6 +61,7 @@ class UdpEndpoint(wiring.Component):
         m.d.comb += [
             link.peer.eq(port.peer), port.host.eq(link.host), link.overrun.eq(port.overrun),
             link.replaceable.eq(self.replaceable), self.heard.eq(link.heard),
+            link.memory_ready.eq(self.memory_ready), link.memory_failed.eq(self.memory_failed),
         ]
         return m
 
