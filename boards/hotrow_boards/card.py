@@ -95,7 +95,6 @@ class Card(wiring.Component):
         else:
             m.submodules.memory = memory = BlockMemory(
                 self.memory_bytes, self.block_log2, reads, writes)
-            m.d.comb += link.memory_ready.eq(1)
         for number, bus in enumerate(readers):
             connect(m, bus, getattr(memory, f"read_{number}"))
         for number, bus in enumerate(writers):

@@ -73,7 +73,7 @@ class LinkEndpoint(wiring.Component):
             "read_bus": Out(AXI4Read(**bus)),
             "write_bus": Out(AXI4Write(**bus)),
             "marks": In(stream.Signature(range(self.blocks))),
-            "memory_ready": In(1), "memory_failed": In(1),
+            "memory_ready": In(1, init=1), "memory_failed": In(1),
             "good": Out(1),
             "bad": Out(1),
             "heard": Out(1),
