@@ -1,7 +1,6 @@
 """The clock of a design on an ECP5 board: the board's oscillator through a PLL, and the reset."""
 
 from amaranth import Elaboratable, Instance, Module, Signal
-from amaranth.lib.cdc import ResetSynchronizer
 
 _VCO_MHZ = 400, 800  # the PLL's own oscillator
 _LEAST_COMPARED_MHZ = 10  # at which its input and its feedback are compared
@@ -29,11 +28,15 @@ def pll_dividers(input_mhz: int, output_mhz: int) -> tuple[int, int, int]:
 
 
 class PllClock(Elaboratable):
-    """Drives a domain, which is in reset until its clock is steady.
+    """Drives a domain, and keeps all flip-flops as they were configured until its clock is steady.
+
+    The FPGA has a network for that: a reset that reached thousands of flip-flops as a signal would
+    take many of its wires.
 
     Parameters
     ----------
     domain : ClockDomain
+        Without a reset.
     mhz : int
         Of its clock.
     """
@@ -59,5 +62,5 @@ class PllClock(Elaboratable):
             i_RST=0, i_STDBY=0, i_PHASESEL0=0, i_PHASESEL1=0, i_PHASEDIR=0, i_PHASESTEP=0,
             i_PHASELOADREG=0, i_PLLWAKESYNC=0, i_ENCLKOP=0,
             o_CLKOP=self.domain.clk, o_LOCK=locked)
-        m.submodules.reset = ResetSynchronizer(~locked | button, domain=self.domain.name)
+        m.submodules.reset = Instance("SGSR", i_CLK=self.domain.clk, i_GSR=locked & ~button)
         return m

@@ -17,7 +17,7 @@ class Core(Top):
         directions = ("i" if member.flow is Flow.In else "o"
                       for _, member, _ in self.signature.flatten(self))
         m.submodules.core = Instance(
-            TOP_MODULE, i_clk=ClockSignal(), i_rst=ResetSignal(),
+            TOP_MODULE, i_clk=ClockSignal(), i_rst=ResetSignal(allow_reset_less=True),
             **{f"{direction}_{name}": value
                for direction, (name, (value, _)) in zip(directions, flat_ports(self).items())})
         return m

@@ -34,7 +34,7 @@ class BoardDesign(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         board = self.board
-        m.domains.sync = domain = ClockDomain()
+        m.domains.sync = domain = ClockDomain(reset_less=self.controller is None)
         clock_khz = 1000 * board.clock_mhz
         kind = UdpCard if self.link == "udp" else UartCard
         m.submodules.card = card = kind(

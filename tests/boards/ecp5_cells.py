@@ -31,6 +31,8 @@ module EHXPLLL #(
   assign CLKOP = CLKI;
   assign LOCK = 1;
 endmodule
+module SGSR(input CLK, GSR);  // flip-flops begin with their first values as it is
+endmodule
 """
 
 

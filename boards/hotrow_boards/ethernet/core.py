@@ -94,7 +94,7 @@ class EthernetCore(wiring.Component):
         m = Module()
         received, sent, pins = self.received, self.sent, self.pins
         m.submodules.core = Instance(
-            MODULE, i_sys_clock=ClockSignal(), i_sys_reset=ResetSignal(),
+            MODULE, i_sys_clock=ClockSignal(), i_sys_reset=ResetSignal(allow_reset_less=True),
             i_rgmii_clocks_rx=pins.rx_clk, i_rgmii_rx_ctl=pins.rx_ctl,
             i_rgmii_rx_data=pins.rx_data,
             o_rgmii_clocks_tx=pins.tx_clk, o_rgmii_tx_ctl=pins.tx_ctl,
