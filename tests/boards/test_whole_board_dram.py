@@ -9,9 +9,9 @@ from hotrow.link.frames import LinkStatus, Operation
 from hotrow.link.serial_line import SerialLine
 from hotrow.link.session import Session
 
+from tests.boards.board_program import run_program
 from tests.boards.generators import needs_litedram
 from tests.boards.simulated_board import PATIENCE, open_board_with_dram
-from tests.driver.conftest import counts, picked, random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, needs_litedram]
@@ -31,16 +31,7 @@ def device(monkeypatch):
 
 def test_a_program(device):
     assert device.transport.session.card["memory_bytes"] == 64 << 20
-    tables = register_tables(device)
-    ids = random_ids(40, seed=3)
-    device.observe(ids)
-    hot = device.harvest(k=100)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(ids)
-    assert usable(device, tables)
-    rows = device.gather(hot)
-    assert (rows == picked(tables, hot)).all()
-    device.scatter(hot, 2 * rows)
-    assert (picked(tables, hot) == 2 * rows).all()
+    run_program(device)
     assert device.transport.counters()["bad_crc"] == 0
 
 
