@@ -148,6 +148,7 @@ def real_tools():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_core_that_boards_carry(real_tools, tmp_path):
     """Placed and routed: it fits, and its clock is above that for which it is told."""
     config = preset("ecp5-small")
