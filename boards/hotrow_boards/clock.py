@@ -8,13 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from .board import ECP5_85
 from .shift_chain import CHAIN_MODULE, wrap
 from .synthesis import check_fit, synthesis_script, used_resources
 from .tools import run, tool
 
 DEVICE = "LFE5UM-85F-8"
 _DEVICE_OPTIONS = ("--um-85k", "--package", "CABGA756", "--speed", "8")
-CAPACITY = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
+CAPACITY = ECP5_85
 BRAM_BITS = 18 * 1024
 
 

@@ -236,8 +236,8 @@ def test_links_and_addresses_that_cannot_be(hotrow, tools, quick, tmp_path, argu
 
 
 def test_a_missing_generator(monkeypatch):
-    monkeypatch.setattr(core.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"of which liteeth, litex, migen, liteiclink, yaml is not "
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"LiteEth: liteeth, liteiclink, litex, migen, yaml is not "
                                          r"installed: pip install 'hotrow\[boards\]'"):
         core.ethernet_verilog(Station(), Rgmii(), 50_000)
 

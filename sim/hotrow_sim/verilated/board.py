@@ -4,6 +4,7 @@ import ctypes
 import select
 import threading
 import time
+from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from .toolchain import find_verilator
 
 MODULE = "card"  # as the harnesses know it
 _SLICE = 2000  # cycles between two looks at the line
-_ROOM = 4096  # bytes
+ROOM = 4096  # bytes
 _AWAKE = 0.5  # seconds for which the clock runs on when nothing comes
 _ASLEEP = 0.02  # seconds between two slices when nothing came for longer
 
@@ -52,7 +53,7 @@ def compile_board(verilog: str, harness: Path, pins: dict, connections: str) -> 
     return library
 
 
-class SimulatedBoard:
+class SimulatedBoard(ABC):
     """A simulated board that runs until it is unplugged; a context manager.
 
     A board of a kind gives a file that can be read when something comes from the host, and says
@@ -99,30 +100,30 @@ class SimulatedBoard:
     def __exit__(self, *_):
         self.unplug()
 
+    @abstractmethod
     def _take(self):
         """Something came from the host."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _give(self, octets):
         """Something, or nothing, came from the card."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _close(self):
         """Close the line."""
-        raise NotImplementedError
 
     def _send(self, octets):
         """Let bytes, or a frame, come to the card."""
         self._library.hotrow_board_send(self._board, octets, len(octets))
 
     def _serve(self):
-        received, awake_until = ctypes.create_string_buffer(_ROOM), 0.0
+        received, awake_until = ctypes.create_string_buffer(ROOM), 0.0
         while self._open:
             asleep = time.monotonic() > awake_until
             ready, _, _ = select.select([self._file], [], [], _ASLEEP if asleep else 0)
             if ready:
                 self._take()
-            came = self._library.hotrow_board_run(self._board, _SLICE, received, _ROOM)
+            came = self._library.hotrow_board_run(self._board, _SLICE, received, ROOM)
             if ready or came or self._library.hotrow_board_unsent(self._board):
                 awake_until = time.monotonic() + _AWAKE
             self._give(received.raw[:came])

@@ -10,14 +10,13 @@ import tty
 from contextlib import suppress
 from pathlib import Path
 
-from .board import SimulatedBoard, compile_board
+from .board import ROOM, SimulatedBoard, compile_board
 
 HARNESS = Path(__file__).with_name("serial_board.cpp")
 PINS = {"clk": "input", "rst": "input", "rx": "input", "tx": "output"}
 BAUD = {getattr(termios, name): int(name[1:]) for name in dir(termios)
         if name[0] == "B" and name[1:].isdigit()}
 _LEAST_CYCLES_PER_BIT = 4
-_ROOM = 4096  # bytes
 _UNREAD = 1 << 16  # bytes that wait for a host that does not read; more are lost, as on a line
 
 
@@ -69,7 +68,7 @@ class SerialBoard(SimulatedBoard):
 
     def _take(self):
         self._library.hotrow_board_rate(self._board, ctypes.c_double(self._cycles_per_bit()))
-        self._send(os.read(self._card, _ROOM))
+        self._send(os.read(self._card, ROOM))
 
     def _give(self, octets):
         self._unsent = (self._unsent + octets)[:_UNREAD]
