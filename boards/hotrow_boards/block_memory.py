@@ -1,14 +1,13 @@
 """Block RAM as the memory of a card, behind as many AXI4 ports as it has."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.arbiter import RoundRobin
-from hotrow_rtl.axi import DECERR, OKAY
+from hotrow_rtl.axi import DECERR, LENGTH_WIDTH, OKAY
+from hotrow_rtl.axi_turn import take_turn
 from hotrow_rtl.config import log2
 from hotrow_rtl.ram import Ram
-
-_BEATS = 8  # width of arlen and awlen
 
 
 class BlockMemory(wiring.Component):
@@ -59,10 +58,9 @@ class BlockMemory(wiring.Component):
     def _read(self, m, rows, ports):
         m.submodules.read_turns = turns = RoundRobin(len(ports))
         turn, identity = Signal(len(ports)), Signal(max(len(port.arid) for port in ports))
-        address, left = Signal(self._address_width(ports, "araddr")), Signal(_BEATS)
+        address, left = Signal(self._address_width(ports, "araddr")), Signal(LENGTH_WIDTH)
         exists, taken = Signal(), Signal()
         m.d.comb += [
-            turns.requests.eq(Cat(port.arvalid for port in ports)),
             exists.eq(address < self.size),
             rows.read_address.eq(address >> log2(rows.parts)),
         ]
@@ -76,14 +74,8 @@ class BlockMemory(wiring.Component):
                 m.d.comb += taken.eq(port.rready)
         with m.FSM(name="reads"):
             with m.State("CHOOSE"):
-                m.d.comb += turns.advance.eq(1)
-                m.d.sync += turn.eq(turns.grant)
-                for number, port in enumerate(ports):
-                    m.d.comb += port.arready.eq(turns.grant[number])
-                    with m.If(turns.grant[number]):
-                        m.d.sync += [address.eq(port.araddr), left.eq(port.arlen),
-                                     identity.eq(port.arid)]
-                with m.If(turns.grant.any()):
+                with m.If(take_turn(m, turns, turn, ports, "ar", lambda number, port: [
+                    address.eq(port.araddr), left.eq(port.arlen), identity.eq(port.arid)])):
                     m.next = "FETCH"
             with m.State("FETCH"):
                 m.next = "BEAT"
@@ -104,22 +96,16 @@ class BlockMemory(wiring.Component):
         exists, failed, last, answered = Signal(), Signal(), Signal(), Signal()
         first, final, told = Signal.like(self.marks.p), Signal.like(self.marks.p), Signal()
         m.d.comb += [
-            turns.requests.eq(Cat(port.awvalid for port in ports)),
             exists.eq(address < self.size),
             rows.write_address.eq(address >> log2(rows.parts)),
             self.marks.p.eq(first),
         ]
         with m.FSM(name="writes"):
             with m.State("CHOOSE"):
-                m.d.comb += turns.advance.eq(1)
-                m.d.sync += [turn.eq(turns.grant), failed.eq(0)]
-                for number, port in enumerate(ports):
-                    m.d.comb += port.awready.eq(turns.grant[number])
-                    with m.If(turns.grant[number]):
-                        m.d.sync += [address.eq(port.awaddr), identity.eq(port.awid),
-                                     first.eq(port.awaddr >> self.block_log2),
-                                     told.eq(self.told[number])]
-                with m.If(turns.grant.any()):
+                m.d.sync += failed.eq(0)
+                with m.If(take_turn(m, turns, turn, ports, "aw", lambda number, port: [
+                    address.eq(port.awaddr), identity.eq(port.awid),
+                    first.eq(port.awaddr >> self.block_log2), told.eq(self.told[number])])):
                     m.next = "BEATS"
             with m.State("BEATS"):
                 for number, port in enumerate(ports):

@@ -7,6 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 BURST_INCR = 0b01
+LENGTH_WIDTH = 8  # of a burst's beats but one
 OKAY, EXOKAY, SLVERR, DECERR = range(4)
 
 
@@ -18,7 +19,7 @@ class AXI4Read(wiring.Signature):
         super().__init__({
             "arid": Out(id_width),
             "araddr": Out(address_width),
-            "arlen": Out(8),
+            "arlen": Out(LENGTH_WIDTH),
             "arsize": Out(3),
             "arburst": Out(2),
             "arvalid": Out(1),
@@ -40,7 +41,7 @@ class AXI4Write(wiring.Signature):
         super().__init__({
             "awid": Out(id_width),
             "awaddr": Out(address_width),
-            "awlen": Out(8),
+            "awlen": Out(LENGTH_WIDTH),
             "awsize": Out(3),
             "awburst": Out(2),
             "awvalid": Out(1),

@@ -1,15 +1,15 @@
 """AXI4 masters on a memory that is reached four bytes at a time, over AXI4-Lite."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .arbiter import RoundRobin
-from .axi import DECERR, OKAY, AXI4Lite
+from .axi import DECERR, LENGTH_WIDTH, OKAY, AXI4Lite
+from .axi_turn import take_turn
 from .config import log2
 
 DWORD = 4  # bytes
-_BEATS = 8  # width of arlen and awlen
 
 
 class DwordBridge(wiring.Component):
@@ -54,10 +54,9 @@ class DwordBridge(wiring.Component):
         bus, parts = self.bus, self.reads[0].bus_bytes // DWORD
         m.submodules.read_turns = turns = RoundRobin(len(ports))
         turn, identity = Signal(len(ports)), Signal(max(len(port.arid) for port in ports))
-        address, left = Signal(max(len(port.araddr) for port in ports)), Signal(_BEATS)
+        address, left = Signal(max(len(port.araddr) for port in ports)), Signal(LENGTH_WIDTH)
         part, word, failed, taken = Signal(range(parts)), Signal(32 * parts), Signal(), Signal()
         m.d.comb += [
-            turns.requests.eq(Cat(port.arvalid for port in ports)),
             bus.araddr.eq(address | part << log2(DWORD)),
         ]
         for number, port in enumerate(ports):
@@ -67,14 +66,9 @@ class DwordBridge(wiring.Component):
                 m.d.comb += taken.eq(port.rready)
         with m.FSM(name="reads"):
             with m.State("CHOOSE"):
-                m.d.comb += turns.advance.eq(1)
-                m.d.sync += [turn.eq(turns.grant), part.eq(0)]
-                for number, port in enumerate(ports):
-                    m.d.comb += port.arready.eq(turns.grant[number])
-                    with m.If(turns.grant[number]):
-                        m.d.sync += [address.eq(port.araddr), left.eq(port.arlen),
-                                     identity.eq(port.arid)]
-                with m.If(turns.grant.any()):
+                m.d.sync += part.eq(0)
+                with m.If(take_turn(m, turns, turn, ports, "ar", lambda number, port: [
+                    address.eq(port.araddr), left.eq(port.arlen), identity.eq(port.arid)])):
                     m.next = "ASK"
             with m.State("ASK"):
                 beyond = address[self.address_width:].any()
@@ -111,7 +105,6 @@ class DwordBridge(wiring.Component):
         data, strobes = Signal(32 * parts), Signal(DWORD * parts)
         valid, last, done = Signal(), Signal(), Signal()
         m.d.comb += [
-            turns.requests.eq(Cat(port.awvalid for port in ports)),
             bus.awaddr.eq(address | part << log2(DWORD)),
             bus.wdata.eq(data.word_select(part, 32)),
             bus.wstrb.eq(strobes.word_select(part, DWORD)),
@@ -138,13 +131,9 @@ class DwordBridge(wiring.Component):
                 m.d.sync += offered.eq(0)
         with m.FSM(name="writes"):
             with m.State("CHOOSE"):
-                m.d.comb += turns.advance.eq(1)
-                m.d.sync += [turn.eq(turns.grant), failed.eq(0), part.eq(0)]
-                for number, port in enumerate(ports):
-                    m.d.comb += port.awready.eq(turns.grant[number])
-                    with m.If(turns.grant[number]):
-                        m.d.sync += [address.eq(port.awaddr), identity.eq(port.awid)]
-                with m.If(turns.grant.any()):
+                m.d.sync += [failed.eq(0), part.eq(0)]
+                with m.If(take_turn(m, turns, turn, ports, "aw", lambda number, port: [
+                    address.eq(port.awaddr), identity.eq(port.awid)])):
                     m.next = "GIVE"
             with m.State("GIVE"):
                 with m.If(valid):

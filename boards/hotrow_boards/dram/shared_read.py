@@ -1,15 +1,15 @@
 """Reads of several masters over one wider port, in order."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.arbiter import RoundRobin
-from hotrow_rtl.axi import BURST_INCR, DECERR, OKAY, AXI4Read
+from hotrow_rtl.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Read
+from hotrow_rtl.axi_turn import take_turn
 from hotrow_rtl.config import log2
 from hotrow_rtl.fifo import RamFifo
 
 DEPTH = 16  # bursts under way
-_BEATS = 8  # width of arlen
 
 
 class SharedRead(wiring.Component):
@@ -56,7 +56,7 @@ class SharedRead(wiring.Component):
         low, ratio = log2(bus_bytes), self.word_bytes // bus_bytes
         asked = data.StructLayout({
             "port": len(ports), "identity": max(len(port.arid) for port in ports),
-            "last": _BEATS, "part": log2(ratio), "exists": 1})
+            "last": LENGTH_WIDTH, "part": log2(ratio), "exists": 1})
         m.submodules.turns = turns = RoundRobin(len(ports))
         m.submodules.asked = queue = RamFifo(asked, DEPTH)
         self._ask(m, ports, turns, queue, low, ratio)
@@ -67,7 +67,6 @@ class SharedRead(wiring.Component):
         bus, request = self.bus, Signal(queue.shape)
         address = Signal(max(len(port.araddr) for port in ports))
         m.d.comb += [
-            turns.requests.eq(Cat(port.arvalid for port in ports)),
             queue.i.p.eq(request),
             bus.araddr.eq(address & ~(self.word_bytes - 1)),
             bus.arlen.eq((request.last + request.part) >> log2(ratio)),
@@ -75,16 +74,10 @@ class SharedRead(wiring.Component):
         ]
         with m.FSM(name="asks"):
             with m.State("CHOOSE"):
-                m.d.comb += turns.advance.eq(1)
-                m.d.sync += request.port.eq(turns.grant)
-                for number, port in enumerate(ports):
-                    m.d.comb += port.arready.eq(turns.grant[number])
-                    with m.If(turns.grant[number]):
-                        m.d.sync += [
-                            address.eq(port.araddr), request.identity.eq(port.arid),
-                            request.last.eq(port.arlen), request.part.eq(port.araddr[low:]),
-                            request.exists.eq(port.araddr < self.size)]
-                with m.If(turns.grant.any()):
+                with m.If(take_turn(m, turns, request.port, ports, "ar", lambda number, port: [
+                    address.eq(port.araddr), request.identity.eq(port.arid),
+                    request.last.eq(port.arlen), request.part.eq(port.araddr[low:]),
+                    request.exists.eq(port.araddr < self.size)])):
                     m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)

@@ -1,16 +1,15 @@
 """Writes of several masters over one wider port, in order, told before they are answered."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.arbiter import RoundRobin
-from hotrow_rtl.axi import BURST_INCR, DECERR, OKAY, AXI4Write
+from hotrow_rtl.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Write
+from hotrow_rtl.axi_turn import take_turn
 from hotrow_rtl.config import log2
 from hotrow_rtl.fifo import RamFifo
 
 from .shared_read import DEPTH
-
-_BEATS = 8  # width of awlen
 
 
 class SharedWrite(wiring.Component):
@@ -71,11 +70,11 @@ class SharedWrite(wiring.Component):
     def _take(self, m, ports, turns, queue):
         bus, bus_bytes = self.bus, self.writes[0].bus_bytes
         low, ratio = log2(bus_bytes), self.word_bytes // bus_bytes
-        answer, address, beats = Signal(queue.shape), Signal(self.address_width), Signal(_BEATS)
+        answer, address = Signal(queue.shape), Signal(self.address_width)
+        beats = Signal(LENGTH_WIDTH)
         part, room, taken = Signal(log2(ratio)), Signal(), Signal()
         final = Signal(self.address_width)
         m.d.comb += [
-            turns.requests.eq(Cat(port.awvalid for port in ports)),
             final.eq(address + (beats << low)),
             queue.i.p.eq(answer), queue.i.p.first.eq(address >> self.block_log2),
             queue.i.p.final.eq(final >> self.block_log2),
@@ -88,17 +87,10 @@ class SharedWrite(wiring.Component):
             m.d.sync += [bus.wvalid.eq(0), bus.wstrb.eq(0)]
         with m.FSM(name="takes"):
             with m.State("CHOOSE"):
-                m.d.comb += turns.advance.eq(1)
-                m.d.sync += answer.port.eq(turns.grant)
-                for number, port in enumerate(ports):
-                    m.d.comb += port.awready.eq(turns.grant[number])
-                    with m.If(turns.grant[number]):
-                        m.d.sync += [
-                            address.eq(port.awaddr), part.eq(port.awaddr[low:]),
-                            beats.eq(port.awlen), answer.identity.eq(port.awid),
-                            answer.told.eq(self.told[number]),
-                            answer.exists.eq(port.awaddr < self.size)]
-                with m.If(turns.grant.any()):
+                with m.If(take_turn(m, turns, answer.port, ports, "aw", lambda number, port: [
+                    address.eq(port.awaddr), part.eq(port.awaddr[low:]), beats.eq(port.awlen),
+                    answer.identity.eq(port.awid), answer.told.eq(self.told[number]),
+                    answer.exists.eq(port.awaddr < self.size)])):
                     m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)
