@@ -8,7 +8,8 @@ from math import floor
 from pathlib import Path
 
 from .board import Board, Variant
-from .synthesis import check_fit, synthesis_script, used_resources
+from .synthesis import check_fit
+from .synthesis import synthesise as map_cells
 from .tools import run, tool
 
 TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
@@ -86,12 +87,10 @@ def build(board: Board, folder: Path, seed: int = 1,
 
 
 def write_design(board: Board, folder: Path, variant: Variant | None = None) -> None:
-    """Write the sources of a board's design, and `synthesis.ys` for Yosys."""
-    from .design import TOP, sources  # Amaranth is loaded only where it is needed
+    """Write the sources of a board's design."""
+    from .design import sources  # Amaranth is loaded only where it is needed
 
     write_files(sources(board, variant or Variant()), folder)
-    (folder / "synthesis.ys").write_text(
-        synthesis_script(["read_rtlil top.il", "read_verilog -sv core.v"], TOP))
 
 
 def write_files(files: dict, folder: Path) -> None:
@@ -113,8 +112,9 @@ def synthesise(board: Board, folder: Path) -> dict:
     ValueError
         If the tool is missing or fails, or the device has less.
     """
-    run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
-    used = used_resources(folder / "cells.json")
+    from .design import TOP
+
+    used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder)
     check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
     return used
 

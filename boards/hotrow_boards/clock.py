@@ -10,7 +10,8 @@ from pathlib import Path
 
 from .board import ECP5_85
 from .shift_chain import CHAIN_MODULE, wrap
-from .synthesis import check_fit, synthesis_script, used_resources
+from .synthesis import check_fit
+from .synthesis import synthesise as map_cells
 from .tools import run, tool
 
 DEVICE = "LFE5UM-85F-8"
@@ -34,10 +35,7 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     """
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
-    (folder / "synthesis.ys").write_text(
-        synthesis_script(["read_verilog -sv core.v chain.v"], CHAIN_MODULE))
-    run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
-    used = used_resources(folder / "cells.json")
+    used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
 

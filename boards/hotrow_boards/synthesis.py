@@ -1,7 +1,11 @@
 """From Verilog to the cells of an ECP5, with Yosys."""
 
 import json
+from collections import Counter
 from pathlib import Path
+
+from .fanout import divide_nets
+from .tools import run, tool
 
 # How much of the device each cell of a netlist takes.
 RESOURCES = ("luts", "ffs", "bram", "dsp")
@@ -28,15 +32,43 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def synthesis_script(reads: list[str], top: str) -> str:
-    """Commands for Yosys: `netlist.json` and `cells.json` of the module `top`.
+def synthesise(reads: list[str], top: str, folder: Path) -> dict:
+    """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, its large nets divided.
 
     Parameters
     ----------
     reads : list of str
-        Commands that read the sources.
+        Commands for Yosys that read the sources.
     top : str
+    folder : Path
+        Where the sources are.
+
+    Returns
+    -------
+    dict
+        What it takes of the device, by names as in `RESOURCES`.
+
+    Raises
+    ------
+    ValueError
+        If Yosys is missing or fails.
     """
+    (folder / "synthesis.ys").write_text(_script(reads, top))
+    run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
+    path = folder / "netlist.json"
+    netlist = json.loads(path.read_text())
+    cells = netlist["modules"][top]["cells"]
+    divide_nets(netlist["modules"][top])
+    path.write_text(json.dumps(netlist))
+    used = dict.fromkeys(RESOURCES, 0)
+    for kind, count in Counter(cell["type"] for cell in cells.values()).items():
+        if kind in _CELLS:
+            name, each = _CELLS[kind]
+            used[name] += each * count
+    return used
+
+
+def _script(reads, top):
     sources = "\n".join(reads)
     return f"""\
 {sources}
@@ -56,19 +88,7 @@ opt_clean
 abc -lut 4 -script +strash;ifraig;scorr;dc2;dch,-f;if,-F,0,-A,0;mfs2
 clean
 synth_ecp5 -top {top} -run map_cells: -json netlist.json
-tee -q -o cells.json stat -json
 """
-
-
-def used_resources(cells: Path) -> dict:
-    """What a netlist takes of the device, by name, from Yosys's `cells.json`."""
-    found = json.loads(cells.read_text())["design"]["num_cells_by_type"]
-    used = dict.fromkeys(RESOURCES, 0)
-    for cell, count in found.items():
-        if cell in _CELLS:
-            name, each = _CELLS[cell]
-            used[name] += each * count
-    return used
 
 
 def check_fit(what: str, used: dict, device: str, capacity: dict) -> None:

@@ -5,11 +5,13 @@ import pytest
 
 # Stand-ins for the tools: they leave the files that the real ones would, and what they were asked.
 YOSYS = """\
-import json, pathlib
-text = pathlib.Path("synthesis.ys").read_text()
-pathlib.Path("netlist.json").write_text("{}")
-cells = json.loads(pathlib.Path(r"FOLDER/cells.json").read_text())
-pathlib.Path("cells.json").write_text(json.dumps({"design": {"num_cells_by_type": cells}}))
+import json, pathlib, re
+top = re.search(r"-top (\\S+)", pathlib.Path("synthesis.ys").read_text())[1]
+counts = json.loads(pathlib.Path(r"FOLDER/cells.json").read_text())
+cells = {f"{kind}{number}": {"type": kind, "connections": {}, "port_directions": {}}
+         for kind, count in counts.items() for number in range(count)}
+pathlib.Path("netlist.json").write_text(json.dumps({
+    "modules": {top: {"cells": cells, "netnames": {}}}}))
 """
 NEXTPNR = """\
 import json, pathlib, sys
