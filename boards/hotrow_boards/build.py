@@ -1,6 +1,5 @@
 """From a board to its bitstream, with the open tools."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,6 +7,7 @@ from math import floor
 from pathlib import Path
 
 from .board import Board, Variant
+from .routing import place_and_route
 from .synthesis import check_fit
 from .synthesis import synthesise as map_cells
 from .tools import run, tool
@@ -63,10 +63,9 @@ def build(board: Board, folder: Path, seed: int = 1,
     done("synthesis")
     say(", ".join(f"{count:,} {name}" for name, count in used.items()))
     say("placing and routing ...")
-    run([programs["nextpnr-ecp5"], *board.options, "--json", "netlist.json", "--lpf", "top.lpf",
-         "--textcfg", "top.config", "--report", "report.json", "--seed", str(seed),
-         "--router", "router2", "--timing-allow-fail"], folder, "routing.log")
-    clocks = _clocks(json.loads((folder / "report.json").read_text()), board.clock_mhz)
+    report = place_and_route(folder, seed, *board.options, "--lpf", "top.lpf",
+                             "--textcfg", "top.config")
+    clocks = _clocks(report, board.clock_mhz)
     done("routing")
     for name, clock in clocks.items():
         say(f"{clock['fmax_mhz']} MHz of {clock['needed_mhz']}: {name}")

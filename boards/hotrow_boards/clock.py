@@ -1,6 +1,5 @@
 """Clock and resources of a core alone, placed and routed for an FPGA without a board."""
 
-import json
 import os
 import statistics
 import time
@@ -9,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .board import ECP5_85
+from .routing import place_and_route
 from .shift_chain import CHAIN_MODULE, wrap
 from .synthesis import check_fit
 from .synthesis import synthesise as map_cells
-from .tools import run, tool
+from .tools import tool
 
 DEVICE = "LFE5UM-85F-8"
 _DEVICE_OPTIONS = ("--um-85k", "--package", "CABGA756", "--speed", "8")
@@ -38,15 +38,6 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
-
-
-def route(folder: Path, seed: int, frequency_mhz: int) -> dict:
-    """Place and route `netlist.json` with one seed: the router's own report."""
-    report = folder / f"report-{seed}.json"
-    run([tool("nextpnr-ecp5"), *_DEVICE_OPTIONS, "--json", "netlist.json",
-         "--report", report.name, "--seed", str(seed), "--freq", str(frequency_mhz),
-         "--lpf-allow-unconstrained", "--timing-allow-fail"], folder, f"route-{seed}.log")
-    return json.loads(report.read_text())
 
 
 def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz: int = 125,
@@ -88,7 +79,9 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
     def clock(seed):
         say(f"seed {seed}: placing and routing ...")
         began = time.monotonic()
-        clocks = route(folder, seed, frequency_mhz)["fmax"].values()
+        report = place_and_route(folder, seed, *_DEVICE_OPTIONS, "--freq", str(frequency_mhz),
+                                 "--lpf-allow-unconstrained")
+        clocks = report["fmax"].values()
         if not clocks:
             raise ValueError(f"{top} has no path from register to register")
         fmax = min(each["achieved"] for each in clocks)

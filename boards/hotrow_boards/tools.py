@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -21,8 +22,17 @@ def tool(name: str) -> str:
     raise ValueError(f"{name} is not installed: pip install 'hotrow[boards]', or the OSS CAD Suite")
 
 
-def run(command: list, folder: Path, log: str) -> None:
+def run(command: list, folder: Path, log: str,
+        watch: Callable[[str], None] = lambda line: None) -> None:
     """Run a tool in `folder`; what it says goes to the file `log` there.
+
+    Parameters
+    ----------
+    command : list of str
+    folder : Path
+    log : str
+    watch : callable
+        Takes every line that it says. If it raises, the tool is ended.
 
     Raises
     ------
@@ -30,11 +40,19 @@ def run(command: list, folder: Path, log: str) -> None:
         With the tool's own errors, if it fails.
     """
     path = folder / log
-    with path.open("wb") as said:
-        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=said,
-                              stderr=subprocess.STDOUT)
-    if done.returncode:
+    with path.open("wb") as said, subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT) as process:
+        try:
+            for line in process.stdout:
+                said.write(line)
+                said.flush()  # to be read while it runs
+                watch(line.decode(errors="replace"))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
         lines = path.read_text(errors="replace").splitlines()
         errors = [line for line in lines if line.startswith("ERROR")] or lines[-3:]
-        raise ValueError(f"{Path(command[0]).name} failed with status {done.returncode}: "
+        raise ValueError(f"{Path(command[0]).name} failed with status {process.returncode}: "
                          f"{'; '.join(errors)}")

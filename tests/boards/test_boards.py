@@ -193,6 +193,15 @@ def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):
     assert not list(tmp_path.glob("*.bit"))
 
 
+def test_a_design_whose_routing_does_not_end(hotrow, tools, quick, tmp_path):
+    """The tool is ended, and does not stay behind."""
+    tools.answer(fmax={"1": "unroutable"})
+    code, _, err = hotrow("build", "--board", "ulx3s", "-o", str(tmp_path))
+    assert code == 2 and "has not come to an end: 700 wires are still in demand" in err
+    assert "after 300 rounds; try another --seed" in err and not list(tmp_path.glob("*.bit"))
+    assert "iter=300 " in (tmp_path / "routing-1.log").read_text()
+
+
 def test_a_build_with_ethernet(hotrow, tools, quick, tmp_path):
     tools.answer(fmax={"1": {"$glbnet$card.clk": [71.24, 50], "$glbnet$line": [131.06, 125]}})
     build = "build", "--board", "versa-5g", "--link", "udp", "-o", str(tmp_path)

@@ -76,7 +76,7 @@ def test_text_for_people(clock, tools, quick):
 def test_files_are_kept_where_asked(clock, tools, quick, tmp_path):
     folder = tmp_path / "kept" / "here"
     assert clock("--preset", "tiny", "--seeds", "1", "-o", str(folder))[0] == 0
-    assert {"core.v", "chain.v", "netlist.json", "report-1.json", "route-1.log"} <= {
+    assert {"core.v", "chain.v", "netlist.json", "report-1.json", "routing-1.log"} <= {
         path.name for path in folder.iterdir()}
 
 

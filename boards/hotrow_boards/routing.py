@@ -1,0 +1,49 @@
+"""From a netlist to a placed and routed design, with nextpnr."""
+
+import json
+import re
+from pathlib import Path
+
+from .tools import run, tool
+
+# The placer that solves for wire length and density together spreads these designs so that the
+# router, which negotiates for every wire, comes to an end on all of them.
+_METHOD = ("--placer", "static", "--router", "router2")
+# A design that can be routed is after 10 to 100 rounds; another never is, and nextpnr goes on.
+MOST_ROUNDS = 300
+_ROUND = re.compile(r"iter=(\d+) wires=\d+ overused=(\d+)")
+
+
+def place_and_route(folder: Path, seed: int, *options: str) -> dict:
+    """Place and route `netlist.json` in `folder`; what nextpnr says goes to `routing-SEED.log`.
+
+    Parameters
+    ----------
+    folder : Path
+    seed : int
+        Of the placement.
+    *options : str
+        The device, the constraints, and further files to write.
+
+    Returns
+    -------
+    dict
+        nextpnr's report: under fmax, by clock, what is achieved and its constraint in MHz.
+
+    Raises
+    ------
+    ValueError
+        If nextpnr is missing or fails, or the router does not come to an end.
+    """
+    def watch(line):
+        """Of the router: give up when it has had rounds enough."""
+        if (found := _ROUND.search(line)) and int(found[1]) >= MOST_ROUNDS:
+            raise ValueError(
+                f"the router has not come to an end: {found[2]} wires are still in demand by "
+                f"several nets after {found[1]} rounds; try another --seed")
+
+    report = folder / f"report-{seed}.json"
+    run([tool("nextpnr-ecp5"), *options, "--json", "netlist.json", "--report", report.name,
+         "--seed", str(seed), *_METHOD, "--timing-allow-fail"],
+        folder, f"routing-{seed}.log", watch)
+    return json.loads(report.read_text())
