@@ -40,7 +40,8 @@ def wrap(verilog: str, top: str) -> str:
     """Verilog of a module `shift_chain` with ports clk, rst, in, out around module `top`.
 
     A bit that enters at `in` passes every input of `top`; its outputs, a cycle later, are added
-    without carry to what leaves at `out`.
+    without carry to what leaves at `out`. The reset reaches the flip-flops of `top` over the FPGA's
+    network for it, as on the boards (see `clocking`), and takes no other wires.
 
     Parameters
     ----------
@@ -50,11 +51,12 @@ def wrap(verilog: str, top: str) -> str:
     top : str
     """
     found = ports(verilog, top)
-    connections = [f".{port.name}({port.name})" for port in found if port.name in ("clk", "rst")]
+    given = {"clk": "clk", "rst": "1'b0"}
+    connections = [f".{port.name}({given[port.name]})" for port in found if port.name in given]
     at = {"input": 0, "output": 0}
     chain = {"input": "drive", "output": "seen"}
     for port in found:
-        if port.name not in ("clk", "rst"):
+        if port.name not in given:
             low = at[port.direction]
             at[port.direction] = high = low + port.bits
             # The blank ends an escaped name.
@@ -63,6 +65,8 @@ def wrap(verilog: str, top: str) -> str:
     for direction, bits in at.items():
         if not bits:
             raise ValueError(f"module {top!r} has no {direction} beside its clock and reset")
+    reset = "\n  SGSR reset(.CLK(clk), .GSR(~rst));" if "rst" in {
+        port.name for port in found} else ""
     joined = ",\n    ".join(connections)
     return f"""\
 module {CHAIN_MODULE}(input clk, input rst, input in, output out);
@@ -75,7 +79,7 @@ module {CHAIN_MODULE}(input clk, input rst, input in, output out);
     held <= seen;
     chain <= held ^ {{chain, 1'b0}};
   end
-  assign out = chain[{outputs - 1}];
+  assign out = chain[{outputs - 1}];{reset}
   {top} core (
     {joined});
 endmodule

@@ -45,7 +45,7 @@ def test_every_bit_is_connected_once():
     assert re.findall(r"\.(\S+) \((\w+)\[(\d+):(\d+)\]\)", text) == [
         ("a", "drive", "2", "0"), ("\\b$1", "drive", "3", "3"),
         ("y", "seen", "3", "0"), ("z", "seen", "4", "4")]
-    assert ".clk(clk)" in text and ".rst(rst)" in text
+    assert ".clk(clk)" in text and ".rst(1'b0)" in text and ".GSR(~rst)" in text
     assert "reg [3:0] drive" in text and "wire [4:0] seen" in text
 
 
@@ -66,6 +66,8 @@ def test_a_bit_passes_every_input_and_every_output_reaches_the_pin(tmp_path):
     bits = [rng.randrange(2) for _ in range(60)]
     (tmp_path / "chain.v").write_text(CORE + wrap(CORE, TOP))
     (tmp_path / "bench.v").write_text(f"""\
+module SGSR(input CLK, GSR);
+endmodule
 module bench;
   reg clk = 0, in; wire out; integer n; reg [0:59] bits = 60'b{''.join(map(str, bits))};
   shift_chain dut(.clk(clk), .rst(1'b0), .in(in), .out(out));
