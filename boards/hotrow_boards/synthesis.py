@@ -20,8 +20,8 @@ _CELLS = {
 # Modules are mapped one by one as far as gates, which takes minutes where one flat netlist takes
 # hours; then all of them together to LUTs. In place of `abc9`, which takes hours as well, `abc`;
 # wider LUTs, on this device made of those of four inputs, would cost it up to twice the area.
-# It maps without recovering area (`-F 0 -A 0`): that it does wherever the worst path of the whole
-# netlist leaves time, so that all others become almost as long as that one.
+# Shallow, it maps without recovering area (`-F 0 -A 0`): that it does wherever the worst path of
+# the whole netlist leaves time, so that all others become almost as long as that one.
 # The 8 flip-flops of a tile share 2 resets, each pair an enable: with resets and enables of a few
 # flip-flops left, of which optimisation makes hundreds, the placer of a full device does not end.
 _LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops; those of fewer become logic
@@ -32,7 +32,7 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def synthesise(reads: list[str], top: str, folder: Path) -> dict:
+def synthesise(reads: list[str], top: str, folder: Path, shallow: bool = False) -> dict:
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, its large nets divided.
 
     Parameters
@@ -42,6 +42,9 @@ def synthesise(reads: list[str], top: str, folder: Path) -> dict:
     top : str
     folder : Path
         Where the sources are.
+    shallow : bool
+        Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
+        the cost of some LUTs and of wires.
 
     Returns
     -------
@@ -53,7 +56,7 @@ def synthesise(reads: list[str], top: str, folder: Path) -> dict:
     ValueError
         If Yosys is missing or fails.
     """
-    (folder / "synthesis.ys").write_text(_script(reads, top))
+    (folder / "synthesis.ys").write_text(_script(reads, top, shallow))
     run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
     path = folder / "netlist.json"
     netlist = json.loads(path.read_text())
@@ -68,7 +71,8 @@ def synthesise(reads: list[str], top: str, folder: Path) -> dict:
     return used
 
 
-def _script(reads, top):
+def _script(reads, top, shallow):
+    mapping = "if,-F,0,-A,0" if shallow else "if"
     sources = "\n".join(reads)
     return f"""\
 {sources}
@@ -85,7 +89,7 @@ dfflegalize -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFF
   -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r -minsrst {_LEAST_RESET} -mince {_LEAST_ENABLE}
 synth_ecp5 -top {top} -run map_ffs:map_luts
 opt_clean
-abc -lut 4 -script +strash;ifraig;scorr;dc2;dch,-f;if,-F,0,-A,0;mfs2
+abc -lut 4 -script +strash;ifraig;scorr;dc2;dch,-f;{mapping};mfs2
 clean
 synth_ecp5 -top {top} -run map_cells: -json netlist.json
 """

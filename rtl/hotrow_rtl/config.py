@@ -280,11 +280,12 @@ PRESETS = {
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
                window_beats=PLANNER_BEATS, events=8, planner=True, clock_mhz=50),
         # What the boards carry. A memory of up to 512 rows takes as many block RAMs as one of two.
+        # The comparisons of a wider window are more wires in one place than routing takes.
         Config(name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64,
                tables=32, counter_sets=1024, counter_ways=4, directory_sets=1024, directory_ways=2,
                directory_partitions=2, batch_samples=2048, miss_entries=1024, burst_beats=8,
-               outstanding=8, row_bytes=512, result_ports=1, events=8, arithmetic=False,
-               clock_mhz=40),
+               outstanding=8, row_bytes=512, result_ports=1, window_beats=1, events=8,
+               arithmetic=False, clock_mhz=40),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
