@@ -304,10 +304,11 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("name, variant", [
-    *((name, Variant()) for name in BOARDS), ("ecpix5", Variant(link="udp")),
-    pytest.param("ecpix5", Variant(memory="dram"), marks=needs_litedram)])
+    ("ulx3s", Variant()),
+    *(pytest.param(name, Variant(), marks=pytest.mark.long) for name in BOARDS if name != "ulx3s"),
+    pytest.param("ecpix5", Variant(link="udp"), marks=pytest.mark.long),
+    pytest.param("ecpix5", Variant(memory="dram"), marks=[pytest.mark.long, needs_litedram])])
 def test_a_bitstream_for_real(name, variant, tmp_path):
     """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
     pytest.importorskip("amaranth_boards")
