@@ -9,6 +9,7 @@ from ..traces import open_trace
 # Of `sim`, and default cycles of latency.
 MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
 ROW_MEMORIES = ("litedram",)  # behind the row ports only
+_TIMEOUT = 3600.0  # seconds a command: figures are cycles, however long simulating them takes
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -140,7 +141,7 @@ def device_of(options, **more):
     elif options.latency or options.memory != "ideal":
         raise Error(f"--latency and --memory are of the simulated memory: transport "
                     f"{options.transport!r} has none")
-    return open_device(options.transport, preset=options.preset, **more)
+    return open_device(options.transport, preset=options.preset, timeout=_TIMEOUT, **more)
 
 
 def memory_of(options) -> dict:
