@@ -10,13 +10,15 @@ from copy import deepcopy
 MOST_LOADS = 128
 _OUTPUTS = {"LUT4": "Z", "TRELLIS_FF": "Q"}  # of the cells that can be copied
 _CLOCKS = ("CLK", "WCK", "CLKA", "CLKB")  # inputs that the clock networks reach
+# Other cells, those of pins and PHYs, may have to share a net with their neighbours.
+_MOVABLE = (*_OUTPUTS, "CCU2C", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")
 
 
 def divide_nets(module: dict, most: int = MOST_LOADS) -> int:
     """Divide, in place, every net that drives more than `most` inputs.
 
     Clocks, which have networks of their own, stay as they are, and so does what is not driven by a
-    LUT or a flip-flop.
+    LUT or a flip-flop, and an asynchronous reset: it ends for all its loads in one cycle.
 
     Parameters
     ----------
@@ -72,7 +74,9 @@ class _Nets:
     def _too_many(self, bit, most):
         driver = self.cells.get(self.driver.get(bit), {"type": None})
         return (driver["type"] in _OUTPUTS and len(self.loads[bit]) > most
-                and not any(port in _CLOCKS for _, port, _ in self.loads[bit]))
+                and driver.get("parameters", {}).get("SRMODE") != "ASYNC"
+                and all(port not in _CLOCKS and self.cells[name]["type"] in _MOVABLE
+                        for name, port, _ in self.loads[bit]))
 
     def _neighbourhood(self, load):
         """Name of what the cell of a load drives."""

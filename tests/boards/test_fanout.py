@@ -58,15 +58,21 @@ def test_neighbours_share_a_driver():
     assert loads(module) == {2: 2, 3: 2, 10: 20, cells[copy]["connections"]["Z"][0]: 20}
 
 
-@pytest.mark.parametrize("kind", ["pin", "clock", "memory"])
+@pytest.mark.parametrize("kind", ["pin", "clock", "memory", "reset", "pad"])
 def test_what_is_left_alone(kind):
-    """Nets of an input, of the clock network, and of a cell that must not be there twice."""
+    """Nets of an input, of the clock network, of a cell that must not be there twice, of an
+    asynchronous reset, and of cells at pins, which share their resets."""
     port = "CLK" if kind == "clock" else "CE"
     cells = {f"ff{number}": cell("TRELLIS_FF", {port: 10}, 100 + number) for number in range(40)}
     if kind != "pin":
         cells["driver"] = cell("LUT4", {"A": 2}, 10)
     if kind == "memory":
         cells["driver"]["type"] = "DP16KD"
+    if kind == "reset":
+        cells["driver"] = cell("TRELLIS_FF", {"CLK": 3, "DI": 2}, 10)
+        cells["driver"]["parameters"]["SRMODE"] = "ASYNC"
+    if kind == "pad":
+        cells["ff7"]["type"] = "IOLOGIC"
     module = {"cells": cells, "netnames": {}}
     before = json.dumps(module)
     assert divide_nets(module, MOST) == 0 and json.dumps(module) == before
