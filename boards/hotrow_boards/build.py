@@ -8,8 +8,7 @@ from pathlib import Path
 
 from .board import Board, Variant
 from .routing import place_and_route
-from .synthesis import check_fit
-from .synthesis import synthesise as map_cells
+from .synthesis import check_fit, map_cells
 from .tools import run, tool
 
 TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")

@@ -10,8 +10,7 @@ from pathlib import Path
 from .board import ECP5_85
 from .routing import place_and_route
 from .shift_chain import CHAIN_MODULE, wrap
-from .synthesis import check_fit
-from .synthesis import synthesise as map_cells
+from .synthesis import check_fit, map_cells
 from .tools import tool
 
 DEVICE = "LFE5UM-85F-8"

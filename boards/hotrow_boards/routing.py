@@ -6,10 +6,10 @@ from pathlib import Path
 
 from .tools import run, tool
 
-# The placer that solves for wire length and density together spreads these designs so that the
-# router, which negotiates for every wire, comes to an end on all of them.
+# The placer that solves for wire length and density together: it leaves fewer places where the
+# router, which negotiates for every wire, finds too few.
 _METHOD = ("--placer", "static", "--router", "router2")
-# A design that can be routed is after 10 to 100 rounds; another never is, and nextpnr goes on.
+# A design that can be routed is after 50 to 200 rounds; another never is, and nextpnr goes on.
 MOST_ROUNDS = 300
 _ROUND = re.compile(r"iter=(\d+) wires=\d+ overused=(\d+)")
 

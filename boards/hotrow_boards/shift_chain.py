@@ -65,8 +65,8 @@ def wrap(verilog: str, top: str) -> str:
     for direction, bits in at.items():
         if not bits:
             raise ValueError(f"module {top!r} has no {direction} beside its clock and reset")
-    reset = "\n  SGSR reset(.CLK(clk), .GSR(~rst));" if "rst" in {
-        port.name for port in found} else ""
+    resets = any(port.name == "rst" for port in found)
+    reset = "\n  SGSR reset(.CLK(clk), .GSR(~rst));" if resets else ""
     joined = ",\n    ".join(connections)
     return f"""\
 module {CHAIN_MODULE}(input clk, input rst, input in, output out);

@@ -32,7 +32,7 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def synthesise(reads: list[str], top: str, folder: Path, shallow: bool = False) -> dict:
+def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False) -> dict:
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, its large nets divided.
 
     Parameters

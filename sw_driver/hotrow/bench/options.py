@@ -137,11 +137,11 @@ def trace_of(options):
 def device_of(options, **more):
     """The card that the options name, opened; `more` goes to its transport."""
     if options.transport == "sim":
-        more |= memory_of(options)
+        more |= memory_of(options) | {"timeout": _TIMEOUT}
     elif options.latency or options.memory != "ideal":
         raise Error(f"--latency and --memory are of the simulated memory: transport "
                     f"{options.transport!r} has none")
-    return open_device(options.transport, preset=options.preset, timeout=_TIMEOUT, **more)
+    return open_device(options.transport, preset=options.preset, **more)
 
 
 def memory_of(options) -> dict:
