@@ -12,6 +12,13 @@ from .ethernet.station import Rgmii, Station
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
 ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
 ECP5_25 = {"luts": 24288, "ffs": 24288, "bram": 56, "dsp": 28}
+# What differs from `ecp5-small` on an ECP5-45F, whose wires do not suffice for all of that.
+ECP5_45_CARD = {
+    "changes": {"tables": 16, "counter_sets": 512, "counter_ways": 2, "directory_choices": 1,
+                "directory_sets": 256, "miss_entries": 256, "batch_samples": 1024,
+                "outstanding": 4},
+    "memory_bytes": 1 << 15,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,8 @@ from .synthesis import check_fit, map_cells
 from .tools import run, tool
 
 TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
+# On boards block RAMs are to spare, LUTs and wires are not.
+BLOCK_WIDTH = 72  # bits of a row from which on memories are block RAMs
 
 
 def build(board: Board, folder: Path, seed: int = 1,
@@ -112,7 +114,8 @@ def synthesise(board: Board, folder: Path) -> dict:
     """
     from .design import TOP
 
-    used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder)
+    used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder,
+                     block_width=BLOCK_WIDTH)
     check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
     return used
 

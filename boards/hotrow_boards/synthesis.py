@@ -4,6 +4,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from hotrow_rtl.ram import RAM_MODULE
+
 from .fanout import divide_nets
 from .tools import run, tool
 
@@ -32,7 +34,8 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False) -> dict:
+def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
+              block_width: int | None = None) -> dict:
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, its large nets divided.
 
     Parameters
@@ -45,6 +48,8 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False) -
     shallow : bool
         Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
         the cost of some LUTs and of wires.
+    block_width : int, optional
+        Bits of a row from which on a `Ram` is block RAM, however few rows it has.
 
     Returns
     -------
@@ -56,6 +61,9 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False) -
     ValueError
         If Yosys is missing or fails.
     """
+    if block_width:
+        wide = f"t:{RAM_MODULE} r:WIDTH>={block_width} %i"
+        reads = [*reads, f'setparam -set STYLE "block" {wide}']
     (folder / "synthesis.ys").write_text(_script(reads, top, shallow))
     run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
     path = folder / "netlist.json"

@@ -1,7 +1,5 @@
 """Every check that a command must pass before any of its effects."""
 
-from itertools import pairwise
-
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -15,15 +13,13 @@ from .config import (
     Config,
     log2,
 )
-from .contract import COMMAND_BYTES, OPERANDS, AllFlag, BatchFlag, Status
-from .layouts import command, command_word
+from .contract import OPERANDS, AllFlag, BatchFlag, Status
+from .layouts import COMMAND_PART, COMMAND_PARTS, command, command_part, command_word
+from .ram import Ram
 from .region_arbiter import RegionPort
 from .table_span import TableSpanPort
 
-LANE = 64  # bits of an address operand, and of a part of the command that moves as a whole
-
-# A command and the first check that it failed. With status OK its address operands that were
-# checked have been replaced by byte addresses, except those of spans.
+# A command, as it came, and the first check that it failed.
 checked_command = data.StructLayout({
     "command": command,
     "status": 8,
@@ -35,7 +31,8 @@ checked_command = data.StructLayout({
 class CommandCheck(wiring.Component):
     """Check opcode, flags, shape, tables and address operands of a command, in this order.
 
-    The command is kept here, and nowhere else in the queue, until the engine takes it.
+    The command is kept here, and nowhere else in the queue, until the engine takes it: in a memory
+    of its parts, and what is read of it at once in registers besides.
 
     What is checked of each command, and in which order, follows from `command_rules`. The sum of
     the lengths of a jagged batch is checked where they are read.
@@ -57,14 +54,18 @@ class CommandCheck(wiring.Component):
         Each command on offer; its check begins once it is taken up.
     checked : Out(stream(checked_command))
         One per command, in order.
+    parts : Out(stream(command_part))
+        Those of a command with status OK. Its address operands that were checked have been
+        replaced by byte addresses, except those of spans. The command is not taken as `checked`
+        before its last part is.
     region : Out(RegionPort(config))
     tables : Out(TableSpanPort())
         Asked for batches only.
 
     Timing
     ------
-    One command at a time: 16 cycles for its lanes of 64 bits, then 6 cycles, 1 for each lane from
-    the first with an address to the last, as the queue's commands have them, for a batch
+    One command at a time: a cycle for each of its parts, then 6 cycles, 1 for each part from the
+    first that any command of the queue has an address in to the last in use, for a batch
     `table_count` + 4, and for each address in use 1 and what the region check takes.
     """
 
@@ -75,6 +76,7 @@ class CommandCheck(wiring.Component):
             "idle": Out(1),
             "commands": Out(stream.Signature(command)),
             "checked": Out(stream.Signature(checked_command)),
+            "parts": Out(stream.Signature(command_part)),
             "region": Out(RegionPort(config)),
             "tables": Out(TableSpanPort()),
         })
@@ -83,15 +85,16 @@ class CommandCheck(wiring.Component):
         m = Module()
         of_queue = rules(self.queue, self.config)
         operands = {name for rule in of_queue.values() for name in rule.extents}
-        lane_of = {name: 8 * OPERANDS[name].offset // LANE for name in operands}
-        used_lanes = sorted(set(lane_of.values()))
-        first, final = used_lanes[0], used_lanes[-1]
-        around = final + 1 - first  # lanes that go around
+        part_of = {name: 8 * OPERANDS[name].offset // COMMAND_PART for name in operands}
+        with_operands = sorted(set(part_of.values()))
+        first, final = with_operands[0], with_operands[-1]
         has_plans = any(rule.is_plan for rule in of_queue.values())
-        held, words = Signal(command), self.words
-        lanes = [held.as_value().word_select(lane, LANE)
-                 for lane in range(8 * COMMAND_BYTES // LANE)]
-        given, at_operand = lanes[first], Signal()  # the operand under check; its address is wrong
+        held, words, parts = Signal(command, reset_less=True), self.words, self.parts
+        # `given` is the part of this `number`, as the memory is read for the one that follows.
+        m.submodules.memory = memory = Ram(COMMAND_PART, COMMAND_PARTS)
+        number, following, given = (
+            Signal(range(COMMAND_PARTS)), Signal(range(COMMAND_PARTS)), memory.read_data)
+        at_operand = Signal()  # the address of the operand under check is wrong
         shape = Signal(data.StructLayout({
             "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1,
             "stride": 1, "pool": 1, "update": 1, **({"plan": 1} if has_plans else {})}))
@@ -99,8 +102,7 @@ class CommandCheck(wiring.Component):
             "event": 1, "batch": 1, "samples": 1, "nothing": 1, "stride": 1, "bytes": 1}))
         kind = Cat(shape.batch, shape.span, shape.pool, shape.update,
                    *([shape.plan] if has_plans else []))
-        used = Signal(around)  # lanes from the one under check on
-        operand = Signal(range(around + 1))
+        used = Signal(final + 1 - first)  # addresses from the part under check on
         samples = held.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE goes before
         bags = Signal(len(samples) + len(held.table_count))
         spans, tables = self.tables.spans, self.tables.verdicts
@@ -137,13 +139,13 @@ class CommandCheck(wiring.Component):
             ]
             for name, extent in rule.extents.items():
                 wanted = flagged(extent.flag) if extent.flag else Const(1)
-                m.d.sync += used[lane_of[name] - first].eq(wanted & ~everything)
+                m.d.sync += used[part_of[name] - first].eq(wanted & ~everything)
 
-        def extents(lane):
-            """How long the operand in a lane is, by the `kind` of the command."""
+        def extents(part):
+            """How long the operand in a part is, by the `kind` of the command."""
             return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update, rule.is_plan):
                     extent for rule in of_queue.values()
-                    for name, extent in rule.extents.items() if lane_of[name] == lane}
+                    for name, extent in rule.extents.items() if part_of[name] == part}
 
         units, element_log2 = Signal(max(32, len(bags))), Signal(3)  # of the operand under check
 
@@ -156,53 +158,54 @@ class CommandCheck(wiring.Component):
             if extent.doubled_by:
                 m.d.comb += element_log2.eq(extent.element_log2 + flagged(extent.doubled_by))
 
-        # The command comes lane by lane, each shifting those before it down. Those with operands go
-        # around: each comes down to `given` and is put behind the others, checked.
-        parts = self.config.bus_width // LANE
-        part, lane = Signal(range(max(2, parts))), Signal(range(len(lanes)))
-        loads, turns, skips = Signal(), Signal(), Signal()
         # States with a flip-flop of their own, as what they enable is wide.
         receiving, asked = Signal(init=1), Signal()
-        over = Signal()  # all have been around
+        loads, turns, skips = Signal(), Signal(), Signal()
+        final_of_word = self.config.bus_width // COMMAND_PART - 1
+        of_word = number & final_of_word
+        part = words.p.data.word_select(of_word, COMMAND_PART)
         m.d.comb += [
             loads.eq(words.valid & receiving),
-            words.ready.eq((part == parts - 1) & receiving),
+            words.ready.eq((of_word == final_of_word) & receiving),
+            following.eq(number),
+            memory.read_address.eq(following),
+            memory.write_address.eq(number),
+            memory.write_enable.eq(loads | turns & asked & ~shape.span),
+            memory.write_data.eq(Mux(receiving, part, area.p.address)),
             self.commands.p.eq(held),
             self.checked.p.command.eq(held),
             self.checked.p.error_address.eq(Mux(at_operand, given, 0)),
+            parts.p.number.eq(number),
+            parts.p.data.eq(given),
+            parts.p.last.eq(number == COMMAND_PARTS - 1),
             access.p.address.eq(given),
         ]
+        m.d.sync += number.eq(following)
         low = area.p.address[:log2(LIST_ALIGNMENT)]
         misaligned = Mux(shape.span, low[:log2(STATE_ALIGNMENT)].any(), low.any())
         m.d.comb += turns.eq(skips | asked & area.valid & ~(
             area.p.region | area.p.read_only | misaligned))
         with m.If(loads):
-            m.d.sync += [
-                lane.eq(lane + 1),
-                part.eq(Mux(part == parts - 1, 0, part + 1)),
-                lanes[-1].eq(words.p.data.word_select(part, LANE)),
-                *(low.eq(high) for low, high in pairwise(lanes)),
-            ]
+            with m.Switch(number):
+                for each in range(COMMAND_PARTS):
+                    with m.Case(each):
+                        m.d.sync += held.as_value().word_select(each, COMMAND_PART).eq(part)
+        with m.If(loads | turns):
+            m.d.comb += following.eq(number + 1)
         with m.If(turns):
-            m.d.sync += [
-                operand.eq(operand + 1),
-                over.eq(operand == around - 1),
-                used.eq(used >> 1),
-                *(low.eq(high) for low, high in pairwise(lanes[first:final + 1])),
-                lanes[final].eq(Mux(asked & ~shape.span, area.p.address, given)),
-            ]
-        with m.Switch(operand):
-            for at in used_lanes:
-                with m.Case(at - first):
+            m.d.sync += used.eq(used >> 1)
+        with m.Switch(number):
+            for at in with_operands:
+                with m.Case(at):
                     for of_kind, extent in extents(at).items():
                         with m.If(kind == Cat(*map(Const, of_kind[:len(kind)]))):
                             measure(extent)
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += self.idle.eq(lane == 0)
-                m.d.sync += [shape.eq(0), used.eq(0), operand.eq(0), over.eq(0)]
-                with m.If(words.valid & (lane == len(lanes) - 1)):
+                m.d.comb += self.idle.eq(number == 0)
+                m.d.sync += [shape.eq(0), used.eq(0)]
+                with m.If(words.valid & (number == COMMAND_PARTS - 1)):
                     m.d.sync += receiving.eq(0)
                     m.next = "OFFER"
             with m.State("OFFER"):
@@ -210,6 +213,7 @@ class CommandCheck(wiring.Component):
                 with m.If(self.commands.ready):
                     m.next = "CLASSIFY"
             with m.State("CLASSIFY"):
+                m.d.comb += following.eq(first)
                 with m.Switch(held.opcode):
                     for opcode, rule in of_queue.items():
                         with m.Case(opcode):
@@ -273,17 +277,18 @@ class CommandCheck(wiring.Component):
                     m.next = "OPERAND"
             with m.State("OPERAND"):
                 m.d.sync += access.p.bytes.eq(units << element_log2)
-                with m.Switch(operand):
-                    for at in used_lanes:
-                        with m.Case(at - first):
+                with m.Switch(number):
+                    for at in with_operands:
+                        with m.Case(at):
                             extent, *_ = extents(at).values()
                             m.d.sync += access.p.write.eq(extent.write)
-                with m.If(over):
-                    fail(Status.OK)
-                with m.Elif(used[0]):
+                with m.If(used[0]):
                     m.next = "ACCESS"
-                with m.Else():
+                with m.Elif(used.any()):
                     m.d.comb += skips.eq(1)
+                with m.Else():
+                    m.d.comb += following.eq(0)
+                    fail(Status.OK)
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
                 with m.If(access.ready):
@@ -300,8 +305,14 @@ class CommandCheck(wiring.Component):
                     with m.Elif(misaligned):
                         fail(Status.MISALIGNED, 0, 1)
             with m.State("DONE"):
-                m.d.comb += self.checked.valid.eq(1)
+                m.d.comb += [
+                    self.checked.valid.eq(1),
+                    parts.valid.eq(self.checked.p.status == Status.OK),
+                ]
+                with m.If(parts.valid & parts.ready):
+                    m.d.comb += following.eq(number + 1)
                 with m.If(self.checked.ready):
+                    m.d.comb += following.eq(0)
                     m.d.sync += receiving.eq(1)
                     m.next = "IDLE"
         return m

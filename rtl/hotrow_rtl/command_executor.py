@@ -9,7 +9,7 @@ from .config import Config, log2
 from .contract import BatchFlag, Opcode, Status
 from .events import EventPort
 from .fifo import RamFifo
-from .layouts import Engine, command, reported_completion
+from .layouts import Engine, command, command_part, reported_completion
 
 UNDER_WAY = 4  # most batches under way at a time
 WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
@@ -55,6 +55,8 @@ class CommandExecutor(wiring.Component):
         What the check has on offer, and begins with when it is taken up.
     checked : In(stream(checked_command))
         What came of it.
+    parts : In(stream(command_part))
+        Those of a command that passed, for the engine.
     engine : Out(Engine(config))
     events : Out(EventPort(config))
     completions : Out(stream(reported_completion))
@@ -70,7 +72,8 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    3 cycles per command beside its check and its effects; a WAIT looks at its event every 5 cycles
+    3 cycles per command beside its check and its effects, and one for each of its parts if it goes
+    to the engine; a WAIT looks at its event every 5 cycles
     or more.
     """
 
@@ -79,6 +82,7 @@ class CommandExecutor(wiring.Component):
         super().__init__({
             "commands": In(stream.Signature(command)),
             "checked": In(stream.Signature(checked_command)),
+            "parts": In(stream.Signature(command_part)),
             "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
             "completions": Out(stream.Signature(reported_completion)),
@@ -105,7 +109,7 @@ class CommandExecutor(wiring.Component):
         job = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
         m.submodules.jobs = jobs = RamFifo(job, UNDER_WAY) if self.batches else OneJob(job)
         m.d.comb += [
-            engine.command.p.eq(checked.p.command),
+            engine.command.p.eq(self.parts.p),
             request.p.event.eq(checked.p.command.event),
             request.p.value.eq(checked.p.command.value),
             request.p.write.eq(opcode == Opcode.SIGNAL),
@@ -158,10 +162,11 @@ class CommandExecutor(wiring.Component):
                             m.next = "HAND OVER"
             with m.State("HAND OVER"):
                 m.d.comb += [
-                    engine.command.valid.eq(1),
-                    checked.ready.eq(engine.command.ready),
+                    engine.command.valid.eq(self.parts.valid),
+                    self.parts.ready.eq(engine.command.ready),
+                    checked.ready.eq(self.parts.valid & self.parts.ready & self.parts.p.last),
                 ]
-                with m.If(engine.command.ready):
+                with m.If(checked.ready):
                     m.next = "IDLE"
             with m.State("ASK EVENT"):
                 m.d.comb += request.valid.eq(1)

@@ -32,6 +32,13 @@ completion = record(COMPLETION, COMPLETION_BYTES)
 row_entry = record(ROW_ENTRY, ROW_ENTRY_BYTES)
 harvest_entry = record(HARVEST_ENTRY, HARVEST_ENTRY_BYTES)
 
+COMMAND_PART = 64  # bits of a command that move together: as many as an address operand has
+COMMAND_PARTS = 8 * COMMAND_BYTES // COMMAND_PART
+
+# One part of a command, the first of `number` 0; `last` on the final one.
+command_part = data.StructLayout({
+    "number": log2(COMMAND_PARTS), "data": COMMAND_PART, "last": 1})
+
 # An address operand: the same bits as `contract.packed_address`.
 packed_address = data.StructLayout({"offset": OFFSET_WIDTH, "handle": 16})
 
@@ -176,18 +183,18 @@ class Engine(wiring.Signature):
 
     Members
     -------
-    command : Out(stream(command))
-        A command that passed every check of the queue. Its address operands have been replaced
-        by byte addresses (zero-extended), except those of slots (`destination` of a GATHER or POOL,
-        `rows` of a SCATTER, and of their state), `gradients`, and those of COPY and FILL, which
-        stay packed.
+    command : Out(stream(command_part))
+        The parts, in order, of a command that passed every check of the queue. Its address operands
+        have been replaced by byte addresses (zero-extended), except those of slots (`destination`
+        of a GATHER or POOL, `rows` of a SCATTER, and of their state), `gradients`, and those of
+        COPY and FILL, which stay packed.
     outcome : In(stream(engine_outcome(config)))
         One per command, in order, once its last effect has landed in memory.
     """
 
     def __init__(self, config: Config):
         super().__init__({
-            "command": Out(stream.Signature(command)),
+            "command": Out(stream.Signature(command_part)),
             "outcome": In(stream.Signature(engine_outcome(config))),
         })
 

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bank_layouts import STATUS_WIDTH
 from .batch_tag import batch_kind
+from .command_intake import CommandIntake
 from .config import EPOCH_WIDTH, Config
 from .contract import AllFlag, BatchFlag, Opcode, Status
 from .fifo import RamFifo
@@ -132,12 +133,14 @@ class LookupControl(wiring.Component):
             connect(m, addresses=request, own=flipped(mine))
         reporting, nothing = Signal(), Signal()
         m.d.comb += nothing.eq((under_way.level == 0) & ~under_way.i.valid & ~reporting)
-        self._start(m, under_way.i, nothing, addresses.start)
+        m.submodules.intake = intake = CommandIntake()
+        connect(m, flipped(self.engine.command), intake.parts)
+        self._start(m, intake.command, under_way.i, nothing, addresses.start)
         self._end(m, under_way.o, reporting, addresses)
         return m
 
-    def _start(self, m, job, nothing, lists):
-        order, given = Signal(command), self.engine.command
+    def _start(self, m, given, job, nothing, lists):
+        order = given.p
         opcode, is_batch = order.opcode, Signal()
         opens, alone = Signal(len(self.lists)), Signal(Unit)
         splits, epoch = Signal(), Signal(EPOCH_WIDTH, init=1)
@@ -196,12 +199,17 @@ class LookupControl(wiring.Component):
         # Whether the command that waits may start, a cycle ahead, as much of it comes late.
         may_start, empty, next_is_batch = Signal(), Signal(), Signal()
         m.d.comb += next_is_batch.eq(Cat(
-            given.p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any())
+            opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any())
         m.d.sync += [
             empty.eq(nothing),
             may_start.eq(given.valid & self.cleared & ~used_up
                          & (nothing | is_batch & next_is_batch)),
         ]
+        def over():
+            """The next command may come."""
+            m.d.comb += given.ready.eq(1)
+            m.next = "IDLE"
+
         def judge(verdict, go_on):
             """The command is refused, or else goes on."""
             m.d.comb += [
@@ -212,9 +220,10 @@ class LookupControl(wiring.Component):
                 job.p.error_index.eq(verdict.p.error_index),
             ]
             with m.If(verdict.valid & verdict.ready):
-                m.next = "IDLE"
                 with m.If(verdict.p.status == Status.OK):
                     go_on()
+                with m.Else():
+                    over()
 
         def plan_or_launch():
             m.next = "LAUNCH"
@@ -228,14 +237,11 @@ class LookupControl(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += [
-                    given.ready.eq(may_start & ~used_up),
-                    self.clear_misses.eq(used_up & empty),
-                ]
+                m.d.comb += self.clear_misses.eq(used_up & empty)
                 with m.If(self.clear_misses):
                     m.d.sync += [used_up.eq(0), epoch.eq(1)]
-                with m.If(given.valid & given.ready):
-                    m.d.sync += [order.eq(given.p), is_batch.eq(next_is_batch)]
+                with m.If(given.valid & may_start & ~used_up):
+                    m.d.sync += is_batch.eq(next_is_batch)
                     m.next = "START"
             with m.State("START"):
                 m.d.sync += [self.reader.valid.eq(is_batch), self.edits.eq(alone == Unit.ENTRIES)]
@@ -275,7 +281,7 @@ class LookupControl(wiring.Component):
                     m.next = "LAUNCHED"
             with m.State("LAUNCHED"):
                 with m.If(~Cat(port.valid for port in launched).any()):
-                    m.next = "IDLE"
+                    over()
                     with m.If(splits | plans if planner else splits):
                         m.d.sync += [epoch.eq(epoch + 1), used_up.eq(epoch.all())]
 

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi import AXI4Read, AXI4Write
 from .bag_entries import LENGTH
+from .command_intake import CommandIntake
 from .config import Config
 from .contract import ROW_ENTRY_BYTES
 from .copy_exchange import CopyExchange
@@ -111,6 +112,8 @@ class RowMover(wiring.Component):
         config, clear = self.config, Signal()
         cleared = ResetInserter(clear)
         control, outcome = MoveControl(config), MoveOutcome(config)
+        intake = CommandIntake()
+        m.submodules.intake = cleared(intake)
         m.submodules.control = cleared(control)
         m.submodules.outcome = cleared(outcome)
         m.submodules.flush = flush = PortFlush()
@@ -119,10 +122,11 @@ class RowMover(wiring.Component):
         lanes = [CopyLane(config) for _ in range(config.row_ports)]
         ports = [RowPort(config) for _ in range(config.row_ports)]
 
+        connect(m, intake=intake.command, control=control.command)
         m.d.comb += [  # a command that comes while the engine is cleared waits
-            control.command.p.eq(self.engine.command.p),
-            control.command.valid.eq(self.engine.command.valid & ~clear),
-            self.engine.command.ready.eq(control.command.ready & ~clear),
+            intake.parts.p.eq(self.engine.command.p),
+            intake.parts.valid.eq(self.engine.command.valid & ~clear),
+            self.engine.command.ready.eq(intake.parts.ready & ~clear),
         ]
 
         # Lists to checked copies.

@@ -8,6 +8,7 @@ from hotrow_rtl.lookup_control import DEPOSITS, LISTS
 from hotrow_rtl.lookup_engines import LookupEngines
 from hotrow_rtl.result_addresses import lists_of
 
+from .command_parts import submit
 from .listbench import ListMemory
 from .model.lookup_engines import LookupEngines as Model
 from .streambench import STEADY, StreamBench
@@ -163,11 +164,7 @@ class PlanBench:
 
     async def submit(self, ctx, command):
         """Hand a command over."""
-        port = self.dut.engine.command
-        ctx.set(port.p, {name: int(value) for name, value in command.items()})
-        ctx.set(port.valid, 1)
-        await ctx.tick().until(port.ready)
-        ctx.set(port.valid, 0)
+        await submit(ctx, self.dut.engine.command, command)
 
     async def _drop(self, ctx, command, cycles):
         await self.submit(ctx, command)

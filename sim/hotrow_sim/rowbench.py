@@ -6,8 +6,10 @@ from itertools import cycle
 import numpy as np
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import GatherFlag, Opcode, Status, packed_address
+from hotrow_rtl.layouts import COMMAND_PARTS
 from hotrow_rtl.row_mover import RowMover
 
+from .command_parts import submit
 from .golden.records import ROW_RECORD
 from .golden.regions import Region, Table, unpack_address
 from .golden.rows import move_rows
@@ -215,11 +217,7 @@ class RowBench:
 
     async def submit(self, ctx, command):
         self.current = command
-        engine = self.dut.engine.command
-        ctx.set(engine.payload, command.payload())
-        ctx.set(engine.valid, 1)
-        await ctx.tick().until(engine.ready)
-        ctx.set(engine.valid, 0)
+        await submit(ctx, self.dut.engine.command, command.payload())
 
     async def outcome(self, ctx):
         port = self.dut.engine.outcome
@@ -230,12 +228,12 @@ class RowBench:
 
     def run(self, commands, limit=20000):
         """Carry out commands one after another; return what their outcomes say, and the cycles
-        from the first command on."""
+        from when the first one has come."""
         told = []
 
         async def drive(ctx):
             await self.register(ctx)
-            self.started = self.bench.cycles
+            self.started = self.bench.cycles + COMMAND_PARTS
             for command in commands:
                 await self.submit(ctx, command)
                 told.append(await self.outcome(ctx))

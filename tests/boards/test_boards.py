@@ -57,7 +57,7 @@ def test_a_board_is_what_its_platform_says(name):
     assert pll_dividers(round(platform.default_clk_frequency / 1e6), board.clock_mhz)
     assert board.config.clock_mhz == board.clock_mhz and set(board.capacity) == set(RESOURCES)
     # Two queues of a few commands, staging for both ways, and tables beside them.
-    assert board.memory_bytes >= 1 << 16
+    assert board.memory_bytes >= 1 << 15
 
 
 @EVERY_BOARD

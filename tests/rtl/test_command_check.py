@@ -5,10 +5,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from amaranth import Const, Module
+from amaranth import Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.command_check import CommandCheck
+from hotrow_rtl.command_intake import CommandIntake
 from hotrow_rtl.command_rules import ARITHMETIC, PLANNING
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import (
@@ -24,8 +25,8 @@ from hotrow_rtl.contract import (
     packed_address,
 )
 from hotrow_rtl.contract_commands import COMMANDS
+from hotrow_rtl.layouts import COMMAND_PARTS, region_update, table_update
 from hotrow_rtl.layouts import command as command_layout
-from hotrow_rtl.layouts import region_update, table_update
 from hotrow_rtl.region_arbiter import RegionArbiter
 from hotrow_rtl.region_check import RegionCheck
 from hotrow_rtl.table_span import TableSpan
@@ -49,7 +50,7 @@ ADDRESSES = [field.name for field in OPERANDS.values() if field.is_address]
 
 
 class Harness(wiring.Component):
-    """The check with the units that it asks."""
+    """The check with the units that it asks, and an intake of the commands that pass."""
 
     def __init__(self, config, queue):
         self.config, self.check = config, CommandCheck(config, queue)
@@ -69,7 +70,19 @@ class Harness(wiring.Component):
         m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=1)
         flipped, connect = wiring.flipped, wiring.connect
         connect(m, harness=flipped(self.words), check=check.words)
-        connect(m, check=check.checked, harness=flipped(self.checked))
+        m.submodules.intake = intake = CommandIntake()
+        connect(m, check=check.parts, intake=intake.parts)
+        checked, passed, taken = self.checked, intake.command, Signal()
+        m.d.comb += [
+            checked.p.eq(check.checked.p),
+            checked.valid.eq(check.checked.valid & (
+                (check.checked.p.status != Status.OK) | passed.valid)),
+            taken.eq(checked.valid & checked.ready),
+            check.checked.ready.eq(taken),
+            passed.ready.eq(taken),
+        ]
+        with m.If(passed.valid):
+            m.d.comb += checked.p.command.eq(passed.p)
         connect(m, check=check.tables, span=span.client)
         connect(m, check=check.region, arbiter=arbiter.clients[0])
         connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
@@ -310,8 +323,8 @@ def test_a_card_with_a_planner(opcode):
 
 @pytest.mark.parametrize("tables", [1, 6, 24])
 def test_cycles_of_a_check(tables):
-    """The formula of the docstring, at the queue's eight lanes and a region check's 4 cycles."""
+    """The formula of the docstring, at a region check's 4 cycles, and the parts' way out."""
     command = legal(Opcode.OBSERVE, first_table=8, table_count=tables, count=4 * tables)
     _, one = check([command], "lookup")
     _, nine = check([command] * 9, "lookup")
-    assert nine - one == 8 * (COMMAND_BYTES // 8 + 6 + 8 + (tables + 4) + 1 + 4)
+    assert nine - one == 8 * (2 * COMMAND_PARTS + 6 + 1 + (tables + 4) + 1 + 4)

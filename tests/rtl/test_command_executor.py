@@ -5,10 +5,12 @@ import pytest
 from hotrow_rtl.command_executor import UNDER_WAY, CommandExecutor
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import BatchFlag, Opcode, Status, packed_address
+from hotrow_sim.command_parts import submit, take
 from hotrow_sim.streambench import StreamBench
 
 CONFIG = preset("tiny")
 BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
+QUEUE_ONLY = (Opcode.NOP, Opcode.FENCE, Opcode.SIGNAL, Opcode.WAIT)
 INPUTS, LENGTHS, RESULTS = 1, 2, 3  # handles
 
 
@@ -31,7 +33,7 @@ class Queue:
     completions : list of (tag, status, start, end)
     """
 
-    def __init__(self, commands, refused=(), failing=(), halt_on_error=0, work=40, gap=0):
+    def __init__(self, commands, refused=(), failing=(), halt_on_error=0, work=100, gap=0):
         self.commands = [{"tag": tag, **command} for tag, command in enumerate(commands)]
         self.refused, self.failing, self.halt_on_error = refused, failing, halt_on_error
         self.work, self.gap = work, gap
@@ -81,15 +83,19 @@ class Queue:
             await self._offer(ctx, dut.commands, command)
             await ctx.tick().repeat(3)
             status = Status.BAD_FLAGS if command["tag"] in self.refused else Status.OK
-            await self._offer(ctx, dut.checked, {"command": command, "status": status})
+            ctx.set(dut.checked.p, {"command": command, "status": status})
+            ctx.set(dut.checked.valid, 1)
+            if status == Status.OK and command["opcode"] not in QUEUE_ONLY:
+                await submit(ctx, dut.parts, command)
+            else:
+                await ctx.tick().until(dut.checked.ready)
+            ctx.set(dut.checked.valid, 0)
             await ctx.tick().repeat(self.gap or 1)
 
     async def _take(self, ctx):
         engine = self.dut.engine
         while True:
-            ctx.set(engine.command.ready, 1)
-            command, = await ctx.tick().sample(engine.command.p).until(engine.command.valid)
-            ctx.set(engine.command.ready, 0)
+            command = await take(ctx, engine.command)
             self.in_hand.append((command.tag, self.cycle))
             self.under_way.append({tag for tag, _ in self.in_hand})
 
@@ -169,7 +175,7 @@ def test_random_commands_complete_in_order(seed):
              {"opcode": Opcode.HARVEST}]
     commands = [kinds[pick] for pick in rng.integers(0, len(kinds), 40)]
     refused = set(rng.choice(40, 5).tolist())
-    queue = Queue(commands, refused=refused, work=int(rng.integers(1, 50)),
+    queue = Queue(commands, refused=refused, work=int(rng.integers(1, 150)),
                   gap=int(rng.integers(0, 9))).run()
     for tag, status, start, end in queue.completions:
         assert start < end

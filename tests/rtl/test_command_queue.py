@@ -14,7 +14,8 @@ from hotrow_rtl.contract import (
     Status,
     packed_address,
 )
-from hotrow_rtl.layouts import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from hotrow_rtl.layouts import COMMAND_PART, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from hotrow_rtl.layouts import command as command_layout
 from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
@@ -206,7 +207,12 @@ class Host:
         """Take a command, work, report `OUTCOME` or what the test prepared for its tag."""
         engine = self.dut.engine
         while True:
-            command, restarts = await self._request(ctx, engine.command)
+            bits, last = 0, False
+            while not last:
+                part, restarts = await self._request(ctx, engine.command)
+                bits = (bits if part.number else 0) | part.data << part.number * COMMAND_PART
+                last = part.last
+            command = command_layout.from_bits(bits)
             self.engine_took.append({name: command[name] for name in OPERANDS})
             await ctx.tick().repeat(ENGINE_CYCLES)
             ctx.set(engine.outcome.p, self.engine_answers.get(command.tag, OUTCOME))

@@ -1,6 +1,6 @@
 """Radiona ULX3S with a small FPGA: the smallest board that carries an accelerator."""
 
-from ..board import ECP5_45, Board
+from ..board import ECP5_45, ECP5_45_CARD, Board
 
 ULX3S_45F = Board(
     name="ulx3s-45f",
@@ -9,7 +9,7 @@ ULX3S_45F = Board(
     device="LFE5U-45F-6",
     options=("--45k", "--package", "CABGA381", "--speed", "6"),
     capacity=ECP5_45,
-    memory_bytes=1 << 16,
+    **ECP5_45_CARD,
     clock_mhz=25,
     loader=("--board", "ulx3s"),
     uart="over its USB bridge",

@@ -1,6 +1,6 @@
 """Lattice ECP5-5G Versa."""
 
-from ..board import ECP5_45, Board
+from ..board import ECP5_45, ECP5_45_CARD, Board
 from ..dram.controller import Dram
 from ..ethernet.station import Rgmii
 
@@ -11,7 +11,7 @@ VERSA_5G = Board(
     device="LFE5UM5G-45F-8",
     options=("--um5g-45k", "--package", "CABGA381", "--speed", "8"),
     capacity=ECP5_45,
-    memory_bytes=1 << 16,
+    **ECP5_45_CARD,
     dram=Dram(chip="MT41K64M16", lanes=2, chip_bytes=1 << 27),
     clock_mhz=50,
     loader=("--cable", "ft2232"),

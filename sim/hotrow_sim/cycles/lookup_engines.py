@@ -1,4 +1,4 @@
-"""Cycles of whole commands, from the engines' taking one to its outcome."""
+"""Cycles of whole commands, from the last part of one to its outcome."""
 
 from hotrow_rtl.config import Config
 

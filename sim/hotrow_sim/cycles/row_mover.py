@@ -33,7 +33,7 @@ def buffer_words(config: Config) -> int:
 
 def move_cycles(config: Config, words, read_latency, write_latency, first_word=0, ports=None,
                 at_once=None):
-    """From the command to its outcome, memory never stalling and nothing crossing a page.
+    """From the command's last part to its outcome, memory never stalling, nothing crossing a page.
 
     Parameters
     ----------
