@@ -91,7 +91,7 @@ class LookupControl(wiring.Component):
     ------
     A command costs 4 cycles besides its units and its results' way to memory, 5 with a batch, 2
     more if it is marked, 8 more if it is planned, and as many more as there are lists if it has
-    one.
+    one. Its parts come while those before it are under way, else in `COMMAND_PARTS` + 1 cycles.
     """
 
     def __init__(self, config: Config):

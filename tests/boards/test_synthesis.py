@@ -1,0 +1,33 @@
+"""From Verilog to cells: which memories become block RAM."""
+
+import json
+
+import pytest
+from hotrow_boards.synthesis import map_cells
+from hotrow_boards.tools import tool
+from hotrow_rtl.ram import RAM_MODULE, RAM_VERILOG
+
+WIDE, NARROW = 80, 40
+DESIGN = "\n".join([RAM_VERILOG, "module dut(input clk, input [3:0] at, input write,",
+                    f"input [{WIDE + NARROW - 1}:0] d, output [{WIDE + NARROW - 1}:0] q);", *(
+    f"{RAM_MODULE} #(.WIDTH({width}), .DEPTH(16), .ADDRESS(4)) ram{width}(.clk(clk), "
+    ".write_enable(write), .write_address(at), .read_enable(1'b1), .read_clear(1'b0), "
+    f".read_address(at), .write_data(d[{low} +: {width}]), .read_data(q[{low} +: {width}]));"
+    for width, low in ((WIDE, 0), (NARROW, WIDE))), "endmodule\n"])
+
+
+@pytest.mark.parametrize("block_width, blocks, in_logic", [
+    (None, 0, WIDE + NARROW), (WIDE + 1, 0, WIDE + NARROW), (WIDE, WIDE, NARROW),
+    (NARROW, WIDE + NARROW, 0)])
+def test_wide_memories_in_blocks(block_width, blocks, in_logic, tmp_path):
+    """Bits of rows in block RAMs of 36 bits, and in cells of four bits."""
+    try:
+        tool("yosys")
+    except ValueError as missing:
+        pytest.skip(str(missing))
+    (tmp_path / "dut.v").write_text(DESIGN)
+    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, block_width=block_width)
+    widths = [width for width in (WIDE, NARROW) if block_width and width >= block_width]
+    assert used["bram"] == sum(-(-width // 36) for width in widths) and sum(widths) == blocks
+    cells = json.loads((tmp_path / "netlist.json").read_text())["modules"]["dut"]["cells"]
+    assert sum(cell["type"] == "TRELLIS_DPR16X4" for cell in cells.values()) == in_logic // 4
