@@ -34,7 +34,8 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     """
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
-    used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder, shallow=True)
+    used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder,
+                     CAPACITY["luts"], shallow=True)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
 

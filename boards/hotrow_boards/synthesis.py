@@ -7,6 +7,7 @@ from pathlib import Path
 from hotrow_rtl.ram import RAM_MODULE
 
 from .fanout import divide_nets
+from .routing import PATIENT
 from .tools import run, tool
 
 # How much of the device each cell of a netlist takes.
@@ -34,9 +35,13 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
+def map_cells(reads: list[str], top: str, folder: Path, room: int, shallow: bool = False,
               block_width: int | None = None) -> dict:
-    """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, its large nets divided.
+    """Map the module `top` to ECP5: `netlist.json` in `folder`, flat.
+
+    Its large nets are divided, unless it fills more than half of the device: the flip-flops of a
+    tile share what enables and resets them, and with copies of that too few places are left. The
+    router then has to be patient, see `routing.PATIENT`.
 
     Parameters
     ----------
@@ -45,6 +50,8 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
     top : str
     folder : Path
         Where the sources are.
+    room : int
+        LUTs that the device has.
     shallow : bool
         Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
         the cost of some LUTs and of wires.
@@ -68,11 +75,19 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
     run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
     path = folder / "netlist.json"
     netlist = json.loads(path.read_text())
-    cells = netlist["modules"][top]["cells"]
-    divide_nets(netlist["modules"][top])
+    module = netlist["modules"][top]
+    if 2 * _count(module)["luts"] > room:
+        module["settings"] = PATIENT
+    else:
+        divide_nets(module)
     path.write_text(json.dumps(netlist))
+    return _count(module)
+
+
+def _count(module):
+    """What a module takes of the device."""
     used = dict.fromkeys(RESOURCES, 0)
-    for kind, count in Counter(cell["type"] for cell in cells.values()).items():
+    for kind, count in Counter(cell["type"] for cell in module["cells"].values()).items():
         if kind in _CELLS:
             name, each = _CELLS[kind]
             used[name] += each * count

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.contract import Status, packed_address
+from hotrow_rtl.layouts import COMMAND_PARTS
 from hotrow_sim.bagbench import ADAGRAD, LISTED, TINY, Pool, Update
 from hotrow_sim.cycles.row_arithmetic import pool_rows_cycles, update_rows_cycles
 from hotrow_sim.golden.regions import Table
@@ -28,7 +29,7 @@ def timed(monkeypatch, config, latency, commands):
         await bench.register(ctx)
         await ctx.tick().repeat(2 * config.outstanding)  # until the ids are cleared
         for command in commands:
-            began = bench.bench.cycles
+            began = bench.bench.cycles + COMMAND_PARTS  # when it has come
             await bench.submit(ctx, command)
             got = await bench.outcome(ctx)
             assert (Status(got.status), got.entries) == (Status.OK, len(command.lengths))
