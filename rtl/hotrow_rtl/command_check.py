@@ -4,6 +4,7 @@ from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .command_intake import keep_part
 from .command_rules import rules
 from .config import (
     LARGEST_STRIDE,
@@ -186,10 +187,7 @@ class CommandCheck(wiring.Component):
         m.d.comb += turns.eq(skips | asked & area.valid & ~(
             area.p.region | area.p.read_only | misaligned))
         with m.If(loads):
-            with m.Switch(number):
-                for each in range(COMMAND_PARTS):
-                    with m.Case(each):
-                        m.d.sync += held.as_value().word_select(each, COMMAND_PART).eq(part)
+            keep_part(m, held, number, part)
         with m.If(loads | turns):
             m.d.comb += following.eq(number + 1)
         with m.If(turns):

@@ -7,6 +7,14 @@ from amaranth.lib.wiring import In, Out
 from .layouts import COMMAND_PART, COMMAND_PARTS, command, command_part
 
 
+def keep_part(m, held, number, part):
+    """Write a part of a command in its place in `held`."""
+    with m.Switch(number):
+        for each in range(COMMAND_PARTS):
+            with m.Case(each):
+                m.d.sync += Cat(held).word_select(each, COMMAND_PART).eq(part)
+
+
 class CommandIntake(wiring.Component):
     """Put a command together, and keep it for the engine that carries it out.
 
@@ -40,8 +48,5 @@ class CommandIntake(wiring.Component):
             m.d.sync += given.valid.eq(~given.ready)
         with m.Elif(parts.valid):
             m.d.sync += given.valid.eq(parts.p.last)
-            with m.Switch(parts.p.number):
-                for number in range(COMMAND_PARTS):
-                    with m.Case(number):
-                        m.d.sync += Cat(held).word_select(number, COMMAND_PART).eq(parts.p.data)
+            keep_part(m, held, parts.p.number, parts.p.data)
         return m
