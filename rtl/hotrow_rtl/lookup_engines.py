@@ -18,7 +18,8 @@ from .fifo import RamFifo
 from .lane_packer import LanePacker
 from .layouts import Deposit, Engine, Fetch, harvest_entry, table_update
 from .lookup_bank import LookupBank
-from .lookup_control import DEPOSITS, UNDER_WAY, LookupControl
+from .lookup_control import LookupControl
+from .lookup_jobs import DEPOSITS, UNDER_WAY
 from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
 from .number_bank import NUMBER_WIDTH, NumberBank, number_lane, number_shared
@@ -276,7 +277,7 @@ class LookupEngines(wiring.Component):
         sequence = PlanSequence(config)
         m.submodules.sequence = self._restarted(m, "sequence", sequence)
         connect(m, control=control.planner, sequence=sequence.control)
-        connect(m, lists=lists.counted, sequence=sequence.counted)
+        connect(m, lists=lists.counted, control=control.counted)
         connect(m, numbers=numbers.planned, lists=lists.beats)
         connect(m, host=flipped(self.retirement), window=window.host)
         m.d.comb += [

@@ -8,7 +8,6 @@ from .bank_layouts import STATUS_WIDTH, Ask
 from .config import Config, log2
 from .contract import Opcode, PlanFlag
 from .layouts import command
-from .plan_lists import plan_counts
 from .plan_window import PlanWindow
 from .slot_layouts import plan_setting
 
@@ -28,8 +27,6 @@ class PlannerPort(wiring.Signature):
         A pulse: the batch is planned; its rows come once `ready`.
     ready : In(1)
         High until `accept`, and again when its units are ready for its rows.
-    counted : In(stream(plan_counts))
-        Once per batch that is planned.
     """
 
     def __init__(self):
@@ -40,7 +37,6 @@ class PlannerPort(wiring.Signature):
                 "status": STATUS_WIDTH, "error_index": 32}))),
             "accept": Out(1),
             "ready": In(1),
-            "counted": In(stream.Signature(plan_counts)),
         })
 
 
@@ -56,7 +52,6 @@ class PlanSequence(wiring.Component):
     Members
     -------
     control : In(PlannerPort())
-    counted : In(stream(plan_counts))
     status, index, planned, retired : In
         Of the `PlanWindow`.
     plans : Out(1)
@@ -84,7 +79,6 @@ class PlanSequence(wiring.Component):
         self.config = config
         super().__init__({
             "control": In(PlannerPort()),
-            "counted": In(stream.Signature(plan_counts)),
             "status": In(STATUS_WIDTH),
             "index": In(32),
             "planned": In(32),
@@ -102,8 +96,6 @@ class PlanSequence(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         control, order, judged = self.control, self.control.order, self.control.judged
-        wiring.connect(m, banks=wiring.flipped(self.counted), control=wiring.flipped(
-            control.counted))
         plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
         asked, settles = Signal(PlanWindow.latency - 1), Signal(3)
         m.d.comb += [

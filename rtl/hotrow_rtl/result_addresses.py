@@ -17,6 +17,13 @@ def lists_of(config: Config) -> tuple[str, ...]:
     return (*LISTS, "victims") if config.planner else LISTS
 
 
+def opened_lists(config: Config) -> data.StructLayout:
+    """Where the lists of a command go, by number in `lists_of(config)`, and which it has."""
+    lists = len(lists_of(config))
+    return data.StructLayout({
+        "addresses": data.ArrayLayout(config.address_width, lists), "opened": lists})
+
+
 class ResultAddresses(wiring.Component):
     """Give each list's writer the addresses of its lists in the order of commands.
 
@@ -28,9 +35,7 @@ class ResultAddresses(wiring.Component):
 
     Members
     -------
-    start : In(stream)
-        The `addresses` of a command by number in `lists_of(config)`, and which lists it has
-        `opened`.
+    start : In(stream(opened_lists(config)))
     requests : Out(request of Deposit).array(len(lists_of(config)))
         An address is offered to a writer that is ready, whose `ready` must not depend on `valid`.
     fault : In(stream)
@@ -51,9 +56,7 @@ class ResultAddresses(wiring.Component):
         lists = self.lists
         request = Deposit(config).members["request"].signature
         super().__init__({
-            "start": In(stream.Signature(data.StructLayout({
-                "addresses": data.ArrayLayout(config.address_width, len(lists)),
-                "opened": len(lists)}))),
+            "start": In(stream.Signature(opened_lists(config))),
             "requests": Out(request).array(len(lists)),
             "fault": In(stream.Signature(range(len(lists)))),
             "address": Out(config.address_width),

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 from hotrow_rtl.contract import OPERANDS, BatchFlag, Opcode
-from hotrow_rtl.lookup_control import DEPOSITS, LISTS
 from hotrow_rtl.lookup_engines import LookupEngines
-from hotrow_rtl.result_addresses import lists_of
+from hotrow_rtl.lookup_jobs import DEPOSITS
+from hotrow_rtl.result_addresses import LISTS, lists_of
 
 from .command_parts import submit
 from .listbench import ListMemory

@@ -13,8 +13,9 @@ from hotrow_rtl.contract import (
     Status,
 )
 from hotrow_rtl.layouts import COMMAND_PARTS, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from hotrow_rtl.lookup_control import DEPOSITS, LISTS
 from hotrow_rtl.lookup_engines import LookupEngines
+from hotrow_rtl.lookup_jobs import DEPOSITS
+from hotrow_rtl.result_addresses import LISTS
 from hotrow_sim.command_parts import submit
 from hotrow_sim.cycles.lookup_engines import batch_command_cycles, list_command_cycles
 from hotrow_sim.golden.counters import Counters
