@@ -2,11 +2,13 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from hotrow_rtl.ram import RAM_MODULE
 
 from .fanout import divide_nets
+from .ram_sites import place_rams
 from .routing import PATIENT
 from .tools import run, tool
 
@@ -35,13 +37,13 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def map_cells(reads: list[str], top: str, folder: Path, room: int, shallow: bool = False,
-              block_width: int | None = None) -> dict:
+def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
+              shallow: bool = False, block_width: int | None = None) -> dict:
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat.
 
     Its large nets are divided, unless it fills more than half of the device: the flip-flops of a
     tile share what enables and resets them, and with copies of that too few places are left. The
-    router then has to be patient, see `routing.PATIENT`.
+    router then has to be patient, see `routing.PATIENT`. Its block RAMs get their sites.
 
     Parameters
     ----------
@@ -50,8 +52,8 @@ def map_cells(reads: list[str], top: str, folder: Path, room: int, shallow: bool
     top : str
     folder : Path
         Where the sources are.
-    room : int
-        LUTs that the device has.
+    capacity : mapping of str to int
+        What the device has, by names as in `RESOURCES`.
     shallow : bool
         Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
         the cost of some LUTs and of wires.
@@ -76,10 +78,13 @@ def map_cells(reads: list[str], top: str, folder: Path, room: int, shallow: bool
     path = folder / "netlist.json"
     netlist = json.loads(path.read_text())
     module = netlist["modules"][top]
-    if 2 * _count(module)["luts"] > room:
+    used = _count(module)
+    if 2 * used["luts"] > capacity["luts"]:
         module["settings"] = PATIENT
     else:
         divide_nets(module)
+    if used["bram"] <= capacity["bram"]:
+        place_rams(module, capacity["bram"])
     path.write_text(json.dumps(netlist))
     return _count(module)
 
