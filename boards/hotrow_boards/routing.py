@@ -9,8 +9,8 @@ from .tools import run, tool
 # The placer that solves for wire length and density together: it leaves fewer places where the
 # router, which negotiates for every wire, finds too few.
 _METHOD = ("--placer", "static", "--router", "router2")
-# What a wire costs more, by each round, that several nets are in demand of; by default 2.0. In a
-# full device nets then evade each other over ever longer ways, and are in each other's again.
+# What a wire costs more, by each round, that several nets are in demand of; by default 2.0. Nets of
+# a dense design then evade each other over ever longer ways, and are in each other's again.
 PATIENT = {"router2/currCongWeightMult": "0.150000"}  # settings of nextpnr, in the netlist
 # A design that can be routed is after 50 to 200 rounds; another never is, and nextpnr goes on.
 MOST_ROUNDS = 300

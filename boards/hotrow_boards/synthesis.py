@@ -42,8 +42,8 @@ def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat.
 
     Its large nets are divided, unless it fills more than half of the device: the flip-flops of a
-    tile share what enables and resets them, and with copies of that too few places are left. The
-    router then has to be patient, see `routing.PATIENT`. Its block RAMs get their sites.
+    tile share what enables and resets them, and with copies of that too few places are left. Its
+    block RAMs get their sites, and nextpnr its settings.
 
     Parameters
     ----------
@@ -79,12 +79,11 @@ def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
     netlist = json.loads(path.read_text())
     module = netlist["modules"][top]
     used = _count(module)
-    if 2 * used["luts"] > capacity["luts"]:
-        module["settings"] = PATIENT
-    else:
+    if 2 * used["luts"] <= capacity["luts"]:
         divide_nets(module)
     if used["bram"] <= capacity["bram"]:
         place_rams(module, capacity["bram"])
+    module["settings"] = PATIENT
     path.write_text(json.dumps(netlist))
     return _count(module)
 
