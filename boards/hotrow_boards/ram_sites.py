@@ -23,7 +23,7 @@ _MOST_PINS = 40  # of a net that pulls its cells together; a larger one is every
 _LOOSE = 1e-4  # pull on a cell that no wire leads from to a block RAM
 _TOGETHER = 64  # columns of a system that are solved at a time
 _EXACT = 1e-5  # what of them may be left, as a square
-_TINY = 1e-30  # in place of zero below a fraction
+_TINY = 1e-30  # in place of zero under a fraction
 _TRIES = 50  # of each pair of sites, on average
 _COOLING = 3000  # how much hotter the annealing begins than it ends
 
@@ -131,7 +131,7 @@ def _anneal(pull, squares, random):
 
     tries = _TRIES * count * count
     pairs, chances = random.integers(count, size=(tries, 2)), random.random(tries)
-    hot = np.mean([abs(change(*pair)) for pair in pairs[:count]])
+    hot = max(np.mean([abs(change(*pair)) for pair in pairs[:count]]), _TINY)
     for number, (one, other) in enumerate(pairs):
         if one == other:
             continue
