@@ -35,7 +35,7 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
     used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder,
-                     CAPACITY, shallow=True)
+                     CAPACITY, shallow=True, ram_sites=True)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
 

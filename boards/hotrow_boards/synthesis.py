@@ -38,12 +38,12 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 
 
 def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
-              shallow: bool = False, block_width: int | None = None) -> dict:
+              shallow: bool = False, block_width: int | None = None,
+              ram_sites: bool = False) -> dict:
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat.
 
     Its large nets are divided, unless it fills more than half of the device: the flip-flops of a
-    tile share what enables and resets them, and with copies of that too few places are left. Its
-    block RAMs get their sites, and nextpnr its settings.
+    tile share what enables and resets them, and with copies of that too few places are left.
 
     Parameters
     ----------
@@ -59,6 +59,9 @@ def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
         the cost of some LUTs and of wires.
     block_width : int, optional
         Bits of a row from which on a `Ram` is block RAM, however few rows it has.
+    ram_sites : bool
+        Give block RAMs their sites. The router of such a design, and of one that fills more than
+        half of the device, is made patient, see `routing.PATIENT`.
 
     Returns
     -------
@@ -79,11 +82,13 @@ def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
     netlist = json.loads(path.read_text())
     module = netlist["modules"][top]
     used = _count(module)
-    if 2 * used["luts"] <= capacity["luts"]:
+    full = 2 * used["luts"] > capacity["luts"]
+    if not full:
         divide_nets(module)
-    if used["bram"] <= capacity["bram"]:
+    if ram_sites and used["bram"] <= capacity["bram"]:
         place_rams(module, capacity["bram"])
-    module["settings"] = PATIENT
+    if full or ram_sites:
+        module["settings"] = PATIENT
     path.write_text(json.dumps(netlist))
     return _count(module)
 
