@@ -67,9 +67,6 @@ class Board:
         That can be the card's memory instead.
     clock_mhz : int
         Of the card.
-    ram_sites : bool
-        Block RAMs get their sites before the rest is placed, see `ram_sites`. Wires get shorter
-        and denser by it: which way routes has been tried for each board.
     loader : tuple of str
         Arguments by which openFPGALoader knows the board.
     uart : str
@@ -91,7 +88,6 @@ class Board:
     memory_bytes: int
     dram: Dram | None = None
     clock_mhz: int
-    ram_sites: bool = False
     loader: tuple
     uart: str
     rgmii: Rgmii | None = None

@@ -115,7 +115,7 @@ def synthesise(board: Board, folder: Path) -> dict:
     from .design import TOP
 
     used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder,
-                     board.capacity, block_width=BLOCK_WIDTH, ram_sites=board.ram_sites)
+                     block_width=BLOCK_WIDTH)
     check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
     return used
 

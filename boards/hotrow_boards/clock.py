@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .board import ECP5_85
+from .fanout import divide_nets
+from .ram_sites import place_rams
 from .routing import place_and_route
 from .shift_chain import CHAIN_MODULE, wrap
 from .synthesis import check_fit, map_cells
@@ -35,9 +37,21 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
     used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder,
-                     CAPACITY, shallow=True, ram_sites=True)
+                     shallow=True, arrange=_arrange)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
+
+
+def _arrange(module, used):
+    """Divide large nets, which take most of a cycle, and place block RAMs close to their users.
+
+    Nets stay whole in a design of more than half of the device: the flip-flops of a tile share what
+    enables and resets them, and with copies of that too few places are left.
+    """
+    if 2 * used["luts"] <= CAPACITY["luts"]:
+        divide_nets(module)
+    if used["bram"] <= CAPACITY["bram"]:
+        place_rams(module, CAPACITY["bram"])
 
 
 def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz: int = 125,

@@ -2,13 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from hotrow_rtl.ram import RAM_MODULE
 
-from .fanout import divide_nets
-from .ram_sites import place_rams
 from .routing import PATIENT
 from .tools import run, tool
 
@@ -37,13 +35,10 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 # they are not merged into one that is far from most of what it drives.
 
 
-def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
-              shallow: bool = False, block_width: int | None = None,
-              ram_sites: bool = False) -> dict:
-    """Map the module `top` to ECP5: `netlist.json` in `folder`, flat.
-
-    Its large nets are divided, unless it fills more than half of the device: the flip-flops of a
-    tile share what enables and resets them, and with copies of that too few places are left.
+def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
+              block_width: int | None = None,
+              arrange: Callable[[dict, dict], None] = lambda module, used: None) -> dict:
+    """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, for a patient router.
 
     Parameters
     ----------
@@ -52,16 +47,13 @@ def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
     top : str
     folder : Path
         Where the sources are.
-    capacity : mapping of str to int
-        What the device has, by names as in `RESOURCES`.
     shallow : bool
         Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
         the cost of some LUTs and of wires.
     block_width : int, optional
         Bits of a row from which on a `Ram` is block RAM, however few rows it has.
-    ram_sites : bool
-        Give block RAMs their sites. The router of such a design, and of one that fills more than
-        half of the device, is made patient, see `routing.PATIENT`.
+    arrange : callable
+        Changes the module of cells in place; given with it what it takes of the device.
 
     Returns
     -------
@@ -81,14 +73,8 @@ def map_cells(reads: list[str], top: str, folder: Path, capacity: Mapping,
     path = folder / "netlist.json"
     netlist = json.loads(path.read_text())
     module = netlist["modules"][top]
-    used = _count(module)
-    full = 2 * used["luts"] > capacity["luts"]
-    if not full:
-        divide_nets(module)
-    if ram_sites and used["bram"] <= capacity["bram"]:
-        place_rams(module, capacity["bram"])
-    if full or ram_sites:
-        module["settings"] = PATIENT
+    arrange(module, _count(module))
+    module["settings"] = PATIENT
     path.write_text(json.dumps(netlist))
     return _count(module)
 

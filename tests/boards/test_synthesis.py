@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from hotrow_boards.board import ECP5_25
 from hotrow_boards.synthesis import map_cells
 from hotrow_boards.tools import tool
 from hotrow_rtl.ram import RAM_MODULE, RAM_VERILOG
@@ -27,7 +26,7 @@ def test_wide_memories_in_blocks(block_width, blocks, in_logic, tmp_path):
     except ValueError as missing:
         pytest.skip(str(missing))
     (tmp_path / "dut.v").write_text(DESIGN)
-    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, ECP5_25, block_width=block_width)
+    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, block_width=block_width)
     widths = [width for width in (WIDE, NARROW) if block_width and width >= block_width]
     assert used["bram"] == sum(-(-width // 36) for width in widths) and sum(widths) == blocks
     cells = json.loads((tmp_path / "netlist.json").read_text())["modules"]["dut"]["cells"]

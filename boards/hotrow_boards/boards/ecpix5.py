@@ -14,7 +14,6 @@ ECPIX5 = Board(
     memory_bytes=1 << 17,
     dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29),
     clock_mhz=50,
-    ram_sites=True,
     loader=("--board", "ecpix5"),
     uart="over its USB bridge",
     rgmii=Rgmii(tx_delay_ns=2),  # its PHY delays what it sends by itself
