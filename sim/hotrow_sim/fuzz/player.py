@@ -13,6 +13,7 @@ BUSY, HALTED, WAITING = 1, 2, 4
 ENABLE, HALT_ON_ERROR, ABORT, RESUME = 1, 2, 4, 8
 SOFT_RESET = 1
 STEP = 0.02  # seconds to wait before looking at the other queue
+STILL = 20_000  # cycles without a completion, after `PATIENCE`, until a queue stands still
 WATCHED = ("TAIL", "HEAD", "COMPLETED", "STATE", "CONTROL")
 
 
@@ -98,13 +99,13 @@ def differences(one, other):
 
 def _drain(host, round_, first, halts):
     """Wait for both queues; resume the halted, abort what nobody will signal."""
-    deadline = time.monotonic() + PATIENCE
     control = {queue: ENABLE | HALT_ON_ERROR * round_.halt[queue] for queue in QUEUES}
+    before = None
     while True:
-        left = 0
+        left, seen = 0, {}
         for number, queue in enumerate(QUEUES):
             state = host.read(f"{queue}_STATE")  # first: when it stands still, so do completions
-            completed = host.read(f"{queue}_COMPLETED")
+            seen[queue] = completed = host.read(f"{queue}_COMPLETED")
             position = completed - first[queue]
             if state & 0xFF == HALTED:
                 halts[queue].append(position)
@@ -116,9 +117,15 @@ def _drain(host, round_, first, halts):
                 host.transport.wait(number, completed, STEP)
         if not left:
             return
-        if time.monotonic() > deadline:
-            states = {queue: hex(host.read(f"{queue}_STATE")) for queue in QUEUES}
-            raise TimeoutError(f"queues stand still after {PATIENCE} s: {states}")
+        if seen != before:
+            before, deadline, still = seen, time.monotonic() + PATIENCE, None
+        elif time.monotonic() > deadline:
+            # Some simulators take seconds for a few hundred cycles.
+            cycle = host.read("CYCLE_LOW")
+            still = cycle if still is None else still
+            if cycle - still & 0xFFFF_FFFF > STILL:
+                states = {queue: hex(host.read(f"{queue}_STATE")) for queue in QUEUES}
+                raise TimeoutError(f"queues stand still for {STILL} cycles: {states}")
 
 
 def _strip_cycles(completions):
