@@ -14,6 +14,13 @@ RAGGED = (0, 0, 3, 1)
 PERIOD = 1e-8
 
 
+async def pulse(ctx, signal):
+    """High for a cycle."""
+    ctx.set(signal, 1)
+    await ctx.tick()
+    ctx.set(signal, 0)
+
+
 class StreamBench:
     """Test bench around one component.
 

@@ -87,9 +87,3 @@ async def fetch(ctx, client, address, size):
         words.append((word.data, word.fault, word.last))
     ctx.set(client.words.ready, 0)
     return words
-
-
-async def pulse(ctx, signal):
-    ctx.set(signal, 1)
-    await ctx.tick()
-    ctx.set(signal, 0)

@@ -94,12 +94,6 @@ def random_sequences(rng, client, count, config):
             for i, start in enumerate(starts)]
 
 
-async def pulse(ctx, signal):
-    ctx.set(signal, 1)
-    await ctx.tick()
-    ctx.set(signal, 0)
-
-
 async def deposit(ctx, client, address, words):
     """One sequence on an idle client; returns its fault."""
     ctx.set(client.request.payload, {"address": address})

@@ -6,8 +6,9 @@ from itertools import chain
 import pytest
 from hotrow_rtl.layouts import FAULT_TIMEOUT
 from hotrow_sim.memory import Behaviour
+from hotrow_sim.streambench import pulse
 
-from tests.rtl.list_port_bench import BASE, TINY, Bench, fetch, idle, pulse
+from tests.rtl.list_port_bench import BASE, TINY, Bench, fetch, idle
 
 
 class TestSilence:

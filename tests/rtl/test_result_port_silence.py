@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hotrow_rtl.layouts import FAULT_TIMEOUT
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.streambench import RAGGED
+from hotrow_sim.streambench import RAGGED, pulse
 
-from tests.rtl.result_port_bench import BASE, TINY, Bench, deposit, pulse
+from tests.rtl.result_port_bench import BASE, TINY, Bench, deposit
 
 
 class TestSilence:
