@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from .tools import run, tool
@@ -17,8 +18,12 @@ MOST_ROUNDS = 300
 _ROUND = re.compile(r"iter=(\d+) wires=\d+ overused=(\d+)")
 
 
-def place_and_route(folder: Path, seed: int, *options: str) -> dict:
+def place_and_route(folder: Path, seed: int, *options: str,
+                    refine: Callable[[Path, Path], object] | None = None) -> dict:
     """Place and route `netlist.json` in `folder`; what nextpnr says goes to `routing-SEED.log`.
+
+    With `refine` it places, and says so in `placing-SEED.log`; then a placement that is better is
+    routed.
 
     Parameters
     ----------
@@ -27,6 +32,8 @@ def place_and_route(folder: Path, seed: int, *options: str) -> dict:
         Of the placement.
     *options : str
         The device, the constraints, and further files to write.
+    refine : callable, optional
+        Takes the file of a placement and that of a better one, which it writes.
 
     Returns
     -------
@@ -46,7 +53,13 @@ def place_and_route(folder: Path, seed: int, *options: str) -> dict:
                 f"several nets after {found[1]} rounds; try another --seed")
 
     report = folder / f"report-{seed}.json"
-    run([tool("nextpnr-ecp5"), *options, "--json", "netlist.json", "--report", report.name,
-         "--seed", str(seed), *_METHOD, "--timing-allow-fail"],
-        folder, f"routing-{seed}.log", watch)
+    nextpnr = [tool("nextpnr-ecp5"), *options, "--seed", str(seed), *_METHOD, "--timing-allow-fail"]
+    netlist = ["--json", "netlist.json"]
+    if refine:
+        placed, refined = (folder / f"{name}-{seed}.json" for name in ("placed", "refined"))
+        run([*nextpnr, *netlist, "--no-route", "--write", placed.name], folder,
+            f"placing-{seed}.log")
+        refine(placed, refined)
+        netlist = ["--json", refined.name, "--no-pack", "--no-place"]
+    run([*nextpnr, *netlist, "--report", report.name], folder, f"routing-{seed}.log", watch)
     return json.loads(report.read_text())

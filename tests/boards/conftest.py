@@ -16,9 +16,14 @@ pathlib.Path("netlist.json").write_text(json.dumps({
 NEXTPNR = """\
 import json, pathlib, sys, time
 seed = sys.argv[sys.argv.index("--seed") + 1]
-report = sys.argv[sys.argv.index("--report") + 1]
 with open(r"FOLDER/asked", "a") as asked:
     print(*sys.argv[1:], file=asked)
+if "--no-route" in sys.argv:
+    pathlib.Path(sys.argv[sys.argv.index("--write") + 1]).write_text("placed")
+    sys.exit()
+report = sys.argv[sys.argv.index("--report") + 1]
+assert "--no-place" not in sys.argv or (
+    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).read_text() == "placed, refined")
 fmax = json.loads(pathlib.Path(r"FOLDER/fmax.json").read_text())[seed]
 if fmax is None:
     print("Info: placing")
@@ -75,7 +80,12 @@ class Tools:
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """The tools on the path are stand-ins."""
+    """The tools on the path are stand-ins, and so is what refines a placement."""
+    def refine(placed, refined, *_):
+        refined.write_text(f"{placed.read_text()}, refined")
+        return {"before": {"mhz": 70.0}, "after": {"mhz": 90.0}}
+
+    monkeypatch.setattr("hotrow_boards.clock.refine", refine)
     folder = tmp_path / "tools"
     folder.mkdir()
     for name, body in (("yosys", YOSYS), ("nextpnr-ecp5", NEXTPNR), ("ecppack", ECPPACK),
