@@ -1,6 +1,6 @@
 """The engines behind the lookup queue, wired together."""
 
-from amaranth import Cat, Module, ResetInserter, Signal
+from amaranth import Cat, Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -156,17 +156,7 @@ class LookupEngines(wiring.Component):
                  **{f"planner{number}": unit for number, unit in enumerate(planner)}}
         for name, unit in units.items():
             m.d.comb += unit.restart.eq(restart_of(m, name, self.restart))
-        # The banks are far apart: they are told to clear, and tell that they have, in a cycle of
-        # its own. In those between they count as not ready.
-        banks_ready = Signal()
-        clears = {"clear_counts": scans.clear, "clear_slots": entries.clear,
-                  "clear_misses": control.clear_misses}
-        told = {name: Signal(name=f"told_{name}") for name in clears}
-        m.d.sync += [
-            *(told[name].eq(clear) for name, clear in clears.items()),
-            banks_ready.eq(Cat(bank.ready for bank in banks).all()
-                           & ~Cat(clears.values(), told.values()).any()),
-        ]
+        banks_ready = Cat(bank.ready for bank in banks).all()
         m.d.comb += [
             scans.cleared.eq(banks_ready),
             entries.cleared.eq(banks_ready),
@@ -212,7 +202,11 @@ class LookupEngines(wiring.Component):
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
             connect(m, scans=scans.banks[number], bank=bank.scan)
-            m.d.comb += [getattr(bank, name).eq(clear) for name, clear in told.items()]
+            m.d.comb += [
+                bank.clear_counts.eq(scans.clear),
+                bank.clear_slots.eq(entries.clear),
+                bank.clear_misses.eq(control.clear_misses),
+            ]
         connect(m, numbers=numbers.beats, ring=number_ring.beats)
         for number, bank in enumerate(number_banks):
             m.submodules[f"number_bank{number}"] = once(platform, bank)

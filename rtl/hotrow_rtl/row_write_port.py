@@ -73,9 +73,8 @@ class RowWritePort(wiring.Component):
             closed.eq(self.stopped | draining | self.restart),
             self.idle.eq(~some & ~bus.awvalid & ~bus.wvalid & ~owes),
             watchdog.waiting.eq(~self.idle & ~draining),
-            # An answer that waits for this port is progress, too.
             watchdog.progress.eq((bus.awvalid & bus.awready) | (bus.wvalid & bus.wready)
-                                 | bus.bvalid),
+                                 | (bus.bvalid & bus.bready)),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
             self.stopped.eq(watchdog.stopped),

@@ -61,7 +61,7 @@ def _unmoved(wires, box, net, was, to):
 
 
 @njit(nogil=True)  # placements are refined side by side
-def anneal(moves, temperature, reach, seed, move: Move, wires, tiles, kind, position, costs,
+def anneal(moves, temperature, reach, random, move: Move, wires, tiles, kind, position, costs,
            objects, urgent):
     """Try so many moves; those that cost less are made, and of others the fewer the more they cost.
 
@@ -72,7 +72,7 @@ def anneal(moves, temperature, reach, seed, move: Move, wires, tiles, kind, posi
         Cost, in tiles, of which one in e is made.
     reach : int
         Tiles that a move goes at most, but for those to a cell's neighbours.
-    seed : int
+    random : Generator
     move, wires, tiles, kind, position, costs
         Of the placement, which is changed in place.
     objects, urgent : ndarray of int32
@@ -83,28 +83,28 @@ def anneal(moves, temperature, reach, seed, move: Move, wires, tiles, kind, posi
     int, int
         Moves that were possible, and those made.
     """
-    np.random.seed(seed)
     nets_seen = np.zeros(len(costs.box), np.int32)
     arcs_seen = np.zeros(len(wires.arcs), np.int32)
     nets = np.empty(len(costs.box), np.int32)
     boxes = np.empty((len(costs.box), 4), np.int16)
     arcs, delays = np.empty(len(wires.arcs), np.int32), np.empty(len(wires.arcs), np.int32)
-    at = np.random.randint(len(objects))
+    at = random.integers(0, len(objects))
     possible = made = 0
     for _ in range(moves):
-        which, near = np.random.random(), np.random.random() < _NEAR_MOVES
+        which, near = random.random(), random.random() < _NEAR_MOVES
         if which < _TILE_MOVES:
-            can = move_tiles(move, tiles, wires, costs.weight, position,
-                             np.random.randint(len(tiles.place)), reach, near)
+            can = move_tiles(random, move, tiles, wires, costs.weight, position,
+                             random.integers(0, len(tiles.place)), reach, near)
         elif which < _TILE_MOVES + _RAM_MOVES:
-            can = move_ram(move, tiles)
+            can = move_ram(random, move, tiles)
         else:
-            if np.random.random() < _URGENT_MOVES and len(urgent):
-                cell = urgent[np.random.randint(len(urgent))]
+            if random.random() < _URGENT_MOVES and len(urgent):
+                cell = urgent[random.integers(0, len(urgent))]
             else:  # one after the other: neighbours are near in memory, too
                 cell = objects[at]
                 at = at + 1 if at + 1 < len(objects) else 0
-            can = move_cell(move, tiles, wires, costs.weight, kind, position, cell, reach, near)
+            can = move_cell(random, move, tiles, wires, costs.weight, kind, position, cell,
+                            reach, near)
         if not can:
             continue
         possible += 1
@@ -151,7 +151,7 @@ def anneal(moves, temperature, reach, seed, move: Move, wires, tiles, kind, posi
             before = box[1] - box[0] + box[3] - box[2]
             cost += _draw(wires.net_cells, position, costs.box, net) - before
 
-        if cost <= 0 or np.random.random() < np.exp(-cost / temperature):
+        if cost <= 0 or random.random() < np.exp(-cost / temperature):
             made += 1
             for each in range(changed_arcs):
                 wires.arcs[arcs[each], 3] = delays[each]

@@ -49,36 +49,36 @@ def _add(move, cell, column, row, place):
 
 
 @njit
-def _near(wires, weight, position, cell):
+def _near(random, wires, weight, position, cell):
     """A position near a cell that this one is wired to, of two such the more urgent one."""
     first = wires.cell_arcs.first[cell]
     count = wires.cell_arcs.first[cell + 1] - first
-    arc = wires.cell_arcs.items[first + np.random.randint(count)]
-    other = wires.cell_arcs.items[first + np.random.randint(count)]
+    arc = wires.cell_arcs.items[first + random.integers(0, count)]
+    other = wires.cell_arcs.items[first + random.integers(0, count)]
     if weight[other] > weight[arc]:
         arc = other
     end = wires.arcs[arc, 0] if wires.arcs[arc, 1] == cell else wires.arcs[arc, 1]
-    reach = np.random.randint(0, _NEARBY + 1)
-    return (position[end, 0] + np.random.randint(-reach, reach + 1),
-            position[end, 1] + np.random.randint(-reach, reach + 1))
+    reach = random.integers(0, _NEARBY + 1)
+    return (position[end, 0] + random.integers(-reach, reach + 1),
+            position[end, 1] + random.integers(-reach, reach + 1))
 
 
 @njit
-def move_cell(move, tiles, wires, weight, kind, position, cell, reach, near):
+def move_cell(random, move, tiles, wires, weight, kind, position, cell, reach, near):
     """A LUT, a flip-flop or a pair goes elsewhere. False if there it may not be."""
     move.count[0] = 0
     tile, place = tiles.tile_of[cell], position[cell, 2]
     if near and wires.cell_arcs.first[cell + 1] > wires.cell_arcs.first[cell]:
-        column, row = _near(wires, weight, position, cell)
+        column, row = _near(random, wires, weight, position, cell)
     else:
-        column = position[cell, 0] + np.random.randint(-reach, reach + 1)
-        row = position[cell, 1] + np.random.randint(-reach, reach + 1)
+        column = position[cell, 0] + random.integers(-reach, reach + 1)
+        row = position[cell, 1] + random.integers(-reach, reach + 1)
     if column < 0 or row < 0 or column >= tiles.at.shape[0] or row >= tiles.at.shape[1]:
         return False
     other = tiles.at[column, row]
     if other == NONE:
         return False
-    there = np.random.randint(PLACES)
+    there = random.integers(0, PLACES)
     for _ in range(_TRIES):
         there = (there + 3) % PLACES
         if other == tile and there == place:
@@ -134,18 +134,18 @@ def _exchange(move, tiles, held, tile, place, other, there):
 
 
 @njit
-def move_tiles(move, tiles, wires, weight, position, tile, reach, near):
+def move_tiles(random, move, tiles, wires, weight, position, tile, reach, near):
     """A tile changes places with another one, or all of a carry chain with as many."""
     move.count[0] = 0
     count = 1
     if tiles.chain[tile] != NONE:
         tile = tiles.chain[tile]
         count = tiles.length[tile]
-    column = tiles.place[tile, 0] + np.random.randint(-reach, reach + 1)
-    row = tiles.place[tile, 1] + np.random.randint(-reach, reach + 1)
-    guide = tiles.luts[tile, np.random.randint(PLACES)]
+    column = tiles.place[tile, 0] + random.integers(-reach, reach + 1)
+    row = tiles.place[tile, 1] + random.integers(-reach, reach + 1)
+    guide = tiles.luts[tile, random.integers(0, PLACES)]
     if near and guide != NONE and wires.cell_arcs.first[guide + 1] > wires.cell_arcs.first[guide]:
-        column, row = _near(wires, weight, position, guide)
+        column, row = _near(random, wires, weight, position, guide)
     if column < 0 or row < 0 or column + count > tiles.at.shape[0] or row >= tiles.at.shape[1]:
         return False
     if row == tiles.place[tile, 1] and abs(column - tiles.place[tile, 0]) < count:
@@ -173,10 +173,10 @@ def move_tiles(move, tiles, wires, weight, position, tile, reach, near):
 
 
 @njit
-def move_ram(move, tiles):
+def move_ram(random, move, tiles):
     """Two block RAMs change places, or one goes to a free site."""
     move.count[0] = 0
-    one, other = np.random.randint(len(tiles.rams)), np.random.randint(len(tiles.rams))
+    one, other = random.integers(0, len(tiles.rams)), random.integers(0, len(tiles.rams))
     for here, there in ((one, other), (other, one)):
         if tiles.rams[here] != NONE and here != there:
             _add(move, tiles.rams[here], tiles.ram_places[there, 0], tiles.ram_places[there, 1], 0)

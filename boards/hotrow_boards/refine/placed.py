@@ -1,4 +1,4 @@
-"""A placement of an ECP5 as nextpnr writes it: where each cell is, and what its pins are wired to."""
+"""A placement of an ECP5 as nextpnr writes it: where each cell is, and what it is wired to."""
 
 import json
 import re

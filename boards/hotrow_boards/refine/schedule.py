@@ -54,7 +54,7 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
     alone = tiles.free & ~tiles.paired & ((kind == LUT) | (kind == FLIP_FLOP))
     box = np.zeros((len(wires.launch), 4), np.int16)
     lateness = np.zeros(len(wires.arcs))  # of all stages, in ns
-    move = no_move()
+    move, random = no_move(), np.random.default_rng(seed)
     moves = MOVES * len(kind) // STAGES
 
     def figures(timing):
@@ -78,8 +78,8 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
         last = stage == STAGES - 1
         possible, made = anneal(
             moves, 1e-6 if last else _HOT * (_COLD / _HOT) ** progress,
-            round(_FAR * (_NEAR / _FAR) ** progress), seed * STAGES + stage, move, wires, tiles,
-            kind, position, costs, _along(position, np.flatnonzero(alone)),
+            round(_FAR * (_NEAR / _FAR) ** progress), random, move, wires, tiles, kind,
+            position, costs, _along(position, np.flatnonzero(alone)),
             urgent[alone[urgent]].astype(np.int32))
         timing = time_arcs(wires, position, period)
         shown = figures(timing)
