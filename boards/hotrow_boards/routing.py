@@ -60,6 +60,7 @@ def place_and_route(folder: Path, seed: int, *options: str,
         run([*nextpnr, *netlist, "--no-route", "--write", placed.name], folder,
             f"placing-{seed}.log")
         refine(placed, refined)
-        netlist = ["--json", refined.name, "--no-pack", "--no-place"]
+        # An arc that is late is routed anew, not only one in whose wires others are, too.
+        netlist = ["--json", refined.name, "--no-pack", "--no-place", "--tmg-ripup"]
     run([*nextpnr, *netlist, "--report", report.name], folder, f"routing-{seed}.log", watch)
     return json.loads(report.read_text())

@@ -97,16 +97,16 @@ class Placed:
         # nextpnr marks text of digits by a space behind it.
         return self.cells[number]["parameters"].get(name, default).rstrip(" ")
 
-    def write(self, path: Path, router: str, block_rams: dict[int, str]) -> None:
+    def write(self, path: Path, block_rams: dict[int, str], **settings: str) -> None:
         """Write the placement with the cells where `position` says.
 
         Parameters
         ----------
         path : Path
-        router : str
-            That nextpnr is to use: it follows the file, not its command line.
         block_rams : dict of int to str
             nextpnr's name of the site of each block RAM.
+        **settings : str
+            Of nextpnr, which follows the file, not its command line.
         """
         for number, (cell, bel) in enumerate(zip(self.cells, self._bels)):
             column, row, eighth = self.position[number]
@@ -117,7 +117,7 @@ class Placed:
             else:
                 continue
             cell["attributes"]["NEXTPNR_BEL"] = place
-        self._module["settings"]["router"] = router
+        self._module["settings"] |= settings
         path.write_text(json.dumps(self._document))
 
 

@@ -25,6 +25,8 @@ _STEP = 62  # ps that an arc takes for a tile: so what it is late by and its len
 _PATIENCE = 4.0  # how much more an arc weighs that has been 1 ns late in all stages
 _URGENT = 300  # ps to spare
 _LATEST = 8000  # ps beyond which it counts no more
+# What the router is asked for, of the estimate: it goes on until every path keeps to that.
+_ROUTED = 0.95
 
 
 def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
@@ -34,7 +36,8 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
     Parameters
     ----------
     path, out : Path
-        Placed by nextpnr, and where the refined placement goes, for its router2.
+        Placed by nextpnr, and where the refined placement goes. With it goes what router2 is asked
+        for, as it ends only when all paths keep to that: what is estimated, less a twentieth.
     seed : int
     period : int
         ps from clock edge to clock edge, that every path is to keep to; of one clock.
@@ -87,8 +90,10 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
             f"{shown['mhz']} MHz, {np.count_nonzero((timing.slack < 0) & (wires.setup >= 0)):,} "
             f"ends late, {made:,} of {possible:,} moves, {time.monotonic() - began:.1f} s")
     rams = _rams(tiles, block_rams)
-    placed.write(out, "router2", rams)
-    return {"before": before, "after": figures(timing)}
+    after = figures(timing)
+    asked = min(1e12 / period, _ROUTED * 1e6 * after["mhz"])
+    placed.write(out, rams, router="router2", target_freq=f"{asked:.6f}")
+    return {"before": before, "after": after}
 
 
 def _rams(tiles, block_rams):
