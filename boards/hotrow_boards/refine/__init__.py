@@ -1,5 +1,6 @@
 """Refine a placement of nextpnr's: simulated annealing that knows what is late.
 
 `placed` reads and writes it, `wires` tells what is wired to what, `timing` how long that takes,
-`tiles` what may lie where; `anneal` moves cells about, and `schedule` says for how long.
+`tiles` what may lie where. `targets` tells where late cells should be, `moves` how cells go from
+place to place, `anneal` which of that is done, and `schedule` for how long.
 """

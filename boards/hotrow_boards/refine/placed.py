@@ -48,12 +48,9 @@ class Placed:
         cells = self._module["cells"]
         places = {name: self._place(name, cell) for name, cell in cells.items()}
 
-        def block(name):
-            column, row, _ = places[name]
-            across = column // _BLOCK
-            return row // _BLOCK, -across if row // _BLOCK % 2 else across, column, row
-
-        self.names = sorted(cells, key=block)
+        names = list(cells)
+        self.names = [names[at] for at in along(
+            np.array([places[name][:2] for name in names]), np.arange(len(names)))]
         self.cells = [cells[name] for name in self.names]
         self.kind = np.array([KINDS.get(cell["type"], OTHER) for cell in self.cells], np.int8)
         self._bels = [places[name][2] for name in self.names]
@@ -119,6 +116,12 @@ class Placed:
             cell["attributes"]["NEXTPNR_BEL"] = place
         self._module["settings"] |= settings
         path.write_text(json.dumps(self._document))
+
+
+def along(position: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Some of the cells in an order in which one is near the next: block by block, to and fro."""
+    column, row = (position[numbers, axis] // _BLOCK for axis in range(2))
+    return numbers[np.lexsort((np.where(row % 2, -column, column), row))]
 
 
 def _eighth(bel):
