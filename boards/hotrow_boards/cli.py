@@ -27,6 +27,8 @@ def clock(benchmarks):
                         help=f"that the tools aim at; default {AIM_MHZ}")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="keep the files of the tools there")
+    parser.add_argument("--refine", action="store_true",
+                        help="refine placements before they are routed, some minutes for each")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 
@@ -57,7 +59,8 @@ def run(options) -> int:
         folder = options.output or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         result = {"preset": config.name,
-                  **measure(verilog, TOP_MODULE, folder, seeds, options.freq, _say)}
+                  **measure(verilog, TOP_MODULE, folder, seeds, options.freq,
+                            refined=options.refine, say=_say)}
     print(json.dumps(result) if options.json else _table(result))
     return 0
 

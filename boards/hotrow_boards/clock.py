@@ -56,7 +56,7 @@ def _arrange(module, used):
 
 
 def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz: int = 125,
-            say: Callable[[str], None] = lambda text: None) -> dict:
+            refined: bool = False, say: Callable[[str], None] = lambda text: None) -> dict:
     """Median clock of a core over `seeds`, and the resources that it takes with its chains.
 
     Seeds are routed side by side, as many as there are cores.
@@ -71,6 +71,8 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
         Of the placement.
     frequency_mhz : int
         That the tools aim at.
+    refined : bool
+        Placements are refined before they are routed (see `refine`): for what is large.
     say : callable
         Takes a line of progress.
 
@@ -93,19 +95,20 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
 
     period = round(1e6 / frequency_mhz)
 
-    def better(seed, placed, refined):
+    def better(seed, placed, out):
         with (folder / f"refining-{seed}.log").open("w") as log:
-            figures = refine(placed, refined, seed, period, CAPACITY["bram"],
+            figures = refine(placed, out, seed, period, CAPACITY["bram"],
                              lambda text: print(text, file=log, flush=True))
         say(f"seed {seed}: placed at {figures['before']['mhz']} MHz by estimate, refined to "
             f"{figures['after']['mhz']} MHz; routing ...")
 
     def clock(seed):
-        say(f"seed {seed}: placing ...")
+        say(f"seed {seed}: placing{'' if refined else ' and routing'} ...")
         began = time.monotonic()
         report = place_and_route(
             folder, seed, *_DEVICE_OPTIONS, "--freq", str(frequency_mhz),
-            "--lpf-allow-unconstrained", refine=lambda *files: better(seed, *files))
+            "--lpf-allow-unconstrained",
+            refine=(lambda *files: better(seed, *files)) if refined else None)
         clocks = report["fmax"].values()
         if not clocks:
             raise ValueError(f"{top} has no path from register to register")
