@@ -10,7 +10,6 @@ from pathlib import Path
 from .board import ECP5_85
 from .fanout import divide_nets
 from .ram_sites import place_rams
-from .refine.schedule import refine
 from .routing import place_and_route
 from .shift_chain import CHAIN_MODULE, wrap
 from .synthesis import check_fit, map_cells
@@ -96,6 +95,8 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
     period = round(1e6 / frequency_mhz)
 
     def better(seed, placed, out):
+        from .refine.schedule import refine  # what compiles it is loaded only where it is needed
+
         with (folder / f"refining-{seed}.log").open("w") as log:
             figures = refine(placed, out, seed, period, CAPACITY["bram"],
                              lambda text: print(text, file=log, flush=True))

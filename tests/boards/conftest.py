@@ -88,7 +88,7 @@ def tools(tmp_path, monkeypatch):
         refined.write_text(f"{placed.read_text()}, refined")
         return {"before": {"mhz": 70.0}, "after": {"mhz": 90.0}}
 
-    monkeypatch.setattr("hotrow_boards.clock.refine", refine)
+    monkeypatch.setattr("hotrow_boards.refine.schedule.refine", refine)
     folder = tmp_path / "tools"
     folder.mkdir()
     for name, body in (("yosys", YOSYS), ("nextpnr-ecp5", NEXTPNR), ("ecppack", ECPPACK),
