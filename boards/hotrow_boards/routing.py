@@ -66,15 +66,16 @@ def place_and_route(folder: Path, seed: int, *options: str,
             f"placing-{seed}.log")
         refine(placed, refined)
         netlist = ["--json", refined.name, "--no-pack", "--no-place"]
-    nextpnr += [*netlist, "--report", report.name]
-    # Of a refined placement an arc that is late is routed anew, not only one in whose wires others
-    # are, too: that has no end where the clock asked for is out of reach.
-    tries = [["--tmg-ripup"], []] if refine else [[]]
-    for number, more in enumerate(tries, 1):
-        try:
-            run([*nextpnr, *more], folder, f"routing-{seed}.log", watch)
-            break
-        except EndlessRouting:
-            if number == len(tries):
-                raise
+
+    def route(*more):
+        run([*nextpnr, *netlist, "--report", report.name, *more], folder, f"routing-{seed}.log",
+            watch)
+
+    if not refine:
+        route()
+    else:
+        try:  # an arc that is late is routed anew, not only one in whose wires others are, too
+            route("--tmg-ripup")
+        except EndlessRouting:  # the clock asked for is out of reach
+            route()
     return json.loads(report.read_text())

@@ -16,6 +16,8 @@ from hotrow_boards.tools import tool
 from hotrow_rtl.config import preset
 from hotrow_rtl.emit import emit
 
+from tests.boards.real_tools import place_and_route_tools
+
 ROOT = Path(__file__).parents[2]
 ADDER = """\
 module adder(clk, a, b, y);
@@ -157,19 +159,11 @@ def test_what_fits_exactly():
         check_fit("x", CAPACITY | {"dsp": 157}, DEVICE, CAPACITY)
 
 
-@pytest.fixture
-def real_tools():
-    for name in ("yosys", "nextpnr-ecp5"):
-        try:
-            tool(name)
-        except ValueError as missing:
-            pytest.skip(str(missing))
-
-
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_core_that_boards_carry(real_tools, tmp_path):
+def test_the_core_that_boards_carry(tmp_path):
     """Placed and routed: it fits, and its clock is above that for which it is told."""
+    place_and_route_tools()
     config = preset("ecp5-small")
     result = measure(emit(config), "hotrow", tmp_path, seeds=(1,), frequency_mhz=config.clock_mhz)
     assert result["fmax_mhz"] >= config.clock_mhz
@@ -178,7 +172,8 @@ def test_the_core_that_boards_carry(real_tools, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_adder_for_real(real_tools, tmp_path):
+def test_an_adder_for_real(tmp_path):
+    place_and_route_tools()
     lines = []
     result = measure(ADDER, "adder", tmp_path, seeds=(1, 2), say=lines.append)
     assert 150 < result["fmax_mhz"] < 1000 and result["seeds"] == [1, 2]

@@ -3,12 +3,13 @@
 import pytest
 from amaranth.back import verilog
 from hotrow_boards.clock import measure
-from hotrow_boards.tools import tool
 from hotrow_rtl.float_convert import Narrow, Widen
 from hotrow_rtl.float_divide import Divide
 from hotrow_rtl.float_fma import FusedMultiplyAdd
 from hotrow_rtl.float_root import SquareRoot
 from hotrow_sim.verilated.float_unit import FlatUnit
+
+from tests.boards.real_tools import place_and_route_tools
 
 # Lookup tables, about a tenth more than today, and multipliers.
 ROOM = {FusedMultiplyAdd: (1300, 4), Divide: (500, 0), SquareRoot: (385, 0), Widen: (195, 0),
@@ -18,11 +19,7 @@ ROOM = {FusedMultiplyAdd: (1300, 4), Divide: (500, 0), SquareRoot: (385, 0), Wid
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ROOM)
 def test_125_mhz(unit, tmp_path):
-    for name in ("yosys", "nextpnr-ecp5"):
-        try:
-            tool(name)
-        except ValueError as missing:
-            pytest.skip(str(missing))
+    place_and_route_tools()
     text = verilog.convert(FlatUnit(unit()), name="unit", emit_src=False,
                            strip_internal_attrs=True)
     measured = measure(text, "unit", tmp_path, seeds=(1,))

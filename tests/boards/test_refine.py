@@ -12,7 +12,8 @@ from hotrow_boards.refine.timing import time_arcs
 from hotrow_boards.refine.wires import wires_of
 from hotrow_boards.routing import place_and_route
 from hotrow_boards.synthesis import map_cells
-from hotrow_boards.tools import tool
+
+from tests.boards.real_tools import place_and_route_tools
 
 PERIOD, HARD_PERIOD = 8000, 4000  # ps; the second is more than the design can do
 BLOCK_RAMS = 208
@@ -49,11 +50,7 @@ endmodule
 @pytest.fixture(scope="module")
 def placed_design(tmp_path_factory):
     """The folder in which a design has been placed, as `placed-1.json`."""
-    for name in ("yosys", "nextpnr-ecp5"):
-        try:
-            tool(name)
-        except ValueError as missing:
-            pytest.skip(str(missing))
+    place_and_route_tools()
     folder = tmp_path_factory.mktemp("refine")
     (folder / "design.v").write_text(DESIGN)
     map_cells(["read_verilog -sv design.v"], "design", folder)

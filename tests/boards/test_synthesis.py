@@ -4,8 +4,9 @@ import json
 
 import pytest
 from hotrow_boards.synthesis import map_cells
-from hotrow_boards.tools import tool
 from hotrow_rtl.ram import RAM_MODULE, RAM_VERILOG
+
+from tests.boards.real_tools import real_tool
 
 WIDE, NARROW = 80, 40
 DESIGN = "\n".join([RAM_VERILOG, "module dut(input clk, input [3:0] at, input write,",
@@ -21,10 +22,7 @@ DESIGN = "\n".join([RAM_VERILOG, "module dut(input clk, input [3:0] at, input wr
     (NARROW, WIDE + NARROW, 0)])
 def test_wide_memories_in_blocks(block_width, blocks, in_logic, tmp_path):
     """Bits of rows in block RAMs of 36 bits, and in cells of four bits."""
-    try:
-        tool("yosys")
-    except ValueError as missing:
-        pytest.skip(str(missing))
+    real_tool("yosys")
     (tmp_path / "dut.v").write_text(DESIGN)
     used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, block_width=block_width)
     widths = [width for width in (WIDE, NARROW) if block_width and width >= block_width]

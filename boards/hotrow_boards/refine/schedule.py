@@ -12,7 +12,7 @@ from .moves import no_move
 from .placed import FLIP_FLOP, LUT, Placed, along
 from .targets import targets
 from .tiles import NONE, tiles_of
-from .timing import shares, time_arcs
+from .timing import STEP, shares, time_arcs
 from .wires import wires_of
 
 STAGES = 26
@@ -20,7 +20,6 @@ MOVES = 1000  # of all stages, for each cell
 _HOT, _COLD = 1.2, 0.02  # temperature of the first stage, and of the last but one
 _FAR, _NEAR = 20.0, 2.0  # reach, likewise
 _PULLS = (1, 1, 0.8, 0.8, 0.6, 0.6, 0.4, 0.4, 0.2, 0.2)  # of the first stages
-_STEP = 62  # ps that an arc takes for a tile: so what it is late by and its length weigh as much
 _PATIENCE = 4.0  # how much more an arc weighs that has been 1 ns late in all stages
 _URGENT = 300  # ps to spare
 # Of all ends of paths, and at least: if more are late, only so many count as late.
@@ -37,8 +36,8 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
     Parameters
     ----------
     path, out : Path
-        Placed by nextpnr, and where the refined placement goes. With it goes what router2 is asked
-        for, as it ends only when all paths keep to that: what is estimated, less a twentieth.
+        Placed by nextpnr, and where the refined placement goes. With it goes the clock that router2
+        is asked for.
     seed : int
     period : int
         ps from clock edge to clock edge, that every path is to keep to; of one clock.
@@ -62,6 +61,7 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
     moves = MOVES * len(kind) // STAGES
 
     def figures(timing):
+        """What there is to tell; the boxes are drawn for it."""
         return {"wire_length": int(draw_boxes(wires.net_cells, position, box)),
                 "mhz": round(1e6 / (period - timing.worst), 1)}
 
@@ -81,7 +81,8 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
         pull = float(_PULLS[stage]) if stage < len(_PULLS) else 0.0
         costs = Costs(
             box=box, share=shares(wires, counted).astype(np.float32),
-            weight=((1 + late + _PATIENCE * lateness) / _STEP).astype(np.float32),
+            # A tile too far costs as much as a tile of wire, and more the later it is.
+            weight=((1 + late + _PATIENCE * lateness) / STEP).astype(np.float32),
             target=targets(kind, position, wires, counted) if pull
             else position[:, :2].astype(np.float32), pull=pull)
         urgent = np.unique(wires.arcs[counted.slack < _URGENT, :2])

@@ -27,6 +27,10 @@ class Tiles(NamedTuple):
     cell that writes a tile's LUT RAM, `polarity` what that asks of flip-flops, `chain` the first
     tile of its carry chain and `length` the tiles of a chain that begins. `rams` are the block RAMs
     by site and `ram_places` the column and row of these.
+
+    By cell: `tile_of`; whether it is `free` to leave its tile; of a LUT the flip-flop that it feeds
+    in its place (`pair`), of a flip-flop whether it is `paired`; and by number what a flip-flop has
+    for `enable`, for clock and `reset`, and the `edges` and polarities of these.
     """
 
     at: np.ndarray

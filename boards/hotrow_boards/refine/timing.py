@@ -12,11 +12,13 @@ from numba import njit
 
 from .wires import FROM_FLIP_FLOP, FROM_LUT, INSIDE, Wires
 
-_STEP = 62  # ps
+STEP = 62  # ps; what an arc takes for a tile, if it is a long one
 _NEAR = 5  # tiles, that take two steps each
 _BASE = 6  # steps
 DIRECT = 450  # ps
 _FAR = 1 << 30
+_EVER = _FAR // 2  # an arc with as much to spare is on no path
+_LEAST, _MOST, _ANY = -0.6, 50, 1e9  # of a share: less and more of what an arc takes; any time
 _CONTACT = 300  # ps that every arc counts for, besides its own, where a path's time is shared out
 
 
@@ -31,7 +33,7 @@ def wire_delay(way, one, other, direct):
             return direct
         if way == FROM_LUT and one[2] != 1 and one[2] != 6:
             return direct
-    return _STEP * (_BASE + max(across - _NEAR, 0) + max(along - _NEAR, 0)
+    return STEP * (_BASE + max(across - _NEAR, 0) + max(along - _NEAR, 0)
                     + 2 * (min(across, _NEAR) + min(along, _NEAR)))
 
 
@@ -66,8 +68,8 @@ def shares(wires: Wires, timing: Timing) -> np.ndarray:
     """What each arc may take, in ps, if the wires of its worst path share the time that they have
     as they share the time that they take."""
     delay = wires.arcs[:, 3]
-    scale = np.clip(timing.slack / timing.wire_time, -0.6, 50)
-    return np.where(timing.slack >= _FAR // 2, 1e9, delay + (delay + _CONTACT) * scale)
+    scale = np.clip(timing.slack / timing.wire_time, _LEAST, _MOST)
+    return np.where(timing.slack >= _EVER, _ANY, delay + (delay + _CONTACT) * scale)
 
 
 @njit
@@ -110,6 +112,6 @@ def _time(wires, position, period, direct, slack, wire_time):
             if needed < earliest:
                 earliest, on_wires = needed, more
         required[net], behind[net] = earliest, on_wires
-        if earliest < _FAR // 2:
+        if earliest < _EVER:
             worst = min(worst, earliest - arrival[net])
     return worst
