@@ -289,7 +289,7 @@ PRESETS = {
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
-               counter_sets=4096, counter_ways=8, directory_sets=4096, directory_ways=4,
+               counter_sets=4096, counter_ways=4, directory_sets=4096, directory_ways=4,
                directory_partitions=2, batch_samples=16384, miss_entries=8192, burst_beats=8,
                outstanding=16, row_bytes=1024, arithmetic=False, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,

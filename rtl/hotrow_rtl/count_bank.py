@@ -1,25 +1,27 @@
 """Count bank: one bank of the access counters.
 
-Source: the banked access logger of Hotline (ISCA 2024), here with exact counts; the replacement is
-that of frequency-aware caches, the least counted row leaves, with the hand of a clock among equals
-instead of an order of arrival, which would move every way of a set at each miss.
+Source: the banked access logger of Hotline (ISCA 2024), here with exact counts. As in
+frequency-aware caches the least counted row leaves, but not at once: like a count that decays
+(HeavyKeeper, ATC 2018) its credit does, and the count stays exact. Sets of 4 ways so hold the hot
+rows better than sets of 8 of which one way takes every row that comes by.
 """
 
 from itertools import pairwise
 
-from amaranth import Array, Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import NUMBER_WIDTH, amount_width, count_answer, count_request
 from .config import Config, log2
 from .counter_set import (
+    CREDIT_LOG2,
+    CREDIT_WIDTH,
     ScanPort,
+    counter_credits,
     counter_set,
     counter_way,
     picked,
-    set_hand,
-    way_bits,
 )
 from .placement import counter_place
 from .ram import ClearedRam
@@ -28,9 +30,11 @@ from .ram import ClearedRam
 class CountBank(wiring.Component):
     """Tagged, saturating counts of rows, in sets of ways.
 
-    A row that is counted gains `amount`. Another takes the place of the way with the least count,
-    the first at or after the set's hand among equals, with a count of `amount`; the hand then
-    points behind it. With an `amount` of 0, as from a planner, nothing happens to any.
+    A row that is counted gains `amount`, and its credit becomes `2 ** CREDIT_LOG2` times what its
+    count was, as far as `CREDIT_WIDTH` bits go. Another meets the way with the least count, the
+    first of equals: as long as that has credit it loses one, and the row is not counted; then the
+    row takes its place, with a count of `amount` and no credit. An empty way has none. With an
+    `amount` of 0, as from a planner, nothing happens to any.
 
     Parameters
     ----------
@@ -77,6 +81,8 @@ class CountBank(wiring.Component):
         c, scan = self.config, self.scan
         m.submodules.sets = sets = ClearedRam(
             counter_set(c).size, c.counter_sets // c.banks, parts=c.counter_ways)
+        m.submodules.credits = credits = ClearedRam(  # cleared when the sets are
+            counter_credits(c).size, c.counter_sets // c.banks, parts=c.counter_ways)
         place = data.StructLayout({
             "set": log2(c.counter_sets // c.banks), "tag": c.counter_tag_width,
             "amount": amount_width(c)})
@@ -94,7 +100,9 @@ class CountBank(wiring.Component):
             self.requests.ready.eq(sets.ready),
             taken.eq(self.requests.valid & self.requests.ready),
             sets.clear.eq(self.clear),
+            credits.clear.eq(self.clear),
             sets.read_address.eq(given.set),
+            credits.read_address.eq(at["held"].set),  # there with `compared`
         ]
         if not self._spaced:
             with m.If(Cat(valid[name] & (at[name].set == given.set) for name in at).any()):
@@ -118,38 +126,32 @@ class CountBank(wiring.Component):
         read, shape = data.View(counter_set(c), sets.read_data).ways, counter_way(c)
         held = [Signal(shape, name=f"held{number}", reset_less=True)
                 for number in range(c.counter_ways)]
-        hands = {name: Signal(way_bits(c), name=f"{name}_hand", reset_less=True)
-                 for name in ("held", "compared")}
         match = Signal(c.counter_ways)
         m.d.sync += [
             [each.eq(way) for each, way in zip(held, read)],
-            hands["held"].eq(set_hand(read)),
-            hands["compared"].eq(hands["held"]),
             match.eq(forced["held"] | Cat(
                 valid["held"] & way.live & (way.tag == at["held"].tag) for way in held)),
         ]
-        counts, tags, marks = [], [], []
+        counts, tags = [], []
         for number, way in enumerate(held):
             kept = Signal(len(way.count) + len(way.tag), name=f"compared{number}",
                           reset_less=True)
-            mark, decided_mark = (Signal(way_bits(c), name=f"{name}_mark{number}")
-                                  for name in ("compared", "decided"))
-            m.d.sync += [
-                kept.eq(Cat(way.count, way.tag)),
-                mark.eq(way.mark),
-                decided_mark.eq(mark),
-            ]
+            m.d.sync += kept.eq(Cat(way.count, way.tag))
             counts.append(kept[:c.counter_bits])
             tags.append(kept[c.counter_bits:])
-            marks.append(decided_mark)
-        victim, behind_victim = self._victim(m, held, hands["held"])
+        victim = self._victim(m, held)
+        live = Signal(c.counter_ways, reset_less=True)
+        m.d.sync += live.eq(Cat(way.live for way in held))
 
         # Decide: which way is written, and with what.
         limit = (1 << c.counter_bits) - 1
         hit, before, asked = Signal(), Signal(c.counter_bits), at["compared"]
         grown = Signal(max(c.counter_bits, amount_width(c)) + 1)
         written = Signal(c.counter_ways)
-        count, tag, turn = Signal(c.counter_bits), Signal(c.counter_tag_width), Signal(way_bits(c))
+        count, tag = Signal(c.counter_bits), Signal(c.counter_tag_width)
+        found, earned = Signal(), Signal(CREDIT_WIDTH, reset_less=True)
+        credit = Signal(counter_credits(c), reset_less=True)
+        stays = Signal(c.counter_ways)  # unless it is found: its credit outlives this row
         told, reaches = Signal(c.counter_bits, reset_less=True), Signal(reset_less=True)
         new = Signal(shape)
         m.d.comb += [
@@ -161,7 +163,11 @@ class CountBank(wiring.Component):
             written.eq(Mux(hit, match, victim)),
             count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
             tag.eq(asked.tag | picked(tags, match)),  # of a scan, the way's; else the same
-            turn.eq(Mux(hit, 0, behind_victim ^ hands["compared"])),
+            found.eq(hit),
+            earned.eq(saturated(Cat(Const(0, CREDIT_LOG2), before), CREDIT_WIDTH)),
+            Cat(credit).eq(credits.read_data),
+            stays.eq(live & Cat(
+                each.any() for each in data.View(counter_credits(c), credits.read_data))),
             told.eq(before),
             reaches.eq(grown[c.counter_bits]),
             self.answers.valid.eq(valid["compared"] & ~self.restart),
@@ -171,30 +177,38 @@ class CountBank(wiring.Component):
         if c.planner:  # which only looks, too
             adds = adds & at["decided"].amount.any()
             m.d.comb += self.answers.p.count.eq(saturated(told, NUMBER_WIDTH))
+        writes = adds | halves["decided"]
         m.d.comb += [
             new.count.eq(count),
             new.tag.eq(tag),
-            new.mark.eq(turn ^ picked(marks, written)),
             new.live.eq(count != 0),
             scan.entry.count.eq(told),
             scan.entry.tag.eq(tag),
             scan.entry.reaches.eq(reaches),
-            sets.write_enable.eq(Mux(adds | halves["decided"], written, 0)),
+            sets.write_enable.eq(Mux(writes, written & (~stays | found.replicate(len(stays))), 0)),
             sets.write_address.eq(at["decided"].set),
+            credits.write_enable.eq(Mux(writes, written, 0)),
+            credits.write_address.eq(at["decided"].set),
         ]
+        held_credit, next_credit = picked(credit, written), Signal(CREDIT_WIDTH)
+        with m.If(halves["decided"]):
+            m.d.comb += next_credit.eq(held_credit >> 1)
+        with m.Elif(found):
+            m.d.comb += next_credit.eq(earned)
+        with m.Elif((written & stays).any()):
+            m.d.comb += next_credit.eq(held_credit - 1)
         # Way by way: what is given one `Cat` would be named otherwise in every bank.
-        m.d.comb += [sets.write_data.word_select(number, len(new.as_value())).eq(new)
+        m.d.comb += [ram.write_data.word_select(number, len(each)).eq(each)
+                     for ram, each in ((sets, new.as_value()), (credits, next_credit))
                      for number in range(c.counter_ways)]
         with m.If(self.clear | ~sets.ready):
-            m.d.sync += [count.eq(0), tag.eq(0), turn.eq(0), [mark.eq(0) for mark in marks]]
+            m.d.sync += [register.eq(0) for register in (count, tag, found, stays)]
         return m
 
-    def _victim(self, m, held, hand):
-        """The way with the least count, the first from the hand on, as a flag; and the number of
-        the way behind it. Known with `compared`."""
+    def _victim(self, m, held):
+        """The way with the least count, the first of equals, as a flag; known with `compared`."""
         ways = self.config.counter_ways
-        nodes = self._halve(m, [(Cat(behind(hand, number, ways), way.count), number)
-                                for number, way in enumerate(held)], "first")
+        nodes = self._halve(m, [(way.count, number) for number, way in enumerate(held)], "first")
         kept = []
         for number, (key, way) in enumerate(nodes):
             registers = (Signal(len(key), name=f"least{number}", reset_less=True),
@@ -207,7 +221,7 @@ class CountBank(wiring.Component):
             kept = self._halve(m, kept, f"step{step}")
             step += 1
         # Each of the last few is compared with all others at once; the first of the least wins.
-        victim, behind_it = Signal(ways), Signal(way_bits(self.config))
+        victim = Signal(ways)
         less = {(low, high): Signal(name=f"less{low}_{high}")
                 for high in range(len(kept)) for low in range(high)}
         for (low, high), before_high in less.items():
@@ -219,9 +233,8 @@ class CountBank(wiring.Component):
                          for other in range(len(kept)) if other != at)).all()
                 for at in range(len(kept)))),
             victim.eq(picked((1 << way for _, way in kept), wins)),
-            behind_it.eq(picked((Mux(way == ways - 1, 0, way + 1) for _, way in kept), wins)),
         ]
-        return victim, behind_it
+        return victim
 
     def _halve(self, m, nodes, name):
         """One level of the tree that finds the least key; an odd one out passes."""
@@ -240,9 +253,3 @@ class CountBank(wiring.Component):
 def saturated(value, width):
     """The value, or if it has more bits than `width` the largest number of that width."""
     return Mux(value[width:].any(), (1 << width) - 1, value)[:width]
-
-
-def behind(hand, way, ways):
-    """How far a way lies behind the hand, which goes round."""
-    places = Array(Const((way - at) % ways, (ways - 1).bit_length()) for at in range(ways))
-    return places[hand]

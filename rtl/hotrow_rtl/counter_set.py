@@ -1,7 +1,7 @@
 """One set of the access counters, as it lies in memory, and how scans reach it."""
 
 from functools import reduce
-from operator import or_, xor
+from operator import or_
 
 from amaranth import Mux
 from amaranth.lib import data
@@ -9,10 +9,8 @@ from amaranth.lib.wiring import In, Out, Signature
 
 from .config import Config, log2
 
-
-def way_bits(config: Config) -> int:
-    """Bits of a way's number."""
-    return (config.counter_ways - 1).bit_length()
+CREDIT_WIDTH = 8
+CREDIT_LOG2 = 4  # of what one time that a row was counted is worth
 
 
 def counter_way(config: Config) -> data.StructLayout:
@@ -20,7 +18,6 @@ def counter_way(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "count": config.counter_bits,
         "tag": config.counter_tag_width,
-        "mark": way_bits(config),
         "live": 1,
     })
 
@@ -30,10 +27,9 @@ def counter_set(config: Config) -> data.StructLayout:
     return data.StructLayout({"ways": data.ArrayLayout(counter_way(config), config.counter_ways)})
 
 
-def set_hand(ways):
-    """The way that the search for the least counted one starts from: the exclusive-or of all marks,
-    so that to write any one way is enough to set it."""
-    return reduce(xor, (way.mark for way in ways))
+def counter_credits(config: Config) -> data.ArrayLayout:
+    """Of every way of a set, how many rows that have none yet it outlives."""
+    return data.ArrayLayout(CREDIT_WIDTH, config.counter_ways)
 
 
 def picked(values, flags):

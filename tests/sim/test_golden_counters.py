@@ -17,16 +17,15 @@ CONFIGS = [
 
 
 class ByLists:
-    """The counters as lists of [key, count] by way, one lookup at a time."""
+    """The counters as lists of [key, count, credit] by way, one lookup at a time."""
 
     def __init__(self, config):
         self.config = config
         self.clear()
 
     def clear(self):
-        self.sets = [[[None, 0] for _ in range(self.config.counter_ways)]
+        self.sets = [[[None, 0, 0] for _ in range(self.config.counter_ways)]
                      for _ in range(self.config.counter_sets)]
-        self.hands = [0] * self.config.counter_sets
 
     def observe(self, table, row, beat):
         """A row's lookups join the first of it up to `window_beats` beats before."""
@@ -46,21 +45,22 @@ class ByLists:
         ways, limit = self.sets[number], 2 ** self.config.counter_bits - 1
         for way in ways:
             if way[0] == key and way[1]:
-                way[1] = min(way[1] + amount, limit)
+                way[1:] = min(way[1] + amount, limit), min(16 * way[1], 255)
                 return amount
-        order = [(self.hands[number] + step) % len(ways) for step in range(len(ways))]
-        victim = min(order, key=lambda way: ways[way][1])
-        ways[victim] = [key, min(amount, limit)]
-        self.hands[number] = (victim + 1) % len(ways)
+        victim = min(ways, key=lambda way: way[1])
+        if victim[1] and victim[2]:
+            victim[2] -= 1
+        else:
+            victim[:] = key, min(amount, limit), 0
         return amount - 1
 
     def decay(self, shift):
         for ways in self.sets:
             for way in ways:
-                way[1] >>= shift
+                way[1:] = way[1] >> shift, way[2] >> shift
 
     def harvest(self, wanted, threshold):
-        entries = [(*way, place) for place, way in enumerate(way for ways in self.sets
+        entries = [(*way[:2], place) for place, way in enumerate(way for ways in self.sets
                                                              for way in ways)
                    if way[1] >= max(1, threshold)]
         best = sorted(entries, key=lambda entry: (-entry[1], entry[2]))[:wanted]

@@ -1,10 +1,10 @@
 """Memory of the access counters."""
 
 from hotrow_rtl.config import Config
+from hotrow_rtl.counter_set import CREDIT_WIDTH
 
 
 def counters_bits(config: Config):
-    """Per entry a count and a tag, whether it is live, and its part of the hand of its set."""
-    hand = (config.counter_ways - 1).bit_length()
-    entry = config.counter_bits + config.counter_tag_width + 1 + hand
+    """Per entry a count and a tag, whether it is live, and its credit."""
+    entry = config.counter_bits + config.counter_tag_width + 1 + CREDIT_WIDTH
     return config.counter_entries * entry

@@ -1,13 +1,14 @@
 """Golden model of the access counters: a set-associative table of saturating counts.
 
 Lookups are counted in the order of their owners (see ``window``): an owner adds the lookups that it
-stands for to the count of its row. A row that is not resident takes the place of the least counted
-way of its set (an empty way counts zero), the first at or after the set's hand among equals; the
-hand then points to the way behind it.
+stands for to the count of its row, whose credit becomes 16 times what the count was, as far as that
+goes. A row that is not resident meets the least counted way of its set (an empty way counts zero),
+the first of equals: one that has credit loses some and stays, from another it takes the place.
 """
 
 import numpy as np
 from hotrow_rtl.config import Config, log2
+from hotrow_rtl.counter_set import CREDIT_LOG2, CREDIT_WIDTH
 from hotrow_rtl.placement import counter_place, counter_rest, key_of, place
 
 from .window import owners
@@ -25,7 +26,7 @@ def unpack_key(config: Config, key):
 
 
 class Counters:
-    """State of the counters: `count` and `tag` of [set, way], `hand` of [set].
+    """State of the counters: `count`, `tag` and `credit` of [set, way].
 
     Sets are numbered over all banks, the bank in the lowest bits.
     """
@@ -39,7 +40,7 @@ class Counters:
         shape = self.config.counter_sets, self.config.counter_ways
         self.count = np.zeros(shape, np.uint32)
         self.tag = np.zeros(shape, np.uint64)
-        self.hand = np.zeros(shape[0], np.int64)
+        self.credit = np.zeros(shape, np.int64)
 
     def observe(self, table, row, beat):
         """Count the lookups of a batch.
@@ -97,8 +98,9 @@ class Counters:
         return np.where(match, self.count[sets], 0).sum(axis=1).astype(np.int64)
 
     def decay(self, shift):
-        """Shift every count right; by 32 places or more, to zero."""
+        """Shift every count and credit right; by 32 places or more, to zero."""
         self.count = (self.count.astype(np.uint64) >> np.uint64(min(shift, 32))).astype(np.uint32)
+        self.credit >>= min(shift, 32)
 
     def harvest(self, wanted, threshold):
         """The most counted rows.
@@ -132,15 +134,15 @@ class Counters:
     def _advance(self, sets, tags, amount):
         """One owner in each of several sets; return whether each one's row was resident, and its
         count before."""
-        count, tag, hand = self.count[sets], self.tag[sets], self.hand[sets]
+        count, tag = self.count[sets], self.tag[sets]
         match = (tag == tags[:, None]) & (count > 0)
         hit = match.any(axis=1)
-        ways = count.shape[1]
-        behind = (np.arange(ways) - hand[:, None]) % ways
-        least = (count.astype(np.int64) * ways + behind).argmin(axis=1)
-        way = np.where(hit, match.argmax(axis=1), least)
-        before = np.where(hit, self.count[sets, way], 0).astype(np.int64)
-        self.count[sets, way] = np.minimum(before + amount, self.limit)
-        self.tag[sets, way] = tags
-        self.hand[sets] = np.where(hit, hand, (way + 1) % ways)
+        way = np.where(hit, match.argmax(axis=1), count.argmin(axis=1))
+        resident = self.count[sets, way].astype(np.int64)
+        before = np.where(hit, resident, 0)
+        stays = ~hit & (resident > 0) & (self.credit[sets, way] > 0)
+        earned = np.minimum(before << CREDIT_LOG2, (1 << CREDIT_WIDTH) - 1)  # of a new one none
+        self.credit[sets, way] = np.where(stays, self.credit[sets, way] - 1, earned)
+        self.count[sets, way] = np.where(stays, resident, np.minimum(before + amount, self.limit))
+        self.tag[sets, way] = np.where(stays, self.tag[sets, way], tags)
         return hit, before
