@@ -51,8 +51,8 @@ class BatchTally(wiring.Component):
         c, beat = self.config, self.beats.p.carried
         advance, valid, last = Signal(), Signal(2), Signal(2)
         m.d.comb += [
-            # An outcome that has not been taken stops the end of the next batch.
-            advance.eq(~(self.outcome.valid & valid[1] & last[1] & ~self.outcome.ready)),
+            # An outcome stops the end of the next batch, also while it is taken: that is told late.
+            advance.eq(~(self.outcome.valid & valid[1] & last[1])),
             self.beats.ready.eq(advance),
         ]
         with m.If(advance):

@@ -95,13 +95,13 @@ class ListPort(wiring.Component):
             for number, beats in enumerate(longest)]
 
         draining, dropping = Signal(), Signal()
-        in_flight = Signal(range(count * self.depth + 1))  # bursts
+        in_flight, some = Signal(range(count * self.depth + 1)), Signal()  # bursts
         requested, answered = Signal(), Signal()
         m.d.comb += [
             requested.eq(bus.arvalid & bus.arready),
             answered.eq(bus.rvalid & bus.rlast),
             bus.rready.eq(1),
-            self.idle.eq((in_flight == 0) & ~bus.arvalid),
+            self.idle.eq(~some & ~bus.arvalid),
             dropping.eq(self.restart | draining | self.stopped),
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
@@ -109,7 +109,11 @@ class ListPort(wiring.Component):
             watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq(requested | bus.rvalid),
         ]
-        m.d.sync += in_flight.eq(in_flight + requested - answered)
+        with m.If(requested ^ answered):
+            m.d.sync += [
+                in_flight.eq(Mux(answered, in_flight - 1, in_flight + 1)),
+                some.eq(~answered | (in_flight != 1)),
+            ]
         with m.If(self.restart):
             m.d.sync += draining.eq(1)
         with m.Elif(self.idle):

@@ -1,6 +1,6 @@
 """The engines behind the lookup queue, wired together."""
 
-from amaranth import Cat, Module, ResetInserter
+from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -143,11 +143,20 @@ class LookupEngines(wiring.Component):
         control = LookupControl(config)
         m.submodules.control = self._restarted(m, "control", control)
 
+        # The banks are far from what clears them and from what waits for that: told in registers.
+        clears = Cat(scans.clear, entries.clear, control.clear_misses)
+        told, banks_ready = Signal.like(clears), Signal()
+        m.d.sync += [
+            told.eq(clears),
+            banks_ready.eq(
+                Cat(bank.ready for bank in banks).all() & ~clears.any() & ~told.any()),
+        ]
         planner = []
         if config.planner:
             m.submodules.plan_lists = plan_lists = PlanLists(config)
             planner = [plan_lists]
-            self._plan(m, control, placer, banks, numbers, slot_lanes, plan_lists, entries)
+            self._plan(
+                m, control, placer, banks, banks_ready, numbers, slot_lanes, plan_lists, entries)
         units = {"reader": reader, "combiner": combiner, "placer": placer, "ring": ring,
                  "numbers": numbers, "number_ring": number_ring, "slot_lanes": slot_lanes,
                  "marks": marks, "tally": tally, "scans": scans, "entries": entries,
@@ -156,7 +165,6 @@ class LookupEngines(wiring.Component):
                  **{f"planner{number}": unit for number, unit in enumerate(planner)}}
         for name, unit in units.items():
             m.d.comb += unit.restart.eq(restart_of(m, name, self.restart))
-        banks_ready = Cat(bank.ready for bank in banks).all()
         m.d.comb += [
             scans.cleared.eq(banks_ready),
             entries.cleared.eq(banks_ready),
@@ -202,11 +210,7 @@ class LookupEngines(wiring.Component):
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
             connect(m, scans=scans.banks[number], bank=bank.scan)
-            m.d.comb += [
-                bank.clear_counts.eq(scans.clear),
-                bank.clear_slots.eq(entries.clear),
-                bank.clear_misses.eq(control.clear_misses),
-            ]
+            m.d.comb += Cat(bank.clear_counts, bank.clear_slots, bank.clear_misses).eq(told)
         connect(m, numbers=numbers.beats, ring=number_ring.beats)
         for number, bank in enumerate(number_banks):
             m.submodules[f"number_bank{number}"] = once(platform, bank)
@@ -270,7 +274,7 @@ class LookupEngines(wiring.Component):
         """The unit, reset by a restart."""
         return ResetInserter(restart_of(m, name, self.restart))(unit)
 
-    def _plan(self, m, control, placer, banks, numbers, slot_lanes, lists, entries):
+    def _plan(self, m, control, placer, banks, banks_ready, numbers, slot_lanes, lists, entries):
         """What the planner's units are told, and what they tell."""
         config = self.config
         m.submodules.window = window = PlanWindow(config)
@@ -284,7 +288,7 @@ class LookupEngines(wiring.Component):
             *(getattr(sequence, name).eq(getattr(window, name))
               for name in ("status", "index", "planned")),
             sequence.retired.eq(window.host.retired),
-            sequence.cleared.eq(Cat(bank.ready for bank in banks).all()),
+            sequence.cleared.eq(banks_ready),
             window.batch.eq(control.planner.order.value),
             window.plans.eq(sequence.plans),
             window.accept.eq(sequence.accept),

@@ -96,13 +96,13 @@ class ResultPort(wiring.Component):
         m.submodules.watchdog = watchdog = Watchdog()
 
         draining, discarding = Signal(), Signal()
-        in_flight = Signal(range(OUTSTANDING_BURSTS + 1))
+        in_flight, some = Signal(range(OUTSTANDING_BURSTS + 1)), Signal()
         granted, moved, answered = Signal(), Signal(), Signal()
         m.d.comb += [
             answered.eq(bus.bvalid),
             bus.bready.eq(1),
             moved.eq(bus.awvalid & bus.awready | bus.wvalid & bus.wready | answered),
-            self.idle.eq(in_flight == 0),
+            self.idle.eq(~some),
             discarding.eq(self.stopped | draining),
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
@@ -110,7 +110,11 @@ class ResultPort(wiring.Component):
             watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq(moved),
         ]
-        m.d.sync += in_flight.eq(in_flight + granted - answered)
+        with m.If(granted ^ answered):
+            m.d.sync += [
+                in_flight.eq(Mux(answered, in_flight - 1, in_flight + 1)),
+                some.eq(~answered | (in_flight != 1)),
+            ]
         with m.If(self.restart):
             m.d.sync += draining.eq(1)
         with m.Elif(self.idle):

@@ -73,8 +73,8 @@ class RowWritePort(wiring.Component):
             closed.eq(self.stopped | draining | self.restart),
             self.idle.eq(~some & ~bus.awvalid & ~bus.wvalid & ~owes),
             watchdog.waiting.eq(~self.idle & ~draining),
-            watchdog.progress.eq((bus.awvalid & bus.awready) | (bus.wvalid & bus.wready)
-                                 | (bus.bvalid & bus.bready)),
+            watchdog.progress.eq(  # whether an answer is taken is told late
+                (bus.awvalid & bus.awready) | (bus.wvalid & bus.wready) | bus.bvalid),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
             self.stopped.eq(watchdog.stopped),
