@@ -63,11 +63,9 @@ def combined_lookup(config: Config) -> data.StructLayout:
 
 
 def combined_beat(config: Config) -> data.StructLayout:
-    """The lookups of one cycle; `position` is that of lane 0's in the batch, the rest as in
-    `tagged_beat`."""
+    """The lookups of one cycle; the rest as in `tagged_beat`."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(combined_lookup(config), config.lanes),
-        "position": 32,
         "counts": 1,
         "splits": 1,
         "epoch": EPOCH_WIDTH,
@@ -82,7 +80,6 @@ def asked_beat(config: Config) -> data.StructLayout:
         if name not in ("parts_log2", "part")})
     return data.StructLayout({
         "lanes": data.ArrayLayout(lane, config.lanes),
-        "position": 32,
         "counts": 1,
         "splits": 1,
         "last": 1,

@@ -34,7 +34,8 @@ class BatchTally(wiring.Component):
 
     Timing
     ------
-    One beat a cycle; the outcome 3 cycles after the last one.
+    One beat a cycle, but that the last beats of two batches are two cycles apart; the outcome 3
+    cycles after the last one.
     """
 
     def __init__(self, config: Config):
@@ -73,7 +74,9 @@ class BatchTally(wiring.Component):
         all_listed, all_unkept = (Signal(range(c.lanes + 1), name=f"all_{name}", reset_less=True)
                                   for name in ("listed", "unkept"))
         first = Signal(data.StructLayout({
-            "any": 1, "status": STATUS_WIDTH, "position": 32, "behind": range(c.lanes)}))
+            "any": 1, "status": STATUS_WIDTH, "behind": range(c.lanes)}))
+        position = Signal(32)  # in the batch, of the first lookup of that beat
+        here = Signal(range(c.lanes + 1), reset_less=True)
         second = Signal(data.StructLayout({"any": 1, "status": STATUS_WIDTH, "position": 32}))
         present = [lane.present for lane in beat.lanes]
         with m.If(advance):
@@ -85,11 +88,13 @@ class BatchTally(wiring.Component):
                 all_missed.eq(sum(missed)),
                 all_listed.eq(sum(listed)),
                 all_unkept.eq(sum(unkept)),
-                first.position.eq(beat.position),
+                here.eq(sum(present)),
                 second.any.eq(first.any),
                 second.status.eq(first.status),
-                second.position.eq(first.position + first.behind),
+                second.position.eq(position + first.behind),
             ]
+            with m.If(valid[0]):
+                m.d.sync += position.eq(Mux(last[0], 0, position + here))
             for number, lane in enumerate(beat.lanes):
                 absent = lane.absent if c.planner else lane.missed
                 m.d.sync += [
@@ -128,5 +133,5 @@ class BatchTally(wiring.Component):
                 m.d.sync += [self.outcome.p[name].eq(after[name]) for name, _ in total.shape()]
                 m.d.sync += self.outcome.p.hits.eq(after.lookups - after.misses)
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), total.eq(0), self.outcome.valid.eq(0)]
+            m.d.sync += [valid.eq(0), position.eq(0), total.eq(0), self.outcome.valid.eq(0)]
         return m

@@ -102,7 +102,7 @@ class Combiner(wiring.Component):
 
         # Compare the beat at COMPARED with itself and with those before it.
         served, older_lanes = Signal(c.lanes), Signal(c.window_beats * c.lanes)
-        served_decided, position = Signal.like(served), Signal(32)
+        served_decided = Signal.like(served)
         row = data.ArrayLayout(c.lanes, len(reach))  # [beats back][lane]: whom a lookup may join
         keys = Signal(data.ArrayLayout(data.ArrayLayout(c.key_width, c.lanes), len(reach)))
         matches = Signal(data.ArrayLayout(row, c.lanes))  # of the beat at DECIDED
@@ -122,12 +122,6 @@ class Combiner(wiring.Component):
             with m.If(moves[COMPARED]):
                 m.d.sync += matches[lane].eq(
                     unit.equal & Cat(served & (1 << lane) - 1, older_lanes))
-        with m.If(moves[COMPARED] & valid[COMPARED]):
-            present = Cat(lane.present for lane in entered.lanes)
-            m.d.sync += [
-                beats[DECIDED].position.eq(position),
-                position.eq(Mux(entered.last, 0, position + sum(present))),
-            ]
 
         # Decide who owns. At most one owner of a row is within reach.
         owners = Signal(data.ArrayLayout(c.lanes, c.window_beats))  # before the beat at DECIDED
@@ -172,7 +166,7 @@ class Combiner(wiring.Component):
                 m.d.sync += [owner.amount.eq(unit.after.word_select(lane, width))
                              for lane, owner in enumerate(beats[SUMMED + back].lanes)]
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), ended.eq(0), begins.eq(1), position.eq(0)]
+            m.d.sync += [valid.eq(0), ended.eq(0), begins.eq(1)]
         return m
 
 

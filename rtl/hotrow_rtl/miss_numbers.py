@@ -61,7 +61,6 @@ def split_beat(config: Config) -> data.StructLayout:
     """The lookups of one cycle; the rest as in `asked_beat`."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(split_lookup(config), config.lanes),
-        "position": 32,
         "counts": 1,
         "splits": 1,
         "last": 1,
@@ -140,7 +139,7 @@ class MissNumbers(wiring.Component):
         m.d.comb += adds.eq(Cat(miss & ~answer.missed.repeated
                                 for miss, answer in zip(numbered, answers)))
         total = Signal(range(c.lanes + 1), reset_less=True)
-        whole = Cat(came.position, came.counts, came.splits, came.last)
+        whole = Cat(came.counts, came.splits, came.last)
         held = Signal(len(whole), name="held", reset_less=True)
         with m.If(advance):
             m.d.sync += [
@@ -159,8 +158,7 @@ class MissNumbers(wiring.Component):
             m.d.sync += [
                 self.beats.valid.eq(valid),
                 self.listed.valid.eq(valid & splits),
-                Cat(out.carried.position, out.carried.counts, out.carried.splits,
-                    out.carried.last).eq(held),
+                Cat(out.carried.counts, out.carried.splits, out.carried.last).eq(held),
                 out.shared.count.eq(count),
             ]
             with m.If(valid):

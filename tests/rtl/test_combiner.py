@@ -63,14 +63,11 @@ def expected(config, batch):
         owns = joined[number] == number
         verdict[beat, lane] = (1, int(amounts[number]), 0, 0, 0) if owns else (
             0, 0, 1, beat - owner_beat, owner_lane)
-    position = 0
     for number, tagged in enumerate(batch):
         lanes = tagged["beat"]["lanes"]
-        yield (position, tagged["counts"], tagged["splits"], tagged["epoch"],
-               tagged["beat"]["last"],
+        yield (tagged["counts"], tagged["splits"], tagged["epoch"], tagged["beat"]["last"],
                [verdict.get((number, lane), (0, 0, 0, 0, 0)) for lane in range(config.lanes)],
                [tuple(flat(lookup)) for lookup in lanes])
-        position += sum(lookup["present"] for lookup in lanes)
 
 
 def flat(lookup):
@@ -82,7 +79,7 @@ def flat(lookup):
 
 
 def read(beat):
-    return (beat.position, beat.counts, beat.splits, beat.epoch, beat.last,
+    return (beat.counts, beat.splits, beat.epoch, beat.last,
             [(lane.owner, lane.amount, lane.joins, lane.back, lane.lane) for lane in beat.lanes],
             [(lane.present, lane.sample, lane.parts_log2, lane.part, lane.status, lane.key)
              for lane in beat.lanes])

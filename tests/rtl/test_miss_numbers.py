@@ -118,9 +118,8 @@ class Batch:
         lookups = {(int(beat[n]), int(lane[n])): n for n in range(len(beat))}
 
         self.beats, self.numbered, self.listed, self.asks = [], [], [], []
-        position = int(rng.integers(1 << 20))
         for number in range(beats):
-            whole = {"position": position, "counts": int(rng.integers(2)), "splits": splits,
+            whole = {"counts": int(rng.integers(2)), "splits": splits,
                      "last": int(number == beats - 1)}
             came, banks, answers, want, asks = [], [], [], [], Counter()
             for at in range(lanes):
@@ -163,7 +162,6 @@ class Batch:
                              for lane, (*_, told) in zip(came, want)
                              if told and told.get("listed")]
                 self.listed.append((rows_here, whole["last"]))
-            position += int(there[number].sum())
 
     def _anything(self):
         """A lane that is nobody's, with whatever a lane may carry."""
@@ -196,7 +194,7 @@ def read_beat(beat):
     for lane, answer in zip(carried.lanes, beat.answers):
         lanes.append(({name: lane[name] for name in KEPT}, lane.counted,
                       lane.missed, lane.listed, lane.number, answer))
-    return {name: carried[name] for name in ("position", "counts", "splits", "last")}, lanes
+    return {name: carried[name] for name in ("counts", "splits", "last")}, lanes
 
 
 def read_list(part):

@@ -30,12 +30,12 @@ def beats_of(config, count, seed):
     return [any_of(combined_beat(config)) for _ in range(count)]
 
 
-def check(config, beat, out):
+def check(config, at, beat, out):
     carried = out.carried
     for name, _ in asked_beat(config):
         assert name == "lanes" or carried[name] == beat[name]
     for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes)):
-        where = f"beat {beat['position']}, lane {number}"
+        where = f"beat {at}, lane {number}"
         bank, rest = place(config, lane["key"])
         assert (got.valid, got.bank) == (lane["owner"], bank), where
         request, counts, splits = got.request, beat["counts"], beat["splits"]
@@ -58,8 +58,8 @@ def test_requests_of_owners(config, gaps, pauses):
     bench.source(dut.combined, beats, gaps)
     taken = bench.sink(dut.beats, len(beats), pauses)
     cycles = bench.run(1000)
-    for beat, out in zip(beats, taken, strict=True):
-        check(config, beat, out)
+    for at, (beat, out) in enumerate(zip(beats, taken, strict=True)):
+        check(config, at, beat, out)
     if gaps is STEADY and pauses is STEADY:
         assert cycles == len(beats) + Placer.latency
 
