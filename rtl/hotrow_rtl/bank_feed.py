@@ -1,8 +1,5 @@
 """Bank feed: one bank's side of the ring, from beats to requests and from answers to beats."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -13,7 +10,6 @@ from .ram import Ram
 
 BACKLOG = 16  # beats of which a bank has not been asked everything
 IN_FLIGHT = 16  # requests that a bank has not answered
-LOGIC_ROWS = 16  # of a memory made of logic
 
 
 class BankFeed(wiring.Component):
@@ -142,27 +138,20 @@ class BankFeed(wiring.Component):
                 complete.eq(Mux(completes, complete + 1, complete - 1)),
                 self.done.eq(completes | (complete != 1)),
             ]
-        depth = min(self._beats, LOGIC_ROWS)  # of several memories one at most is shown
-        for number in range(lanes):
-            told = []
-            for first in range(0, self._beats, depth):
-                here = [(slot >= first) & (slot < first + depth)
-                        for slot in (answered.slot, self.read_slot)]
-                rows = Ram(self._answer, depth)
-                m.submodules[f"answers{number}_{first}"] = rows
-                m.d.comb += [
-                    rows.write_enable.eq(
-                        self.answer.valid & (answered.lane == number) & here[0]),
-                    rows.write_address.eq(answered.slot),
-                    rows.write_data.eq(self.answer.p),
-                    rows.read_enable.eq(self.read),
-                    rows.read_address.eq(self.read_slot),
-                ]
-                shown = Signal(name=f"shown{number}_{first}", reset_less=True)
-                with m.If(self.read):
-                    m.d.sync += shown.eq(self.wanted[number] & here[1])
-                told.append(Mux(shown, rows.read_data, 0))
-            m.d.comb += self.answers[number].eq(reduce(or_, told))
+        # A row for each beat, which lanes write one by one and that is read as a whole.
+        m.submodules.answers = rows = Ram(self._answer * lanes, self._beats, parts=lanes)
+        shown = Signal(lanes, reset_less=True)
+        m.d.comb += [
+            rows.write_enable.eq(Mux(self.answer.valid, 1 << answered.lane, 0)),
+            rows.write_address.eq(answered.slot),
+            rows.write_data.eq(self.answer.p.replicate(lanes)),
+            rows.read_enable.eq(self.read),
+            rows.read_address.eq(self.read_slot),
+            [told.eq(Mux(wanted, rows.read_data.word_select(number, self._answer), 0))
+             for number, (told, wanted) in enumerate(zip(self.answers, shown))],
+        ]
+        with m.If(self.read):
+            m.d.sync += shown.eq(self.wanted)
         with m.If(self.restart):
             m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0), self.done.eq(0)]
         return m

@@ -8,13 +8,15 @@ from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bank_feed import LOGIC_ROWS, BankFeed
+from .bank_feed import BankFeed
 from .bank_layouts import answered_beat, ring_beat
 from .config import RING_BEATS, Config, log2
 from .fifo import RamFifo
 from .once import once
 from .ram import Ram
 from .skid import Skid
+
+LOGIC_ROWS = 16  # of a memory made of logic
 
 
 class BankRing(wiring.Component):
