@@ -43,7 +43,7 @@ class LookupBank(wiring.Component):
     comes `latency` cycles after the request, or as much later as that had to wait.
     """
 
-    latency = 1 + DirectoryBank.latency + MissBank.latency  # wait, and both one after the other
+    latency = 1 + DirectoryBank.latency  # wait, and ask: the miss table answers in the same cycle
     distance = CountBank.distance
 
     def __init__(self, config: Config):
@@ -103,25 +103,28 @@ class LookupBank(wiring.Component):
                 free.eq(~(recent[0] | recent[1]).any()),
             ]
 
-        # All three know when they answer; counters and directory wait for the miss table.
+        # All three know when they answer; the two that are sooner wait for the directory. A row
+        # with a slot does not enter the miss table, which is told with its answer.
         asked = self.latency - 1  # cycles from there to the answer
         valid = Signal(asked)
         m.d.sync += valid.eq(Cat(taken, valid))
-        asks_misses = self._later(m, request.miss & taken, DirectoryBank.latency, "asks_misses")
-        rest = self._later(m, request.rest, DirectoryBank.latency, "rest")
-        epoch = self._later(m, request.epoch, DirectoryBank.latency, "epoch")
+        sooner = asked - MissBank.latency
+        asks_misses = self._later(m, request.miss & taken, sooner, "asks_misses")
+        rest = self._later(m, request.rest, sooner, "rest")
+        epoch = self._later(m, request.epoch, sooner, "epoch")
         counted = self._later(
             m, counts.answers.p.counted, asked - CountBank.latency, "counted")
-        found = self._later(m, directory.answer.as_value(), MissBank.latency, "found")
-        answer, told = directory.answer.shape(), self.answers.p.as_value()
-        head, place = found[:answer["slot"].offset], found[answer["slot"].offset:]
+        told, found = self.answers.p.as_value(), directory.answer.as_value()
+        at = directory.answer.shape()["slot"].offset
+        head, place = found[:at], found[at:]
         m.d.comb += [
             counts.requests.valid.eq(taken & (request.amount != 0)),
             counts.requests.p.rest.eq(request.rest),
             counts.requests.p.amount.eq(request.amount),
             directory.enter.eq(taken & (request.ask | (request.edit != Edit.NONE))),
             directory.request.eq(request),
-            misses.enter.eq(asks_misses & ~directory.answer.placed),
+            misses.enter.eq(asks_misses),
+            misses.drop.eq(directory.answer.placed),
             misses.rest.eq(rest),
             misses.epoch.eq(epoch),
             self.answers.valid.eq(valid[-1] & ~self.restart),
@@ -130,7 +133,7 @@ class LookupBank(wiring.Component):
             told[0].eq(counted),
             told[1:1 + len(head)].eq(head),
             told[1 + len(head):].eq(
-                Mux(answer(found).placed, place, misses.answer.as_value())),
+                Mux(directory.answer.placed, place, misses.answer.as_value())),
         ]
         with m.If(self.restart):
             m.d.sync += [waits.eq(0), valid.eq(0)]

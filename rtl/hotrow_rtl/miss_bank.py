@@ -42,6 +42,8 @@ class MissBank(wiring.Component):
         of a set does not see what is still on its way to it.
     rest : In(config.rest_width)
     epoch : In(EPOCH_WIDTH)
+    drop : In(1)
+        The row that came `latency` cycles before does not enter, whatever `answer` says.
     answer : Out(miss_answer(config))
         Of the row that came `latency` cycles before, if one did.
     clear : In(1)
@@ -65,6 +67,7 @@ class MissBank(wiring.Component):
             "enter": In(1),
             "rest": In(config.rest_width),
             "epoch": In(EPOCH_WIDTH),
+            "drop": In(1),
             "answer": Out(miss_answer(config)),
             "clear": In(1),
             "restart": In(1),
@@ -122,7 +125,7 @@ class MissBank(wiring.Component):
         ]
 
         m.d.comb += [
-            table.write_enable.eq(Mux(valid["decided"], entered, 0)),
+            table.write_enable.eq(Mux(valid["decided"] & ~self.drop, entered, 0)),
             table.write_address.eq(new.set),
         ]
         for way in table.write_data.ways:
