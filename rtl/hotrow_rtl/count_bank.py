@@ -132,16 +132,15 @@ class CountBank(wiring.Component):
             match.eq(forced["held"] | Cat(
                 valid["held"] & way.live & (way.tag == at["held"].tag) for way in held)),
         ]
-        counts, tags = [], []
-        for number, way in enumerate(held):
-            kept = Signal(len(way.count) + len(way.tag), name=f"compared{number}",
-                          reset_less=True)
-            m.d.sync += kept.eq(Cat(way.count, way.tag))
-            counts.append(kept[:c.counter_bits])
-            tags.append(kept[c.counter_bits:])
+        counts = [Signal(c.counter_bits, name=f"compared{number}", reset_less=True)
+                  for number in range(c.counter_ways)]
+        live, scanned = Signal(c.counter_ways, reset_less=True), Signal(c.counter_tag_width)
+        m.d.sync += [
+            [count.eq(way.count) for count, way in zip(counts, held)],
+            live.eq(Cat(way.live for way in held)),
+            scanned.eq(picked((way.tag for way in held), forced["held"])),
+        ]
         victim = self._victim(m, held)
-        live = Signal(c.counter_ways, reset_less=True)
-        m.d.sync += live.eq(Cat(way.live for way in held))
 
         # Decide: which way is written, and with what.
         limit = (1 << c.counter_bits) - 1
@@ -162,7 +161,7 @@ class CountBank(wiring.Component):
         m.d.sync += [
             written.eq(Mux(hit, match, victim)),
             count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
-            tag.eq(asked.tag | picked(tags, match)),  # of a scan, the way's; else the same
+            tag.eq(asked.tag | scanned),
             found.eq(hit),
             earned.eq(saturated(Cat(Const(0, CREDIT_LOG2), before), CREDIT_WIDTH)),
             Cat(credit).eq(credits.read_data),
