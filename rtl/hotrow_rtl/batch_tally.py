@@ -9,7 +9,6 @@ from .config import Config
 from .contract import Status
 from .layouts import outcome
 from .miss_numbers import split_beat
-from .number_bank import NUMBER_WIDTH
 
 
 class BatchTally(wiring.Component):
@@ -25,7 +24,7 @@ class BatchTally(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, split_beat(config), NUMBER_WIDTH)))
+    beats : In(stream(answered_beat(config, split_beat(config), config.number_width)))
     outcome : Out(stream(outcome))
         One per batch, in order: lookups, hits, misses, unique (listed misses), refused (those of
         them that the miss table has no place for), and the first refused lookup with its position.
@@ -40,7 +39,7 @@ class BatchTally(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), NUMBER_WIDTH)
+        beats = answered_beat(config, split_beat(config), config.number_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "outcome": Out(stream.Signature(outcome)),

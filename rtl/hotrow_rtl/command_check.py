@@ -100,7 +100,8 @@ class CommandCheck(wiring.Component):
             "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1,
             "stride": 1, "pool": 1, "update": 1, **({"plan": 1} if has_plans else {})}))
         wrong = Signal(data.StructLayout({
-            "event": 1, "batch": 1, "samples": 1, "nothing": 1, "stride": 1, "bytes": 1}))
+            "event": 1, "batch": 1, "samples": 1, "lookups": 1, "nothing": 1, "stride": 1,
+            "bytes": 1}))
         kind = Cat(shape.batch, shape.span, shape.pool, shape.update,
                    *([shape.plan] if has_plans else []))
         used = Signal(final + 1 - first)  # addresses from the part under check on
@@ -225,6 +226,7 @@ class CommandCheck(wiring.Component):
                     wrong.batch.eq(shape.batch & (
                         nothing | (held.samples == 0) | (held.table_count == 0))),
                     wrong.samples.eq(shape.batch & (held.samples > self.config.batch_samples)),
+                    wrong.lookups.eq(shape.batch & (held.count > self.config.batch_lookups)),
                     wrong.nothing.eq((shape.list | shape.span) & nothing
                                      | (shape.pool | shape.update) & (held.bags == 0)),
                     wrong.bytes.eq(shape.span & held.count[:log2(STATE_ALIGNMENT)].any()),
@@ -244,6 +246,8 @@ class CommandCheck(wiring.Component):
                     fail(Status.EMPTY)
                 with m.Elif(wrong.samples):
                     fail(Status.TOO_LARGE, held.samples)
+                with m.Elif(wrong.lookups):
+                    fail(Status.TOO_LARGE, held.count)
                 with m.Elif(wrong.nothing):
                     fail(Status.EMPTY)
                 with m.Elif(wrong.stride):

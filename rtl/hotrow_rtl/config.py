@@ -57,6 +57,8 @@ class Config:
         what they tell apart may be planned or marked and not retired.
     batch_samples : int
         Most samples in a batch; a batch keeps one bit per sample on the card (power of two).
+    batch_lookups : int
+        Most lookups in a batch (power of two, up to 2**31): as wide are the numbers of missed rows.
     miss_entries : int
         Entries of the table that keeps the misses of a SPLIT unique (power of two).
     burst_beats : int
@@ -101,6 +103,7 @@ class Config:
     directory_partitions: int = 8
     stamp_bits: int = 8
     batch_samples: int
+    batch_lookups: int = 1 << 31
     miss_entries: int
     burst_beats: int
     outstanding: int
@@ -135,6 +138,7 @@ class Config:
         within("directory_ways", 2, 16, power_of_two=True)
         within("stamp_bits", 4, 16)
         within("batch_samples", 64, 1 << 20, power_of_two=True)
+        within("batch_lookups", self.batch_samples, 1 << 31, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
         # The stripes of a list start on addresses of LIST_ALIGNMENT.
         least = LIST_ALIGNMENT // NARROW_BUS if self.bus_bytes == NARROW_BUS else 2
@@ -189,6 +193,14 @@ class Config:
     @property
     def table_width(self) -> int:
         return log2(self.tables)
+
+    @property
+    def number_width(self) -> int:
+        """Bits of a slot, and of a missed row's place in the list of them; a planner numbers those
+        without a slot behind all slots."""
+        if self.planner:
+            return min(31, (self.slots + self.batch_lookups - 1).bit_length())
+        return max(log2(self.slots), log2(self.batch_lookups))
 
     @property
     def stored_lengths(self) -> int:
@@ -283,14 +295,16 @@ PRESETS = {
         # The comparisons of a wider window are more wires in one place than routing takes.
         Config(name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64,
                tables=32, counter_sets=1024, counter_ways=4, directory_sets=1024, directory_ways=2,
-               directory_partitions=2, batch_samples=2048, miss_entries=1024, burst_beats=8,
+               directory_partitions=2, batch_samples=2048, batch_lookups=1 << 20,
+               miss_entries=1024, burst_beats=8,
                outstanding=8, row_bytes=512, result_ports=1, window_beats=1, events=8,
                arithmetic=False, clock_mhz=40),
         # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
         # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
                counter_sets=4096, counter_ways=4, directory_sets=4096, directory_ways=4,
-               directory_partitions=2, batch_samples=16384, miss_entries=8192, burst_beats=8,
+               directory_partitions=2, batch_samples=8192, batch_lookups=1 << 20,
+               miss_entries=4096, burst_beats=8,
                outstanding=16, row_bytes=1024, arithmetic=False, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,

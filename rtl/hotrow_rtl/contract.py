@@ -40,7 +40,8 @@ class Status(IntEnum):
     BAD_OPCODE = 1, "unknown, or not served by this queue; index = opcode"
     BAD_FLAGS = 2, "a flag that the command does not have; index = flags"
     EMPTY = 3, "no samples, tables, lookups or entries"
-    TOO_LARGE = 4, "more samples than batch_samples; index = samples"
+    TOO_LARGE = 4, ("more samples than batch_samples; index = samples. Or more lookups than "
+                    "batch_lookups; index = lookups")
     LOOKUPS = 5, ("dense: count is not samples * tables; jagged: not the sum; index = expected. "
                   "Of bags of rows: index = sum of the lengths, or up to the one that is too long")
     TABLE_UNKNOWN = 6, "index = position in the list, or the table number for a batch"

@@ -37,10 +37,12 @@ COMMANDS = {command.opcode: command for command in (
             "Complete when the event counter has reached `value` (modulo 2**32, half-range)."),
     Command(Opcode.SIGNAL, "both", ("event", "value"), None, "Set the event counter."),
     Command(Opcode.OBSERVE, "lookup", _BATCH, BatchFlag,
-            "Count every lookup of a batch. `hits` were resident in the counters, `misses` took "
-            "the place of the least counted row of their set."),
+            "Count every lookup of a batch. `hits` were resident in the counters, the "
+            "rows of `misses` took the place of the least counted of their set, or met one there "
+            "that is counted too often to leave yet."),
     Command(Opcode.DECAY, "lookup", ("shift",), AllFlag,
-            "Shift every count right; a count of zero frees its entry. ALL frees every entry."),
+            "Shift every count right, and what keeps its row from leaving; a count of zero frees "
+            "its entry. ALL frees every entry."),
     Command(Opcode.HARVEST, "lookup", ("destination", "count", "threshold"), None,
             "Write the `count` most accessed rows, over all tables, whose count is at least "
             "`threshold`. Order: by set, then by way; ties at the last rank are cut in "

@@ -22,7 +22,7 @@ from .lookup_control import LookupControl
 from .lookup_jobs import DEPOSITS, UNDER_WAY
 from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
-from .number_bank import NUMBER_WIDTH, NumberBank, number_lane, number_shared
+from .number_bank import NumberBank, number_lane, number_shared
 from .once import once
 from .placer import Placer
 from .plan_lists import PlanLists
@@ -132,8 +132,8 @@ class LookupEngines(wiring.Component):
         banks = [bank_unit(config) for _ in range(config.banks)]
         m.submodules.numbers = numbers = MissNumbers(config)
         m.submodules.number_ring = number_ring = BankRing(
-            config, split_beat(config), number_lane(config), number_shared(), NUMBER_WIDTH,
-            beats=NUMBER_BEATS)
+            config, split_beat(config), number_lane(config), number_shared(config),
+            config.number_width, beats=NUMBER_BEATS)
         number_banks = [NumberBank(config) for _ in range(config.banks)]
         m.submodules.slot_lanes = slot_lanes = SlotLanes(config)
         m.submodules.marks = marks = SampleMarks(config)
@@ -225,7 +225,7 @@ class LookupEngines(wiring.Component):
         widths = {"slots": 32, "popular": log2(config.batch_samples),
                   "nonpopular": log2(config.batch_samples)}
         if config.planner:
-            widths["popular"] = widths["slots"]  # `NUMBER_WIDTH` fits; equal packers are one text
+            widths["popular"] = widths["slots"]  # numbers fit; equal packers are one text
             widths["nonpopular"] = max(widths["nonpopular"], log2(config.slots))
         packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
         packers["misses"] = LanePacker(

@@ -18,7 +18,7 @@ from .bank_layouts import (
 )
 from .config import Config, log2
 from .layouts import row_entry, row_key
-from .number_bank import NUMBER_WIDTH, number_lane, number_shared
+from .number_bank import number_lane, number_shared
 
 
 def asked_lookup(config: Config) -> data.StructLayout:
@@ -41,7 +41,7 @@ def split_lookup(config: Config) -> data.StructLayout:
         "missed": 1,
         "listed": 1,
         "kept": 1,
-        "number": NUMBER_WIDTH,
+        "number": config.number_width,
     })
 
 
@@ -50,7 +50,7 @@ def planned_beat(config: Config) -> data.StructLayout:
     among them, each with its number; those for which a row leaves that is to be written back, with
     its `tags`; and those to whose slots the batch comes `first`."""
     return data.StructLayout({
-        "numbers": data.ArrayLayout(NUMBER_WIDTH, config.lanes),
+        "numbers": data.ArrayLayout(config.number_width, config.lanes),
         "tags": data.ArrayLayout(config.directory_tag_width, config.lanes),
         **dict.fromkeys(("fetched", "bypassed", "evicts", "first"), config.lanes),
         "last": 1,
@@ -81,7 +81,7 @@ class MissNumbers(wiring.Component):
     -------
     answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
     beats : Out(stream(ring_beat(config, split_beat(config), number_lane(config),
-            number_shared())))
+            number_shared(config))))
         One per beat. A request goes to the bank that answered: a missed owner that is kept writes
         its number if `listed`, or reads it.
     listed : Out(stream(lane_results(config, row_entry)))
@@ -110,7 +110,7 @@ class MissNumbers(wiring.Component):
             "answered": In(stream.Signature(answered_beat(
                 config, asked_beat(config), bank_answer(config)))),
             "beats": Out(stream.Signature(ring_beat(
-                config, split_beat(config), number_lane(config), number_shared()))),
+                config, split_beat(config), number_lane(config), number_shared(config)))),
             "listed": Out(stream.Signature(lane_results(config, row_entry))),
             **({"asks": In(Ask), "begin": In(1),
                 "planned": Out(stream.Signature(planned_beat(config)))} if config.planner else {}),
@@ -150,7 +150,7 @@ class MissNumbers(wiring.Component):
         splits, last = held[-2], held[-1]
 
         # Second step: their numbers.
-        count = Signal(NUMBER_WIDTH)  # rows of the batch listed so far
+        count = Signal(c.number_width)  # rows of the batch listed so far
         for sink in sinks:
             with m.If(sink.ready):
                 m.d.sync += sink.valid.eq(0)

@@ -6,12 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import joined, miss_place
 from .config import Config, log2
-from .contract import MISS_FLAG
 from .ram import Ram
-
-# Any index that a slot word can hold: a row that the table keeps may come behind any number of
-# rows that it has no place for.
-NUMBER_WIDTH = MISS_FLAG.bit_length() - 1
 
 
 def number_lane(config: Config) -> data.StructLayout:
@@ -20,15 +15,15 @@ def number_lane(config: Config) -> data.StructLayout:
         "write": 1, "place": miss_place(config), "before": log2(config.lanes)})
 
 
-def number_shared() -> data.StructLayout:
+def number_shared(config: Config) -> data.StructLayout:
     """What all lanes of a beat have in common: `count` rows were listed before it."""
-    return data.StructLayout({"count": NUMBER_WIDTH})
+    return data.StructLayout({"count": config.number_width})
 
 
 def number_request(config: Config) -> data.StructLayout:
     """The number of a place of the miss table: is `count` + `before` from here on, if `write`, or
     what is it?"""
-    return joined(number_lane(config), number_shared())
+    return joined(number_lane(config), number_shared(config))
 
 
 class NumberBank(wiring.Component):
@@ -41,7 +36,7 @@ class NumberBank(wiring.Component):
     Members
     -------
     requests : In(stream(number_request(config)))
-    answers : Out(stream(NUMBER_WIDTH, always_ready=True))
+    answers : Out(stream(config.number_width, always_ready=True))
         One per request, in order: the place's number behind the request. Undefined of a place that
         was never written.
     restart : In(1)
@@ -58,16 +53,16 @@ class NumberBank(wiring.Component):
         self.config = config
         super().__init__({
             "requests": In(stream.Signature(number_request(config))),
-            "answers": Out(stream.Signature(NUMBER_WIDTH, always_ready=True)),
+            "answers": Out(stream.Signature(config.number_width, always_ready=True)),
             "restart": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        request = self.requests.p
-        m.submodules.rows = rows = Ram(NUMBER_WIDTH, 1 << miss_place(self.config))
+        request, width = self.requests.p, self.config.number_width
+        m.submodules.rows = rows = Ram(width, 1 << miss_place(self.config))
         read, written = Signal(), Signal(reset_less=True)
-        wanted, number = Signal(NUMBER_WIDTH), Signal(NUMBER_WIDTH, reset_less=True)
+        wanted, number = Signal(width), Signal(width, reset_less=True)
         # A write lands with its request, so the next one reads it.
         m.d.comb += [
             wanted.eq(request.count + request.before),

@@ -9,7 +9,6 @@ from .bypass_stamps import WaitFor, newest_age
 from .config import Config, log2
 from .layouts import row_entry
 from .miss_numbers import planned_beat
-from .number_bank import NUMBER_WIDTH
 from .stream_fork import fork
 from .victim_key import VictimKey
 
@@ -162,7 +161,7 @@ class PlanLists(wiring.Component):
     Members
     -------
     beats : In(stream(planned_beat(config)))
-    fills : Out(stream(lane_results(config, NUMBER_WIDTH)))
+    fills : Out(stream(lane_results(config, config.number_width)))
         Where each row that is fetched belongs: a slot, or `config.slots` and its place in the
         bypass area.
     left : Out(stream(lane_results(config, range(config.slots))))
@@ -183,7 +182,7 @@ class PlanLists(wiring.Component):
         self.config = config
         super().__init__({
             "beats": In(stream.Signature(planned_beat(config))),
-            "fills": Out(stream.Signature(lane_results(config, NUMBER_WIDTH))),
+            "fills": Out(stream.Signature(lane_results(config, config.number_width))),
             "left": Out(stream.Signature(lane_results(config, log2(config.slots)))),
             "victims": Out(stream.Signature(lane_results(config, row_entry))),
             "batch": In(32),

@@ -9,7 +9,6 @@ from .config import Config
 from .contract import MISS_FLAG, NO_SLOT, Status
 from .mark_rounds import marked_beat
 from .miss_numbers import split_beat
-from .number_bank import NUMBER_WIDTH
 from .ram import Ram
 
 
@@ -22,7 +21,7 @@ class SlotLanes(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, split_beat(config), NUMBER_WIDTH)))
+    beats : In(stream(answered_beat(config, split_beat(config), config.number_width)))
         Those of other batches than to be split are dropped.
     slots : Out(stream(lane_results(config, 32)))
         The contract's slot words.
@@ -44,7 +43,7 @@ class SlotLanes(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), NUMBER_WIDTH)
+        beats = answered_beat(config, split_beat(config), config.number_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),
@@ -82,7 +81,7 @@ class SlotLanes(wiring.Component):
                 ]
 
         # A word without its upper bits: whether it is a miss, and its slot or number.
-        word = data.StructLayout({"missed": 1, "value": NUMBER_WIDTH})
+        word = data.StructLayout({"missed": 1, "value": c.number_width})
         words = data.ArrayLayout(word, c.lanes)
         kept = data.StructLayout({
             "present": 1, "refused": 1, "back": range(c.window_beats + 1),

@@ -222,6 +222,9 @@ class LookupCalls:
         if batch.samples > self.geometry.batch_samples:
             raise BatchError(f"the batch has {batch.samples} samples: this card takes at most "
                              f"{self.geometry.batch_samples}, send it in parts")
+        if batch.lookups > self.geometry.batch_lookups:
+            raise BatchError(f"the batch has {batch.lookups} lookups: this card takes at most "
+                             f"{self.geometry.batch_lookups}, send it in parts")
         if self.check_ids:
             batch.check(tables)
         operands = {"source": self._staging.stage(batch.ids, held), "flags": batch.flags,

@@ -1,11 +1,13 @@
 """Wrong input: a message that says what was expected, nothing half-done, the device usable."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import hotrow
 import numpy as np
 import pytest
 from hotrow import Batch, BatchError, CommandError, DeviceError, RegistrationError, TransportError
+from hotrow_rtl.config import preset
 
 from tests.driver.conftest import ROWS, counts, random_ids, usable
 
@@ -117,6 +119,18 @@ def test_too_many_samples(device, untouched):
         device.split(np.zeros((limit + 1, 3), np.uint32))
     assert device.statistics == untouched
     assert device.split(np.zeros((limit, 3), np.uint32)).lookups == 3 * limit
+
+
+def test_too_many_lookups():
+    """Few samples of long bags."""
+    config = replace(preset("tiny"), batch_lookups=1024)
+    with hotrow.open("model", config=config) as device:
+        device.register_table(np.zeros((100, 16), np.float32))
+        most = Batch.jagged(np.zeros(1024, np.uint32), [1000, 24, 0], samples=3)
+        assert device.split(most).lookups == 1024
+        more = Batch.jagged(np.zeros(1025, np.uint32), [1000, 24, 1], samples=3)
+        with pytest.raises(BatchError, match="1025 lookups: this card takes at most 1024"):
+            device.split(more)
 
 
 @pytest.mark.parametrize("k", [lambda slots: 0, lambda slots: -1, lambda slots: slots + 1])

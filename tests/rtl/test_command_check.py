@@ -35,7 +35,7 @@ from hotrow_sim.golden.regions import Region, Table
 from hotrow_sim.golden.validation import Refusal, validate
 from hotrow_sim.streambench import RAGGED, STEADY, StreamBench
 
-CONFIG = preset("tiny")
+CONFIG = replace(preset("tiny"), batch_lookups=1 << 16)
 SIZE = 1000
 RW, RO, SKEWED, TINY, ABSENT, BEYOND = 1, 2, 3, CONFIG.handles - 1, 9, CONFIG.handles + 1
 REGIONS = {
@@ -201,7 +201,8 @@ LEGAL = [
 ]
 WRONG = [
     {"opcode": 0x7F}, {"flags": 0x80}, {"flags": 0x0F}, {"count": 0}, {"count": 13},
-    {"count": 0xFFFF_FFFF}, {"samples": 0}, {"samples": CONFIG.batch_samples + 1},
+    {"count": 0xFFFF_FFFF}, {"count": CONFIG.batch_lookups}, {"count": CONFIG.batch_lookups + 1},
+    {"samples": 0}, {"samples": CONFIG.batch_samples + 1},
     {"samples": 1 << 31 | 4}, {"table_count": 0}, {"table_count": 0xFFFF}, {"first_table": 6},
     {"first_table": 7}, {"first_table": CONFIG.tables - 1}, {"first_table": 0xFFFF},
     {"event": CONFIG.events}, {"event": 1 << 31}, {"stride": 0}, {"stride": 24},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.bank_layouts import miss_place
 from hotrow_rtl.config import preset
-from hotrow_rtl.number_bank import NUMBER_WIDTH, NumberBank
+from hotrow_rtl.number_bank import NumberBank
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.misses import miss_numbers_bits
 from hotrow_sim.streambench import StreamBench
@@ -23,7 +23,7 @@ def requests_of(config, count, places, seed):
     for _ in range(count):
         place = int(rng.integers(places))
         write = place not in number or bool(rng.integers(2))
-        value = int(rng.integers(1 << NUMBER_WIDTH))  # of a read, it must not matter
+        value = int(rng.integers(1 << config.number_width))  # of a read, it must not matter
         if write:
             number[place] = value
         before = int(rng.integers(min(config.lanes, value + 1)))

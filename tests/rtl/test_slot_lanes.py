@@ -14,7 +14,6 @@ from hotrow_rtl.contract import MISS_FLAG, NO_SLOT, Status
 from hotrow_rtl.layouts import outcome
 from hotrow_rtl.mark_rounds import marked_beat
 from hotrow_rtl.miss_numbers import split_beat
-from hotrow_rtl.number_bank import NUMBER_WIDTH
 from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_rtl.stream_fork import fork
 from hotrow_sim.golden.window import owners
@@ -32,7 +31,7 @@ class Ends(wiring.Component):
 
     def __init__(self, config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), NUMBER_WIDTH)
+        beats = answered_beat(config, split_beat(config), config.number_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),

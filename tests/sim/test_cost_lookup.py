@@ -7,7 +7,7 @@ from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
 from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
 from hotrow_rtl.miss_numbers import split_beat
-from hotrow_rtl.number_bank import NUMBER_WIDTH, number_lane, number_shared
+from hotrow_rtl.number_bank import number_lane, number_shared
 from hotrow_rtl.slot_bank import SlotBank
 from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_sim.cost.bank_ring import bank_ring_bits
@@ -45,8 +45,8 @@ def test_lookup_side_fits_the_ecp5():
     config = preset("ecp5-85f")
     rings = bank_ring_bits(config, asked_beat(config), row_request(config), beat_request(config),
                            bank_answer(config)) \
-        + bank_ring_bits(config, split_beat(config), number_lane(config), number_shared(),
-                         NUMBER_WIDTH, NUMBER_BEATS)
+        + bank_ring_bits(config, split_beat(config), number_lane(config), number_shared(config),
+                         config.number_width, NUMBER_BEATS)
     bits = sum(model(config) for model in (
         counters_bits, directory_bits, directory_list_bits, miss_table_bits, miss_numbers_bits,
         sample_marks_bits, slot_lanes_bits)) + rings

@@ -81,6 +81,7 @@ def test_events_beyond_the_last(card, opcode, event):
     ({"table_count": 0}, (Status.EMPTY, 0, 0)),
     ({"count": 0}, (Status.EMPTY, 0, 0)),
     ({"samples": 1025, "count": 2050}, (Status.TOO_LARGE, 1025, 0)),
+    ({"count": (1 << 31) + 1}, (Status.TOO_LARGE, (1 << 31) + 1, 0)),
     ({"count": 9}, (Status.LOOKUPS, 8, 0)),
     ({"samples": 1024, "table_count": 65535, "count": 8}, (Status.LOOKUPS, 1024 * 65535, 0)),
     ({"table_count": 4, "count": 16}, (Status.TABLE_UNKNOWN, 3, 0)),

@@ -1,7 +1,6 @@
 """Memory of the miss table and of the numbers of its rows."""
 
 from hotrow_rtl.config import EPOCH_WIDTH, Config, log2
-from hotrow_rtl.number_bank import NUMBER_WIDTH
 
 
 def miss_table_bits(config: Config):
@@ -11,4 +10,4 @@ def miss_table_bits(config: Config):
 
 def miss_numbers_bits(config: Config):
     """A number per entry."""
-    return config.miss_entries * NUMBER_WIDTH
+    return config.miss_entries * config.number_width

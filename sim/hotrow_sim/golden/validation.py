@@ -132,6 +132,8 @@ def _check_shape(command, config):
             return Refusal(Status.EMPTY)
         if samples > config.batch_samples:
             return Refusal(Status.TOO_LARGE, samples)
+        if count > config.batch_lookups:
+            return Refusal(Status.TOO_LARGE, count)
         if not flags & BatchFlag.JAGGED and count != bags:
             return Refusal(Status.LOOKUPS, bags)
     if opcode in (*_LISTS, *_SPANS) and not count:

@@ -81,7 +81,12 @@ class CachedStore(BatchStages, MicroBatches, Store):
     def prefetch(self, request):
         if not len(request.bags.ids):
             return
-        batch, most = request.bags.device_batch(self.registered), self.device.geometry.batch_samples
+        batch, geometry = request.bags.device_batch(self.registered), self.device.geometry
+        most = geometry.batch_samples
+        if batch.lookups > geometry.batch_lookups:
+            raise Error(f"batch {self._submitted} has {batch.lookups} lookups: this card takes at "
+                        f"most {geometry.batch_lookups}, use smaller batches and accumulate "
+                        f"gradients")
         if batch.samples > most:
             features = batch.samples // request.bags.samples
             of = f" for {features} features of a table" if features > 1 else ""
