@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hotrow_rtl.ram import RAM_MODULE
 
+from .lut_rams import pack_lut_rams
 from .routing import PATIENT
 from .tools import run, tool
 
@@ -73,6 +74,7 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
     path = folder / "netlist.json"
     netlist = json.loads(path.read_text())
     module = netlist["modules"][top]
+    pack_lut_rams(module)
     arrange(module, _count(module))
     module["settings"] = PATIENT
     path.write_text(json.dumps(netlist))
