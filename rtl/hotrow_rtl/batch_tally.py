@@ -24,7 +24,7 @@ class BatchTally(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, split_beat(config), config.number_width)))
+    beats : In(stream(answered_beat(config, split_beat(config), config.slot_word_width)))
     outcome : Out(stream(outcome))
         One per batch, in order: lookups, hits, misses, unique (listed misses), refused (those of
         them that the miss table has no place for), and the first refused lookup with its position.
@@ -39,7 +39,7 @@ class BatchTally(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), config.number_width)
+        beats = answered_beat(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "outcome": Out(stream.Signature(outcome)),

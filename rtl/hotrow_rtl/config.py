@@ -195,7 +195,7 @@ class Config:
         return log2(self.tables)
 
     @property
-    def number_width(self) -> int:
+    def slot_word_width(self) -> int:
         """Bits of a slot, and of a missed row's place in the list of them; a planner numbers those
         without a slot behind all slots."""
         if self.planner:

@@ -133,7 +133,7 @@ class LookupEngines(wiring.Component):
         m.submodules.numbers = numbers = MissNumbers(config)
         m.submodules.number_ring = number_ring = BankRing(
             config, split_beat(config), number_lane(config), number_shared(config),
-            config.number_width, beats=NUMBER_BEATS)
+            config.slot_word_width, beats=NUMBER_BEATS)
         number_banks = [NumberBank(config) for _ in range(config.banks)]
         m.submodules.slot_lanes = slot_lanes = SlotLanes(config)
         m.submodules.marks = marks = SampleMarks(config)

@@ -41,7 +41,7 @@ def split_lookup(config: Config) -> data.StructLayout:
         "missed": 1,
         "listed": 1,
         "kept": 1,
-        "number": config.number_width,
+        "number": config.slot_word_width,
     })
 
 
@@ -50,7 +50,7 @@ def planned_beat(config: Config) -> data.StructLayout:
     among them, each with its number; those for which a row leaves that is to be written back, with
     its `tags`; and those to whose slots the batch comes `first`."""
     return data.StructLayout({
-        "numbers": data.ArrayLayout(config.number_width, config.lanes),
+        "numbers": data.ArrayLayout(config.slot_word_width, config.lanes),
         "tags": data.ArrayLayout(config.directory_tag_width, config.lanes),
         **dict.fromkeys(("fetched", "bypassed", "evicts", "first"), config.lanes),
         "last": 1,
@@ -150,7 +150,7 @@ class MissNumbers(wiring.Component):
         splits, last = held[-2], held[-1]
 
         # Second step: their numbers.
-        count = Signal(c.number_width)  # rows of the batch listed so far
+        count = Signal(c.slot_word_width)  # rows of the batch listed so far
         for sink in sinks:
             with m.If(sink.ready):
                 m.d.sync += sink.valid.eq(0)

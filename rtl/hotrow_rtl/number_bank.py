@@ -17,7 +17,7 @@ def number_lane(config: Config) -> data.StructLayout:
 
 def number_shared(config: Config) -> data.StructLayout:
     """What all lanes of a beat have in common: `count` rows were listed before it."""
-    return data.StructLayout({"count": config.number_width})
+    return data.StructLayout({"count": config.slot_word_width})
 
 
 def number_request(config: Config) -> data.StructLayout:
@@ -36,7 +36,7 @@ class NumberBank(wiring.Component):
     Members
     -------
     requests : In(stream(number_request(config)))
-    answers : Out(stream(config.number_width, always_ready=True))
+    answers : Out(stream(config.slot_word_width, always_ready=True))
         One per request, in order: the place's number behind the request. Undefined of a place that
         was never written.
     restart : In(1)
@@ -53,13 +53,13 @@ class NumberBank(wiring.Component):
         self.config = config
         super().__init__({
             "requests": In(stream.Signature(number_request(config))),
-            "answers": Out(stream.Signature(config.number_width, always_ready=True)),
+            "answers": Out(stream.Signature(config.slot_word_width, always_ready=True)),
             "restart": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        request, width = self.requests.p, self.config.number_width
+        request, width = self.requests.p, self.config.slot_word_width
         m.submodules.rows = rows = Ram(width, 1 << miss_place(self.config))
         read, written = Signal(), Signal(reset_less=True)
         wanted, number = Signal(width), Signal(width, reset_less=True)

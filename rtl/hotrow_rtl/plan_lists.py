@@ -161,7 +161,7 @@ class PlanLists(wiring.Component):
     Members
     -------
     beats : In(stream(planned_beat(config)))
-    fills : Out(stream(lane_results(config, config.number_width)))
+    fills : Out(stream(lane_results(config, config.slot_word_width)))
         Where each row that is fetched belongs: a slot, or `config.slots` and its place in the
         bypass area.
     left : Out(stream(lane_results(config, range(config.slots))))
@@ -182,7 +182,7 @@ class PlanLists(wiring.Component):
         self.config = config
         super().__init__({
             "beats": In(stream.Signature(planned_beat(config))),
-            "fills": Out(stream.Signature(lane_results(config, config.number_width))),
+            "fills": Out(stream.Signature(lane_results(config, config.slot_word_width))),
             "left": Out(stream.Signature(lane_results(config, log2(config.slots)))),
             "victims": Out(stream.Signature(lane_results(config, row_entry))),
             "batch": In(32),

@@ -21,7 +21,7 @@ class SlotLanes(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, split_beat(config), config.number_width)))
+    beats : In(stream(answered_beat(config, split_beat(config), config.slot_word_width)))
         Those of other batches than to be split are dropped.
     slots : Out(stream(lane_results(config, 32)))
         The contract's slot words.
@@ -43,7 +43,7 @@ class SlotLanes(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), config.number_width)
+        beats = answered_beat(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),
@@ -81,7 +81,7 @@ class SlotLanes(wiring.Component):
                 ]
 
         # A word without its upper bits: whether it is a miss, and its slot or number.
-        word = data.StructLayout({"missed": 1, "value": c.number_width})
+        word = data.StructLayout({"missed": 1, "value": c.slot_word_width})
         words = data.ArrayLayout(word, c.lanes)
         kept = data.StructLayout({
             "present": 1, "refused": 1, "back": range(c.window_beats + 1),

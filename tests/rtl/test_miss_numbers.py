@@ -49,7 +49,7 @@ class NumberedRing(wiring.Component):
                 config, asked_beat(config), bank_answer(config)))),
             "listed": Out(stream.Signature(lane_results(config, row_entry))),
             "numbered": Out(stream.Signature(answered_beat(
-                config, split_beat(config), config.number_width))),
+                config, split_beat(config), config.slot_word_width))),
             "restart": In(1),
         })
 
@@ -58,7 +58,7 @@ class NumberedRing(wiring.Component):
         c = self.config
         m.submodules.numbers = numbers = MissNumbers(c)
         m.submodules.ring = ring = BankRing(
-            c, split_beat(c), number_lane(c), number_shared(c), c.number_width)
+            c, split_beat(c), number_lane(c), number_shared(c), c.slot_word_width)
         m.d.comb += [numbers.restart.eq(self.restart), ring.restart.eq(self.restart)]
         connect(m, outer=flipped(self.answered), numbers=numbers.answered)
         connect(m, numbers=numbers.listed, outer=flipped(self.listed))
@@ -336,4 +336,5 @@ def test_memory(config):
     """Nothing before the ring, and the numbers behind it."""
     assert memory_bits(MissNumbers(config)) == 0
     assert memory_bits(NumberedRing(config)) == miss_numbers_bits(config) + bank_ring_bits(
-        config, split_beat(config), number_lane(config), number_shared(config), config.number_width)
+        config, split_beat(config), number_lane(config), number_shared(config),
+        config.slot_word_width)

@@ -23,7 +23,7 @@ def requests_of(config, count, places, seed):
     for _ in range(count):
         place = int(rng.integers(places))
         write = place not in number or bool(rng.integers(2))
-        value = int(rng.integers(1 << config.number_width))  # of a read, it must not matter
+        value = int(rng.integers(1 << config.slot_word_width))  # of a read, it must not matter
         if write:
             number[place] = value
         before = int(rng.integers(min(config.lanes, value + 1)))

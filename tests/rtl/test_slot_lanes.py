@@ -31,7 +31,7 @@ class Ends(wiring.Component):
 
     def __init__(self, config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), config.number_width)
+        beats = answered_beat(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),

@@ -46,7 +46,7 @@ def test_lookup_side_fits_the_ecp5():
     rings = bank_ring_bits(config, asked_beat(config), row_request(config), beat_request(config),
                            bank_answer(config)) \
         + bank_ring_bits(config, split_beat(config), number_lane(config), number_shared(config),
-                         config.number_width, NUMBER_BEATS)
+                         config.slot_word_width, NUMBER_BEATS)
     bits = sum(model(config) for model in (
         counters_bits, directory_bits, directory_list_bits, miss_table_bits, miss_numbers_bits,
         sample_marks_bits, slot_lanes_bits)) + rings

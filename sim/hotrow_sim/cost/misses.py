@@ -10,4 +10,4 @@ def miss_table_bits(config: Config):
 
 def miss_numbers_bits(config: Config):
     """A number per entry."""
-    return config.miss_entries * config.number_width
+    return config.miss_entries * config.slot_word_width
