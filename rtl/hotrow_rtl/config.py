@@ -75,8 +75,8 @@ class Config:
         AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
         one of hits alone.
     window_beats : int
-        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. A bank
-        without planner needs 5 between two lookups of a row; one that plans needs 4 +
+        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. Between two
+        lookups of a row a bank without planner needs 4 others; one that plans needs 4 +
         log2(`directory_choices` * `directory_ways`), and as much between two rows of one set.
     events : int
         Event counters shared by the two command queues (power of two).
@@ -304,8 +304,8 @@ PRESETS = {
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
                counter_sets=4096, counter_ways=4, directory_sets=4096, directory_ways=4,
                directory_partitions=2, batch_samples=8192, batch_lookups=1 << 20,
-               miss_entries=4096, burst_beats=8,
-               outstanding=16, row_bytes=1024, arithmetic=False, clock_mhz=100),
+               miss_entries=4096, burst_beats=8, outstanding=16, row_bytes=1024, window_beats=4,
+               arithmetic=False, clock_mhz=100),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
                miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4,
