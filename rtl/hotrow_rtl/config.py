@@ -75,8 +75,8 @@ class Config:
         AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
         one of hits alone.
     window_beats : int
-        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. Between two
-        lookups of a row a bank without planner needs 4 others; one that plans needs 4 +
+        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. A bank
+        without planner takes one of a row every 5 cycles: 4 suffice. One that plans needs 4 +
         log2(`directory_choices` * `directory_ways`), and as much between two rows of one set.
     events : int
         Event counters shared by the two command queues (power of two).
