@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from .crowd import Crowd, bring
 from .moves import Move, move_cell, move_ram, move_tiles, settle
 from .timing import DIRECT, wire_delay
 
@@ -15,7 +16,8 @@ _LARGE = 12  # cells; the box of a net with more is looked at before it is drawn
 
 
 class Costs(NamedTuple):
-    """What makes a placement good: short nets, and arcs that keep to their share of a cycle.
+    """What makes a placement good: short nets, few of them in a tile, and arcs that keep to their
+    share of a cycle.
 
     `box` holds the columns and rows from which to which each net reaches. Each ps that an arc takes
     beyond its `share` costs `weight`, in tiles. `target` is where cells are wanted, `pull` what
@@ -27,6 +29,7 @@ class Costs(NamedTuple):
     weight: np.ndarray
     target: np.ndarray
     pull: float
+    crowd: Crowd
 
 
 @njit
@@ -111,7 +114,7 @@ def anneal(moves, temperature, reach, random, move: Move, wires, tiles, kind, po
 
         # What changes with it.
         changed_nets = changed_arcs = 0
-        pulled = 0.0
+        pulled = crowded = 0.0
         for each in range(move.count[0]):
             cell = move.cells[each]
             to, was = move.to[each], move.was[each]
@@ -124,6 +127,7 @@ def anneal(moves, temperature, reach, random, move: Move, wires, tiles, kind, po
                     changed_arcs += 1
             if to[0] == was[0] and to[1] == was[1]:
                 continue
+            crowded += bring(costs.crowd, cell, was, -1) + bring(costs.crowd, cell, to, 1)
             pulled += (abs(to[0] - costs.target[cell, 0]) - abs(was[0] - costs.target[cell, 0])
                        + abs(to[1] - costs.target[cell, 1]) - abs(was[1] - costs.target[cell, 1]))
             for place in range(wires.cell_nets.first[cell], wires.cell_nets.first[cell + 1]):
@@ -135,7 +139,7 @@ def anneal(moves, temperature, reach, random, move: Move, wires, tiles, kind, po
         for each in range(move.count[0]):
             position[move.cells[each]] = move.to[each]
 
-        cost = costs.pull * pulled
+        cost = costs.pull * pulled + crowded
         for each in range(changed_arcs):
             arc = arcs[each]
             source, sink = wires.arcs[arc, 0], wires.arcs[arc, 1]
@@ -158,7 +162,11 @@ def anneal(moves, temperature, reach, random, move: Move, wires, tiles, kind, po
             settle(move, tiles)
         else:
             for each in range(move.count[0]):
-                position[move.cells[each]] = move.was[each]
+                cell, to, was = move.cells[each], move.to[each], move.was[each]
+                position[cell] = was
+                if to[0] != was[0] or to[1] != was[1]:
+                    bring(costs.crowd, cell, to, -1)
+                    bring(costs.crowd, cell, was, 1)
             for each in range(changed_nets):
                 costs.box[nets[each]] = boxes[each]
     return possible, made

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..ram_sites import ram_sites
 from .anneal import Costs, anneal, draw_boxes
+from .crowd import crowd_of
 from .moves import no_move
 from .placed import FLIP_FLOP, LUT, Placed, along
 from .targets import targets
@@ -21,6 +22,7 @@ _HOT, _COLD = 1.2, 0.02  # temperature of the first stage, and of the last but o
 _FAR, _NEAR = 20.0, 2.0  # reach, likewise
 _PULLS = (1, 1, 0.8, 0.8, 0.6, 0.6, 0.4, 0.4, 0.2, 0.2)  # of the first stages
 _PATIENCE = 4.0  # how much more an arc weighs that has been 1 ns late in all stages
+_CROWDED = 0.1  # tiles of wire, of a net too many in a tile; of n as many times n squared
 _URGENT = 300  # ps to spare
 # Of all ends of paths, and at least: if more are late, only so many count as late.
 _FEW, _FEWEST = 0.002, 100
@@ -84,7 +86,8 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
             # A tile too far costs as much as a tile of wire, and more the later it is.
             weight=((1 + late + _PATIENCE * lateness) / STEP).astype(np.float32),
             target=targets(kind, position, wires, counted) if pull
-            else position[:, :2].astype(np.float32), pull=pull)
+            else position[:, :2].astype(np.float32), pull=pull,
+            crowd=crowd_of(wires, kind, position, tiles.at.shape, _CROWDED))
         urgent = np.unique(wires.arcs[counted.slack < _URGENT, :2])
         last = stage == STAGES - 1
         possible, made = anneal(
