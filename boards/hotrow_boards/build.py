@@ -13,7 +13,7 @@ from .tools import run, tool
 
 TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 # On boards block RAMs are to spare, LUTs and wires are not.
-BLOCK_WIDTH = 72  # bits of a row from which on memories are block RAMs
+BLOCKS = ((72, 0),)  # bits of a row, and rows, from which on memories are block RAMs
 
 
 def build(board: Board, folder: Path, seed: int = 1,
@@ -115,7 +115,7 @@ def synthesise(board: Board, folder: Path) -> dict:
     from .design import TOP
 
     used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder,
-                     block_width=BLOCK_WIDTH)
+                     blocks=BLOCKS)
     check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
     return used
 

@@ -19,10 +19,16 @@ DEVICE = "LFE5UM-85F-8"
 _DEVICE_OPTIONS = ("--um-85k", "--package", "CABGA756", "--speed", "8")
 CAPACITY = ECP5_85
 BRAM_BITS = 18 * 1024
+# Of a large design: bits of a row, and rows, from which on memories are block RAMs. A LUT RAM takes
+# more wires than anything else of its size.
+_BLOCKS = ((60, 32), (200, 0))
 
 
 def synthesise(verilog: str, top: str, folder: Path) -> dict:
     """Map `top` in its shift chain to ECP5: `netlist.json` in `folder`.
+
+    For the clock, every path as short as it can be; of what then fills more than half of the
+    device, for area.
 
     Returns
     -------
@@ -36,8 +42,10 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     """
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
-    used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder,
-                     shallow=True, arrange=_arrange)
+    reads = ["read_verilog -sv core.v chain.v"]
+    used = map_cells(reads, CHAIN_MODULE, folder, shallow=True, arrange=_arrange)
+    if _is_large(used):
+        used = map_cells(reads, CHAIN_MODULE, folder, blocks=_BLOCKS, arrange=_arrange)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
 
@@ -48,10 +56,14 @@ def _arrange(module, used):
     Nets stay whole in a design of more than half of the device: the flip-flops of a tile share what
     enables and resets them, and with copies of that too few places are left.
     """
-    if 2 * used["luts"] <= CAPACITY["luts"]:
+    if not _is_large(used):
         divide_nets(module)
     if used["bram"] <= CAPACITY["bram"]:
         place_rams(module, CAPACITY["bram"])
+
+
+def _is_large(used):
+    return 2 * used["luts"] > CAPACITY["luts"]
 
 
 def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz: int = 125,

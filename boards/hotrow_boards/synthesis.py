@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hotrow_rtl.ram import RAM_MODULE
@@ -37,7 +37,7 @@ _LEAST_CARRY = 6  # bits; sums of fewer become logic
 
 
 def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
-              block_width: int | None = None,
+              blocks: Sequence[tuple[int, int]] = (),
               arrange: Callable[[dict, dict], None] = lambda module, used: None) -> dict:
     """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, for a patient router.
 
@@ -51,8 +51,8 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
     shallow : bool
         Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
         the cost of some LUTs and of wires.
-    block_width : int, optional
-        Bits of a row from which on a `Ram` is block RAM, however few rows it has.
+    blocks : sequence of (int, int)
+        Bits of a row, and rows: a `Ram` that has at least as many of both is block RAM.
     arrange : callable
         Changes the module of cells in place; given with it what it takes of the device.
 
@@ -66,9 +66,9 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
     ValueError
         If Yosys is missing or fails.
     """
-    if block_width:
-        wide = f"t:{RAM_MODULE} r:WIDTH>={block_width} %i"
-        reads = [*reads, f'setparam -set STYLE "block" {wide}']
+    reads = [*reads, *(
+        f'setparam -set STYLE "block" t:{RAM_MODULE} r:WIDTH>={bits} %i r:DEPTH>={rows} %i'
+        for bits, rows in blocks)]
     (folder / "synthesis.ys").write_text(_script(reads, top, shallow))
     run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
     path = folder / "netlist.json"

@@ -17,15 +17,15 @@ DESIGN = "\n".join([RAM_VERILOG, "module dut(input clk, input [3:0] at, input wr
     for width, low in ((WIDE, 0), (NARROW, WIDE))), "endmodule\n"])
 
 
-@pytest.mark.parametrize("block_width, blocks, in_logic", [
-    (None, 0, WIDE + NARROW), (WIDE + 1, 0, WIDE + NARROW), (WIDE, WIDE, NARROW),
-    (NARROW, WIDE + NARROW, 0)])
-def test_wide_memories_in_blocks(block_width, blocks, in_logic, tmp_path):
+@pytest.mark.parametrize("blocks, widths", [
+    ([], []), ([(WIDE + 1, 0)], []), ([(WIDE, 0)], [WIDE]), ([(WIDE, 16)], [WIDE]),
+    ([(WIDE, 17)], []), ([(WIDE, 16), (NARROW, 17)], [WIDE]), ([(NARROW, 16)], [WIDE, NARROW])])
+def test_wide_memories_in_blocks(blocks, widths, tmp_path):
     """Bits of rows in block RAMs of 36 bits, and in cells of four bits."""
     real_tool("yosys")
     (tmp_path / "dut.v").write_text(DESIGN)
-    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, block_width=block_width)
-    widths = [width for width in (WIDE, NARROW) if block_width and width >= block_width]
-    assert used["bram"] == sum(-(-width // 36) for width in widths) and sum(widths) == blocks
+    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, blocks=blocks)
+    assert used["bram"] == sum(-(-width // 36) for width in widths)
     cells = json.loads((tmp_path / "netlist.json").read_text())["modules"]["dut"]["cells"]
-    assert sum(cell["type"] == "TRELLIS_DPR16X4" for cell in cells.values()) == in_logic // 4
+    assert sum(cell["type"] == "TRELLIS_DPR16X4" for cell in cells.values()) == (
+        WIDE + NARROW - sum(widths)) // 4
