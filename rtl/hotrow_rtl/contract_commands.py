@@ -41,8 +41,8 @@ COMMANDS = {command.opcode: command for command in (
             "rows of `misses` took the place of the least counted of their set, or met one there "
             "that is counted too often to leave yet."),
     Command(Opcode.DECAY, "lookup", ("shift",), AllFlag,
-            "Shift every count right, and what keeps its row from leaving; a count of zero frees "
-            "its entry. ALL frees every entry."),
+            "Shift every count right; a count of zero frees its entry, and each row may leave "
+            "until it is counted again. ALL frees every entry."),
     Command(Opcode.HARVEST, "lookup", ("destination", "count", "threshold"), None,
             "Write the `count` most accessed rows, over all tables, whose count is at least "
             "`threshold`. Order: by set, then by way; ties at the last rank are cut in "

@@ -33,8 +33,9 @@ class CountBank(wiring.Component):
     A row that is counted gains `amount`, and its credit becomes `2 ** CREDIT_LOG2` times what its
     count was, as far as `CREDIT_WIDTH` bits go. Another meets the way with the least count, the
     first of equals: as long as that has credit it loses one, and the row is not counted; then the
-    row takes its place, with a count of `amount` and no credit. An empty way has none. With an
-    `amount` of 0, as from a planner, nothing happens to any.
+    row takes its place, with a count of `amount` and no credit. An empty way has none. A scan that
+    halves counts takes all credit, so that the rows which became hot since the one before get in.
+    With an `amount` of 0, as from a planner, nothing happens to any.
 
     Parameters
     ----------
@@ -163,7 +164,8 @@ class CountBank(wiring.Component):
             count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
             tag.eq(asked.tag | scanned),
             found.eq(hit),
-            earned.eq(saturated(Cat(Const(0, CREDIT_LOG2), before), CREDIT_WIDTH)),
+            earned.eq(Mux(halves["compared"], 0,
+                          saturated(Cat(Const(0, CREDIT_LOG2), before), CREDIT_WIDTH))),
             Cat(credit).eq(credits.read_data),
             stays.eq(live & Cat(
                 each.any() for each in data.View(counter_credits(c), credits.read_data))),
@@ -189,13 +191,11 @@ class CountBank(wiring.Component):
             credits.write_enable.eq(Mux(writes, written, 0)),
             credits.write_address.eq(at["decided"].set),
         ]
-        held_credit, next_credit = picked(credit, written), Signal(CREDIT_WIDTH)
-        with m.If(halves["decided"]):
-            m.d.comb += next_credit.eq(held_credit >> 1)
-        with m.Elif(found):
+        next_credit = Signal(CREDIT_WIDTH)
+        with m.If(found):
             m.d.comb += next_credit.eq(earned)
         with m.Elif((written & stays).any()):
-            m.d.comb += next_credit.eq(held_credit - 1)
+            m.d.comb += next_credit.eq(picked(credit, written) - 1)
         # Way by way: what is given one `Cat` would be named otherwise in every bank.
         m.d.comb += [ram.write_data.word_select(number, len(each)).eq(each)
                      for ram, each in ((sets, new.as_value()), (credits, next_credit))

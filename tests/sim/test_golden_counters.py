@@ -57,7 +57,7 @@ class ByLists:
     def decay(self, shift):
         for ways in self.sets:
             for way in ways:
-                way[1:] = way[1] >> shift, way[2] >> shift
+                way[1:] = way[1] >> shift, 0 if shift else way[2]
 
     def harvest(self, wanted, threshold):
         entries = [(*way[:2], place) for place, way in enumerate(way for ways in self.sets

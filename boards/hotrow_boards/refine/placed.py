@@ -76,6 +76,13 @@ class Placed:
             raise ValueError(f"cell {name} has no place: expected a design that nextpnr has placed")
         return 0, 0, ""  # what belongs to the device as a whole
 
+    def inputs(self, number: int) -> int:
+        """How many inputs of a cell are wired."""
+        cell = self.cells[number]
+        return sum(bool(bits) and isinstance(bits[0], int)
+                   for pin, bits in cell["connections"].items()
+                   if cell["port_directions"][pin] == "input")
+
     def place_of(self, number: int) -> str:
         """nextpnr's name of where a cell is."""
         column, row, _ = self.position[number]

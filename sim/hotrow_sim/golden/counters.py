@@ -98,9 +98,10 @@ class Counters:
         return np.where(match, self.count[sets], 0).sum(axis=1).astype(np.int64)
 
     def decay(self, shift):
-        """Shift every count and credit right; by 32 places or more, to zero."""
+        """Shift every count right, by 32 places or more to zero, and take all credit."""
         self.count = (self.count.astype(np.uint64) >> np.uint64(min(shift, 32))).astype(np.uint32)
-        self.credit >>= min(shift, 32)
+        if shift:
+            self.credit[:] = 0
 
     def harvest(self, wanted, threshold):
         """The most counted rows.
