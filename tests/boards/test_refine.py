@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hotrow_boards.refine.crowd import ROOM, bring, crowd_of
 from hotrow_boards.refine.placed import BLOCK_RAM, FLIP_FLOP, LUT, OTHER, RAM_WRITE, Placed
 from hotrow_boards.refine.schedule import STAGES, refine
 from hotrow_boards.refine.tiles import NONE, allowed, tiles_of
 from hotrow_boards.refine.timing import time_arcs
-from hotrow_boards.refine.wires import wires_of
+from hotrow_boards.refine.wires import INSIDE, wires_of
 from hotrow_boards.routing import place_and_route
 from hotrow_boards.synthesis import map_cells
 
@@ -97,6 +98,27 @@ def test_what_nextpnr_places_is_allowed(placed_design):
         kept, shared[first] = shared[first], 10_000
         assert not allowed(tiles, tile)
         shared[first] = kept
+
+
+def test_nets_of_a_tile_are_counted_once(placed_design):
+    placed = Placed(placed_design / "placed-1.json")
+    wires, tiles = wires_of(placed), tiles_of(placed, BLOCK_RAMS)
+    crowd = crowd_of(wires, placed.kind, placed.position, tiles.at.shape, price=1.0)
+    come = {}
+    for (_, sink, way, _), net in zip(wires.arcs, wires.arc_net):
+        if placed.kind[sink] in (LUT, FLIP_FLOP, RAM_WRITE) and way != INSIDE:
+            come.setdefault(tuple(placed.position[sink, :2]), set()).add(net)
+    assert {place: len(nets) for place, nets in come.items()} == {
+        tuple(place): round(float(crowd.nets[tuple(place)]), 3)
+        for place in np.argwhere(crowd.nets)}
+    # Where nets are too many, one that comes costs what one that goes saves; elsewhere nothing.
+    cell = int(np.argmax(crowd.brings))
+    for nets, costs in ((0, 0), (ROOM + 3, 1)):
+        place = np.array([1, 1, 0], np.int16)
+        crowd.nets[1, 1] = nets
+        more = bring(crowd, cell, place, 1)
+        assert more == pytest.approx(-bring(crowd, cell, place, -1)) and (more > 0) == costs
+        assert crowd.nets[1, 1] == pytest.approx(nets)
 
 
 def test_refined_it_is_better_and_still_a_placement(placed_design, tmp_path):
