@@ -148,7 +148,7 @@ def test_geometry_of_a_variant(name, k, entries_per_k):
 
 
 def test_a_preset_that_fits_is_used_as_it_is():
-    assert variant(preset("ecp5-85f"), 8192, 4) is preset("ecp5-85f")
+    assert variant(preset("ecp5-85f"), 4096, 4) is preset("ecp5-85f")
     with pytest.raises(Error, match="power of two"):
         variant(preset("ecp5-85f"), 3000, 4)
 
