@@ -13,10 +13,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import NUMBER_WIDTH, amount_width, count_answer, count_request
-from .config import Config, log2
+from .config import CREDIT_LOG2, CREDIT_WIDTH, Config, log2
 from .counter_set import (
-    CREDIT_LOG2,
-    CREDIT_WIDTH,
     ScanPort,
     counter_credits,
     counter_set,

@@ -7,10 +7,7 @@ from amaranth import Mux
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out, Signature
 
-from .config import Config, log2
-
-CREDIT_WIDTH = 8
-CREDIT_LOG2 = 4  # of what one time that a row was counted is worth
+from .config import CREDIT_WIDTH, Config, log2
 
 
 def counter_way(config: Config) -> data.StructLayout:

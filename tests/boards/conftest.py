@@ -5,13 +5,21 @@ import pytest
 
 # Stand-ins for the tools: they leave the files that the real ones would, and what they were asked.
 YOSYS = """\
-import json, pathlib, re
+import itertools, json, pathlib, re
 top = re.search(r"-top (\\S+)", pathlib.Path("synthesis.ys").read_text())[1]
 counts = json.loads(pathlib.Path(r"FOLDER/cells.json").read_text())
-cells = {f"{kind}{number}": {"type": kind, "connections": {}, "port_directions": {}}
-         for kind, count in counts.items() for number in range(count)}
+wires = itertools.count(2)
+pins = {"TRELLIS_DPR16X4": {"RAD": 4, "WAD": 4, "WRE": 1, "WCK": 1, "DI": 4, "DO": 4},
+        "TRELLIS_FF": {"DI": 1, "Q": 1}}
+outputs = ("DO", "Q")
+cells = {f"{kind}{number}": {
+    "type": kind, "parameters": {}, "connections": {
+        pin: [next(wires) for _ in range(width)] for pin, width in pins.get(kind, {}).items()},
+    "port_directions": {pin: "output" if pin in outputs else "input"
+                        for pin in pins.get(kind, {})}}
+    for kind, count in counts.items() for number in range(count)}
 pathlib.Path("netlist.json").write_text(json.dumps({
-    "modules": {top: {"cells": cells, "netnames": {}}}}))
+    "modules": {top: {"cells": cells, "netnames": {}, "ports": {}}}}))
 """
 NEXTPNR = """\
 import json, pathlib, sys, time

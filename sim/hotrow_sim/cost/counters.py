@@ -1,7 +1,6 @@
 """Memory of the access counters."""
 
-from hotrow_rtl.config import Config
-from hotrow_rtl.counter_set import CREDIT_WIDTH
+from hotrow_rtl.config import CREDIT_WIDTH, Config
 
 
 def counters_bits(config: Config):

@@ -7,8 +7,7 @@ the first of equals: one that has credit loses some and stays, from another it t
 """
 
 import numpy as np
-from hotrow_rtl.config import Config, log2
-from hotrow_rtl.counter_set import CREDIT_LOG2, CREDIT_WIDTH
+from hotrow_rtl.config import CREDIT_LOG2, CREDIT_WIDTH, Config, log2
 from hotrow_rtl.placement import counter_place, counter_rest, key_of, place
 
 from .window import owners
