@@ -45,19 +45,23 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     reads = ["read_verilog -sv core.v chain.v"]
     used = map_cells(reads, CHAIN_MODULE, folder, shallow=True, arrange=_arrange)
     if _is_large(used):
-        used = map_cells(reads, CHAIN_MODULE, folder, blocks=_BLOCKS, arrange=_arrange)
+        used = map_cells(reads, CHAIN_MODULE, folder, blocks=_BLOCKS, arrange=_place_rams)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
 
 
 def _arrange(module, used):
-    """Divide large nets, which take most of a cycle, and place block RAMs close to their users.
-
-    Nets stay whole in a design of more than half of the device: the flip-flops of a tile share what
-    enables and resets them, and with copies of that too few places are left.
+    """Divide large nets, which take most of a cycle, and place block RAMs; a large design is mapped
+    again instead, and its nets stay whole: the flip-flops of a tile share what enables and resets
+    them, and with copies of that too few places are left.
     """
     if not _is_large(used):
         divide_nets(module)
+        _place_rams(module, used)
+
+
+def _place_rams(module, used):
+    """Place block RAMs close to what they work with."""
     if used["bram"] <= CAPACITY["bram"]:
         place_rams(module, CAPACITY["bram"])
 

@@ -115,6 +115,14 @@ def test_errors_of_the_user(clock, tools, quick, arguments, message):
     assert message in err and err.count("hotrow: error") == 1 and not tools.asked
 
 
+@pytest.mark.parametrize("luts, large", [(20_000, False), (50_000, True)])
+def test_a_large_design_is_mapped_for_area(clock, tools, quick, tmp_path, luts, large):
+    tools.answer(cells={"LUT4": luts, "TRELLIS_FF": 1})
+    code, *_ = clock("--preset", "tiny", "--seeds", "1", "-o", str(tmp_path / "out"))
+    script = (tmp_path / "out" / "synthesis.ys").read_text()
+    assert code == 0 and ('STYLE "block"' in script) == large == ("if,-F" not in script)
+
+
 def test_a_design_too_large_for_the_device(clock, tools, quick):
     tools.answer(cells={"LUT4": 83641, "DP16KD": 209, "TRELLIS_FF": 1})
     code, _, err = clock("--preset", "tiny")

@@ -20,7 +20,7 @@ _LUT_PINS = ("A", "B", "C", "D")
 _REPEATS = {"A0": "WADO3", "A1": "WDO1", "B0": "WADO1", "B1": "WDO3",
             "C0": "WADO2", "C1": "WDO0", "D0": "WADO0", "D1": "WDO2"}
 NO_END = -1  # setup of an arc behind which a path goes on
-_EVER = -(1 << 28)  # launch of a net that is constant
+_CONSTANT = -(1 << 28)  # launch of a net that never changes
 
 
 class Rows(NamedTuple):
@@ -138,7 +138,7 @@ def _launch(placed, cell, pin):
     if kind == LUT:
         if placed.mode(cell) == "DPRAM":
             return _LAUNCH["LUT RAM"]
-        return 0 if placed.inputs(cell) else _EVER
+        return 0 if placed.inputs(cell) else _CONSTANT
     if kind == FLIP_FLOP:
         return _LAUNCH["flip-flop"]
     if kind == BLOCK_RAM:

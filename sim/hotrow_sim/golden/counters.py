@@ -1,9 +1,10 @@
 """Golden model of the access counters: a set-associative table of saturating counts.
 
 Lookups are counted in the order of their owners (see ``window``): an owner adds the lookups that it
-stands for to the count of its row, whose credit becomes 16 times what the count was, as far as that
-goes. A row that is not resident meets the least counted way of its set (an empty way counts zero),
-the first of equals: one that has credit loses some and stays, from another it takes the place.
+stands for to the count of its row, whose credit becomes 2**CREDIT_LOG2 times what the count was, as
+far as CREDIT_WIDTH bits go. A row that is not resident meets the least counted way of its set (an
+empty way counts zero), the first of equals: one that has credit loses one and stays, from another
+it takes the place.
 """
 
 import numpy as np
