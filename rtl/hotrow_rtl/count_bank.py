@@ -2,8 +2,8 @@
 
 Source: the banked access logger of Hotline (ISCA 2024), here with exact counts. As in
 frequency-aware caches the least counted row leaves, but not at once: like a count that decays
-(HeavyKeeper, ATC 2018) its credit does, and the count stays exact. Sets of 4 ways so hold the hot
-rows better than sets of 8 of which one way takes every row that comes by.
+(HeavyKeeper, ATC 2018) its credit does, and the count stays exact. Otherwise one way of each set
+takes every row that comes by, which costs a set of 4 ways more than one of 8.
 """
 
 from itertools import pairwise
