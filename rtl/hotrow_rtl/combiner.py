@@ -1,20 +1,22 @@
 """Combiner: of the lookups of one row close together, the first stands for all."""
 
-from amaranth import Cat, Module, Mux, Signal
+from itertools import pairwise
+
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bank_layouts import amount_width, combined_beat, tagged_beat
+from .bank_layouts import amount_width, combined_beat, combined_lookup, tagged_beat
 from .beat_amounts import BeatAmounts
 from .config import Config
 from .contract import Status
 from .joined_place import JoinedPlace
-from .key_matches import KeyMatches
+from .key_window import KeyWindow
+from .ram import Ram
 
-# Where a beat is held. The owners of a beat are known once it is JOINED, while the beat behind it
-# is decided; and its last lookups may come `config.window_beats` behind it.
-COMPARED, DECIDED, JOINED, SUMMED = range(4)
-CARRIED = ("key", "sample", "parts_log2", "part")  # of a lookup, as it came
+# Bits of keys that are compared at one place: where there are more, their wires crowd.
+PIECE = 8
+DECISIONS = ("owner", "amount", "joins", "back", "lane")  # the rest of a lookup stays as it came
 
 
 class Combiner(wiring.Component):
@@ -23,9 +25,11 @@ class Combiner(wiring.Component):
     A lookup that finds none of its row there is an owner. Those that are absent, out of range or
     faulty own nothing and join nothing. Lookups of different batches are never combined.
 
-    Beats move on in step, pushed by the one that enters: the distance of two beats of a batch is
-    their distance here. Only behind the end of a batch may there be a gap, so from there on the
-    beats move by themselves.
+    Beats move on in step from place to place, pushed by the one that enters: the distance of two
+    beats of a batch is their distance here. Only behind the end of a batch may there be a gap, so
+    from there on the beats move by themselves. At the first places keys are compared, a piece at
+    each; then it is decided who owns, known who joins whom, and counted, for which the last lookups
+    may come `window_beats` behind. What stays as it came waits in a memory meanwhile.
 
     Parameters
     ----------
@@ -57,122 +61,181 @@ class Combiner(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        leaves, reach = self.latency - 1, range(c.window_beats + 1)
-        lanes, places = range(c.lanes), range(leaves + 1)
-        beats = [Signal(combined_beat(c), name=f"beat{at}", reset_less=True) for at in places]
+        pieces, leaves = key_pieces(c), self.latency - 1
+        decided, joined = len(pieces), len(pieces) + 1  # places; counted from the next on
+        lanes, reach = range(c.lanes), range(c.window_beats + 1)
         valid = Signal(leaves + 1)
         moves = Signal(leaves + 1)  # those at later places whenever those before
-        free = Signal()
+        free, enters = Signal(), Signal()
         # Bit n: the end of a batch is at a place up to n. All ends move whenever one may.
         ended = Signal(leaves)
         m.d.comb += [
             free.eq(~self.combined.valid | self.combined.ready),
+            enters.eq(self.beats.valid & free),
             self.beats.ready.eq(free),
             self.combined.valid.eq(valid[leaves]),
-            self.combined.p.eq(beats[leaves]),
             moves[leaves].eq(free),
             [moves[at].eq(free & (self.beats.valid | ended[at])) for at in range(leaves)],
         ]
         with m.If(free):
             ends = self.beats.valid & self.beats.p.beat.last
             m.d.sync += ended.eq(Mux(ends, ~0, ended << 1))
+        with m.If(moves[0]):
+            m.d.sync += valid[0].eq(self.beats.valid)
         for at in range(leaves):
-            with m.If(moves[at]):
-                m.d.sync += beats[at + 1].eq(beats[at])
             with m.If(moves[at + 1]):
                 m.d.sync += valid[at + 1].eq(valid[at] & moves[at])
+        self._keep(m, enters, moves[leaves - 1], valid[leaves - 1])
 
-        older = Signal(c.window_beats)  # bit k - 1: the beat k before COMPARED is of its batch
-        begins = Signal(init=1)
-        tagged, entered = self.beats.p, beats[COMPARED]
-        with m.If(moves[COMPARED]):
-            m.d.sync += valid[COMPARED].eq(self.beats.valid)
-        with m.If(self.beats.valid & free):
-            m.d.sync += [
-                [(lane.present.eq(lookup.present), lane.status.eq(refusal(lookup)),
-                  *(lane[name].eq(lookup[name]) for name in CARRIED))
-                 for lane, lookup in zip(entered.lanes, tagged.beat.lanes)],
-                entered.counts.eq(tagged.counts),
-                entered.splits.eq(tagged.splits),
-                entered.epoch.eq(tagged.epoch),
-                entered.last.eq(tagged.beat.last),
-                begins.eq(tagged.beat.last),
-                older.eq(Mux(begins, 0, Cat(1, older))),
-            ]
-
-        # Compare the beat at COMPARED with itself and with those before it.
-        served, older_lanes = Signal(c.lanes), Signal(c.window_beats * c.lanes)
-        served_decided = Signal.like(served)
-        row = data.ArrayLayout(c.lanes, len(reach))  # [beats back][lane]: whom a lookup may join
-        keys = Signal(data.ArrayLayout(data.ArrayLayout(c.key_width, c.lanes), len(reach)))
-        matches = Signal(data.ArrayLayout(row, c.lanes))  # of the beat at DECIDED
-        m.d.comb += [
-            served.eq(Cat(lane.present & (lane.status == Status.OK) for lane in entered.lanes)),
-            [keys[back][lane].eq(beats[COMPARED + back].lanes[lane].key)
-             for back in reach for lane in lanes],
-            [older_lanes.word_select(back, c.lanes).eq(one.replicate(c.lanes))
-             for back, one in enumerate(older)],
-        ]
-        # Nothing is served in a gap, nor does it join: the registers behind it may be of any beat.
-        with m.If(moves[DECIDED]):
-            m.d.sync += served_decided.eq(Mux(moves[COMPARED] & valid[COMPARED], served, 0))
-        for lane in lanes:
-            m.submodules[f"matches{lane}"] = unit = KeyMatches(c.key_width, c.lanes * len(reach))
-            m.d.comb += [unit.key.eq(entered.lanes[lane].key), unit.keys.eq(keys)]
-            with m.If(moves[COMPARED]):
-                m.d.sync += matches[lane].eq(
-                    unit.equal & Cat(served & (1 << lane) - 1, older_lanes))
+        # Of the beats at the places of comparisons: lookups that are neither absent nor refused. In
+        # a gap there are none: other registers there may be of any beat.
+        served = [Signal(c.lanes, name=f"served{at}") for at in range(decided + 1)]
+        with m.If(moves[0]):
+            m.d.sync += served[0].eq(Mux(self.beats.valid, Cat(
+                lookup.present & (refusal(lookup) == Status.OK)
+                for lookup in self.beats.p.beat.lanes), 0))
+        for at in range(decided):
+            with m.If(moves[at + 1]):
+                m.d.sync += served[at + 1].eq(Mux(moves[at], served[at], 0))
+        matches = self._compare(m, enters, moves, served[0])  # of the beat at `decided`
 
         # Decide who owns. At most one owner of a row is within reach.
-        owners = Signal(data.ArrayLayout(c.lanes, c.window_beats))  # before the beat at DECIDED
-        joined = Signal.like(matches)  # by those of the beat at JOINED
+        decision = data.StructLayout({name: combined_lookup(c)[name].shape for name in DECISIONS})
+        beats = {at: Signal(data.ArrayLayout(decision, c.lanes), name=f"decisions{at}",
+                            reset_less=True) for at in range(joined, leaves + 1)}
+        for at in range(joined, leaves):
+            with m.If(moves[at]):
+                m.d.sync += beats[at + 1].eq(beats[at])
+        owners = Signal(data.ArrayLayout(c.lanes, c.window_beats))  # before the beat at `decided`
+        joins = Signal.like(matches)  # of those of the beat at `joined`
         own_matches = Signal(data.ArrayLayout(c.lanes, c.lanes))
-        older_joined = Signal(data.ArrayLayout(owners.shape(), c.lanes))
-        m.d.comb += [owners[at].eq(Cat(lane.owner for lane in beats[JOINED + at].lanes))
+        older_joins = Signal(data.ArrayLayout(owners.shape(), c.lanes))
+        m.d.comb += [owners[at].eq(Cat(lane.owner for lane in beats[joined + at]))
                      for at in range(c.window_beats)]
         for lane in lanes:
-            own, is_served = matches[lane][0], served_decided[lane]
+            own, is_served = matches[lane][0], served[decided][lane]
             older_matches = matches[lane].as_value()[c.lanes:]
             reached = Signal.like(older_matches, name=f"reached{lane}")
             m.d.comb += reached.eq(Mux(is_served, owners.as_value() & older_matches, 0))
-            with m.If(moves[JOINED]):  # if into a gap, those of the first beat behind it: none
-                m.d.sync += older_joined[lane].eq(reached)
-            with m.If(moves[DECIDED]):
+            with m.If(moves[joined]):  # if into a gap, those of the first beat behind it: none
+                m.d.sync += older_joins[lane].eq(reached)
+            with m.If(moves[decided]):
                 m.d.sync += [
                     own_matches[lane].eq(Mux(is_served, own, 0)),
-                    beats[JOINED].lanes[lane].owner.eq(is_served & ~reached.any() & ~own.any()),
+                    beats[joined][lane].owner.eq(is_served & ~reached.any() & ~own.any()),
                 ]
             m.d.comb += [
-                joined[lane][0].eq(own_matches[lane] & owners[0]),
-                [joined[lane][back].eq(older_joined[lane][back - 1]) for back in reach[1:]],
+                joins[lane][0].eq(own_matches[lane] & owners[0]),
+                [joins[lane][back].eq(older_joins[lane][back - 1]) for back in reach[1:]],
             ]
 
         # Say whom each joins, and count for each owner who joins it.
         for lane in lanes:
             m.submodules[f"place{lane}"] = unit = JoinedPlace(c)
-            m.d.comb += unit.joins.eq(joined[lane])
-            out = beats[SUMMED].lanes[lane]
-            with m.If(moves[JOINED]):
+            m.d.comb += unit.joins.eq(joins[lane])
+            out = beats[joined + 1][lane]
+            with m.If(moves[joined]):
                 m.d.sync += [out.joins.eq(unit.any), out.back.eq(unit.back), out.lane.eq(unit.lane)]
         for back in reach:
-            width = amount_width(c)
+            width, at = amount_width(c), joined + back
             m.submodules[f"amounts{back}"] = unit = BeatAmounts(c.lanes, width)
             m.d.comb += [
-                [unit.joined.word_select(lane, c.lanes).eq(joined[lane][back]) for lane in lanes],
+                [unit.joined.word_select(lane, c.lanes).eq(joins[lane][back]) for lane in lanes],
                 [unit.before.word_select(lane, width).eq(owner.amount if back else owner.owner)
-                 for lane, owner in enumerate(beats[JOINED + back].lanes)],
+                 for lane, owner in enumerate(beats[at])],
             ]
-            with m.If(moves[JOINED + back]):
+            with m.If(moves[at]):
                 m.d.sync += [owner.amount.eq(unit.after.word_select(lane, width))
-                             for lane, owner in enumerate(beats[SUMMED + back].lanes)]
+                             for lane, owner in enumerate(beats[at + 1])]
+        m.d.comb += [self.combined.p.lanes[lane][name].eq(beats[leaves][lane][name])
+                     for lane in lanes for name in DECISIONS]
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), ended.eq(0), begins.eq(1)]
+            m.d.sync += [valid.eq(0), ended.eq(0)]
         return m
+
+    def _keep(self, m, enters, reads, leaves):
+        """What of a beat stays as it came: written as it enters, read as it goes to the last place
+        if it `leaves` the one before."""
+        came, combined = self.beats.p, self.combined.p
+        depth = 1 << (self.latency - 1).bit_length()
+        write_at, read_at = Signal(range(depth)), Signal(range(depth))
+
+        def keep(name, pairs):
+            """In a memory by itself: lanes need not be near each other."""
+            rows = Ram(sum(len(out) for _, out in pairs), depth)
+            m.submodules[f"kept{name}"] = rows
+            m.d.comb += [
+                rows.write_enable.eq(enters),
+                rows.write_address.eq(write_at),
+                rows.read_enable.eq(reads),
+                rows.read_address.eq(read_at),
+                rows.write_data.eq(Cat(value for value, _ in pairs)),
+                Cat(out for _, out in pairs).eq(rows.read_data),
+            ]
+
+        for number, (lookup, lane) in enumerate(zip(came.beat.lanes, combined.lanes)):
+            keep(number, [
+                (refusal(lookup) if name == "status" else lookup[name], Value.cast(lane[name]))
+                for name, _ in lane.shape() if name not in DECISIONS])
+        keep("_beat", [
+            (came.beat.last if name == "last" else came[name], Value.cast(combined[name]))
+            for name, _ in combined.shape() if name != "lanes"])
+        with m.If(enters):
+            m.d.sync += write_at.eq(write_at + 1)
+        with m.If(reads & leaves):
+            m.d.sync += read_at.eq(read_at + 1)
+        with m.If(self.restart):
+            m.d.sync += [write_at.eq(0), read_at.eq(0)]
+
+    def _compare(self, m, enters, moves, served):
+        """Compare each beat with itself and with those before it, a piece of the keys at each
+        place; of lookups of its batch that are `served`. [lane][beats back][lane], for the beat
+        behind these places: whom a lookup may join."""
+        c = self.config
+        reach = range(c.window_beats + 1)
+        # Bit k - 1: the beat k before the first place is of its batch.
+        older = Signal(c.window_beats)
+        begins = Signal(init=1)
+        with m.If(enters):
+            m.d.sync += [
+                begins.eq(self.beats.p.beat.last), older.eq(Mux(begins, 0, Cat(1, older)))]
+        with m.If(self.restart):
+            m.d.sync += begins.eq(1)
+        may = Signal(c.lanes * len(reach) * c.lanes)
+        m.d.comb += may.eq(Cat(
+            Cat(served & (1 << lane) - 1, *(beat.replicate(c.lanes) for beat in older))
+            for lane in range(c.lanes)))
+        steps = [enters, *moves]  # to each place
+        for place, piece in enumerate(key_pieces(c)):
+            window = KeyWindow(piece.stop - piece.start, c.lanes, c.window_beats)
+            m.submodules[f"window{place}"] = window
+            keys = Cat(lookup.key.as_value()[piece] for lookup in self.beats.p.beat.lanes)
+            for at, step in enumerate(steps[:place]):
+                waits = Signal(len(keys), name=f"keys{place}_{at}", reset_less=True)
+                with m.If(step):
+                    m.d.sync += waits.eq(keys)
+                keys = waits
+            m.d.comb += [
+                window.keys.eq(keys),
+                window.moves.eq(Cat(steps[place:place + len(reach)])),
+                window.may.eq(may),
+            ]
+            may = window.matches
+        matches = Signal(data.ArrayLayout(data.ArrayLayout(c.lanes, len(reach)), c.lanes))
+        m.d.comb += matches.eq(may)
+        return matches
+
+
+def key_pieces(config):
+    """Bits of a key that are compared at each place."""
+    count = max(1, config.key_width // PIECE)
+    ends = [config.key_width * end // count for end in range(count + 1)]
+    return [slice(*piece) for piece in pairwise(ends)]
 
 
 def latency(config):
     """Cycles from a beat that enters to the same that leaves, in a stream without gaps."""
-    return SUMMED + config.window_beats + 1
+    return len(key_pieces(config)) + 2 + config.window_beats + 1
 
 
 def refusal(lookup):

@@ -220,7 +220,7 @@ def test_modules_are_shared_bottom_up():
 
 
 @pytest.mark.parametrize("name", [
-    "combiner.matches", "combiner.place", "combiner.amounts", "combiner.amounts0.lane",
+    "combiner.window0.lane", "combiner.place", "combiner.amounts", "combiner.amounts0.lane",
     "fill.bags_", "fill.bags_behind.lane", "ends.layer"])
 def test_lanes_share_their_units(name):
     """Units that every lane has are written once: their ports have the same names in each."""
