@@ -30,20 +30,25 @@ class Watchdog(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # The comparison takes a cycle of its own: what it compares is two cycles ahead.
-        ahead, due = Signal(32, init=2), Signal()
-        some, one = Signal(), Signal()  # of the timeout: it is not 0, it is 1
-        upper = self.timeout[1:].any()
-        m.d.comb += one.eq(~upper & self.timeout[0])
-        m.d.sync += some.eq(upper | self.timeout[0])
-        with m.If(self.waiting & ~self.progress & ~self.restart):
-            m.d.sync += [
-                ahead.eq(ahead + 1),
-                due.eq((ahead >= self.timeout) & some),
-                self.stopped.eq(self.stopped | due),
-            ]
+        # What moves in a port is far from the counter, which hears of it a cycle late; and the
+        # comparison takes a cycle of its own: what it compares is three cycles ahead.
+        quiet, counts = Signal(), Signal()
+        ahead, due = Signal(32, init=3), Signal()
+        some, one, two = Signal(), Signal(), Signal()  # of the timeout: it is not 0, it is 1, or 2
+        upper = self.timeout[2:].any()
+        m.d.comb += quiet.eq(self.waiting & ~self.progress & ~self.restart)
+        m.d.sync += [
+            counts.eq(quiet),
+            some.eq(self.timeout.any()),
+            one.eq((self.timeout[:2] == 1) & ~upper),
+            two.eq((self.timeout[:2] == 2) & ~upper),
+        ]
+        with m.If(counts):
+            m.d.sync += [ahead.eq(ahead + 1), due.eq((ahead >= self.timeout) & some)]
         with m.Else():
-            m.d.sync += [ahead.eq(2), due.eq(one)]
+            m.d.sync += [ahead.eq(3), due.eq(two)]
         with m.If(self.restart):
             m.d.sync += self.stopped.eq(0)
+        with m.Elif(quiet & (one | counts & due)):
+            m.d.sync += self.stopped.eq(1)
         return m
