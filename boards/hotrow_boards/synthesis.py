@@ -32,8 +32,8 @@ _LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops; those of fewer become logic
 # The way into a carry chain and out of it takes as long as some bits in LUTs, which join the logic
 # around them.
 _LEAST_CARRY = 6  # bits; sums of fewer become logic
-# A restart has a register in every unit that it resets (see `RestartRegister`), all alike: kept,
-# they are not merged into one that is far from most of what it drives.
+# What is told to units far apart has a register near each (see `Relay`), all alike: kept, they are
+# not merged into one that is far from most of what it drives.
 
 
 def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
@@ -101,7 +101,7 @@ techmap -map +/techmap.v t:$alu r:Y_WIDTH<{_LEAST_CARRY} %i
 opt_expr
 synth_ecp5 -noflatten -top {top} -run map_gates:map_ffs
 flatten
-setattr -set keep 1 c:*_restart.*
+setattr -set keep 1 c:*_relay.*
 opt_clean -purge
 opt -full
 simplemap

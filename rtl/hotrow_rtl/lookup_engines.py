@@ -29,7 +29,7 @@ from .plan_lists import PlanLists
 from .plan_sequence import PlanSequence
 from .plan_window import PlanWindow, Retirement
 from .planner_bank import PlannerBank
-from .restart_register import restart_of
+from .relay import relayed
 from .result_addresses import lists_of
 from .sample_marks import SampleMarks
 from .slot_lanes import SlotLanes
@@ -145,12 +145,10 @@ class LookupEngines(wiring.Component):
 
         # The banks are far from what clears them and from what waits for that: told in registers.
         clears = Cat(scans.clear, entries.clear, control.clear_misses)
-        told, banks_ready = Signal.like(clears), Signal()
-        m.d.sync += [
-            told.eq(clears),
-            banks_ready.eq(
-                Cat(bank.ready for bank in banks).all() & ~clears.any() & ~told.any()),
-        ]
+        told = [relayed(m, f"bank{number}_clears", clears) for number, _ in enumerate(banks)]
+        banks_ready = Signal()
+        m.d.sync += banks_ready.eq(
+            Cat(bank.ready for bank in banks).all() & ~clears.any() & ~told[0].any())
         planner = []
         if config.planner:
             m.submodules.plan_lists = plan_lists = PlanLists(config)
@@ -164,7 +162,7 @@ class LookupEngines(wiring.Component):
                  **{f"number_bank{number}": bank for number, bank in enumerate(number_banks)},
                  **{f"planner{number}": unit for number, unit in enumerate(planner)}}
         for name, unit in units.items():
-            m.d.comb += unit.restart.eq(restart_of(m, name, self.restart))
+            m.d.comb += unit.restart.eq(relayed(m, f"{name}_restart", self.restart))
         m.d.comb += [
             scans.cleared.eq(banks_ready),
             entries.cleared.eq(banks_ready),
@@ -188,12 +186,14 @@ class LookupEngines(wiring.Component):
             connect(m, unit=unit.outcome, control=ended)
         # Room for the batches under way, so that a start waits for none of them.
         m.submodules.kinds_queue = kinds = RamFifo(batch_kind(), UNDER_WAY)
-        m.d.comb += kinds.clear.eq(restart_of(m, "kinds", self.restart))
+        m.d.comb += kinds.clear.eq(relayed(m, "kinds_restart", self.restart))
         connect(m, control=control.kinds, queue=kinds.i)
         connect(m, queue=kinds.o, tag=tag.kinds)
 
-        # Lists and batches.
-        edits = control.edits
+        # Lists and batches: which of them is told to each place where their ways part or join.
+        edits, asked_edits, answered_edits, slots_edits = (
+            relayed(m, f"{name}_edits", control.edits)
+            for name in ("source", "asked", "answered", "slots"))
         connect(m, reader=reader.lengths, lengths=flipped(self.lengths))
         merge(m, self.source.request,
               (~edits, reader.ids.request), (edits, entries.source.request))
@@ -203,14 +203,15 @@ class LookupEngines(wiring.Component):
         connect(m, combiner=combiner.combined, placer=placer.combined)
 
         # Banks.
-        self._beats(m, edits, placer.beats, entries.beats, ring.beats)
-        route(m, ring.answered, (~edits, numbers.answered), (edits, entries.answered))
+        self._beats(m, asked_edits, placer.beats, entries.beats, ring.beats)
+        route(m, ring.answered, (~answered_edits, numbers.answered),
+              (answered_edits, entries.answered))
         for number, bank in enumerate(banks):
             m.submodules[f"bank{number}"] = once(platform, bank)
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
             connect(m, scans=scans.banks[number], bank=bank.scan)
-            m.d.comb += Cat(bank.clear_counts, bank.clear_slots, bank.clear_misses).eq(told)
+            m.d.comb += Cat(bank.clear_counts, bank.clear_slots, bank.clear_misses).eq(told[number])
         connect(m, numbers=numbers.beats, ring=number_ring.beats)
         for number, bank in enumerate(number_banks):
             m.submodules[f"number_bank{number}"] = once(platform, bank)
@@ -235,7 +236,8 @@ class LookupEngines(wiring.Component):
         packers["harvest"] = list_packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = self._restarted(m, f"{name}_packer", packer)
-        self._slots(m, edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
+        self._slots(
+            m, slots_edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
         for producer, name in ((marks.popular, "popular"), (marks.nonpopular, "nonpopular"),
                                (numbers.listed, "misses")):
             narrowed(m, producer, packers[name].elements)
@@ -272,7 +274,7 @@ class LookupEngines(wiring.Component):
 
     def _restarted(self, m, name, unit):
         """The unit, reset by a restart."""
-        return ResetInserter(restart_of(m, name, self.restart))(unit)
+        return ResetInserter(relayed(m, f"{name}_restart", self.restart))(unit)
 
     def _plan(self, m, control, placer, banks, banks_ready, numbers, slot_lanes, lists, entries):
         """What the planner's units are told, and what they tell."""

@@ -18,7 +18,7 @@ from .move_control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .move_outcome import MoveOutcome
 from .once import once
 from .port_flush import PortFlush
-from .restart_register import restart_of
+from .relay import relayed
 from .row_arithmetic import RowArithmetic
 from .row_layouts import tag
 from .row_port import RowPort
@@ -169,7 +169,7 @@ class RowMover(wiring.Component):
                 port.fills.eq(control.fills),
                 port.pattern.eq(control.pattern),
                 port.timeout.eq(self.timeout),
-                port.restart.eq(restart_of(m, f"port_{number}", self.restart)),
+                port.restart.eq(relayed(m, f"port_{number}_restart", self.restart)),
                 port.clear.eq(clear),
                 outcome.ended[number].eq(port.ended),
             ]

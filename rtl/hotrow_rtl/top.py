@@ -1,6 +1,6 @@
 """The accelerator: registers, two command queues, their engines and the memory ports, wired."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -14,7 +14,7 @@ from .list_port import ListPort
 from .lookup_engines import LookupEngines
 from .move_control import TARGET_BYTES
 from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
-from .restart_register import restart_of
+from .relay import relayed
 from .result_port import ResultPort
 from .row_mover import RowMover
 
@@ -193,9 +193,12 @@ class Top(wiring.Component):
 
         # Time-outs and soft reset: ports drain what is in flight before the card is ready again.
         ports, draining = [list_port, *results, mover], Signal()
+        # Told late, for ports are far from here: from a port that was restarted nothing goes out.
+        quiet = Signal(len(ports))
+        m.d.sync += quiet.eq(Mux(draining, Cat(port.idle for port in ports), 0))
         with m.If(registers.soft_reset):
-            m.d.sync += draining.eq(1)
-        with m.Elif(Cat(port.idle for port in ports).all()):
+            m.d.sync += [draining.eq(1), quiet.eq(0)]
+        with m.Elif(quiet.all()):
             m.d.sync += draining.eq(0)
         for port in ports:
             m.d.comb += port.timeout.eq(registers.timeout)
@@ -204,7 +207,7 @@ class Top(wiring.Component):
                  "completions": completions, "events": events,
                  **{f"result_port_{number}": port for number, port in enumerate(results)}}
         for name, unit in units.items():
-            m.d.comb += unit.restart.eq(restart_of(m, name, registers.soft_reset))
+            m.d.comb += unit.restart.eq(relayed(m, f"{name}_restart", registers.soft_reset))
         for unit in (mover, engines):
             m.d.comb += unit.restart.eq(registers.soft_reset)
         # A command that clears a memory again makes later commands wait, not the host.
