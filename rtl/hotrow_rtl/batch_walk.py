@@ -34,8 +34,9 @@ class BatchWalk(wiring.Component):
 
     Timing
     ------
-    Requests leave 1 cycle after the command, for lengths 2 cycles. A command is taken once the
-    batch before it has begun, in `WordWalk`, which is when the one before that has ended there.
+    Requests leave 1 cycle after the command, for lengths 2 cycles. A command is taken the
+    cycle after the batch before it has begun, in `WordWalk`, which is when the one before that has
+    ended there.
     """
 
     def __init__(self, config: Config):
@@ -90,9 +91,11 @@ class BatchWalk(wiring.Component):
         total = length_sum.total
         found, matches, accepted = Signal.like(total.p), Signal(), Signal()
         m.d.comb += accepted.eq(matches & (found.fault == 0))
-        with m.FSM():
+        free = Signal()  # told a cycle late, as it moves all that is taken
+        with m.FSM() as fsm:
+            m.d.sync += free.eq(fsm.ongoing("IDLE") & ~Cat(pending.values()).any())
             with m.State("IDLE"):
-                m.d.comb += self.command.ready.eq(~Cat(pending.values()).any())
+                m.d.comb += self.command.ready.eq(free)
                 with m.If(self.command.valid & self.command.ready):
                     m.d.sync += [
                         count.eq(given.count),

@@ -63,7 +63,7 @@ class CommandExecutor(wiring.Component):
         One per command, all but `sequence` filled in.
     cycle : In(64)
     enable : In(1)
-        While low no further command is taken up.
+        While low no further command is taken up, from the next cycle on.
     halt_on_error, resume, abort : In(1)
         As in `QueueControl`.
     busy, halted, waiting : Out(1)
@@ -126,7 +126,11 @@ class CommandExecutor(wiring.Component):
             alone.eq((jobs.level == 1) & jobs.o.valid),
             self.busy.eq(~idle),
         ]
-        m.d.sync += taken.eq(report.valid & report.ready)  # late, so that it is no long way
+        enabled = Signal()
+        m.d.sync += [
+            taken.eq(report.valid & report.ready),  # late, so that it is no long way
+            enabled.eq(self.enable),
+        ]
         with m.If(self.resume):
             m.d.sync += [self.halted.eq(0), self.status.eq(Status.OK)]
 
@@ -140,7 +144,7 @@ class CommandExecutor(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                willing = (self.enable & ~self.halted & (idle | self._may_overlap(m, jobs)))
+                willing = (enabled & ~self.halted & (idle | self._may_overlap(m, jobs)))
                 m.d.comb += [
                     self.commands.ready.eq(willing),
                     jobs.i.valid.eq(self.commands.valid & willing),

@@ -116,17 +116,23 @@ class CounterScans(wiring.Component):
             control.next = "REPORT"
 
         # A command is taken in a state of its own: that all memories are at rest is known late.
-        control.d.sync += self.clear.eq(0)
+        # Meanwhile it is told which one it is.
+        harvests, forgets = Signal(), Signal()
+        control.d.sync += [
+            harvests.eq(given.opcode == Opcode.HARVEST),
+            forgets.eq((given.flags & AllFlag.ALL).any()),
+            self.clear.eq(0),
+        ]
         with control.FSM():
             with control.State("IDLE"):
                 with control.If(self.command.valid & self.cleared):
                     control.next = "TAKE"
             with control.State("TAKE"):
                 control.d.comb += self.command.ready.eq(1)
-                with control.If(given.opcode == Opcode.HARVEST):
+                with control.If(harvests):
                     control.d.comb += harvest.start.eq(1)
                     control.next = "HARVEST"
-                with control.Elif((given.flags & AllFlag.ALL) != 0):
+                with control.Elif(forgets):
                     control.d.sync += self.clear.eq(1)
                     control.next = "CLEAR"
                 with control.Else():

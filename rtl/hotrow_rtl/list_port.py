@@ -126,7 +126,7 @@ class ListPort(wiring.Component):
             bus.arburst.eq(BURST_INCR),
             bus.arsize.eq(log2(self.config.bus_bytes)),
             free.eq(~bus.arvalid | bus.arready),
-            turns.bursts.ready.eq(free & ~dropping),
+            turns.bursts.ready.eq(free),  # and what is dropped goes nowhere
             turns.drop.eq(self.stopped),
             turns.clear.eq(self.restart),
         ]
@@ -165,7 +165,7 @@ class ListPort(wiring.Component):
                 client.beats.p.data.eq(arrived_data),
                 client.beats.p.fault.eq(arrived_fault),
                 client.stopped.eq(self.stopped),
-                client.draining.eq(draining | self.restart),
+                client.draining.eq(draining),
                 client.restart.eq(self.restart),
             ]
         return m

@@ -47,8 +47,8 @@ class LookupEnd(wiring.Component):
 
     Timing
     ------
-    The outcome is given 2 cycles after the last of what it waits for, that of a batch refused 1
-    cycle after its job, and 2 cycles later if a list had a fault.
+    The outcome is given 2 cycles after the last of what it waits for, 3 if that is a list, that of
+    a batch refused 1 cycle after its job, and 2 cycles later if a list had a fault.
     """
 
     def __init__(self, config: Config):
@@ -82,6 +82,8 @@ class LookupEnd(wiring.Component):
             m.d.comb += port.ready.eq(job.valid & opened[number] & ~landed[number])
             with m.If(port.valid & port.ready):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
+        complete = Signal()  # a cycle late: what is open and what has landed is far apart
+        m.d.sync += complete.eq(landed == opened)
 
         parted, faulty = Signal(), Signal.like(self.fault.p)
         # What goes into the report, and when: apart from the states, for enables without logic.
@@ -116,7 +118,7 @@ class LookupEnd(wiring.Component):
                         with m.If(counted.valid):
                             m.d.sync += [report[name].eq(counted.p[name])
                                          for name, _ in plan_counts]
-                with m.Elif(landed == opened):
+                with m.Elif(complete):
                     m.next = "REPORT"
                     with m.If((report.status == Status.OK) & faults.as_value().any()):
                         for number, fault in reversed(list(enumerate(faults))):

@@ -51,9 +51,9 @@ class ResultClient(wiring.Component):
     stopped : In(1)
         Take words and drop them; sequences end with FAULT_TIMEOUT.
     draining : In(1)
-        Take nothing.
+        Take up no sequence.
     restart : In(1)
-        Forget everything.
+        Forget everything, a word that is being taken included.
 
     Timing
     ------
@@ -93,7 +93,7 @@ class ResultClient(wiring.Component):
             free.eq(~held | self.stopped | buffer.i.ready & closed.i.ready),
             moves.eq(held & free),
             request.ready.eq(~self.draining & ~open_ & ~held & ~taken_up[writing]),
-            words.ready.eq(~self.draining & open_ & free),
+            words.ready.eq(open_ & free),
         ]
         keep = Signal(reset_less=True)
         with m.If(free):

@@ -192,7 +192,7 @@ class ResultPort(wiring.Component):
                 client.answers.valid.eq(arrived & (arrived_id == number)),
                 client.answers.p.fault.eq(arrived_fault),
                 client.stopped.eq(self.stopped),
-                client.draining.eq(draining | self.restart),
+                client.draining.eq(draining),
                 client.restart.eq(self.restart),
             ]
             if number in self.striped and config.planner:

@@ -139,32 +139,33 @@ class SampleLists(wiring.Component):
             ]
         with m.If(self.read | moves):
             m.d.sync += found.eq(self.read)
-        parted, offers = Signal(), Signal()
-        cold, warm = (Signal(c.lanes, name=name, reset_less=True) for name in ("cold", "warm"))
-        parted_at, parted_last = Signal.like(at), Signal()
+        # The lists are far from the marks: what they are ready for moves nothing before them.
+        part = data.StructLayout({"cold": c.lanes, "warm": c.lanes, "at": len(at), "last": 1})
+        m.submodules.parted = parted = ResetInserter(self.restart)(Skid(part.size))
+        parting, now = Signal(part), Signal(part)
         m.d.comb += [
-            moves.eq(found & (~parted | offers)),
+            moves.eq(found & parted.i.ready),
             self.clear.eq(moves),
             self.clear_word.eq(at),
             self.over.eq(moves & found_last),
+            parting.cold.eq(self.read_data & there),
+            parting.warm.eq(~self.read_data & there),
+            parting.at.eq(at),
+            parting.last.eq(found_last),
+            parted.i.valid.eq(found),
+            parted.i.p.eq(parting.as_value()),
+            now.eq(parted.o.p),
         ]
-        with m.If(moves):
-            m.d.sync += [
-                cold.eq(self.read_data & there),
-                warm.eq(~self.read_data & there),
-                parted_at.eq(at),
-                parted_last.eq(found_last),
-            ]
-        with m.If(moves | offers):
-            m.d.sync += parted.eq(moves)
 
         # Offer it to both lists, and count.
         counts, counts_last, counting = Signal(range(c.lanes + 1)), Signal(), Signal()
         total, more, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
-        lists = (self.popular, warm), (self.nonpopular, cold)
+        lists = (self.popular, now.warm), (self.nonpopular, now.cold)
+        offers, may = Signal(), Signal()
         m.d.comb += [
-            offers.eq(parted & (~counting | adds)
-                      & Cat(~out.valid | out.ready for out, _ in lists).all()),
+            may.eq((~counting | adds) & Cat(~out.valid | out.ready for out, _ in lists).all()),
+            parted.o.ready.eq(may),
+            offers.eq(parted.o.valid & may),
             more.eq(total + counts),
             adds.eq(counting & ~(counts_last & self.counted.valid)),
         ]
@@ -173,14 +174,14 @@ class SampleLists(wiring.Component):
                 m.d.sync += out.valid.eq(0)
             with m.If(offers):
                 m.d.sync += [
-                    out.valid.eq(present.any() | parted_last),
-                    [value.eq(Cat(Const(lane, log2(c.lanes)), parted_at))
+                    out.valid.eq(present.any() | now.last),
+                    [value.eq(Cat(Const(lane, log2(c.lanes)), now.at))
                      for lane, value in enumerate(out.p.values)],
                     out.p.present.eq(present),
-                    out.p.last.eq(parted_last),
+                    out.p.last.eq(now.last),
                 ]
         with m.If(offers):
-            m.d.sync += [counts.eq(prefix_counts(warm)[1]), counts_last.eq(parted_last)]
+            m.d.sync += [counts.eq(prefix_counts(now.warm)[1]), counts_last.eq(now.last)]
         with m.If(offers | adds):
             m.d.sync += counting.eq(offers)
         with m.If(self.counted.ready):
@@ -191,7 +192,7 @@ class SampleLists(wiring.Component):
                 m.d.sync += [self.counted.valid.eq(1), self.counted.p.popular.eq(more)]
         with m.If(self.restart):
             m.d.sync += [
-                [flag.eq(0) for flag in (walking, found, parted, counting, completed, total,
+                [flag.eq(0) for flag in (walking, found, counting, completed, total,
                                          *(out.valid for out, _ in lists), self.counted.valid)],
                 half.eq(1),
             ]
