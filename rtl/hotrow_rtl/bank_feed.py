@@ -33,7 +33,7 @@ class BankFeed(wiring.Component):
     requests : In(ArrayLayout(request, config.lanes))
     shared : In(shared)
     room : Out(1)
-        A beat may enter in the next cycle, even if one does in this.
+        A beat may enter two cycles later, even if one does in this and in the next.
     request : Out(stream(request + shared))
         The lanes for this bank in lane order, beats in order; what is shared in the high bits.
     answer : In(stream(answer, always_ready=True))
@@ -102,7 +102,7 @@ class BankFeed(wiring.Component):
             beats.i.p.requests.eq(self.requests),
             beats.i.p.shared.eq(self.shared),
             beats.i.valid.eq(self.enter & self.mask.any()),
-            self.room.eq(beats.level <= BACKLOG - 2),
+            self.room.eq(beats.level <= BACKLOG - 3),
         ]
 
         beat, gone = beats.o.p, Signal(lanes)  # lanes of the beat that have been asked

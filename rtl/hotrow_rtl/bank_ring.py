@@ -50,7 +50,7 @@ class BankRing(wiring.Component):
 
     Timing
     ------
-    A request leaves `BankFeed.latency` cycles after its beat came; the beat follows `latency`
+    A request leaves 1 + `BankFeed.latency` cycles after its beat came; the beat follows `latency`
     cycles after the last answer to it, or `latency` + 1 after it came if it asks for nothing. One
     beat a cycle while the banks keep up. Up to `beats` are inside, the few at the exit not
     counted, and up to `BACKLOG` of those wait for one bank.
@@ -107,19 +107,31 @@ class BankRing(wiring.Component):
         with m.If(leave):
             m.d.sync += oldest.eq(oldest + 1)
 
+        # One step on the way to the banks, as every lane may go to each.
+        comes, place = Signal(), Signal.like(entry, reset_less=True)
+        masks = Signal(data.ArrayLayout(c.lanes, c.banks), reset_less=True)
+        requests, shared = (Signal(width, name=name, reset_less=True) for name, width in (
+            ("requests", c.lanes * widths[0]), ("shared", widths[1])))
+        lanes = self.beats.p.lanes
+        m.d.sync += [
+            comes.eq(enter),
+            place.eq(entry),
+            requests.eq(Cat(lane.request for lane in lanes)),
+            shared.eq(self.beats.p.shared),
+        ]
         feeds = []
         for number in range(c.banks):
             feed = BankFeed(c, *widths, self._beats)
             m.submodules[f"feed{number}"] = once(platform, feed)
             feeds.append(feed)
             m.d.comb += [
-                feed.enter.eq(enter),
-                feed.slot.eq(entry),
-                feed.mask.eq(Cat(lane.valid for lane in self.beats.p.lanes)
-                             & Cat(lane.bank == number for lane in self.beats.p.lanes)),
-                feed.requests.eq(Cat(lane.request for lane in self.beats.p.lanes)),
-                feed.shared.eq(self.beats.p.shared),
-                order.i.p.any[number].eq(feed.mask.any()),
+                feed.enter.eq(comes),
+                feed.slot.eq(place),
+                feed.mask.eq(masks[number]),
+                feed.requests.eq(requests),
+                feed.shared.eq(shared),
+                order.i.p.any[number].eq(
+                    Cat(lane.valid & (lane.bank == number) for lane in lanes).any()),
                 feed.leave.eq(leave & oldest_asks.any[number]),
                 feed.read.eq(advance),
                 feed.read_slot.eq(oldest),
@@ -127,6 +139,8 @@ class BankRing(wiring.Component):
                  for wanted, bank in zip(feed.wanted, oldest_asks.banks)],
                 feed.restart.eq(self.restart),
             ]
+            m.d.sync += masks[number].eq(
+                Cat(lane.valid & (lane.bank == number) for lane in lanes))
             connect(m, feed=feed.request, bank=flipped(self.requests[number]))
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
         done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
@@ -137,7 +151,7 @@ class BankRing(wiring.Component):
             rows.write_enable.eq(enter),
             rows.write_address.eq(entry),
             rows.write_data.eq(Value.cast(self.beats.p.carried)),
-            [bank.eq(lane.bank) for bank, lane in zip(order.i.p.banks, self.beats.p.lanes)],
+            [bank.eq(lane.bank) for bank, lane in zip(order.i.p.banks, lanes)],
             # Whether or not it leaves: that is known late.
             rows.read_enable.eq(advance),
             rows.read_address.eq(oldest),
@@ -161,7 +175,7 @@ class BankRing(wiring.Component):
         m.d.comb += [exit_.i.valid.eq(chosen), exit_.i.p.eq(leaving)]
         with m.If(self.restart):
             m.d.sync += [
-                entry.eq(0), oldest.eq(0),
+                entry.eq(0), oldest.eq(0), comes.eq(0),
                 read.eq(0), chosen.eq(0),
             ]
         return m

@@ -165,7 +165,7 @@ class ListPort(wiring.Component):
                 client.beats.p.data.eq(arrived_data),
                 client.beats.p.fault.eq(arrived_fault),
                 client.stopped.eq(self.stopped),
-                client.draining.eq(draining),
+                client.draining.eq(draining | self.restart),
                 client.restart.eq(self.restart),
             ]
         return m

@@ -82,8 +82,16 @@ class LookupEnd(wiring.Component):
             m.d.comb += port.ready.eq(job.valid & opened[number] & ~landed[number])
             with m.If(port.valid & port.ready):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
-        complete = Signal()  # a cycle late: what is open and what has landed is far apart
-        m.d.sync += complete.eq(landed == opened)
+        # A cycle late, for ports are far apart: whether all have landed, and the first fault.
+        complete, first, at_fault = Signal(), Signal.like(faults[0]), Signal.like(self.fault.p)
+        m.d.sync += [complete.eq(landed == opened), first.eq(0)]
+        for number, fault in reversed(list(enumerate(faults))):
+            with m.If(fault.any()):
+                victims = self.config.planner and number > misses
+                m.d.sync += [
+                    first.eq(fault),
+                    at_fault.eq(misses + job.p.plans if victims else min(number, misses)),
+                ]
 
         parted, faulty = Signal(), Signal.like(self.fault.p)
         # What goes into the report, and when: apart from the states, for enables without logic.
@@ -120,14 +128,9 @@ class LookupEnd(wiring.Component):
                                          for name, _ in plan_counts]
                 with m.Elif(complete):
                     m.next = "REPORT"
-                    with m.If((report.status == Status.OK) & faults.as_value().any()):
-                        for number, fault in reversed(list(enumerate(faults))):
-                            with m.If(fault.any()):
-                                m.d.comb += told.status.eq(Status.SLVERR - 1 + fault)
-                                victims = self.config.planner and number > misses
-                                m.d.sync += faulty.eq(
-                                    misses + job.p.plans if victims else min(number, misses))
-                        m.d.comb += tell_fault.eq(1)
+                    with m.If((report.status == Status.OK) & first.any()):
+                        m.d.comb += [told.status.eq(Status.SLVERR - 1 + first), tell_fault.eq(1)]
+                        m.d.sync += faulty.eq(at_fault)
                         m.next = "FAULT"
             with m.State("FAULT"):
                 m.d.comb += self.fault.valid.eq(1)

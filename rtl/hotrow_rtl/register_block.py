@@ -63,7 +63,7 @@ class RegisterBlock(wiring.Component):
 
     Timing
     ------
-    A reply comes 5 cycles after its access, EVENT_VALUE apart, which asks the event counters, and
+    A reply comes 6 cycles after its access, EVENT_VALUE apart, which asks the event counters, and
     the first ones after reset, as a memory is cleared: one cycle per register that it keeps. An
     effect of a write is visible to the access that follows it.
     """
@@ -94,12 +94,14 @@ class RegisterBlock(wiring.Component):
         plain = {name: Signal(32, name=name.lower()) for name in (
             *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
         self._keep(m, access, plain)
+        status = Signal(1 + len(self.stopped))  # a cycle late: it comes from afar
+        m.d.sync += status.eq(Cat(self.ready, self.stopped))
         reads = {
             "IDENTITY": Const(IDENTITY, 32),
             "VERSION": Const(VERSION, 32),
             **{name: Const(getattr(self.config, parameter), 32)
                for name, _, parameter in GEOMETRY},
-            "STATUS": Cat(self.ready, self.stopped),
+            "STATUS": status,
             "EVENT_VALUE": Const(0, 32),  # replaced by the event counters' reply
             **self._control(m, access),
             **self._cycle(m, access),
@@ -136,7 +138,7 @@ class RegisterBlock(wiring.Component):
         ]
         with m.If(access.looking):
             m.d.sync += is_plain.eq(0)
-            with m.Switch(access.payload.word):
+            with m.Switch(access.word):
                 for number, name in enumerate(plain):
                     with m.Case(REGISTERS[name].offset // 4):
                         m.d.sync += [row.eq(number), is_plain.eq(1)]
@@ -154,20 +156,22 @@ class RegisterBlock(wiring.Component):
             slave.replies.p.refused.eq(~access.known),
         ]
         with m.FSM():
+            with m.State("TAKE"):
+                m.d.sync += access.word.eq(access.payload.word)
+                with m.If(slave.accesses.valid & access.ready):
+                    m.next = "LOOK UP"
             with m.State("LOOK UP"):
-                m.d.comb += access.looking.eq(slave.accesses.valid & access.ready)
+                m.d.comb += access.looking.eq(1)
                 m.d.sync += [access.value.eq(0), access.known.eq(0), setting.eq(0)]
-                with m.Switch(access.payload.word):
+                m.next = "READ"
+                with m.If(access.at("EVENT_VALUE") & exists["EVENT_VALUE"]):
+                    m.next = "ASK EVENT"
+                with m.Switch(access.word):
                     for register in registers_of(self.config).values():
                         with m.Case(register.offset // 4):
                             m.d.sync += access.known.eq(exists.get(register.name, 1))
                             if register.name in reads:
                                 m.d.sync += access.value.eq(reads[register.name])
-                with m.If(access.looking):
-                    m.d.sync += access.word.eq(access.payload.word)
-                    m.next = "READ"
-                    with m.If(access.at("EVENT_VALUE") & exists["EVENT_VALUE"]):
-                        m.next = "ASK EVENT"
             with m.State("READ"):
                 m.next = "GATHER"
             with m.State("GATHER"):
@@ -196,7 +200,7 @@ class RegisterBlock(wiring.Component):
             with m.State("REPLY"):
                 m.d.comb += slave.replies.valid.eq(1)
                 with m.If(slave.replies.ready):
-                    m.next = "LOOK UP"
+                    m.next = "TAKE"
 
     def _control(self, m, access):
         """CONTROL, FAULT and INTERRUPT."""
@@ -313,7 +317,7 @@ class _Access:
         Its register exists; valid, like `value`, from the cycle after the look-up.
     value : Signal(32)
     word : Signal
-        Of the register, from the cycle after the look-up.
+        Of the register, from the look-up on.
     ready : Signal()
         Registers may be looked up.
     kept : Signal(32)
@@ -337,8 +341,7 @@ class _Access:
         ]
 
     def at(self, name):
-        return self.payload.word == REGISTERS[name].offset // 4
+        return self.word == REGISTERS[name].offset // 4
 
     def writes(self, name):
-        return (self.acting & self.payload.write & self.known
-                & (self.word == REGISTERS[name].offset // 4))
+        return self.acting & self.payload.write & self.known & self.at(name)

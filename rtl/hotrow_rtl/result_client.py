@@ -88,9 +88,10 @@ class ResultClient(wiring.Component):
 
         # A word waits one cycle, so that what it means is told from registers.
         word, held = Signal(words.p.shape(), reset_less=True), Signal()
-        free, moves = Signal(), Signal()
+        free, moves, drops = Signal(), Signal(), Signal()
+        m.d.sync += drops.eq(self.stopped)  # a port's watchdog is far from those who write
         m.d.comb += [
-            free.eq(~held | self.stopped | buffer.i.ready & closed.i.ready),
+            free.eq(~held | drops | buffer.i.ready & closed.i.ready),
             moves.eq(held & free),
             request.ready.eq(~self.draining & ~open_ & ~held & ~taken_up[writing]),
             words.ready.eq(open_ & free),

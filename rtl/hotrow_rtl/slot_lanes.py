@@ -93,15 +93,19 @@ class SlotLanes(wiring.Component):
         depth = 1 << (c.window_beats + 1).bit_length()  # one more, for the beat that enters
         at, own_at = (Signal(range(depth), name=name) for name in ("at", "own_at"))
         copies = [Ram(words.size, depth) for _ in lanes]
+        # Whether a beat comes is known late, and moves no more than these: what is stored without
+        # one is written over.
         with m.If(advance & self.beats.valid):
-            m.d.sync += [at.eq(at + 1), own_at.eq(at), own.last.eq(beat.carried.last)]
+            m.d.sync += [at.eq(at + 1), own_at.eq(at)]
+        with m.If(advance):
+            m.d.sync += own.last.eq(beat.carried.last)
         for number, (lane, to, into, answer) in enumerate(zip(
                 beat.carried.lanes, own.lanes, entered, beat.answers)):
             m.d.comb += [
                 into.missed.eq(lane.missed),
                 into.value.eq(Mux(lane.missed & ~lane.listed, answer, lane.number)),
             ]
-            with m.If(advance & self.beats.valid):
+            with m.If(advance):
                 m.d.sync += [
                     *(to[name].eq(lane[name]) for name in ("present", "back", "sample")),
                     to.refused.eq(lane.present & (lane.status != Status.OK)),
@@ -110,7 +114,7 @@ class SlotLanes(wiring.Component):
         for lane, copy in enumerate(copies):
             m.submodules[f"words{lane}"] = copy
             m.d.comb += [
-                copy.write_enable.eq(advance & self.beats.valid),
+                copy.write_enable.eq(advance),
                 copy.write_address.eq(at),
                 copy.write_data.eq(entered.as_value()),
                 copy.read_enable.eq(advance),

@@ -160,7 +160,7 @@ def test_full_ring_takes_nothing_and_loses_nothing():
 
 def test_latency():
     """A lone beat of one request, then one that asks for nothing."""
-    for valid, latency in ((1, BankFeed.latency + 1 + BankRing.latency), (0, BankRing.latency + 1)):
+    for valid, latency in ((1, BankFeed.latency + 2 + BankRing.latency), (0, BankRing.latency + 1)):
         lanes = [{"valid": valid, "bank": 3, "request": 9}] + [{}] * (TINY.lanes - 1)
         ring = ring_of(TINY)
         bench = StreamBench(ring)

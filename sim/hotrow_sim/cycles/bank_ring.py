@@ -4,7 +4,7 @@ from hotrow_rtl.bank_feed import BACKLOG, IN_FLIGHT, BankFeed
 from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS
 
-ASKED = BankFeed.latency - 1  # from the entry of a beat to the choice of its first request
+ASKED = BankFeed.latency  # from the entry of a beat to the choice of its first request
 LEAVES = BankRing.latency - 3  # from its last answer to when it gives up its place
 
 
@@ -31,7 +31,8 @@ def ring_cycles(beats, wait, distance=1):
         """Decided in the cycle before, from what happened before that."""
         past = cycle - 1
         return inside(past, entered[-RING_BEATS:], left[-RING_BEATS:]) <= RING_BEATS - 2 and all(
-            inside(past, *zip(*bank.beats[-BACKLOG:])) <= BACKLOG - 2 for bank in banks.values())
+            inside(past, *zip(*bank.beats[-BACKLOG:])) <= BACKLOG - 3
+            for bank in banks.values())
 
     for asks in beats:
         cycle = entered[-1] + 1 if entered else 0
@@ -52,7 +53,7 @@ class _Bank:
     Members
     -------
     beats : list of tuple
-        Of each beat so far: its entry, and when the feed gave the last of its requests.
+        Of each beat so far: when it came to the feed, which gave the last of its requests when.
     """
 
     def __init__(self, wait, distance):
@@ -71,5 +72,5 @@ class _Bank:
             begun.append(max(given[-1], begun[-1] + 1 if begun else 0, *(
                 self._last.get(each, -self.distance) + self.distance for each in sets), 0))
             self._last.update(dict.fromkeys(sets, begun[-1]))
-        self.beats.append((entry, given[-1]))
+        self.beats.append((entry + 1, given[-1]))
         return begun[-1] + self.wait
