@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 from hotrow_rtl.bank_layouts import asked_beat, bank_answer, beat_request, row_request
 from hotrow_rtl.bypass_stamps import BypassStamps
+from hotrow_rtl.combiner import Combiner
 from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
 from hotrow_rtl.directory_bank import DirectoryBank
 from hotrow_rtl.directory_list import DirectoryList
@@ -11,6 +12,7 @@ from hotrow_rtl.number_bank import number_lane, number_shared
 from hotrow_rtl.slot_bank import SlotBank
 from hotrow_rtl.slot_lanes import SlotLanes
 from hotrow_sim.cost.bank_ring import bank_ring_bits
+from hotrow_sim.cost.combiner import combiner_bits
 from hotrow_sim.cost.counters import counters_bits
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.directory import directory_bank_bits, directory_bits, directory_list_bits
@@ -25,6 +27,7 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 @pytest.mark.parametrize("unit, bits", [
+    (Combiner, combiner_bits),
     (SlotBank, slot_bank_bits),
     (DirectoryList, directory_list_bits),
     (SlotLanes, slot_lanes_bits),
@@ -49,5 +52,5 @@ def test_lookup_side_fits_the_ecp5():
                          config.slot_word_width, NUMBER_BEATS)
     bits = sum(model(config) for model in (
         counters_bits, directory_bits, directory_list_bits, miss_table_bits, miss_numbers_bits,
-        sample_marks_bits, slot_lanes_bits)) + rings
+        sample_marks_bits, slot_lanes_bits, combiner_bits)) + rings
     assert bits < 180 * 18 * 1024

@@ -1,0 +1,12 @@
+"""Memory of the combiner."""
+
+from hotrow_rtl.bank_layouts import combined_beat, combined_lookup
+from hotrow_rtl.combiner import DECISIONS, latency
+from hotrow_rtl.config import Config
+
+
+def combiner_bits(config: Config):
+    """Of every beat inside, what stays as it came: all but what is decided of its lookups."""
+    decided = sum(combined_lookup(config)[name].width for name in DECISIONS)
+    beats = 1 << (latency(config) - 1).bit_length()
+    return beats * (combined_beat(config).size - config.lanes * decided)
