@@ -3,7 +3,7 @@
 import numpy as np
 from hotrow_rtl.config import RING_BEATS, Config
 
-ASKS = 3  # of the ring: from a beat's entry to its first request
+ASKS = 4  # of the ring: from a beat's entry to its first request
 LATENCY = 5  # of a bank: from a request to its answer
 EDIT = 5  # of a bank: cycles between two edits
 OVERHEAD = 10  # command to request, word to beat, last answered beat to outcome
