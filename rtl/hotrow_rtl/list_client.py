@@ -1,6 +1,6 @@
 """What the list port keeps for one of its clients."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,11 +16,11 @@ def beat(config: Config) -> data.StructLayout:
 
 
 class ListClient(wiring.Component):
-    """Pass a client's requests on, buffer the words, and count them out again.
+    """Pass a client's requests on, count the words that come, and buffer them.
 
-    Words are counted where they leave, so that each list ends with `last` after the right number
-    of words whether or not the memory answers. Two lists may be under way, so that the second's
-    latency hides behind the first's words.
+    Where a word does not come one with a fault stands for it, so that each list ends with `last`
+    after the right number of words whether or not the memory answers. Two lists may be on their
+    way, so that the second's latency hides behind the first's words.
 
     Parameters
     ----------
@@ -75,26 +75,28 @@ class ListClient(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         request, words = self.client.request, self.client.words
-        m.submodules.buffer = buffer = RamFifo(beat(self.config), self.depth)
+        m.submodules.buffer = buffer = RamFifo(words.p.shape(), self.depth)
 
         # Counts of words, less one; a list's own does not move in the cycle of its last word.
         following, second = Signal(less_width(self.config)), Signal()  # the second list's
-        remaining, first = Signal.like(following), Signal()  # those that have not left
+        remaining, first = Signal.like(following), Signal()  # those that have not come
         final = Signal()  # the next word is the first list's last
-        taken, left, willing = Signal(), Signal(), Signal()
+        comes, left, willing = Signal(), Signal(), Signal()
+        lost = Signal()  # what has not come will never: so it is for good, and may be told late
+        m.d.sync += lost.eq(self.stopped)
         m.d.comb += [
+            comes.eq(first & (self.beats.valid | lost & buffer.i.ready)),
             willing.eq(~self.draining & ~second),
             self.request.p.eq(request.p),
             self.request.valid.eq(request.valid & willing),
             request.ready.eq(willing & self.request.ready),
         ]
-        # What of it depends on `taken` comes late: it enables registers.
-        with m.If(~first | taken):
+        with m.If(~first | comes):
             with m.If(~first | final):
                 m.d.sync += [remaining.eq(following), final.eq(following == 0)]
             with m.Else():
                 m.d.sync += [remaining.eq(remaining - 1), final.eq(remaining == 1)]
-        with m.If(~first | taken & final):
+        with m.If(~first | comes & final):
             m.d.sync += [first.eq(second), second.eq(0)]
         with m.If(~second):
             m.d.sync += following.eq(self.less)
@@ -105,7 +107,7 @@ class ListClient(wiring.Component):
         free, after = (Signal(range(self.depth + 1), init=self.depth, name=name)
                        for name in ("free", "after"))
         m.d.comb += after.eq(free + left)
-        m.d.sync += left.eq(taken)  # that one does comes late, and room may
+        m.d.sync += left.eq(words.valid & words.ready)  # that one does comes late, and room may
         with m.If(self.reserve):
             m.d.comb += after.eq(free + left - self.reserved - 1)
         m.d.sync += free.eq(after)
@@ -114,21 +116,16 @@ class ListClient(wiring.Component):
             self.rooms.eq(free[log2(self.longest) + 1:].any()),
         ]
 
-        lost = Signal()  # the next word will never come: so it is for good, and may be told late
-        m.d.sync += lost.eq(self.stopped & (buffer.level == 0))
         m.d.comb += [
-            buffer.i.valid.eq(self.beats.valid),
-            buffer.i.p.eq(self.beats.p),
+            buffer.i.valid.eq(comes),
+            buffer.i.p.data.eq(self.beats.p.data),
+            buffer.i.p.fault.eq(Mux(self.beats.valid, self.beats.p.fault, FAULT_TIMEOUT)),
+            buffer.i.p.last.eq(final),
             buffer.clear.eq(self.restart),
-            words.valid.eq(first & (buffer.o.valid | lost)),
-            words.p.data.eq(buffer.o.p.data),
-            words.p.fault.eq(buffer.o.p.fault),
-            words.p.last.eq(final),
-            buffer.o.ready.eq(words.ready & first),
-            taken.eq(words.valid & words.ready),
+            words.valid.eq(buffer.o.valid),
+            words.p.eq(buffer.o.p),
+            buffer.o.ready.eq(words.ready),
         ]
-        with m.If(lost):
-            m.d.comb += words.p.fault.eq(FAULT_TIMEOUT)
 
         with m.If(self.restart):
             m.d.sync += [
