@@ -1,21 +1,18 @@
 """Combiner: of the lookups of one row close together, the first stands for all."""
 
-from itertools import pairwise
-
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import amount_width, combined_beat, combined_lookup, tagged_beat
 from .beat_amounts import BeatAmounts
+from .combiner_places import key_pieces, latency
 from .config import Config
 from .contract import Status
 from .joined_place import JoinedPlace
 from .key_window import KeyWindow
 from .ram import Ram
 
-# Bits of keys that are compared at one place: where there are more, their wires crowd.
-PIECE = 8
 DECISIONS = ("owner", "amount", "joins", "back", "lane")  # the rest of a lookup stays as it came
 
 
@@ -224,18 +221,6 @@ class Combiner(wiring.Component):
         matches = Signal(data.ArrayLayout(data.ArrayLayout(c.lanes, len(reach)), c.lanes))
         m.d.comb += matches.eq(may)
         return matches
-
-
-def key_pieces(config):
-    """Bits of a key that are compared at each place."""
-    count = max(1, config.key_width // PIECE)
-    ends = [config.key_width * end // count for end in range(count + 1)]
-    return [slice(*piece) for piece in pairwise(ends)]
-
-
-def latency(config):
-    """Cycles from a beat that enters to the same that leaves, in a stream without gaps."""
-    return len(key_pieces(config)) + 2 + config.window_beats + 1
 
 
 def refusal(lookup):

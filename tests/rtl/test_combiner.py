@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.combiner import Combiner, latency
+from hotrow_rtl.combiner import Combiner
+from hotrow_rtl.combiner_places import latency
 from hotrow_rtl.config import EPOCH_WIDTH, preset
 from hotrow_rtl.contract import Status
 from hotrow_sim.golden.window import owners

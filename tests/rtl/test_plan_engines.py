@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hotrow_rtl.combiner import latency
+from hotrow_rtl.combiner_places import latency
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract import NO_BATCH, BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
 from hotrow_sim.golden.directory import Directory

@@ -1,7 +1,8 @@
 """Memory of the combiner."""
 
 from hotrow_rtl.bank_layouts import combined_beat, combined_lookup
-from hotrow_rtl.combiner import DECISIONS, latency
+from hotrow_rtl.combiner import DECISIONS
+from hotrow_rtl.combiner_places import latency
 from hotrow_rtl.config import Config
 
 

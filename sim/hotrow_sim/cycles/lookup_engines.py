@@ -1,6 +1,6 @@
 """Cycles of whole commands, from the last part of one to its outcome."""
 
-from hotrow_rtl.combiner import latency as combining
+from hotrow_rtl.combiner_places import latency as combining
 from hotrow_rtl.config import Config
 
 from .directory import list_cycles
