@@ -24,7 +24,7 @@ _PULLS = (1, 1, 0.8, 0.8, 0.6, 0.6, 0.4, 0.4, 0.2, 0.2)  # of the first stages
 _PATIENCE = 4.0  # how much more an arc weighs that has been 1 ns late in all stages
 _CROWDED = 0.2  # tiles of wire, of a net too many in a tile; of n as many times n squared
 _URGENT = 300  # ps to spare
-# Of all ends of paths, and at least: so many count as late, whatever the clock.
+# Of all ends of paths, and at least: if more are late, only so many count as late.
 _FEW, _FEWEST = 0.002, 100
 _LATEST = 8000  # ps beyond which it counts no more
 # What the router is asked for, of the estimate: it goes on until every path keeps to that.
@@ -42,7 +42,7 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
         is asked for.
     seed : int
     period : int
-        ps from clock edge to clock edge, of one clock; the router is not asked for less.
+        ps from clock edge to clock edge, that every path is to keep to; of one clock.
     block_rams : int
         Of the device.
     say : callable
@@ -68,11 +68,10 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
                 "mhz": round(1e6 / (period - timing.worst), 1)}
 
     def worst_first(timing):
-        """With as much to spare that few are late: those on which all others wait. If fewer are,
-        with less, so that the clock becomes as fast as it can."""
+        """With as much to spare that few are late: those on which all others wait."""
         ends = np.sort(timing.slack[wires.setup >= 0])
         few = min(max(round(_FEW * len(ends)), _FEWEST), len(ends) - 1)
-        return timing._replace(slack=timing.slack - ends[few])
+        return timing._replace(slack=timing.slack - min(0, ends[few]))
 
     timing = time_arcs(wires, position, period)
     before = figures(timing)
