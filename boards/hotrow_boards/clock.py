@@ -27,8 +27,8 @@ _BLOCKS = ((60, 32), (200, 0))
 def synthesise(verilog: str, top: str, folder: Path) -> dict:
     """Map `top` in its shift chain to ECP5: `netlist.json` in `folder`.
 
-    For the clock, every path as short as it can be; of what then fills more than half of the
-    device, for area.
+    For area what fills more than half of the device even so, which takes minutes; all else for the
+    clock, every path as short as it can be.
 
     Returns
     -------
@@ -43,21 +43,20 @@ def synthesise(verilog: str, top: str, folder: Path) -> dict:
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
     reads = ["read_verilog -sv core.v chain.v"]
-    used = map_cells(reads, CHAIN_MODULE, folder, shallow=True, arrange=_arrange)
-    if _is_large(used):
-        used = map_cells(reads, CHAIN_MODULE, folder, blocks=_BLOCKS, arrange=_place_rams)
+    used = map_cells(reads, CHAIN_MODULE, folder, blocks=_BLOCKS, arrange=_place_rams)
+    if not _is_large(used):
+        used = map_cells(reads, CHAIN_MODULE, folder, shallow=True, arrange=_divide)
     check_fit(top, used, DEVICE, CAPACITY)
     return used
 
 
-def _arrange(module, used):
-    """Divide large nets, which take most of a cycle, and place block RAMs; a large design is mapped
-    again instead, and its nets stay whole: the flip-flops of a tile share what enables and resets
-    them, and with copies of that too few places are left.
+def _divide(module, used):
+    """Divide large nets, which take most of a cycle, and place block RAMs. The nets of a large
+    design stay whole: the flip-flops of a tile share what enables and resets them, and with copies
+    of that too few places are left.
     """
-    if not _is_large(used):
-        divide_nets(module)
-        _place_rams(module, used)
+    divide_nets(module)
+    _place_rams(module, used)
 
 
 def _place_rams(module, used):
