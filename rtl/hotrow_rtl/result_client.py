@@ -86,26 +86,27 @@ class ResultClient(wiring.Component):
         taken_up = Array(Signal(name=f"taken_up_{i}") for i in range(2))
         open_ = Signal()
 
-        # A word waits one cycle, so that what it means is told from registers.
-        word, held = Signal(words.p.shape(), reset_less=True), Signal()
-        free, moves, drops = Signal(), Signal(), Signal()
-        m.d.sync += drops.eq(self.stopped)  # a port's watchdog is far from those who write
+        # A word waits one cycle, so that what it means is told from registers; and so is whether
+        # there is room for one, as those who write are far: beside the rows, at the output, there
+        # is room for one more than is known of.
+        word, moves = Signal(words.p.shape(), reset_less=True), Signal()
+        comes, room = Signal(), Signal(init=1)
         m.d.comb += [
-            free.eq(~held | drops | buffer.i.ready & closed.i.ready),
-            moves.eq(held & free),
-            request.ready.eq(~self.draining & ~open_ & ~held & ~taken_up[writing]),
-            words.ready.eq(open_ & free),
+            comes.eq(words.valid & words.ready),
+            request.ready.eq(~self.draining & ~open_ & ~moves & ~taken_up[writing]),
+            words.ready.eq(open_ & room),
         ]
         keep = Signal(reset_less=True)
-        with m.If(free):
-            m.d.sync += [
-                held.eq(words.valid & words.ready),
-                word.eq(words.p),
-                # The word that only ends a sequence does not go to memory: beyond the last result
-                # there may be none.
-                keep.eq(words.p.strobe.any() | ~words.p.last),
-            ]
-        with m.If(words.valid & words.ready & words.p.last):
+        m.d.sync += [
+            moves.eq(comes),
+            word.eq(words.p),
+            # The word that only ends a sequence does not go to memory: beyond the last result
+            # there may be none.
+            keep.eq(words.p.strobe.any() | ~words.p.last),
+            room.eq(self.stopped | (closed.level < CLOSED_BURSTS - 2) & Mux(
+                moves, buffer.level < self.depth - 1, buffer.level < self.depth)),
+        ]
+        with m.If(comes & words.p.last):
             m.d.sync += open_.eq(0)
 
         next_word = Signal(word_width(config))
@@ -189,5 +190,5 @@ class ResultClient(wiring.Component):
 
         with m.If(self.restart):
             m.d.sync += [
-                flag.eq(0) for flag in (open_, held, noted, gathered, writing, answering)]
+                flag.eq(0) for flag in (open_, moves, noted, gathered, writing, answering)]
         return m
