@@ -14,6 +14,7 @@ from .config import RING_BEATS, Config, log2
 from .fifo import RamFifo
 from .once import once
 from .ram import Ram
+from .relay import relayed
 from .skid import Skid
 
 LOGIC_ROWS = 16  # of a memory made of logic
@@ -87,14 +88,17 @@ class BankRing(wiring.Component):
             "any": c.banks, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
         m.submodules.order = order = RamFifo(asked, self._beats)
         oldest_asks = order.o.p
-        open_ = Signal(init=1)  # decided a cycle ahead, for its many readers
+        # Decided a cycle ahead, for its many readers, and told those who ask from a register.
+        open_, opens = Signal(init=1), Signal()
         enter, leave = Signal(), Signal()
         out = answered_beat(c, self._carried, self._answer)
-        m.submodules.exit = exit_ = ResetInserter(self.restart)(Skid(out.size))
+        skid = Skid(out.size)
+        m.submodules.exit = exit_ = ResetInserter(self.restart)(skid)
         advance = exit_.i.ready  # a register, for the many that it moves
+        may_leave = relayed(m, "may_leave", skid.free | self.restart, init=1)  # the same, for it
         m.d.comb += [
-            self.beats.ready.eq(open_),
-            enter.eq(self.beats.valid & self.beats.ready),
+            self.beats.ready.eq(relayed(m, "opens", opens, init=1)),
+            enter.eq(self.beats.valid & open_),
             self.answered.valid.eq(exit_.o.valid),
             Value.cast(self.answered.p).eq(exit_.o.p),
             exit_.o.ready.eq(self.answered.ready),
@@ -144,8 +148,11 @@ class BankRing(wiring.Component):
             connect(m, feed=feed.request, bank=flipped(self.requests[number]))
             connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
         done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
-        m.d.comb += leave.eq(order.o.valid & (done | ~oldest_asks.any).all() & advance)
-        m.d.sync += open_.eq((order.level <= self._beats - 2) & rooms.all())
+        m.d.comb += [
+            leave.eq(order.o.valid & (done | ~oldest_asks.any).all() & may_leave),
+            opens.eq((order.level <= self._beats - 2) & rooms.all()),
+        ]
+        m.d.sync += open_.eq(opens)
 
         m.d.comb += [
             rows.write_enable.eq(enter),

@@ -15,6 +15,8 @@ class Relay(wiring.Component):
     Parameters
     ----------
     width : int, optional
+    init : int, optional
+        Its value after the device's reset.
 
     Members
     -------
@@ -26,8 +28,8 @@ class Relay(wiring.Component):
     Latency 1 cycle.
     """
 
-    def __init__(self, width: int = 1):
-        super().__init__({"i": In(width), "o": Out(width)})
+    def __init__(self, width: int = 1, init: int = 0):
+        super().__init__({"i": In(width), "o": Out(width, init=init)})
 
     def elaborate(self, platform):
         m = Module()
@@ -35,8 +37,8 @@ class Relay(wiring.Component):
         return m
 
 
-def relayed(m, name, value):
+def relayed(m, name, value, init=0):
     """A signal that follows `value` in the next cycle, for what that name says."""
-    m.submodules[f"{name}_relay"] = relay = Relay(len(value))
+    m.submodules[f"{name}_relay"] = relay = Relay(len(value), init)
     m.d.comb += relay.i.eq(value)
     return relay.o

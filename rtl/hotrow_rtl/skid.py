@@ -21,6 +21,8 @@ class Skid(wiring.Component):
     i : In(stream(width))
         Its `ready` is a register.
     o : Out(stream(width))
+    free : Out(1)
+        The `ready` of `i` in the next cycle.
 
     Timing
     ------
@@ -31,23 +33,20 @@ class Skid(wiring.Component):
 
     def __init__(self, width, *, rigid=False):
         self.rigid = rigid
-        super().__init__({"i": In(stream.Signature(width)), "o": Out(stream.Signature(width))})
+        super().__init__({
+            "i": In(stream.Signature(width)), "o": Out(stream.Signature(width)), "free": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         # That it is empty, not that it is full, as `ready` moves the many registers before it.
         spare, empty = Signal.like(self.o.p, reset_less=True), Signal(init=1)
-        m.d.comb += self.i.ready.eq(empty)
-        with m.If(self.o.ready if self.rigid else ~self.o.valid | self.o.ready):
-            m.d.sync += [
-                self.o.valid.eq(~empty | self.i.valid),
-                self.o.p.eq(self.i.p),
-                empty.eq(1),
-            ]
+        moves = self.o.ready if self.rigid else ~self.o.valid | self.o.ready
+        m.d.comb += [self.i.ready.eq(empty), self.free.eq(moves | empty & ~self.i.valid)]
+        m.d.sync += empty.eq(self.free)
+        with m.If(moves):
+            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), self.o.p.eq(self.i.p)]
             with m.If(~empty):
                 m.d.sync += self.o.p.eq(spare)
-        with m.Elif(self.i.valid):
-            m.d.sync += empty.eq(0)
         with m.If(empty):  # whether it will be needed is known late
             m.d.sync += spare.eq(self.i.p)
         return m
