@@ -72,9 +72,8 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    3 cycles per command beside its check and its effects, and one for each of its parts if it goes
-    to the engine; a WAIT looks at its event every 5 cycles
-    or more.
+    3 cycles per command beside its check and its effects, and two for each of its parts if it goes
+    to the engine; a WAIT looks at its event every 6 cycles or more.
     """
 
     def __init__(self, config: Config, batches=()):
@@ -103,7 +102,7 @@ class CommandExecutor(wiring.Component):
         record = report.p.record
         request, reply = self.events.request, self.events.reply
         opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
-        reached, idle, alone = Signal(), Signal(), Signal()
+        reached, idle, alone, handed = Signal(), Signal(), Signal(), Signal()
         # Every command from when it is taken up until it is reported.
         taken = Signal()  # the oldest one's completion was, in the cycle before
         job = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
@@ -128,7 +127,8 @@ class CommandExecutor(wiring.Component):
         ]
         enabled = Signal()
         m.d.sync += [
-            taken.eq(report.valid & report.ready),  # late, so that it is no long way
+            taken.eq(report.valid & report.ready),  # late, as the next, so that it is no long way
+            handed.eq(engine.command.valid & engine.command.ready),
             enabled.eq(self.enable),
         ]
         with m.If(self.resume):
@@ -166,9 +166,9 @@ class CommandExecutor(wiring.Component):
                             m.next = "HAND OVER"
             with m.State("HAND OVER"):
                 m.d.comb += [
-                    engine.command.valid.eq(self.parts.valid),
-                    self.parts.ready.eq(engine.command.ready),
-                    checked.ready.eq(self.parts.valid & self.parts.ready & self.parts.p.last),
+                    engine.command.valid.eq(self.parts.valid & ~handed),
+                    self.parts.ready.eq(handed),
+                    checked.ready.eq(handed & self.parts.p.last),
                 ]
                 with m.If(checked.ready):
                     m.next = "IDLE"

@@ -49,7 +49,7 @@ class Events(wiring.Component):
 
     Timing
     ------
-    One request every 3 cycles, clients in turn. Clearing takes `events` cycles.
+    One request every 4 cycles, clients in turn. Clearing takes `events` cycles.
     """
 
     def __init__(self, config: Config, clients: int):
@@ -66,7 +66,13 @@ class Events(wiring.Component):
         m = Module()
         m.submodules.values = values = ClearedRam(32, self.config.events, reads_old=True)
         owner = Signal(range(self.client_count))
-        m.d.comb += self.ready.eq(values.ready)
+        wanted = Signal(self.clients[0].request.p.shape(), reset_less=True)
+        m.d.comb += [
+            self.ready.eq(values.ready),
+            values.read_address.eq(wanted.event),
+            values.write_address.eq(wanted.event),
+            values.write_data.eq(wanted.value),
+        ]
 
         def choose_after(turn):
             """Grant the first client behind `turn` that asks: the nearest is written last."""
@@ -74,7 +80,7 @@ class Events(wiring.Component):
                 number = (turn + step) % self.client_count
                 with m.If(self.clients[number].request.valid):
                     m.d.sync += owner.eq(number)
-                    m.next = "ACCESS"
+                    m.next = "TAKE"
 
         def of_owner():
             """The granted client; a `with` block of hardware for each."""
@@ -89,18 +95,17 @@ class Events(wiring.Component):
                         for turn in range(self.client_count):
                             with m.Case(turn):
                                 choose_after(turn)
-            with m.State("ACCESS"):
-                m.next = "REPLY"
+            with m.State("TAKE"):  # the clients are far from the memory
+                m.next = "ACCESS"
                 with m.Switch(owner):
                     for client in of_owner():
-                        wanted = client.request.p
-                        m.d.comb += [
-                            client.request.ready.eq(1),
-                            values.read_address.eq(wanted.event),
-                            values.write_address.eq(wanted.event),
-                            values.write_data.eq(wanted.value),
-                            values.write_enable.eq(wanted.write & ~self.restart),
-                        ]
+                        m.d.comb += client.request.ready.eq(1)
+                        m.d.sync += wanted.eq(client.request.p)
+                with m.If(self.restart):
+                    m.next = "CHOOSE"
+            with m.State("ACCESS"):
+                m.d.comb += values.write_enable.eq(wanted.write & ~self.restart)
+                m.next = "REPLY"
                 with m.If(self.restart):
                     m.next = "CHOOSE"
             with m.State("REPLY"):

@@ -42,7 +42,8 @@ class RingReader(wiring.Component):
 
     Timing
     ------
-    6 cycles, those of the region check and the memory's, and one per bus word.
+    6 cycles, those of the region check and the memory's, and one per bus word beside those in which
+    it is taken.
     """
 
     def __init__(self, config: Config):
@@ -67,7 +68,7 @@ class RingReader(wiring.Component):
         m.submodules.entry = entry = RingEntry(self.config, write=False)
         wiring.connect(m, reader=wiring.flipped(self.region), entry=entry.region)
         place, request, words = entry.places, self.fetch.request, self.fetch.words
-        fault, held, waiting = Signal(8), self.commands, Signal()
+        fault, held, waiting, sound = Signal(8), self.commands, Signal(), Signal()
         address = Signal.like(place.p.address, reset_less=True)
         m.d.comb += [
             entry.ring.eq(self.ring),
@@ -89,18 +90,22 @@ class RingReader(wiring.Component):
                 with m.If(wanted & entry.numbers.ready):
                     m.next = "PLACE"
             with m.State("PLACE"):
-                m.d.sync += [fault.eq(place.p.status), address.eq(place.p.address)]
+                m.d.sync += [
+                    fault.eq(place.p.status),
+                    sound.eq(place.p.status == Status.OK),
+                    address.eq(place.p.address),
+                ]
                 with m.If(place.valid):
                     m.next = "REQUEST"
             with m.State("REQUEST"):  # from a register: whether a place is valid is known late
-                with m.If(fault == Status.OK):
+                with m.If(sound):
                     m.d.comb += request.valid.eq(1)
                     with m.If(request.ready):
                         m.next = "WORDS"
                 with m.Else():
                     m.next = "FAULTED"
             with m.State("WORDS"):
-                m.d.comb += words.ready.eq(~held.valid | held.ready)
+                m.d.comb += words.ready.eq(~held.valid)  # a check takes more cycles for each
                 with m.If(words.ready):
                     m.d.sync += [held.p.data.eq(words.p.data), held.p.last.eq(words.p.last)]
                 with m.If(words.valid & words.ready):

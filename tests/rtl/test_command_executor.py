@@ -123,7 +123,7 @@ def most_together(queue):
 
 
 def test_batches_are_under_way_together():
-    queue = Queue([batch()] * 12).run()
+    queue = Queue([batch()] * 12, work=200).run()
     assert most_together(queue) == UNDER_WAY
     starts = [start for _, _, start, _ in queue.completions]
     assert starts == sorted(starts)
