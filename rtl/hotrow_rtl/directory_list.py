@@ -20,6 +20,7 @@ from .edit_lane import EditLane
 from .entry_check import EntryCheck
 from .layouts import Fetch, command, element, outcome, result, row_entry, table_update
 from .skid import Skid
+from .stage import stage
 from .streams import Unpacker
 
 
@@ -112,11 +113,11 @@ class ListTally(wiring.Component):
     report : Out(outcome)
         Counts so far.
     done : Out(1)
-        A pulse with the last answer.
+        A pulse as the last answer is counted.
 
     Timing
     ------
-    Latency 1 cycle, one entry a cycle.
+    Latency 1 cycle, one entry a cycle; it is counted in the cycle after, and `done` tells it then.
     """
 
     def __init__(self, config: Config):
@@ -136,31 +137,35 @@ class ListTally(wiring.Component):
         beat, out, report = self.beats, self.slots, self.report
         entry, answer = beat.p.carried.lanes[0], beat.p.answers[0].found
         position, installs = Signal(32), self.edit == Edit.INSTALL
-        served, hit, placed = Signal(), Signal(), Signal()
+        taken, served, hit, placed = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             beat.ready.eq(~out.valid | out.ready),
-            self.done.eq(beat.valid & beat.ready & beat.p.carried.last),
+            taken.eq(beat.valid & beat.ready),
             served.eq(entry.present & (entry.status == Status.OK)),
             hit.eq(served & answer.hit),
             placed.eq(served & answer.placed),
         ]
         with m.If(out.ready):
             m.d.sync += out.valid.eq(0)
-        with m.If(beat.valid & beat.ready):
+        with m.If(taken):
             m.d.sync += [
                 out.valid.eq(1),
                 out.p.value.eq(Mux(
                     placed, slot_number(self.config, beat.p.banks[0], answer.slot), NO_SLOT)),
                 out.p.present.eq(1),
                 out.p.last.eq(beat.p.carried.last),
-                position.eq(position + 1),
-                report.entries.eq(report.entries + placed),
-                report.hits.eq(report.hits + (installs & hit)),
-                report.misses.eq(report.misses + (served & ~installs & ~hit)),
-                report.refused.eq(report.refused + (served & installs & ~placed)),
             ]
-            with m.If(~served & (report.status == Status.OK)):
-                m.d.sync += [report.status.eq(entry.status), report.error_index.eq(position)]
+        counts = stage(
+            m, "counts", entries=placed, hits=installs & hit, misses=served & ~installs & ~hit,
+            refused=served & installs & ~placed, wrong=~served, status=entry.status)
+        counted = Signal()
+        m.d.sync += [counted.eq(taken), self.done.eq(taken & beat.p.carried.last)]
+        with m.If(counted):
+            m.d.sync += position.eq(position + 1)
+            m.d.sync += [report[name].eq(report[name] + getattr(counts, name))
+                         for name in ("entries", "hits", "misses", "refused")]
+            with m.If(counts.wrong & (report.status == Status.OK)):
+                m.d.sync += [report.status.eq(counts.status), report.error_index.eq(position)]
         with m.If(self.begin):
             m.d.sync += [position.eq(0), report.eq(0)]
         return m
@@ -202,7 +207,7 @@ class DirectoryList(wiring.Component):
     ------
     One entry a cycle while the ring takes and returns as many. The first beat comes
     `Unpacker.latency + Skid.latency + EntryCheck.latency + EditLane.latency` cycles after the first
-    word; the slot 1 cycle after the beat that tells it returned, the outcome 2.
+    word; the slot 1 cycle after the beat that tells it returned, the outcome 3.
     """
 
     def __init__(self, config: Config):

@@ -6,7 +6,7 @@ from hotrow_rtl.config import RING_BEATS, Config
 ASKS = 4  # of the ring: from a beat's entry to its first request
 LATENCY = 5  # of a bank: from a request to its answer
 EDIT = 5  # of a bank: cycles between two edits
-OVERHEAD = 10  # command to request, word to beat, last answered beat to outcome
+OVERHEAD = 11  # command to request, word to beat, last answered beat to outcome
 LEAVES = 1  # from its last answer to when a beat gives up its place in the ring
 ANSWERED = 3  # from there to its way out of the ring
 
