@@ -92,6 +92,8 @@ class BatchWalk(wiring.Component):
         found, matches, accepted = Signal.like(total.p), Signal(), Signal()
         m.d.comb += accepted.eq(matches & (found.fault == 0))
         free = Signal()  # told a cycle late, as it moves all that is taken
+        with m.If(free):
+            m.d.sync += self.verdict.p.eq(0)
         with m.FSM() as fsm:
             m.d.sync += free.eq(fsm.ongoing("IDLE") & ~Cat(pending.values()).any())
             with m.State("IDLE"):
@@ -111,7 +113,6 @@ class BatchWalk(wiring.Component):
                         lengths.eq(given.lengths),
                         columns.eq(given.table_count),
                         samples.eq(given.samples),
-                        self.verdict.p.eq(0),
                     ]
                     m.next = "COUNT"
                     with m.If(has(given.flags, BatchFlag.JAGGED)):

@@ -78,13 +78,18 @@ class LookupEnd(wiring.Component):
         opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])
         landed = Signal(len(DEPOSITS))
         faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
+        awaited = Signal(len(DEPOSITS))  # told a cycle late, too
         for number, port in enumerate(self.landed):
-            m.d.comb += port.ready.eq(job.valid & opened[number] & ~landed[number])
-            with m.If(port.valid & port.ready):
+            lands = port.valid & awaited[number]
+            m.d.comb += port.ready.eq(awaited[number])
+            m.d.sync += awaited[number].eq(job.valid & opened[number] & ~landed[number] & ~lands)
+            with m.If(lands):
                 m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
         # A cycle late, for ports are far apart: whether all have landed, and the first fault.
         complete, first, at_fault = Signal(), Signal.like(faults[0]), Signal.like(self.fault.p)
-        m.d.sync += [complete.eq(landed == opened), first.eq(0)]
+        failed = Signal()
+        m.d.sync += [
+            complete.eq(landed == opened), failed.eq(faults.as_value().any()), first.eq(0)]
         for number, fault in reversed(list(enumerate(faults))):
             with m.If(fault.any()):
                 victims = self.config.planner and number > misses
@@ -128,7 +133,7 @@ class LookupEnd(wiring.Component):
                                          for name, _ in plan_counts]
                 with m.Elif(complete):
                     m.next = "REPORT"
-                    with m.If((report.status == Status.OK) & first.any()):
+                    with m.If((report.status == Status.OK) & failed):
                         m.d.comb += [told.status.eq(Status.SLVERR - 1 + first), tell_fault.eq(1)]
                         m.d.sync += faulty.eq(at_fault)
                         m.next = "FAULT"

@@ -140,7 +140,7 @@ class SampleLists(wiring.Component):
         with m.If(self.read | moves):
             m.d.sync += found.eq(self.read)
         # The lists are far from the marks: what they are ready for moves nothing before them.
-        part = data.StructLayout({"cold": c.lanes, "warm": c.lanes, "at": len(at), "last": 1})
+        part = data.StructLayout({"marks": c.lanes, "there": c.lanes, "at": len(at), "last": 1})
         m.submodules.parted = parted = ResetInserter(self.restart)(Skid(part.size))
         parting, now = Signal(part), Signal(part)
         m.d.comb += [
@@ -148,8 +148,8 @@ class SampleLists(wiring.Component):
             self.clear.eq(moves),
             self.clear_word.eq(at),
             self.over.eq(moves & found_last),
-            parting.cold.eq(self.read_data & there),
-            parting.warm.eq(~self.read_data & there),
+            parting.marks.eq(self.read_data),
+            parting.there.eq(there),
             parting.at.eq(at),
             parting.last.eq(found_last),
             parted.i.valid.eq(found),
@@ -160,7 +160,8 @@ class SampleLists(wiring.Component):
         # Offer it to both lists, and count.
         counts, counts_last, counting = Signal(range(c.lanes + 1)), Signal(), Signal()
         total, more, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
-        lists = (self.popular, now.warm), (self.nonpopular, now.cold)
+        warm = ~now.marks & now.there
+        lists = (self.popular, warm), (self.nonpopular, now.marks & now.there)
         offers, may = Signal(), Signal()
         m.d.comb += [
             may.eq((~counting | adds) & Cat(~out.valid | out.ready for out, _ in lists).all()),
@@ -181,7 +182,7 @@ class SampleLists(wiring.Component):
                     out.p.last.eq(now.last),
                 ]
         with m.If(offers):
-            m.d.sync += [counts.eq(prefix_counts(now.warm)[1]), counts_last.eq(now.last)]
+            m.d.sync += [counts.eq(prefix_counts(warm)[1]), counts_last.eq(now.last)]
         with m.If(offers | adds):
             m.d.sync += counting.eq(offers)
         with m.If(self.counted.ready):

@@ -162,8 +162,9 @@ class SampleMarks(wiring.Component):
         m.d.comb += [
             cutter.restart.eq(self.restart),
             lists.restart.eq(self.restart),
-            self.ready.eq(Cat(ram.ready for pair in rams for ram in pair).all()),
         ]
+        m.d.sync += self.ready.eq(
+            Cat(ram.ready for pair in rams for ram in pair).all() & ~self.restart)
 
         # Batches take the halves in turn, and have them until they are listed.
         taken, half, round_ = Signal(range(3)), Signal(), cutter.rounds.p
