@@ -71,12 +71,11 @@ def place_and_route(folder: Path, seed: int, *options: str,
         run([*nextpnr, *netlist, "--report", report.name, *more], folder, f"routing-{seed}.log",
             watch)
 
-    route()
-    routed = json.loads(report.read_text())
-    if refine and any(clock["achieved"] < clock["constraint"] for clock in routed["fmax"].values()):
-        try:  # an arc that is late is routed anew, not only one in whose wires others are, too
+    if not refine:
+        route()
+    else:
+        try:  # a net that is late is routed anew, not only one in whose wires others are, too
             route("--tmg-ripup")
         except EndlessRouting:  # the clock asked for is out of reach
-            return routed
-        routed = json.loads(report.read_text())
-    return routed
+            route()
+    return json.loads(report.read_text())

@@ -37,10 +37,8 @@ if fmax is None:
     print("Info: placing")
     print("ERROR: unable to place cell 'core.x'")
     sys.exit(1)
-if fmax in ("late", "slow") and "--tmg-ripup" not in sys.argv:
+if fmax == "late" and "--tmg-ripup" not in sys.argv:
     fmax = {"clk": [77, 100]}
-if fmax == "slow":
-    fmax = {"clk": [101, 100]}
 if fmax in ("unroutable", "late"):
     for number in range(1, 1000):
         print(f"Info:     iter={number} wires=900 overused={1000 - number} overuse=900", flush=True)
@@ -70,7 +68,7 @@ if pathlib.Path(r"FOLDER/absent").exists():
 class Tools:
     """The stand-ins' answers: cells of the netlist by type; by seed the clock, or clocks by name
     with what each has to reach (None: an error; "unroutable": rounds without end; "late":
-    only while it tries to keep to the clock; "slow": it keeps to it when it tries)."""
+    only while it tries to keep to the clock)."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -80,14 +80,13 @@ def test_placements_are_refined_where_asked(clock, tools, quick):
         assert f"--json refined-{seed}.json --no-pack --no-place" in other
 
 
-@pytest.mark.parametrize("answer, mhz", [("slow", 101), ("late", 77)])
-def test_a_clock_that_is_missed(clock, tools, quick, answer, mhz):
-    """The router tries to keep to it; if it does so for good, what it made before counts."""
-    tools.answer(fmax={"1": answer})
+def test_a_clock_that_is_missed(clock, tools, quick):
+    """The router tries to keep to it; if it does so for good, it routes without."""
+    tools.answer(fmax={"1": "late"})
     code, result, _ = clock("--preset", "tiny", "--seeds", "1", "--refine", "--json")
-    assert code == 0 and result["fmax_mhz"] == mhz
+    assert code == 0 and result["fmax_mhz"] == 77
     _, first, second = tools.asked
-    assert "--tmg-ripup" not in first and "--tmg-ripup" in second
+    assert "--tmg-ripup" in first and "--tmg-ripup" not in second
 
 
 def test_text_for_people(clock, tools, quick):

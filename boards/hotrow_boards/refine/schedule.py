@@ -28,7 +28,7 @@ _URGENT = 300  # ps to spare
 _FEW, _FEWEST = 0.002, 100
 _LATEST = 8000  # ps beyond which it counts no more
 # What the router is asked for, of the estimate: it goes on until every path keeps to that.
-_ROUTED = 0.95
+_ROUTED = 0.97
 
 
 def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
