@@ -50,7 +50,7 @@ class CommandQueue(wiring.Component):
 
     Timing
     ------
-    Between two commands that need no engine pass about 47 cycles and what the memory takes for a
+    Between two commands that need no engine pass about 55 cycles and what the memory takes for a
     command, or about 30 and what it takes for a completion, as there is one of each at a time.
     """
 

@@ -25,7 +25,7 @@ from ..cycles.row_mover import ADDED, EXCHANGED, FILLED
 
 LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
 CHECKED = 6  # a command's way through check and control, besides its tables and operands
-ENGAGED = 22  # to an engine, part by part, and back
+ENGAGED = 38  # to an engine, part by part, and back
 SUMMED = 18  # of a jagged batch, besides the words of its lengths
 OPERAND = 6  # one address operand
 PORTS = 10  # of a list and its slots: to memory and back
