@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..ram_sites import ram_sites
+from ..routing import BRISK
 from .anneal import Costs, anneal, draw_boxes
 from .crowd import crowd_of
 from .moves import no_move
@@ -105,5 +106,5 @@ def refine(path: Path, out: Path, seed: int, period: int, block_rams: int,
     asked = min(1e12 / period, _ROUTED * 1e6 * after["mhz"])
     rams = {cell: name for cell, (*_, name) in zip(tiles.rams, ram_sites(block_rams))
             if cell != NONE}
-    placed.write(out, rams, router="router2", target_freq=f"{asked:.6f}")
+    placed.write(out, rams, router="router2", target_freq=f"{asked:.6f}", **BRISK)
     return {"before": before, "after": after}
