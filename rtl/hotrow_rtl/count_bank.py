@@ -30,10 +30,10 @@ class CountBank(wiring.Component):
 
     A row that is counted gains `amount`, and its credit becomes `2 ** CREDIT_LOG2` times what its
     count was, as far as `CREDIT_WIDTH` bits go. Another meets the way with the least count, the
-    first of equals: as long as that has credit it loses one, and the row is not counted; then the
-    row takes its place, with a count of `amount` and no credit. An empty way has none. A scan that
-    halves counts takes all credit, so that the rows which became hot since the one before get in.
-    With an `amount` of 0, as from a planner, nothing happens to any.
+    first of equals: as long as that has credit it loses `amount` of it, and the row is not counted;
+    then the row takes its place, with a count of `amount` and no credit. An empty way has none. A
+    scan that halves counts takes all credit, so that the rows which became hot since the one before
+    get in. With an `amount` of 0, as from a planner, nothing happens to any.
 
     Parameters
     ----------
@@ -189,11 +189,13 @@ class CountBank(wiring.Component):
             credits.write_enable.eq(Mux(writes, written, 0)),
             credits.write_address.eq(at["decided"].set),
         ]
-        next_credit = Signal(CREDIT_WIDTH)
+        # Lookups that came as one take as much as apart: otherwise what comes in bursts, which is
+        # what the combiner joins, hardly gets in.
+        next_credit, left = Signal(CREDIT_WIDTH), picked(credit, written) - at["decided"].amount
         with m.If(found):
             m.d.comb += next_credit.eq(earned)
-        with m.Elif((written & stays).any()):
-            m.d.comb += next_credit.eq(picked(credit, written) - 1)
+        with m.Elif((left >= 0) & (written & stays).any()):
+            m.d.comb += next_credit.eq(left)
         # Way by way: what is given one `Cat` would be named otherwise in every bank.
         m.d.comb += [ram.write_data.word_select(number, len(each)).eq(each)
                      for ram, each in ((sets, new.as_value()), (credits, next_credit))

@@ -25,7 +25,7 @@ def counter_set(config: Config) -> data.StructLayout:
 
 
 def counter_credits(config: Config) -> data.ArrayLayout:
-    """Of every way of a set, how many rows that have none yet it outlives."""
+    """Of every way of a set, how many lookups of rows that have none it outlives."""
     return data.ArrayLayout(CREDIT_WIDTH, config.counter_ways)
 
 

@@ -45,11 +45,11 @@ class ByLists:
         ways, limit = self.sets[number], 2 ** self.config.counter_bits - 1
         for way in ways:
             if way[0] == key and way[1]:
-                way[1:] = min(way[1] + amount, limit), min(16 * way[1], 255)
+                way[1:] = min(way[1] + amount, limit), min(16 * way[1], 127)
                 return amount
         victim = min(ways, key=lambda way: way[1])
         if victim[1] and victim[2]:
-            victim[2] -= 1
+            victim[2] = max(victim[2] - amount, 0)
         else:
             victim[:] = key, min(amount, limit), 0
         return amount - 1
@@ -101,6 +101,18 @@ def test_equals_lists(config, kind):
         if turn == 3:
             golden.decay(2)
             model.decay(2)
+
+
+def test_each_lookup_takes_credit_joined_or_not():
+    """Each of a burst's owners takes what its lookups would, one by one, and not below zero."""
+    config = CONFIGS[0]
+    golden, model = Counters(config), ByLists(config)
+    bursts = np.repeat(np.arange(config.counter_entries * 4), 40)
+    lookups = np.zeros(len(bursts), int), bursts, np.arange(len(bursts)) // config.lanes
+    for _ in range(3):
+        assert golden.observe(*lookups) == model.observe(*lookups)
+        same(golden, model, config.counter_entries)
+    assert golden.credit.min() >= 0 and golden.credit.max() == 127
 
 
 @pytest.mark.parametrize("config", CONFIGS[1:3], ids=lambda config: config.name)

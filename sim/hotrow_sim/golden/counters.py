@@ -3,8 +3,8 @@
 Lookups are counted in the order of their owners (see ``window``): an owner adds the lookups that it
 stands for to the count of its row, whose credit becomes 2**CREDIT_LOG2 times what the count was, as
 far as CREDIT_WIDTH bits go. A row that is not resident meets the least counted way of its set (an
-empty way counts zero), the first of equals: one that has credit loses one and stays, from another
-it takes the place.
+empty way counts zero), the first of equals: one that has credit loses one for each lookup, as far
+as it has any, and stays; from another it takes the place.
 """
 
 import numpy as np
@@ -143,7 +143,8 @@ class Counters:
         before = np.where(hit, resident, 0)
         stays = ~hit & (resident > 0) & (self.credit[sets, way] > 0)
         earned = np.minimum(before << CREDIT_LOG2, (1 << CREDIT_WIDTH) - 1)  # of a new one none
-        self.credit[sets, way] = np.where(stays, self.credit[sets, way] - 1, earned)
+        left = np.maximum(self.credit[sets, way] - amount, 0)
+        self.credit[sets, way] = np.where(stays, left, earned)
         self.count[sets, way] = np.where(stays, resident, np.minimum(before + amount, self.limit))
         self.tag[sets, way] = np.where(stays, self.tag[sets, way], tags)
         return hit, before
