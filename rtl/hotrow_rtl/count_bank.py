@@ -142,7 +142,6 @@ class CountBank(wiring.Component):
         victim = self._victim(m, held)
 
         # Decide: which way is written, and with what.
-        limit = (1 << c.counter_bits) - 1
         hit, before, asked = Signal(), Signal(c.counter_bits), at["compared"]
         grown = Signal(max(c.counter_bits, amount_width(c)) + 1)
         written = Signal(c.counter_ways)
@@ -159,7 +158,7 @@ class CountBank(wiring.Component):
         ]
         m.d.sync += [
             written.eq(Mux(hit, match, victim)),
-            count.eq(Mux(halves["compared"], before >> 1, Mux(grown > limit, limit, grown))),
+            count.eq(Mux(halves["compared"], before >> 1, saturated(grown, c.counter_bits))),
             tag.eq(asked.tag | scanned),
             found.eq(hit),
             earned.eq(Mux(halves["compared"], 0,
