@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import groupby
 
 _MODULE = re.compile(r"^module (\\?\S+?)( ?\(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
-_MODULE_PORTS = re.compile(r"^(module \S+ ?)\((.*)\);$", re.MULTILINE)
+_MODULE_PORTS = re.compile(r"^(module \S+ ?)\(([^;]*)\);$", re.MULTILINE)
 _WHOLE_MODULE = re.compile(r"^module .*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\\\S+|[A-Za-z_$][\w$]*")
 _WIRE = re.compile(
@@ -23,6 +23,8 @@ _ESCAPED = re.compile(r"\\(\$?)(\w[\w$]*) ")
 _PORT_WIRE = re.compile(r"^(  (?:in|out)put )((?:\[\d+:\d+\] )?\S+ ?;\n)  wire \2", re.MULTILINE)
 _WIRES = re.compile(r"(?:^  wire (?:signed )?(?:\[\d+:\d+\] )?[^\s,;]+ ?;\n)+", re.MULTILINE)
 _ASSIGNMENTS = re.compile(r"(?:^  assign [^\n]*;\n)+", re.MULTILINE)
+_NEXT_LINE = "\n, "  # within a list of ports
+_INDENTATION = re.compile(r"^ +", re.MULTILINE)
 _TOGETHER = 16  # declarations of wires, or assignments
 _TRIGGER_USE = re.compile(r"\\\$auto\$verilog_backend\S+ ")
 # Some bits of a variable each: Yosys lets these blocks read nothing that runs them at time 0.
@@ -109,12 +111,14 @@ def number_nets(text: str) -> str:
 def share_modules(text: str) -> str:
     """Emit a module that is repeated under several names once.
 
-    Amaranth emits every instance as a module of its own, with its ports in any order. Sharing one
-    may make its parents alike, so this goes on until nothing changes.
+    Amaranth emits every instance as a module of its own, with its ports in any order, many of them
+    over several lines. Sharing one may make its parents alike, so this goes on until nothing
+    changes.
     """
-    text = number_nets(text)
-    text = _MODULE_PORTS.sub(
-        lambda found: f"{found[1]}({', '.join(sorted(found[2].split(', ')))});", text)
+    def sorted_ports(found):
+        return f"{found[1]}({', '.join(sorted(found[2].replace(_NEXT_LINE, ', ').split(', ')))});"
+
+    text = _MODULE_PORTS.sub(sorted_ports, number_nets(text))
     while True:
         first, shared = {}, {}
         for name, body in _MODULE.findall(text):
@@ -131,7 +135,7 @@ def share_modules(text: str) -> str:
 def compact(text: str) -> str:
     """Write the same with fewer characters: nameless nets without escapes, ports declared once,
     wires of one width and assignments together, a bit that is repeated as often once, and blocks
-    of one statement without `begin` and `end`."""
+    of one statement without `begin` and `end`, all indented by half as much."""
     taken = set(re.findall(r"\b_\w+", text))
 
     def plain(found):  # no keyword has a dollar sign
@@ -162,4 +166,5 @@ def compact(text: str) -> str:
     text = _PORT_WIRE.sub(r"\1\2", _ESCAPED.sub(plain, text))
     text = _CONCATENATION.sub(concatenation, _LEADING_ZEROS.sub("", text))
     text = _ONE_STATEMENT.sub(r"\n\1", text.replace("if (wake) begin end", "if (wake);"))
-    return _ASSIGNMENTS.sub(assignments, _WIRES.sub(wires, text))
+    text = _ASSIGNMENTS.sub(assignments, _WIRES.sub(wires, text))
+    return _INDENTATION.sub(lambda found: " " * (len(found[0]) // 2), text)

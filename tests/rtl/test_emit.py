@@ -219,6 +219,17 @@ def test_modules_are_shared_bottom_up():
     assert "  \\x.p  p (\n  \\x.p  q (\n  \\z.p  r (\n" in shared
 
 
+def test_modules_are_shared_whatever_the_order_of_their_ports():
+    """Be they on one line or more; the space that ends an escaped name stays."""
+    text = ("module top(a);\n  \\x  p (\n  \\y  q (\nendmodule\n\n"
+            "module \\x (c, \\b$1 , a\n, d);\nendmodule\n\n"
+            "module \\y (\\b$1 , d, a, c);\nendmodule\n\n")
+    shared = share_modules(text)
+    assert re.findall(r"^module .*", shared, re.MULTILINE) == [
+        "module top(a);", "module \\x (\\b$1 , a, c, d);"]
+    assert "  \\x  p (\n  \\x  q (\n" in shared
+
+
 @pytest.mark.parametrize("name", [
     "combiner.window0.lane", "combiner.place", "combiner.amounts", "combiner.amounts0.lane",
     "fill.bags_", "fill.bags_behind.lane", "ends.layer"])
@@ -290,19 +301,20 @@ def test_compact_text_says_the_same():
         "module top(a, \\o$1 );\n  input a;\n  wire a;\n  output [1:0] \\o$1 ;\n"
         "  wire [1:0] \\o$1 ;\n  wire \\$2 ;\n  wire [1:0] \\type ;\n  wire \\$x ;\n  wire _x;\n"
         "  assign \\$2  = a;\n  assign \\type  = { \\$2 , \\$x  };\nendmodule\n") == (
-        "module top(a, o$1);\n  input a;\n  output [1:0] o$1;\n"
-        "  wire _2, \\$x , _x;\n  wire [1:0] \\type ;\n"
-        "  assign _2 = a,\n  \\type  = { _2, \\$x  };\nendmodule\n")
+        "module top(a, o$1);\n input a;\n output [1:0] o$1;\n"
+        " wire _2, \\$x , _x;\n wire [1:0] \\type ;\n"
+        " assign _2 = a,\n \\type  = { _2, \\$x  };\nendmodule\n")
 
 
 def test_compact_text_repeats_nothing():
-    """Zeros, repeated bits, and blocks of one statement; a block with an `else` keeps its own."""
+    """Zeros, repeated bits, half the indentation, and blocks of one statement; a block with an
+    `else` keeps its own."""
     assert compact(
         "  assign y = { a[1], a[1], a[1], a[1], b, b } | 512'h000000f0 | 4'h0;\n"
         "  always @* begin\n    if (wake) begin end\n    x = 8'h0a;\n"
         "    if (b) begin\n      x = c;\n    end\n"
         "    if (a) begin\n      x = d;\n    end else begin\n      x = e;\n    end\n  end\n") == (
-        "  assign y = { {4{a[1]}}, b, b } | 512'hf0 | 4'h0;\n"
-        "  always @* begin\n    if (wake);\n    x = 8'ha;\n"
-        "    if (b)\n      x = c;\n"
-        "    if (a) begin\n      x = d;\n    end else\n      x = e;\n  end\n")
+        " assign y = { {4{a[1]}}, b, b } | 512'hf0 | 4'h0;\n"
+        " always @* begin\n  if (wake);\n  x = 8'ha;\n"
+        "  if (b)\n   x = c;\n"
+        "  if (a) begin\n   x = d;\n  end else\n   x = e;\n end\n")
