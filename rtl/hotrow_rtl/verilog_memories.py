@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .ram import RAM_MODULE
 
 _MODULE = re.compile(r"^module (\\?\S+?) ?\((.*?)^endmodule\n", re.MULTILINE | re.DOTALL)
-_INSTANCE = re.compile(r"^  (\\?\S+) +(?:#\((.*?)\) )?(\\?\S+) +\($",
+_INSTANCE = re.compile(r"^ +(\\?\S+) +(?:#\((.*?)\) )?(\\?\S+) +\($",
                        re.MULTILINE | re.DOTALL)
 _PARAMETER = re.compile(r"\.(\w+)\(\d+'[sd]+(\d+)\)")
 

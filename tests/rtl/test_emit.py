@@ -176,7 +176,7 @@ def test_memories_are_found_by_path():
     for queue in ("lookup_queue", "move_queue"):
         assert held[f"{queue}.regions.table.ram"].depth == TINY.handles
     assert held["events.values.ram"].bits == 32 * TINY.events
-    assert len(held) > verilog("tiny").count(f"  {RAM_MODULE} #("), "some are shared"
+    assert len(held) > verilog("tiny").count(f" {RAM_MODULE} #("), "some are shared"
 
 
 def test_zero_width_ports_are_refused():
