@@ -13,7 +13,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .bank_layouts import NUMBER_WIDTH, amount_width, count_answer, count_request
-from .config import CREDIT_LOG2, CREDIT_WIDTH, Config, log2
+from .config import CREDIT_LOG2, CREDIT_WIDTH, CREDITED_WIDTH, Config, log2
 from .counter_set import (
     ScanPort,
     counter_credits,
@@ -29,11 +29,12 @@ class CountBank(wiring.Component):
     """Tagged, saturating counts of rows, in sets of ways.
 
     A row that is counted gains `amount`, and its credit becomes `2 ** CREDIT_LOG2` times what its
-    count was, as far as `CREDIT_WIDTH` bits go. Another meets the way with the least count, the
-    first of equals: as long as that has credit it loses `amount` of it, and the row is not counted;
-    then the row takes its place, with a count of `amount` and no credit. An empty way has none. A
-    scan that halves counts takes all credit, so that the rows which became hot since the one before
-    get in. With an `amount` of 0, as from a planner, nothing happens to any.
+    count was, a count of as many as `CREDITED_WIDTH` bits tell at most. Another meets the way with
+    the least count, the first of equals: as long as that has credit it loses `amount` of it, and
+    the row is not counted; then the row takes its place, with a count of `amount` and no credit. An
+    empty way has none. A scan that halves counts takes all credit, so that the rows which became
+    hot since the one before get in. With an `amount` of 0, as from a planner, nothing happens to
+    any.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ class CountBank(wiring.Component):
         grown = Signal(max(c.counter_bits, amount_width(c)) + 1)
         written = Signal(c.counter_ways)
         count, tag = Signal(c.counter_bits), Signal(c.counter_tag_width)
-        found, earned = Signal(), Signal(CREDIT_WIDTH, reset_less=True)
+        found, earned = Signal(), Signal(CREDITED_WIDTH, reset_less=True)
         credit = Signal(counter_credits(c), reset_less=True)
         stays = Signal(c.counter_ways)  # unless it is found: its credit outlives this row
         told, reaches = Signal(c.counter_bits, reset_less=True), Signal(reset_less=True)
@@ -161,8 +162,7 @@ class CountBank(wiring.Component):
             count.eq(Mux(halves["compared"], before >> 1, saturated(grown, c.counter_bits))),
             tag.eq(asked.tag | scanned),
             found.eq(hit),
-            earned.eq(Mux(halves["compared"], 0,
-                          saturated(Cat(Const(0, CREDIT_LOG2), before), CREDIT_WIDTH))),
+            earned.eq(Mux(halves["compared"], 0, saturated(before, CREDITED_WIDTH))),
             Cat(credit).eq(credits.read_data),
             stays.eq(live & Cat(
                 each.any() for each in data.View(counter_credits(c), credits.read_data))),
@@ -192,7 +192,7 @@ class CountBank(wiring.Component):
         # what the combiner joins, hardly gets in.
         next_credit, left = Signal(CREDIT_WIDTH), picked(credit, written) - at["decided"].amount
         with m.If(found):
-            m.d.comb += next_credit.eq(earned)
+            m.d.comb += next_credit.eq(Cat(Const(0, CREDIT_LOG2), earned))
         with m.Elif((left >= 0) & (written & stays).any()):
             m.d.comb += next_credit.eq(left)
         # Way by way: what is given one `Cat` would be named otherwise in every bank.

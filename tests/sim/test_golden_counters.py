@@ -45,7 +45,7 @@ class ByLists:
         ways, limit = self.sets[number], 2 ** self.config.counter_bits - 1
         for way in ways:
             if way[0] == key and way[1]:
-                way[1:] = min(way[1] + amount, limit), min(16 * way[1], 127)
+                way[1:] = min(way[1] + amount, limit), 32 * min(way[1], 3)
                 return amount
         victim = min(ways, key=lambda way: way[1])
         if victim[1] and victim[2]:
@@ -112,7 +112,7 @@ def test_each_lookup_takes_credit_joined_or_not():
     for _ in range(3):
         assert golden.observe(*lookups) == model.observe(*lookups)
         same(golden, model, config.counter_entries)
-    assert golden.credit.min() >= 0 and golden.credit.max() == 127
+    assert golden.credit.min() >= 0 and golden.credit.max() == 96
 
 
 @pytest.mark.parametrize("config", CONFIGS[1:3], ids=lambda config: config.name)

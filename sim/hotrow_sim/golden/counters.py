@@ -1,14 +1,14 @@
 """Golden model of the access counters: a set-associative table of saturating counts.
 
 Lookups are counted in the order of their owners (see ``window``): an owner adds the lookups that it
-stands for to the count of its row, whose credit becomes 2**CREDIT_LOG2 times what the count was, as
-far as CREDIT_WIDTH bits go. A row that is not resident meets the least counted way of its set (an
-empty way counts zero), the first of equals: one that has credit loses one for each lookup, as far
-as it has any, and stays; from another it takes the place.
+stands for to the count of its row, whose credit becomes 2**CREDIT_LOG2 times what the count was, a
+count of as many as CREDITED_WIDTH bits tell at most. A row that is not resident meets the least
+counted way of its set (an empty way counts zero), the first of equals: one that has credit loses
+one for each lookup, as far as it has any, and stays; from another it takes the place.
 """
 
 import numpy as np
-from hotrow_rtl.config import CREDIT_LOG2, CREDIT_WIDTH, Config, log2
+from hotrow_rtl.config import CREDIT_LOG2, CREDITED_WIDTH, Config, log2
 from hotrow_rtl.placement import counter_place, counter_rest, key_of, place
 
 from .window import owners
@@ -142,7 +142,7 @@ class Counters:
         resident = self.count[sets, way].astype(np.int64)
         before = np.where(hit, resident, 0)
         stays = ~hit & (resident > 0) & (self.credit[sets, way] > 0)
-        earned = np.minimum(before << CREDIT_LOG2, (1 << CREDIT_WIDTH) - 1)  # of a new one none
+        earned = np.minimum(before, (1 << CREDITED_WIDTH) - 1) << CREDIT_LOG2  # of a new one none
         left = np.maximum(self.credit[sets, way] - amount, 0)
         self.credit[sets, way] = np.where(stays, left, earned)
         self.count[sets, way] = np.where(stays, resident, np.minimum(before + amount, self.limit))
