@@ -27,8 +27,9 @@ def clock(benchmarks):
                         help=f"that the tools aim at; default {AIM_MHZ}")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="keep the files of the tools there")
-    parser.add_argument("--refine", action="store_true",
-                        help="refine placements before they are routed, some minutes for each")
+    parser.add_argument("--refine", action=argparse.BooleanOptionalAction, default=None,
+                        help="refine placements before they are routed, some minutes for each; "
+                             "default: of what fills more than half of the device")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 

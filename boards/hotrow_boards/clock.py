@@ -70,7 +70,7 @@ def _is_large(used):
 
 
 def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz: int = 125,
-            refined: bool = False, say: Callable[[str], None] = lambda text: None) -> dict:
+            refined: bool | None = None, say: Callable[[str], None] = lambda text: None) -> dict:
     """Median clock of a core over `seeds`, and the resources that it takes with its chains.
 
     Seeds are routed side by side, as many as there are cores.
@@ -85,8 +85,9 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
         Of the placement.
     frequency_mhz : int
         That the tools aim at.
-    refined : bool
-        Placements are refined before they are routed (see `refine`): for what is large.
+    refined : bool, optional
+        Placements are refined before they are routed (see `refine`). Default: those of what fills
+        more than half of the device, whose routing hardly ends otherwise.
     say : callable
         Takes a line of progress.
 
@@ -106,6 +107,8 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
     used = synthesise(verilog, top, folder)
     seconds = {"synthesis": round(time.monotonic() - began, 1), "routing": {}}
     say(", ".join(f"{used[name]:,} {name}" for name in CAPACITY))
+    if refined is None:
+        refined = _is_large(used)
 
     period = round(1e6 / frequency_mhz)
 

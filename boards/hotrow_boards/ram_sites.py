@@ -5,8 +5,6 @@ in a device where most are in use the last ones get what is far from all that th
 the wires of the whole design double.
 """
 
-from math import exp
-
 import numpy as np
 from scipy import sparse
 
@@ -24,8 +22,6 @@ _LOOSE = 1e-4  # pull on a cell that no wire leads from to a block RAM
 _TOGETHER = 64  # columns of a system that are solved at a time
 _EXACT = 1e-5  # what of them may be left, as a square
 _TINY = 1e-30  # in place of zero under a fraction
-_TRIES = 50  # of each pair of sites, on average
-_COOLING = 3000  # how much hotter the annealing begins than it ends
 
 
 def ram_sites(rams: int) -> list[tuple[int, int, str]]:
@@ -52,6 +48,8 @@ def place_rams(module: dict, rams: int, seed: int = 1) -> None:
     seed : int
         Of the annealing.
     """
+    from .ram_annealing import assign  # what compiles it is loaded only where it is needed
+
     cells = list(module["cells"].values())
     placed = [number for number, cell in enumerate(cells) if cell["type"] == RAM]
     if not placed:
@@ -60,7 +58,7 @@ def place_rams(module: dict, rams: int, seed: int = 1) -> None:
     points = np.array([site[:2] for site in sites], float)
     pull = np.zeros((len(sites), len(sites)))  # sites to spare have block RAMs without wires
     pull[:len(placed), :len(placed)] = _pull(_wires(cells), np.array(placed))
-    chosen = _anneal(pull, ((points[:, None] - points) ** 2).sum(2), np.random.default_rng(seed))
+    chosen = assign(pull, ((points[:, None] - points) ** 2).sum(2), np.random.default_rng(seed))
     for number, site in zip(placed, chosen):
         cells[number].setdefault("attributes", {})["BEL"] = sites[site][2]
 
@@ -116,26 +114,3 @@ def _solve(matrix, right):
         before, left = left, (rest * scaled).sum(0)
         step = scaled + left / np.maximum(before, _TINY) * step
     return solution
-
-
-def _anneal(pull, squares, random):
-    """The place of each item, so that the sum of `pull` times `squares` of all pairs is small."""
-    count = len(pull)
-    place = random.permutation(count)
-
-    def change(one, other):
-        """Of half that sum, if these two change places."""
-        pulls = pull[one] - pull[other]
-        nearer = squares[place[other], place] - squares[place[one], place]
-        return pulls @ nearer - pulls[one] * nearer[one] - pulls[other] * nearer[other]
-
-    tries = _TRIES * count * count
-    pairs, chances = random.integers(count, size=(tries, 2)), random.random(tries)
-    hot = max(np.mean([abs(change(*pair)) for pair in pairs[:count]]), _TINY)
-    for number, (one, other) in enumerate(pairs):
-        if one == other:
-            continue
-        worse = change(one, other)
-        if worse <= 0 or chances[number] < exp(-worse / hot * _COOLING ** (number / tries)):
-            place[one], place[other] = place[other], place[one]
-    return place

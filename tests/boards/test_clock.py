@@ -116,11 +116,21 @@ def test_errors_of_the_user(clock, tools, quick, arguments, message):
 
 
 @pytest.mark.parametrize("luts, large", [(20_000, False), (50_000, True)])
-def test_a_large_design_is_mapped_for_area(clock, tools, quick, tmp_path, luts, large):
+def test_a_large_design_is_mapped_for_area_and_refined(clock, tools, quick, tmp_path, luts, large):
     tools.answer(cells={"LUT4": luts, "TRELLIS_FF": 1})
     code, *_ = clock("--preset", "tiny", "--seeds", "1", "-o", str(tmp_path / "out"))
     script = (tmp_path / "out" / "synthesis.ys").read_text()
     assert code == 0 and ('STYLE "block"' in script) == large == ("if,-F" not in script)
+    refined = any("refined-1.json" in asked for asked in tools.asked)
+    assert refined == large
+
+
+@pytest.mark.parametrize("luts, option, refined", [
+    (20_000, "--refine", True), (50_000, "--no-refine", False)])
+def test_what_is_asked_for_goes_before_what_is_large(clock, tools, quick, luts, option, refined):
+    tools.answer(cells={"LUT4": luts, "TRELLIS_FF": 1})
+    assert clock("--preset", "tiny", "--seeds", "1", option)[0] == 0
+    assert any("refined-1.json" in asked for asked in tools.asked) == refined
 
 
 def test_a_design_too_large_for_the_device(clock, tools, quick):
