@@ -67,7 +67,7 @@ class CommandCheck(wiring.Component):
     ------
     One command at a time: a cycle for each of its parts, then 6 cycles, 1 for each part from the
     first that any command of the queue has an address in to the last in use, for a batch
-    `table_count` + 4, and for each address in use 1 and what the region check takes.
+    `table_count` + 4, and for each address in use 2 and what the region check takes.
     """
 
     def __init__(self, config: Config, queue: str):
@@ -162,7 +162,7 @@ class CommandCheck(wiring.Component):
 
         # States with a flip-flop of their own, as what they enable is wide.
         receiving, asked = Signal(init=1), Signal()
-        loads, turns, skips = Signal(), Signal(), Signal()
+        loads, turns, accepted = Signal(), Signal(), Signal()
         final_of_word = self.config.bus_width // COMMAND_PART - 1
         of_word = number & final_of_word
         part = words.p.data.word_select(of_word, COMMAND_PART)
@@ -172,7 +172,7 @@ class CommandCheck(wiring.Component):
             following.eq(number),
             memory.read_address.eq(following),
             memory.write_address.eq(number),
-            memory.write_enable.eq(loads | turns & asked & ~shape.span),
+            memory.write_enable.eq(loads | accepted & ~shape.span),
             memory.write_data.eq(Mux(receiving, part, area.p.address)),
             self.commands.p.eq(held),
             self.checked.p.command.eq(held),
@@ -185,8 +185,8 @@ class CommandCheck(wiring.Component):
         m.d.sync += number.eq(following)
         low = area.p.address[:log2(LIST_ALIGNMENT)]
         misaligned = Mux(shape.span, low[:log2(STATE_ALIGNMENT)].any(), low.any())
-        m.d.comb += turns.eq(skips | asked & area.valid & ~(
-            area.p.region | area.p.read_only | misaligned))
+        m.d.comb += accepted.eq(
+            asked & area.valid & ~(area.p.region | area.p.read_only | misaligned))
         with m.If(loads):
             keep_part(m, held, number, part)
         with m.If(loads | turns):
@@ -287,7 +287,7 @@ class CommandCheck(wiring.Component):
                 with m.If(used[0]):
                     m.next = "ACCESS"
                 with m.Elif(used.any()):
-                    m.d.comb += skips.eq(1)
+                    m.d.comb += turns.eq(1)
                 with m.Else():
                     m.d.comb += following.eq(0)
                     fail(Status.OK)
@@ -299,13 +299,16 @@ class CommandCheck(wiring.Component):
             with m.State("VERDICT"):
                 with m.If(area.valid):
                     m.d.sync += asked.eq(0)
-                    m.next = "OPERAND"
+                    m.next = "ACCEPTED"
                     with m.If(area.p.region):
                         fail(Status.REGION, 0, 1)
                     with m.Elif(area.p.read_only):
                         fail(Status.READ_ONLY, 0, 1)
                     with m.Elif(misaligned):
                         fail(Status.MISALIGNED, 0, 1)
+            with m.State("ACCEPTED"):  # told a cycle late: from verdicts to parts it is a long way
+                m.d.comb += turns.eq(1)
+                m.next = "OPERAND"
             with m.State("DONE"):
                 m.d.comb += [
                     self.checked.valid.eq(1),

@@ -63,7 +63,7 @@ class CommandExecutor(wiring.Component):
         One per command, all but `sequence` filled in.
     cycle : In(64)
     enable : In(1)
-        While low no further command is taken up, from the next cycle on.
+        While low no further command is taken up, from the second cycle on.
     halt_on_error, resume, abort : In(1)
         As in `QueueControl`.
     busy, halted, waiting : Out(1)
@@ -72,7 +72,7 @@ class CommandExecutor(wiring.Component):
 
     Timing
     ------
-    3 cycles per command beside its check and its effects, and two for each of its parts if it goes
+    4 cycles per command beside its check and its effects, and two for each of its parts if it goes
     to the engine; a WAIT looks at its event every 6 cycles or more.
     """
 
@@ -142,16 +142,15 @@ class CommandExecutor(wiring.Component):
             with m.If(self.halt_on_error & (record.status != Status.OK)):
                 m.d.sync += [self.halted.eq(1), self.status.eq(record.status)]
 
+        overlaps = self._may_overlap(m, jobs)
         with m.FSM():
             with m.State("IDLE"):
-                willing = (enabled & ~self.halted & (idle | self._may_overlap(m, jobs)))
-                m.d.comb += [
-                    self.commands.ready.eq(willing),
-                    jobs.i.valid.eq(self.commands.valid & willing),
-                ]
                 m.d.sync += aborted.eq(0)
-                with m.If(jobs.i.valid):
-                    m.next = "DISPATCH"
+                with m.If(self.commands.valid & enabled & ~self.halted & (idle | overlaps)):
+                    m.next = "TAKE"
+            with m.State("TAKE"):  # decided a cycle ahead, so that it is no long way to the jobs
+                m.d.comb += [self.commands.ready.eq(1), jobs.i.valid.eq(1)]
+                m.next = "DISPATCH"
             with m.State("DISPATCH"):
                 with m.If(checked.valid & (checked.p.status != Status.OK)):
                     with m.If(alone):

@@ -328,4 +328,4 @@ def test_cycles_of_a_check(tables):
     command = legal(Opcode.OBSERVE, first_table=8, table_count=tables, count=4 * tables)
     _, one = check([command], "lookup")
     _, nine = check([command] * 9, "lookup")
-    assert nine - one == 8 * (2 * COMMAND_PARTS + 6 + 1 + (tables + 4) + 1 + 4)
+    assert nine - one == 8 * (2 * COMMAND_PARTS + 6 + 1 + (tables + 4) + 2 + 4)
