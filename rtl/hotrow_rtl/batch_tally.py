@@ -49,12 +49,16 @@ class BatchTally(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, beat = self.config, self.beats.p.carried
-        advance, valid, last = Signal(), Signal(2), Signal(2)
+        advance, valid, last = Signal(init=1), Signal(2), Signal(2)
+        outcome_stays, ends = Signal(), Signal()  # in the next cycle: until it is taken, and behind
         m.d.comb += [
-            # An outcome stops the end of the next batch, also while it is taken: that is told late.
-            advance.eq(~(self.outcome.valid & valid[1] & last[1])),
+            outcome_stays.eq(advance & valid[1] & last[1]
+                             | self.outcome.valid & ~self.outcome.ready),
+            ends.eq(Mux(advance, valid[0] & last[0], valid[1] & last[1])),
             self.beats.ready.eq(advance),
         ]
+        # An outcome stops the end of the next batch, also while it is taken: that is told late.
+        m.d.sync += advance.eq(~(outcome_stays & ends))
         with m.If(advance):
             m.d.sync += [
                 valid.eq(Cat(self.beats.valid, valid)),
@@ -132,5 +136,6 @@ class BatchTally(wiring.Component):
                 m.d.sync += [self.outcome.p[name].eq(after[name]) for name, _ in total.shape()]
                 m.d.sync += self.outcome.p.hits.eq(after.lookups - after.misses)
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), position.eq(0), total.eq(0), self.outcome.valid.eq(0)]
+            m.d.sync += [valid.eq(0), position.eq(0), total.eq(0), self.outcome.valid.eq(0),
+                         advance.eq(1)]
         return m

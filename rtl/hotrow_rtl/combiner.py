@@ -42,7 +42,8 @@ class Combiner(wiring.Component):
 
     Timing
     ------
-    One beat a cycle, also from batch to batch. A beat leaves `latency` cycles after it came if
+    One beat a cycle, also from batch to batch, while `combined` is ready: else nothing moves, not
+    even into a gap, as that would be told late. A beat leaves `latency` cycles after it came if
     beats of its batch follow it without a gap up to its end; otherwise it waits to be pushed.
     """
 
@@ -67,7 +68,7 @@ class Combiner(wiring.Component):
         # Bit n: the end of a batch is at a place up to n. All ends move whenever one may.
         ended = Signal(leaves)
         m.d.comb += [
-            free.eq(~self.combined.valid | self.combined.ready),
+            free.eq(self.combined.ready),
             enters.eq(self.beats.valid & free),
             self.beats.ready.eq(free),
             self.combined.valid.eq(valid[leaves]),

@@ -39,7 +39,7 @@ class Placer(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle, one beat a cycle.
+    Latency 1 cycle, one beat a cycle, while `beats` is ready: else nothing moves.
     """
 
     latency = 1
@@ -58,7 +58,7 @@ class Placer(wiring.Component):
         m = Module()
         beat, out = self.combined.p, self.beats
         carried, shared = out.p.carried, out.p.shared
-        m.d.comb += self.combined.ready.eq(~out.valid | out.ready)
+        m.d.comb += self.combined.ready.eq(out.ready)
         with m.If(self.combined.ready):
             m.d.sync += out.valid.eq(self.combined.valid)
             m.d.sync += [
