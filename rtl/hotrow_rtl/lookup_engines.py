@@ -32,6 +32,7 @@ from .planner_bank import PlannerBank
 from .relay import relayed
 from .result_addresses import lists_of
 from .sample_marks import SampleMarks
+from .skid import Skid
 from .slot_lanes import SlotLanes
 from .stream_fork import fork
 from .word_stripe import Element, WordStripe
@@ -197,7 +198,15 @@ class LookupEngines(wiring.Component):
         connect(m, reader=reader.lengths, lengths=flipped(self.lengths))
         merge(m, self.source.request,
               (~edits, reader.ids.request), (edits, entries.source.request))
-        route(m, self.source.words, (~edits, reader.ids.words), (edits, entries.source.words))
+        # What takes words is not near what they wait in.
+        arrived = Skid(self.source.words.p.shape().size)
+        m.submodules.arrived = self._restarted(m, "arrived", arrived)
+        m.d.comb += [
+            arrived.i.valid.eq(self.source.words.valid),
+            arrived.i.p.eq(self.source.words.p.as_value()),
+            self.source.words.ready.eq(arrived.i.ready),
+        ]
+        route(m, arrived.o, (~edits, reader.ids.words), (edits, entries.source.words))
         connect(m, reader=reader.beats, tag=tag.beats)
         connect(m, tag=tag.tagged, combiner=combiner.beats)
         connect(m, combiner=combiner.combined, placer=placer.combined)

@@ -161,26 +161,36 @@ class SampleLists(wiring.Component):
         counts, counts_last, counting = Signal(range(c.lanes + 1)), Signal(), Signal()
         total, more, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
         warm = ~now.marks & now.there
-        lists = (self.popular, warm), (self.nonpopular, now.marks & now.there)
+        # Those that take the lists are far, too, and in different places.
+        entry = data.StructLayout({"present": c.lanes, "at": len(at), "last": 1})
+        skids = [ResetInserter(self.restart)(Skid(entry.size)) for _ in range(2)]
+        m.submodules.popular, m.submodules.nonpopular = skids
+        lists = ((self.popular, skids[0], warm),
+                 (self.nonpopular, skids[1], now.marks & now.there))
         offers, may = Signal(), Signal()
         m.d.comb += [
-            may.eq((~counting | adds) & Cat(~out.valid | out.ready for out, _ in lists).all()),
+            may.eq((~counting | adds) & Cat(skid.i.ready for skid in skids).all()),
             parted.o.ready.eq(may),
             offers.eq(parted.o.valid & may),
             more.eq(total + counts),
             adds.eq(counting & ~(counts_last & self.counted.valid)),
         ]
-        for out, present in lists:
-            with m.If(out.ready):
-                m.d.sync += out.valid.eq(0)
-            with m.If(offers):
-                m.d.sync += [
-                    out.valid.eq(present.any() | now.last),
-                    [value.eq(Cat(Const(lane, log2(c.lanes)), now.at))
-                     for lane, value in enumerate(out.p.values)],
-                    out.p.present.eq(present),
-                    out.p.last.eq(now.last),
-                ]
+        for out, skid, present in lists:
+            given, shown = Signal(entry), Signal(entry)
+            m.d.comb += [
+                given.present.eq(present),
+                given.at.eq(now.at),
+                given.last.eq(now.last),
+                skid.i.valid.eq(offers & (present.any() | now.last)),
+                skid.i.p.eq(given.as_value()),
+                shown.eq(skid.o.p),
+                skid.o.ready.eq(out.ready),
+                out.valid.eq(skid.o.valid),
+                [value.eq(Cat(Const(lane, log2(c.lanes)), shown.at))
+                 for lane, value in enumerate(out.p.values)],
+                out.p.present.eq(shown.present),
+                out.p.last.eq(shown.last),
+            ]
         with m.If(offers):
             m.d.sync += [counts.eq(prefix_counts(warm)[1]), counts_last.eq(now.last)]
         with m.If(offers | adds):
@@ -194,7 +204,7 @@ class SampleLists(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [
                 [flag.eq(0) for flag in (walking, found, counting, completed, total,
-                                         *(out.valid for out, _ in lists), self.counted.valid)],
+                                         self.counted.valid)],
                 half.eq(1),
             ]
         return m
