@@ -22,7 +22,7 @@ MOVES = 1000  # of all stages, for each cell
 _HOT, _COLD = 1.2, 0.02  # temperature of the first stage, and of the last but one
 _FAR, _NEAR = 20.0, 2.0  # reach, likewise
 _PULLS = (1, 1, 0.8, 0.8, 0.6, 0.6, 0.4, 0.4, 0.2, 0.2)  # of the first stages
-_PATIENCE = 4.0  # how much more an arc weighs that has been 1 ns late in all stages
+_PATIENCE = 16.0  # how much more an arc weighs that has been 1 ns late in all stages
 _CROWDED = 0.2  # tiles of wire, of a net too many in a tile; of n as many times n squared
 _URGENT = 300  # ps to spare
 # Of all ends of paths, and at least: if more are late, only so many count as late.
