@@ -34,7 +34,7 @@ from .result_addresses import lists_of
 from .sample_marks import SampleMarks
 from .skid import Skid
 from .slot_lanes import SlotLanes
-from .stream_fork import fork
+from .stream_fork import fork, pass_on
 from .word_stripe import Element, WordStripe
 
 
@@ -201,11 +201,7 @@ class LookupEngines(wiring.Component):
         # What takes words is not near what they wait in.
         arrived = Skid(self.source.words.p.shape().size)
         m.submodules.arrived = self._restarted(m, "arrived", arrived)
-        m.d.comb += [
-            arrived.i.valid.eq(self.source.words.valid),
-            arrived.i.p.eq(self.source.words.p.as_value()),
-            self.source.words.ready.eq(arrived.i.ready),
-        ]
+        pass_on(m, self.source.words, arrived.i)
         route(m, arrived.o, (~edits, reader.ids.words), (edits, entries.source.words))
         connect(m, reader=reader.beats, tag=tag.beats)
         connect(m, tag=tag.tagged, combiner=combiner.beats)
