@@ -5,7 +5,6 @@ from math import exp
 import numpy as np
 from numba import njit
 
-_TINY = 1e-30  # in place of zero under a fraction
 _TRIES = 50  # of each pair of places, on average
 _COOLING = 3000  # how much hotter the annealing begins than it ends
 
@@ -30,7 +29,7 @@ def assign(pull: np.ndarray, squares: np.ndarray, random: np.random.Generator) -
     tries = _TRIES * count * count
     pairs, chances = random.integers(count, size=(tries, 2)), random.random(tries)
     hot = np.mean([abs(_change(pull, squares, place, *pair)) for pair in pairs[:count]])
-    _exchange(pull, squares, place, pairs, chances, max(hot, _TINY))
+    _exchange(pull, squares, place, pairs, chances, max(hot, np.finfo(float).tiny))
     return place
 
 
