@@ -82,10 +82,12 @@ class ListClient(wiring.Component):
         remaining, first = Signal.like(following), Signal()  # those that have not come
         final = Signal()  # the next word is the first list's last
         comes, left, willing = Signal(), Signal(), Signal()
-        lost = Signal()  # what has not come will never: so it is for good, and may be told late
-        m.d.sync += lost.eq(self.stopped)
+        # What has not come will never: a fault stands for it, every other cycle, so that the room
+        # that there was the cycle before is still there.
+        lost = Signal()
+        m.d.sync += lost.eq(self.stopped & buffer.i.ready & ~lost)
         m.d.comb += [
-            comes.eq(first & (self.beats.valid | lost & buffer.i.ready)),
+            comes.eq(first & (self.beats.valid | lost)),
             willing.eq(~self.draining & ~second),
             self.request.p.eq(request.p),
             self.request.valid.eq(request.valid & willing),

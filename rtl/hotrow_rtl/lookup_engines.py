@@ -24,6 +24,7 @@ from .lookup_reader import LookupReader
 from .miss_numbers import MissNumbers, split_beat
 from .number_bank import NumberBank, number_lane, number_shared
 from .once import once
+from .ping_pong import PingPong
 from .placer import Placer
 from .plan_lists import PlanLists
 from .plan_sequence import PlanSequence
@@ -32,7 +33,6 @@ from .planner_bank import PlannerBank
 from .relay import relayed
 from .result_addresses import lists_of
 from .sample_marks import SampleMarks
-from .skid import Skid
 from .slot_lanes import SlotLanes
 from .stream_fork import fork, pass_on
 from .word_stripe import Element, WordStripe
@@ -198,8 +198,8 @@ class LookupEngines(wiring.Component):
         connect(m, reader=reader.lengths, lengths=flipped(self.lengths))
         merge(m, self.source.request,
               (~edits, reader.ids.request), (edits, entries.source.request))
-        # What takes words is not near what they wait in.
-        arrived = Skid(self.source.words.p.shape().size)
+        # What takes words is not near what they wait in, and whether it does is known late.
+        arrived = PingPong(self.source.words.p.shape().size)
         m.submodules.arrived = self._restarted(m, "arrived", arrived)
         pass_on(m, self.source.words, arrived.i)
         route(m, arrived.o, (~edits, reader.ids.words), (edits, entries.source.words))

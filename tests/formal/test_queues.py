@@ -1,10 +1,11 @@
 """Queues: what goes in comes out, in order, once; nothing is lost, and nothing waits for ever."""
 
 import pytest
-from amaranth import Elaboratable, Module, Signal
+from amaranth import Elaboratable, Module, Mux, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Cover
 from hotrow_rtl.fifo import RamFifo
+from hotrow_rtl.ping_pong import PingPong
 from hotrow_rtl.skid import Skid
 
 from tests.formal.prover import after_reset, free_inputs, mutated, opened, quick, row_of, verify
@@ -114,11 +115,40 @@ class Register(Elaboratable):
         return m
 
 
+class Alike(Elaboratable):
+    """`PingPong`: what `Skid` does, cycle for cycle."""
+
+    def __init__(self, ping_pong):
+        self.ping_pong = ping_pong
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.ping_pong = ping_pong = self.ping_pong
+        m.submodules.skid = skid = Skid(WIDTH)
+        free_inputs(m, skid)
+        own, other = opened(ping_pong), opened(skid)
+        m.d.comb += [
+            ping_pong.i.valid.eq(skid.i.valid),
+            ping_pong.i.p.eq(skid.i.p),
+            ping_pong.o.ready.eq(skid.o.ready),
+            Assert(ping_pong.i.ready == skid.i.ready),
+            Assert(ping_pong.o.valid == skid.o.valid),
+            Assert(~skid.o.valid | (ping_pong.o.p == skid.o.p)),
+            Cover(~skid.i.ready & skid.o.ready),
+            # What holds inside.
+            Assert(other.empty | skid.o.valid),
+            Assert(own.writes ^ own.reads == (skid.o.valid & other.empty)),
+            Assert(other.empty | (Mux(own.reads, *own.held) == other.spare)),
+        ]
+        return m
+
+
 QUEUES = {
     "fifo-2": lambda: Fifo(RamFifo(WIDTH, 2)),
     "fifo-8": lambda: Fifo(RamFifo(WIDTH, 8)),
     "skid": lambda: Register(Skid(WIDTH)),
     "rigid": lambda: Register(Skid(WIDTH, rigid=True)),
+    "ping-pong": lambda: Alike(PingPong(WIDTH)),
 }
 BUGS = {
     "full a row late": lambda: Fifo(mutated(
@@ -131,6 +161,8 @@ BUGS = {
         Skid, "with m.If(empty):", "with m.If(self.i.valid):")(WIDTH)),
     "spare forgotten": lambda: Register(mutated(
         Skid, "self.o.valid.eq(~empty | self.i.valid)", "self.o.valid.eq(self.i.valid)")(WIDTH)),
+    "full takes more": lambda: Alike(mutated(
+        PingPong, "goes | ready & ~(comes & self.o.valid)", "goes | ready & ~comes")(WIDTH)),
 }
 
 
