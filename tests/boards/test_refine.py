@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hotrow_boards.refine.crowd import ROOM, bring, crowd_of
 from hotrow_boards.refine.placed import BLOCK_RAM, FLIP_FLOP, LUT, OTHER, RAM_WRITE, Placed
+from hotrow_boards.refine.refinement import Refinement
+from hotrow_boards.refine.repair import ROUNDS, repair
 from hotrow_boards.refine.schedule import STAGES, refine
 from hotrow_boards.refine.tiles import NONE, allowed, tiles_of
 from hotrow_boards.refine.timing import time_arcs
@@ -125,7 +127,7 @@ def test_refined_it_is_better_and_still_a_placement(placed_design, tmp_path):
     path, out = placed_design / "placed-1.json", tmp_path / "refined.json"
     lines = []
     figures = refine(path, out, 1, HARD_PERIOD, BLOCK_RAMS, lines.append)
-    assert figures["after"]["mhz"] > figures["before"]["mhz"] and len(lines) == STAGES
+    assert figures["after"]["mhz"] > figures["before"]["mhz"] and len(lines) == STAGES + 1
 
     before, after = Placed(path), Placed(out)
     wires, tiles = wires_of(after), tiles_of(after, BLOCK_RAMS)
@@ -142,6 +144,31 @@ def test_refined_it_is_better_and_still_a_placement(placed_design, tmp_path):
         column, row = tiles.place[first]
         run = tiles.at[column:column + tiles.length[first], row]
         assert (tiles.chain[run] == first).all()
+
+
+def test_repair_keeps_the_soonest_of_its_rounds(placed_design, monkeypatch):
+    placed = Placed(placed_design / "placed-1.json")
+    refinement = Refinement(placed, 1, HARD_PERIOD, BLOCK_RAMS)
+    before, seen = refinement.mhz, []
+    anneal = refinement.anneal
+
+    def watched(*arguments, **options):
+        done = anneal(*arguments, **options)
+        seen.append(refinement.mhz)
+        return done
+
+    monkeypatch.setattr(refinement, "anneal", watched)
+    repair(refinement)
+    assert len(seen) == ROUNDS and refinement.mhz == max(before, *seen) > before
+    worst = time_arcs(wires_of(placed), placed.position, HARD_PERIOD).worst
+    assert 1e6 / (HARD_PERIOD - worst) == refinement.mhz
+
+
+def test_repair_leaves_alone_what_is_soon_enough(placed_design):
+    placed = Placed(placed_design / "placed-1.json")
+    before = placed.position.copy()
+    repair(Refinement(placed, 1, 1_000_000, BLOCK_RAMS))
+    assert (placed.position == before).all()
 
 
 def test_the_same_seed_gives_the_same_placement(placed_design, tmp_path):
