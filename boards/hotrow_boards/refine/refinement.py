@@ -33,8 +33,13 @@ class Refinement:
 
     Members
     -------
-    timing : Timing
-        As things lie.
+    wires : Wires
+    ends : ndarray of bool
+        Of the arcs those at which a path ends.
+    timing, wire_length : Timing, int
+        As things lie; the sum of half perimeters, in tiles.
+    mhz : float
+        By estimate.
     """
 
     def __init__(self, placed: Placed, seed: int, period: int, block_rams: int):
@@ -48,11 +53,11 @@ class Refinement:
         self._box = np.zeros((len(self.wires.launch), 4), np.int16)
         self._move, self._random = no_move(), np.random.default_rng(seed)
         self.ends = self.wires.setup >= 0
-        self.begin(1)
+        self.begin(rounds=1)
         self._measure()
 
     def begin(self, rounds: int):
-        """A number of rounds; what was late before counts no more."""
+        """Count anew, for so many rounds, what has been late."""
         self._late_before = np.zeros(len(self.wires.arcs))  # ns, of all rounds of which it was
         self._rounds = rounds
 
@@ -62,7 +67,7 @@ class Refinement:
             draw_boxes(self.wires.net_cells, self.placed.position, self._box))
 
     def figures(self) -> dict:
-        """wire_length (sum of half perimeters, in tiles) and mhz (estimated)."""
+        """wire_length and mhz."""
         return {"wire_length": self.wire_length, "mhz": round(self.mhz, 1)}
 
     @property
