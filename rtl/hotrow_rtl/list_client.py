@@ -53,7 +53,7 @@ class ListClient(wiring.Component):
 
     Timing
     ------
-    Beat to word 2 cycles; one word a cycle.
+    Beat to word 2 cycles; one word a cycle, one every other cycle while stopped.
     """
 
     def __init__(self, config: Config, depth, longest):

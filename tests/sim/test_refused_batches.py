@@ -2,18 +2,21 @@
 
 import numpy as np
 import pytest
+from hotrow_rtl.config import preset
 from hotrow_rtl.contract import BatchFlag, Opcode, Status
 from hotrow_sim.golden.records import HARVEST_RECORD
 
 JAGGED = BatchFlag.JAGGED
+TINY = preset("tiny")  # of the card
+SAMPLES, LOOKUPS = TINY.batch_samples, TINY.batch_lookups
 PLACES = {"slots": 0, "popular": 4096, "nonpopular": 8192, "misses": 12288}
 HOT = ((0, 3), (1, 4))  # (table, row)
 IDS = (3, 4, 3, 5, 9, 4)  # of 3 samples of tables 0 and 1
 
 
-def run(card, opcode, ids=IDS, dtype=np.uint32, lengths=(1, 1, 1, 1, 1, 1), **changed):
+def run(card, opcode, lengths=(1, 1, 1, 1, 1, 1), **changed):
     """A sound batch with changes."""
-    operands = {"source": card.put(np.array(ids, dtype)), "count": len(IDS), "samples": 3,
+    operands = {"source": card.put(np.array(IDS, np.uint32)), "count": len(IDS), "samples": 3,
                 "table_count": 2, "lengths": card.put(np.array(lengths, np.uint16), 4096)}
     if opcode == Opcode.SPLIT:
         operands |= {name: card.address("results", at) for name, at in PLACES.items()}
@@ -57,8 +60,9 @@ def taught(card):
                  id="lengths-of-too-many"),
     pytest.param({"flags": JAGGED, "lengths": [0xFFFF] * 6}, (Status.LOOKUPS, 6 * 0xFFFF),
                  id="lengths-of-the-greatest"),
-    pytest.param({"samples": 1025, "count": 2050}, (Status.TOO_LARGE, 1025), id="samples"),
-    pytest.param({"count": (1 << 31) + 1, "flags": JAGGED}, (Status.TOO_LARGE, (1 << 31) + 1),
+    pytest.param({"samples": SAMPLES + 1, "count": 2 * (SAMPLES + 1)},
+                 (Status.TOO_LARGE, SAMPLES + 1), id="samples"),
+    pytest.param({"count": LOOKUPS + 1, "flags": JAGGED}, (Status.TOO_LARGE, LOOKUPS + 1),
                  id="lookups"),
     pytest.param({"first_table": 2}, (Status.TABLE_UNKNOWN, 3), id="table-unknown"),
 ])

@@ -19,7 +19,7 @@ _LATEST = 8000  # ps beyond which it counts no more
 
 
 class Refinement:
-    """Rounds of annealing of one placement.
+    """Rounds of annealing of one placement: `begin`, then `anneal` so many times.
 
     Parameters
     ----------
@@ -53,7 +53,6 @@ class Refinement:
         self._box = np.zeros((len(self.wires.launch), 4), np.int16)
         self._move, self._random = no_move(), np.random.default_rng(seed)
         self.ends = self.wires.setup >= 0
-        self.begin(rounds=1)
         self._measure()
 
     def begin(self, rounds: int):
