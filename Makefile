@@ -27,10 +27,10 @@ formal: $(VENV)/.installed-formal
 	$(BIN)/python -m pytest tests/formal $(ARGS)
 
 soak: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.fuzz.soak $(ARGS)
+	$(BIN)/python -m hotrow_sim.testing.fuzz.soak $(ARGS)
 
 plan-soak: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.fuzz.plan_soak $(ARGS)
+	$(BIN)/python -m hotrow_sim.testing.fuzz.plan_soak $(ARGS)
 
 regress: lint
 	$(BIN)/python -m pytest -m "not formal" $(ARGS)
@@ -39,7 +39,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 
 generated: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_rtl.contract_map --write
+	$(BIN)/python -m hotrow_rtl.contract.render --write
 
 clean:
 	rm -rf build $(VENV)

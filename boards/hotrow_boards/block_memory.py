@@ -3,11 +3,11 @@
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.arbiter import RoundRobin
-from hotrow_rtl.axi import DECERR, LENGTH_WIDTH, OKAY
-from hotrow_rtl.axi_turn import take_turn
 from hotrow_rtl.config import log2
-from hotrow_rtl.ram import Ram
+from hotrow_rtl.memory.axi import DECERR, LENGTH_WIDTH, OKAY
+from hotrow_rtl.memory.axi_arbiter import take_turn
+from hotrow_rtl.primitives.ram import Ram
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
 
 
 class BlockMemory(wiring.Component):

@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.config import Config
-from hotrow_rtl.register_block import REGISTER_ADDRESS_WIDTH
+from hotrow_rtl.host.register_block import REGISTER_ADDRESS_WIDTH
 
 from .block_memory import BlockMemory
 from .core import Core

@@ -46,8 +46,11 @@ def run(options) -> int:
     config, seeds = preset(options.preset), options.seeds
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
-    from hotrow_rtl.emit import TOP_MODULE, emit  # Amaranth is loaded only where it is needed
-    from hotrow_rtl.verilog_memories import memories
+    from hotrow_rtl.emit.memory_report import memories
+    from hotrow_rtl.emit.verilog import (  # Amaranth is loaded only where it is needed
+        TOP_MODULE,
+        emit,
+    )
 
     _say(f"emitting the Verilog of {config.name} ...")
     verilog = emit(config)

@@ -2,7 +2,7 @@
 
 from amaranth import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib.wiring import Flow
-from hotrow_rtl.emit import TOP_MODULE, flat_ports
+from hotrow_rtl.emit.verilog import TOP_MODULE, flat_ports
 from hotrow_rtl.top import Top
 
 

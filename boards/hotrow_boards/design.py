@@ -2,7 +2,7 @@
 
 from amaranth import ClockDomain, Elaboratable, Module
 from amaranth.lib.wiring import connect
-from hotrow_rtl.emit import emit
+from hotrow_rtl.emit.verilog import emit
 
 from .board import Board, Variant
 from .card import UartCard, UdpCard

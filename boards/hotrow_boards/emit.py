@@ -5,9 +5,9 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
 from hotrow_rtl.config import Config
-from hotrow_rtl.emit import VerilogPlatform, emit
-from hotrow_rtl.kept_objects import kept_objects
-from hotrow_rtl.verilog_text import wake_at_time_zero
+from hotrow_rtl.emit.gc_pause import kept_objects
+from hotrow_rtl.emit.verilog import VerilogPlatform, emit
+from hotrow_rtl.emit.verilog_passes import wake_at_time_zero
 
 from .card import SILENCE_MS, UartCard, UdpCard
 from .dram.controller import Controller

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hotrow_rtl.ram import RAM_MODULE
+from hotrow_rtl.primitives.ram import RAM_MODULE
 
 from .lut_rams import pack_lut_rams
 from .routing import PATIENT

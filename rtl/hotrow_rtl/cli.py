@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from .config import PRESETS, preset
-from .contract_map import render
+from .contract.render import render
 
 FORMATS = ("xrt", "ipxact", "vivado", "nitefury")
 
@@ -65,8 +65,8 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
     kind : str
         "map", or one of `FORMATS`.
     """
-    from .emit import TOP_MODULE, emit  # Amaranth is loaded only where something is emitted
-    from .verilog_memories import memories
+    from .emit.memory_report import memories
+    from .emit.verilog import TOP_MODULE, emit  # Amaranth is loaded only where something is emitted
 
     exported = {}
     if kind != "map":

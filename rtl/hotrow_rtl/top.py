@@ -4,19 +4,19 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .axi import AXI4Lite, AXI4Read, AXI4Write
-from .command_queue import CommandQueue
 from .config import Config
-from .contract import ROW_ENTRY_BYTES
-from .deposit_turns import DepositTurns
-from .events import Events
-from .list_port import ListPort
-from .lookup_engines import LookupEngines
-from .move_control import TARGET_BYTES
-from .register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
-from .relay import relayed
-from .result_port import ResultPort
-from .row_mover import RowMover
+from .contract.encoding import ROW_ENTRY_BYTES
+from .host.command_queue import CommandQueue
+from .host.event_counters import Events
+from .host.register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
+from .lookup.engine import LookupEngines
+from .memory.axi import AXI4Lite, AXI4Read, AXI4Write
+from .memory.read_port import ListPort
+from .memory.write_arbiter import DepositTurns
+from .memory.write_port import ResultPort
+from .mover.control import TARGET_BYTES
+from .mover.engine import RowMover
+from .primitives.replicated_register import relayed
 
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")

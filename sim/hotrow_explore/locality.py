@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from hotrow.traces.synthetic import ranks
 from hotrow_rtl.config import PRESETS
-from hotrow_rtl.contract import NO_SLOT
+from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_sim.golden.counters import Counters
 from hotrow_sim.golden.lookups import Lookups
 from hotrow_sim.golden.splitter import split

@@ -5,15 +5,7 @@ from operator import index
 import numpy as np
 
 from .batch import Batch
-from .contract import (
-    HARVEST_ENTRY,
-    MISS_FLAG,
-    NO_SLOT,
-    ROW_ENTRY,
-    AllFlag,
-    BatchFlag,
-    Opcode,
-)
+from .contract import HARVEST_ENTRY, MISS_FLAG, NO_SLOT, ROW_ENTRY, AllFlag, BatchFlag, Opcode
 from .errors import BatchError
 from .futures import Future
 from .plan_calls import policy_flags

@@ -8,14 +8,7 @@ import numpy as np
 from .contract import COMMAND, COMPLETION, Opcode
 from .errors import DeviceError, TimeoutError
 from .futures import Future
-from .registers import (
-    ENABLE,
-    FAULTED,
-    STOPPED,
-    WAITING,
-    describe_ports,
-    describe_queue,
-)
+from .registers import ENABLE, FAULTED, STOPPED, WAITING, describe_ports, describe_queue
 
 _MODULUS = 1 << 32  # of the counters TAIL, HEAD and COMPLETED
 _SLICE = 0.05  # seconds for which the transport is left alone before state is looked at

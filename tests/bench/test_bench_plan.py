@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow.bench import plan_native
-from hotrow.bench.plan_cpu import (
-    NumpyPlanner,
-    Planned,
-    TorchPlanner,
-    check,
-    retired_by,
-    steps_of,
-)
+from hotrow.bench.plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 from hotrow.cli import main
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",

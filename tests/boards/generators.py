@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 from hotrow_boards.dram.controller import MODULES
-from hotrow_rtl import litex_core
+from hotrow_rtl.emit import litex_generator as litex_core
 
 _MISSING = [name for name in (*MODULES, *litex_core.MODULES)
             if importlib.util.find_spec(name) is None]

@@ -30,7 +30,7 @@ def board_library(name, windows=None):
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card
     from hotrow_sim.litedram import levelled_program
-    from hotrow_sim.verilated import serial_board
+    from hotrow_sim.testing.boards import serial_board
 
     memory = MEMORY_BYTES if windows is None else from_program(
         levelled_program(windows), DRAM, description(DRAM, DRAM_CLOCK_MHZ))
@@ -40,7 +40,7 @@ def board_library(name, windows=None):
 
 def open_board(name="ecp5-small", windows=None):
     """A `SerialBoard` with its clock running, of the preset that the boards carry or another."""
-    from hotrow_sim.verilated.serial_board import SerialBoard
+    from hotrow_sim.testing.boards.serial_board import SerialBoard
 
     return SerialBoard(board_library(name, windows), CLOCK_HZ)
 

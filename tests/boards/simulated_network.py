@@ -4,7 +4,7 @@ import functools
 
 from hotrow_boards.ethernet.station import Station
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract_link import UDP_PORT
+from hotrow_rtl.contract.link_frames import UDP_PORT
 
 from tests.boards.simulated_board import MEMORY_BYTES, needs_compiler
 
@@ -18,7 +18,7 @@ def board_library(name):
     """The shared library of a preset behind Ethernet; skips where tools are missing."""
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_udp_card
-    from hotrow_sim.verilated import ethernet_board
+    from hotrow_sim.testing.boards import ethernet_board
 
     return ethernet_board.board_library(
         emit_udp_card(preset(name), MEMORY_BYTES, CLOCK_KHZ, STATION, SILENCE_MS), CARD_MODULE)
@@ -26,7 +26,7 @@ def board_library(name):
 
 def open_board(name="ecp5-small", **network):
     """An `EthernetBoard` with its clock running."""
-    from hotrow_sim.verilated.ethernet_board import EthernetBoard
+    from hotrow_sim.testing.boards.ethernet_board import EthernetBoard
 
     return EthernetBoard(board_library(name), 1000 * CLOCK_KHZ, STATION.address, UDP_PORT,
                          **network)

@@ -14,7 +14,7 @@ from hotrow_boards.clock import CAPACITY, DEVICE, measure
 from hotrow_boards.synthesis import check_fit
 from hotrow_boards.tools import tool
 from hotrow_rtl.config import preset
-from hotrow_rtl.emit import emit
+from hotrow_rtl.emit.verilog import emit
 
 from tests.boards.real_tools import place_and_route_tools
 
@@ -49,7 +49,8 @@ def clock(capsys, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """The Verilog of every preset is that of an adder."""
-    monkeypatch.setattr("hotrow_rtl.emit.emit", lambda config: ADDER.replace("adder", "hotrow"))
+    monkeypatch.setattr("hotrow_rtl.emit.verilog.emit",
+                        lambda config: ADDER.replace("adder", "hotrow"))
 
 
 def test_json(clock, tools, quick):
@@ -140,11 +141,11 @@ def test_a_design_too_large_for_the_device(clock, tools, quick):
 
 
 def test_a_preset_whose_memories_alone_are_too_large(clock, tools, monkeypatch):
-    from hotrow_rtl import verilog_memories
+    from hotrow_rtl.emit import memory_report as verilog_memories
 
     monkeypatch.setattr(verilog_memories, "memories", lambda verilog, top: [
         verilog_memories.MemoryInstance("x", 1024, 4096)])
-    from hotrow_rtl import emit
+    from hotrow_rtl.emit import verilog as emit
 
     monkeypatch.setattr(emit, "emit", lambda config: ADDER)
     code, _, err = clock("--preset", "alveo-u55c")

@@ -16,7 +16,7 @@ from hotrow_boards.dram.program import Section, bring_up
 from hotrow_boards.dram.sequencer import Sequencer
 from hotrow_boards.dram.window import WidestWindow
 from hotrow_sim.litedram import levelled_program
-from hotrow_sim.streambench import StreamBench
+from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 from tests.boards.generators import needs_litedram
 

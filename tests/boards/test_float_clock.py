@@ -3,11 +3,11 @@
 import pytest
 from amaranth.back import verilog
 from hotrow_boards.clock import measure
-from hotrow_rtl.float_convert import Narrow, Widen
-from hotrow_rtl.float_divide import Divide
-from hotrow_rtl.float_fma import FusedMultiplyAdd
-from hotrow_rtl.float_root import SquareRoot
-from hotrow_sim.verilated.float_unit import FlatUnit
+from hotrow_rtl.float.convert import Narrow, Widen
+from hotrow_rtl.float.divide import Divide
+from hotrow_rtl.float.fma import FusedMultiplyAdd
+from hotrow_rtl.float.sqrt import SquareRoot
+from hotrow_sim.testing.units.float_unit import FlatUnit
 
 from tests.boards.real_tools import place_and_route_tools
 

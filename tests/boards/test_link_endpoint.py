@@ -5,7 +5,7 @@ import pytest
 from hotrow_boards.link.frame_buffer import FrameBuffer
 from hotrow_boards.link.reply_store import ReplyStore
 from hotrow_boards.link.written_blocks import WrittenBlocks
-from hotrow_rtl.contract_link import COUNTERS_BYTES, LARGEST_PAYLOAD, LinkStatus, Operation
+from hotrow_rtl.contract.link_frames import COUNTERS_BYTES, LARGEST_PAYLOAD, LinkStatus, Operation
 
 from tests.boards.linkbench import BAD_REGISTER, BASE, BYTES, SESSION, LinkBench, request
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from hotrow_boards.synthesis import map_cells
-from hotrow_rtl.ram import RAM_MODULE, RAM_VERILOG
+from hotrow_rtl.primitives.ram import RAM_MODULE, RAM_VERILOG
 
 from tests.boards.real_tools import real_tool
 

@@ -6,7 +6,7 @@ from amaranth.sim import Simulator
 from hotrow_boards.ethernet.datagram_store import DatagramStore
 from hotrow_boards.ethernet.layouts import LARGEST_DATAGRAM
 from hotrow_boards.ethernet.silence import Silence
-from hotrow_rtl.contract_link import COUNTERS_BYTES, LARGEST_PAYLOAD, Operation
+from hotrow_rtl.contract.link_frames import COUNTERS_BYTES, LARGEST_PAYLOAD, Operation
 
 from tests.boards.linkbench import BASE, BYTES, request
 from tests.boards.udpbench import Datagram, UdpBench

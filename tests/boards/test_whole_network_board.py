@@ -8,8 +8,8 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow.link.frames import COUNTERS, LARGEST_PAYLOAD, Operation, pack_request
-from hotrow_rtl.contract_link import UDP_PORT
-from hotrow_sim.link.ethernet import ARP, BROADCAST, IPV4, Datagram, Frame
+from hotrow_rtl.contract.link_frames import UDP_PORT
+from hotrow_sim.testing.link.ethernet import ARP, BROADCAST, IPV4, Datagram, Frame
 
 from tests.boards.board_program import run_program, train
 from tests.boards.simulated_network import STATION, open_board

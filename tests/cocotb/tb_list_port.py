@@ -6,10 +6,10 @@ import cocotb
 import numpy as np
 from cocotb.clock import Clock
 from hotrow_rtl.config import preset
-from hotrow_rtl.layouts import Fetch
-from hotrow_sim.cosim.memory_ports import read_responder
-from hotrow_sim.cosim.streams import RAGGED, STEADY, offer, reset, take
+from hotrow_rtl.interfaces.records import Fetch
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour, MemoryModel
+from hotrow_sim.testing.cosim.memory_ports import read_responder
+from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
 
 CONFIG = preset("tiny")
 CLIENTS = int(os.environ["CLIENTS"])

@@ -5,12 +5,12 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import Status, packed_address
-from hotrow_rtl.layouts import packed_address as address_layout
-from hotrow_rtl.region_check import RegionCheck
-from hotrow_sim.cosim.memory_ports import number
-from hotrow_sim.cosim.streams import RAGGED, STEADY, offer, reset, take
+from hotrow_rtl.contract.encoding import Status, packed_address
+from hotrow_rtl.interfaces.records import packed_address as address_layout
+from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_sim.golden.regions import Region, check_operand
+from hotrow_sim.testing.cosim.memory_ports import number
+from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
 
 CONFIG = preset("tiny")
 REGIONS = {3: Region(0x1000, 256, True), 4: Region(0x2000, 100, False),

@@ -6,10 +6,10 @@ import cocotb
 from cocotb.clock import Clock
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import IDENTITY, VERSION
-from hotrow_rtl.contract_registers import GEOMETRY, REGISTERS, Access, registers_of
-from hotrow_sim.cosim.memory_ports import number
-from hotrow_sim.cosim.streams import reset
+from hotrow_rtl.contract.encoding import IDENTITY, VERSION
+from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
+from hotrow_sim.testing.cosim.memory_ports import number
+from hotrow_sim.testing.cosim.streams import reset
 
 CONFIG = preset("tiny")
 INPUTS = ("queues__{}__tail", "queues__{}__head", "queues__{}__completed", "queues__{}__state",

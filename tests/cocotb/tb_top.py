@@ -11,16 +11,16 @@ from cocotb.clock import Clock
 from cocotb.task import bridge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import IDENTITY, Opcode, Status
-from hotrow_sim.bare_host import BareHost
-from hotrow_sim.cosim.memory_ports import read_responder, write_responder
-from hotrow_sim.cosim.streams import reset
-from hotrow_sim.cosim.transport import CosimTransport
-from hotrow_sim.fuzz.player import differences, play
-from hotrow_sim.fuzz.rounds import RoundSource
-from hotrow_sim.fuzz.setup import FuzzHost, make_setup
+from hotrow_rtl.contract.encoding import IDENTITY, Opcode, Status
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.model import open_transport as open_model
+from hotrow_sim.testing.bare_host import BareHost
+from hotrow_sim.testing.cosim.memory_ports import read_responder, write_responder
+from hotrow_sim.testing.cosim.streams import reset
+from hotrow_sim.testing.cosim.transport import CosimTransport
+from hotrow_sim.testing.fuzz.player import differences, play
+from hotrow_sim.testing.fuzz.rounds import RoundSource
+from hotrow_sim.testing.fuzz.setup import FuzzHost, make_setup
 
 CONFIG = preset("tiny")
 ROUNDS = int(os.environ["ROUNDS"])

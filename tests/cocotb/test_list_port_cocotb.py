@@ -1,6 +1,6 @@
 from hotrow_rtl.config import preset
-from hotrow_rtl.list_port import ListPort
-from hotrow_sim.cosim.component import component_verilog
+from hotrow_rtl.memory.read_port import ListPort
+from hotrow_sim.testing.cosim.component import component_verilog
 
 CLIENTS = 3
 

@@ -1,6 +1,6 @@
 from hotrow_rtl.config import preset
-from hotrow_rtl.region_check import RegionCheck
-from hotrow_sim.cosim.component import component_verilog
+from hotrow_rtl.memory.region_check import RegionCheck
+from hotrow_sim.testing.cosim.component import component_verilog
 
 
 def test_region_check(simulate):

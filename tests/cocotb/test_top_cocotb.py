@@ -1,6 +1,6 @@
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.emit import TOP_MODULE, emit
+from hotrow_rtl.emit.verilog import TOP_MODULE, emit
 
 
 @pytest.mark.slow

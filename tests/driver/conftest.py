@@ -8,7 +8,7 @@ import pytest
 from hotrow import Status
 from hotrow.link import serial_line, udp
 from hotrow.link import transport as link_transport
-from hotrow_sim.link.serial_card import SerialCard
+from hotrow_sim.testing.link.serial_card import SerialCard
 
 from tests.boards.simulated_board import PATIENCE, open_board
 from tests.boards.simulated_network import open_board as open_network_board

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Status
 from hotrow_rtl.config import preset
-from hotrow_sim.fuzz.planning import STARVED
+from hotrow_sim.testing.fuzz.planning import STARVED
 
 from tests.driver.conftest import ROWS, raw, register_tables
 

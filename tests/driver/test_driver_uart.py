@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hotrow import TransportError
 from hotrow.link.serial_line import RATES
-from hotrow_sim.link.serial_card import SerialCard
+from hotrow_sim.testing.link.serial_card import SerialCard
 
 from tests.driver.conftest import register_tables, usable
 from tests.driver.links import declared_transports, model_card

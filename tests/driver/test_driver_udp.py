@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hotrow import TransportError
 from hotrow.link.frames import LARGEST_PAYLOAD, Operation, pack_request
-from hotrow_sim.link.udp_card import UdpCard
+from hotrow_sim.testing.link.udp_card import UdpCard
 
 from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports, model_card

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hotrow.link import frames, slip
 from hotrow.link.address_ranges import AddressRanges
-from hotrow_rtl import contract_link
-from hotrow_sim.link import endpoint
-from hotrow_sim.link.slip import SlipDecoder, slip_encode
+from hotrow_rtl.contract import link_frames as contract_link
+from hotrow_sim.testing.link import endpoint
+from hotrow_sim.testing.link.slip import SlipDecoder, slip_encode
 
 
 class Nothing:

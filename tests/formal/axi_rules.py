@@ -7,10 +7,10 @@ unlike ids in any order, whenever it likes.
 from amaranth import Cat, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.axi import BURST_INCR
 from hotrow_rtl.config import log2
+from hotrow_rtl.memory.axi import BURST_INCR
 
-from .prover import after_reset, any_constant
+from tests.formal.prover import after_reset, any_constant
 
 PAGE_BYTES = 4096  # that no burst crosses
 

@@ -2,7 +2,7 @@
 
 from amaranth import Signal
 from amaranth.hdl import Assume
-from hotrow_rtl.layouts import region
+from hotrow_rtl.interfaces.records import region
 
 
 def registered(m, config, update, ready, handle):

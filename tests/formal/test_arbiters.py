@@ -4,8 +4,8 @@ import pytest
 from amaranth import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.arbiter import RoundRobin
-from hotrow_rtl.region_arbiter import RegionArbiter
+from hotrow_rtl.host.region_arbiter import RegionArbiter
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
 
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, quick, verify
 from tests.formal.small import SMALL

@@ -14,14 +14,14 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import data
 from amaranth.lib.wiring import connect
-from hotrow_rtl.copy_addresses import CopyAddresses
-from hotrow_rtl.copy_gate import CopyGate
-from hotrow_rtl.item_address import ItemAddress
-from hotrow_rtl.layouts import packed_address
-from hotrow_rtl.page_cutter import crosses_page
-from hotrow_rtl.region_check import RegionCheck, access
-from hotrow_rtl.row_layouts import COPY_BYTES
-from hotrow_rtl.valid_ram import ValidRam
+from hotrow_rtl.interfaces.records import packed_address
+from hotrow_rtl.memory.region_check import RegionCheck, access
+from hotrow_rtl.mover.addressing.address_pipeline import CopyAddresses
+from hotrow_rtl.mover.addressing.array_address import ItemAddress
+from hotrow_rtl.mover.addressing.row_state_gate import CopyGate
+from hotrow_rtl.mover.port.page_splitter import crosses_page
+from hotrow_rtl.mover.port.payloads import COPY_BYTES
+from hotrow_rtl.primitives.valid_bit_ram import ValidRam
 
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL

@@ -3,10 +3,10 @@
 import pytest
 from amaranth import Elaboratable, Module, Signal
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.burst_turns import BurstTurns
 from hotrow_rtl.config import log2
-from hotrow_rtl.list_client import ListClient
-from hotrow_rtl.list_port import ListPort
+from hotrow_rtl.memory.burst_scheduler import BurstTurns
+from hotrow_rtl.memory.read_client import ListClient
+from hotrow_rtl.memory.read_port import ListPort
 
 from tests.formal.axi_rules import reads
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify

@@ -7,9 +7,9 @@ import pytest
 from amaranth import Elaboratable, Module, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.contract import Opcode, Status
-from hotrow_rtl.plan_sequence import PlanSequence
-from hotrow_rtl.plan_window import PlanWindow
+from hotrow_rtl.contract.encoding import Opcode, Status
+from hotrow_rtl.lookup.planner.sequencer import PlanSequence
+from hotrow_rtl.lookup.planner.window import PlanWindow
 
 from tests.formal.prover import free_inputs, mutated, opened, verify
 from tests.formal.small import SMALL

@@ -4,9 +4,9 @@ import pytest
 from amaranth import Elaboratable, Module, Mux, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Cover
-from hotrow_rtl.fifo import RamFifo
-from hotrow_rtl.ping_pong import PingPong
-from hotrow_rtl.skid import Skid
+from hotrow_rtl.primitives.fifo import RamFifo
+from hotrow_rtl.primitives.ping_pong_buffer import PingPong
+from hotrow_rtl.primitives.skid_buffer import Skid
 
 from tests.formal.prover import after_reset, free_inputs, mutated, opened, quick, row_of, verify
 

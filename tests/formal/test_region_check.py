@@ -9,8 +9,8 @@ import pytest
 from amaranth import Cat, Elaboratable, Module, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import data
-from hotrow_rtl.layouts import region
-from hotrow_rtl.region_check import RegionCheck, access
+from hotrow_rtl.interfaces.records import region
+from hotrow_rtl.memory.region_check import RegionCheck, access
 
 from tests.formal.host import registered
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, quick, row_of, verify

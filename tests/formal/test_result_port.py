@@ -3,8 +3,8 @@
 import pytest
 from amaranth import Elaboratable, Module
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.result_client import OUTSTANDING_BURSTS, ResultClient
-from hotrow_rtl.result_port import ResultPort
+from hotrow_rtl.memory.write_client import OUTSTANDING_BURSTS, ResultClient
+from hotrow_rtl.memory.write_port import ResultPort
 
 from tests.formal.axi_rules import writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify

@@ -5,13 +5,13 @@ from amaranth import Elaboratable, Module, ResetInserter, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib.wiring import connect
-from hotrow_rtl.burst_window import BurstWindow
-from hotrow_rtl.page_cutter import PageCutter, crosses_page
-from hotrow_rtl.port_flush import PortFlush
-from hotrow_rtl.row_buffer import RowBuffer
-from hotrow_rtl.row_layouts import buffer_words, writes_waiting
-from hotrow_rtl.row_read_port import RowReadPort
-from hotrow_rtl.row_write_port import RowWritePort
+from hotrow_rtl.mover.flush_timer import PortFlush
+from hotrow_rtl.mover.port.axi_read import RowReadPort
+from hotrow_rtl.mover.port.axi_write import RowWritePort
+from hotrow_rtl.mover.port.burst_tracker import BurstWindow
+from hotrow_rtl.mover.port.page_splitter import PageCutter, crosses_page
+from hotrow_rtl.mover.port.payloads import buffer_words, writes_waiting
+from hotrow_rtl.mover.port.reorder_buffer import RowBuffer
 
 from tests.formal.axi_rules import reads, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify

@@ -13,9 +13,9 @@ from itertools import combinations
 import pytest
 from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.bank_layouts import Ask, slot_in_bank
-from hotrow_rtl.slot_bank import SlotBank
-from hotrow_rtl.slot_layouts import slot_way
+from hotrow_rtl.interfaces.lookup_payloads import Ask, slot_in_bank
+from hotrow_rtl.lookup.planner.payloads import slot_way
+from hotrow_rtl.lookup.planner.slot_table import SlotBank
 
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL

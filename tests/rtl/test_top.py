@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import (
+from hotrow_rtl.contract.encoding import (
     IDENTITY,
     MISS_FLAG,
     NO_SLOT,
@@ -14,7 +14,6 @@ from hotrow_rtl.contract import (
     packed_address,
 )
 from hotrow_rtl.top import RESULT_CLIENTS, Top, result_ports
-from hotrow_sim.axi_lite_master import AXI4LiteMaster
 from hotrow_sim.golden.records import (
     COMMAND_RECORD,
     COMPLETION_RECORD,
@@ -24,8 +23,9 @@ from hotrow_sim.golden.records import (
     encode,
 )
 from hotrow_sim.memory import SLVERR, Behaviour, MemoryModel
-from hotrow_sim.memory.amaranth import read_responder, write_responder
-from hotrow_sim.streambench import StreamBench
+from hotrow_sim.testing.axi_lite_master import AXI4LiteMaster
+from hotrow_sim.testing.benches.stream_bench import StreamBench
+from hotrow_sim.testing.memory import read_responder, write_responder
 
 CONFIG = preset("tiny")
 QUEUES = ("LOOKUP", "MOVE")

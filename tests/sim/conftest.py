@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import packed_address
-from hotrow_sim.bare_host import BareHost, aligned
+from hotrow_rtl.contract.encoding import packed_address
 from hotrow_sim.golden.regions import Table
+from hotrow_sim.testing.bare_host import BareHost, aligned
 
 TINY = preset("tiny")
 HANDLES = {"weights": 8, "state": 9, "lists": 10, "results": 11}

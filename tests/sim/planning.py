@@ -3,12 +3,20 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hotrow_rtl.contract import NO_BATCH, NO_SLOT, BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
-from hotrow_sim.fuzz.planning import STARVED
+from hotrow_rtl.contract.encoding import (
+    NO_BATCH,
+    NO_SLOT,
+    BatchFlag,
+    Opcode,
+    PlanFlag,
+    PlanPolicy,
+    Status,
+)
 from hotrow_sim.golden.directory import Directory
 from hotrow_sim.golden.records import ROW_RECORD
+from hotrow_sim.testing.fuzz.planning import STARVED
 
-from .conftest import ROWS
+from tests.sim.conftest import ROWS
 
 AREA = 4096  # bytes of a list of results
 LENGTHS = 16384  # where they lie in the buffer of lists

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 from hotrow_rtl.config import PRESETS, preset
-from hotrow_rtl.count_bank import CountBank
-from hotrow_rtl.lookup_reader import LookupReader
+from hotrow_rtl.lookup.counters.bank import CountBank
+from hotrow_rtl.lookup.reader.reader import LookupReader
 from hotrow_sim.cost.counters import counters_bits
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.lookup_reader import lookup_reader_bits

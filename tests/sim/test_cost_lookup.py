@@ -1,16 +1,16 @@
 import dataclasses
 
 import pytest
-from hotrow_rtl.bank_layouts import asked_beat, bank_answer, beat_request, row_request
-from hotrow_rtl.bypass_stamps import BypassStamps
-from hotrow_rtl.combiner import Combiner
 from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
-from hotrow_rtl.directory_bank import DirectoryBank
-from hotrow_rtl.directory_list import DirectoryList
-from hotrow_rtl.miss_numbers import split_beat
-from hotrow_rtl.number_bank import number_lane, number_shared
-from hotrow_rtl.slot_bank import SlotBank
-from hotrow_rtl.slot_lanes import SlotLanes
+from hotrow_rtl.interfaces.lookup_payloads import asked_beat, bank_answer, beat_request, row_request
+from hotrow_rtl.lookup.combiner.combiner import Combiner
+from hotrow_rtl.lookup.directory.bank import DirectoryBank
+from hotrow_rtl.lookup.directory.install_remove import DirectoryList
+from hotrow_rtl.lookup.planner.bypass_table import BypassStamps
+from hotrow_rtl.lookup.planner.slot_table import SlotBank
+from hotrow_rtl.lookup.splitter.miss_number_bank import number_lane, number_shared
+from hotrow_rtl.lookup.splitter.miss_numbering import split_beat
+from hotrow_rtl.lookup.splitter.slot_words import SlotLanes
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.combiner import combiner_bits
 from hotrow_sim.cost.counters import counters_bits

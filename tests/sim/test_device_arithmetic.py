@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.contract import Opcode, PoolFlag, Status, UpdateFlag, packed_address
+from hotrow_rtl.contract.encoding import Opcode, PoolFlag, Status, UpdateFlag, packed_address
 from hotrow_sim.golden.regions import Table
 
 NOWHERE = packed_address(60, 0)

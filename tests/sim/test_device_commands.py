@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hotrow_rtl import placement
 from hotrow_rtl.config import MISS_WAYS, ROW_NUMBER_WIDTH
-from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, Status
+from hotrow_rtl.contract.encoding import AllFlag, BatchFlag, GatherFlag, Opcode, Status
+from hotrow_rtl.lookup.hashing import row_location as placement
 from hotrow_sim.golden.records import HARVEST_RECORD, ROW_RECORD
 
 MISS, NO_SLOT = 0x8000_0000, 0xFFFF_FFFF

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import (
+from hotrow_rtl.contract.encoding import (
     NO_BATCH,
     NO_SLOT,
     AllFlag,
@@ -14,11 +14,11 @@ from hotrow_rtl.contract import (
     PlanFlag,
     Status,
 )
-from hotrow_sim.fuzz.planning import STARVED
 from hotrow_sim.model import open_transport as open_model
+from hotrow_sim.testing.fuzz.planning import STARVED
 
-from .conftest import ROWS
-from .planning import Watch, mark, one, operands, plan, policy, same_sets, served
+from tests.sim.conftest import ROWS
+from tests.sim.planning import Watch, mark, one, operands, plan, policy, same_sets, served
 
 TINY = preset("tiny")
 WINDOW = STARVED.sweep_batches

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.contract import Opcode, Status, packed_address
+from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
 
 BUSY, HALTED, WAITING, FAULTED = 1, 2, 4, 8
 REFUSED_LOOKUP, REFUSED_MOVE = 1, 2

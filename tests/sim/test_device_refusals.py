@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.contract import (
+from hotrow_rtl.contract.encoding import (
     AllFlag,
     BatchFlag,
     GatherFlag,

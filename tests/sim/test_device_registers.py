@@ -1,8 +1,8 @@
 """Registers of the device, on the model and on the RTL."""
 
 import pytest
-from hotrow_rtl.contract import IDENTITY, VERSION
-from hotrow_rtl.contract_registers import GEOMETRY, REGISTERS, Access
+from hotrow_rtl.contract.encoding import IDENTITY, VERSION
+from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access
 
 UNKNOWN = 4  # bit of FAULT
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.placement import counter_place, place
+from hotrow_rtl.lookup.hashing.row_location import counter_place, place
 from hotrow_sim.golden.counters import Counters, pack_key, unpack_key
 
 TINY = preset("tiny")

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from amaranth.hdl import Const
 from amaranth.lib import data
-from hotrow_rtl.bank_layouts import slot_in_bank, slot_number
 from hotrow_rtl.config import log2, preset
-from hotrow_rtl.contract import NO_SLOT
-from hotrow_rtl.mixing import mix
-from hotrow_rtl.placement import directory_hash, key_of, place
+from hotrow_rtl.contract.encoding import NO_SLOT
+from hotrow_rtl.interfaces.lookup_payloads import slot_in_bank, slot_number
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
+from hotrow_rtl.lookup.hashing.xorshift import mix
 from hotrow_sim.golden.directory import Directory
 
 TINY = preset("tiny")

@@ -5,16 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hotrow_sim.floatcases import (
-    CORNERS,
-    MINUS_ZERO,
-    ONE,
-    divide_cases,
-    halfway,
-    multiply_add_cases,
-    products,
-    root_cases,
-)
 from hotrow_sim.golden.floats import (
     INFINITY,
     QUIET_NAN,
@@ -24,6 +14,16 @@ from hotrow_sim.golden.floats import (
     narrow,
     square_root,
     widen,
+)
+from hotrow_sim.testing.benches.float_cases import (
+    CORNERS,
+    MINUS_ZERO,
+    ONE,
+    divide_cases,
+    halfway,
+    multiply_add_cases,
+    products,
+    root_cases,
 )
 
 SHAPES = {"fp32": (8, 23), "fp16": (5, 10), "bf16": (8, 7)}

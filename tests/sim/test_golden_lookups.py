@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hotrow_rtl.contract import BatchFlag
+from hotrow_rtl.contract.encoding import BatchFlag
 from hotrow_sim.golden.lookups import read_batch
 
 FEATURE_MAJOR, JAGGED, ID64 = BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED, BatchFlag.ID64

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 from hotrow_rtl.config import MISS_WAYS, preset
-from hotrow_rtl.placement import key_of, place
+from hotrow_rtl.lookup.hashing.row_location import key_of, place
 from hotrow_sim.golden.misses import MissTable
 
 TINY = preset("tiny")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import NO_SLOT
+from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_sim.golden.counters import pack_key
 from hotrow_sim.golden.planner import NEVER, Planner
 from hotrow_sim.golden.policies import POLICIES

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import GatherFlag, Opcode, Status, packed_address
+from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status, packed_address
 from hotrow_sim.golden.records import ROW_RECORD
 from hotrow_sim.golden.regions import Region, Table, check_operand
 from hotrow_sim.golden.rows import move_rows

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import Opcode, Status, packed_address
+from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
 from hotrow_sim.golden.regions import Region
 from hotrow_sim.golden.spans import move_span
 from hotrow_sim.model.memory import Memory

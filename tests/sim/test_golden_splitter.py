@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 from hotrow_rtl.config import MISS_WAYS, preset
-from hotrow_rtl.contract import MISS_FLAG, NO_SLOT, BatchFlag
-from hotrow_rtl.placement import place
+from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT, BatchFlag
+from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_sim.golden.lookups import read_batch
 from hotrow_sim.golden.splitter import split
 

@@ -11,9 +11,9 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow.cli import main
-from hotrow_rtl import litex_core
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import Opcode
+from hotrow_rtl.contract.encoding import Opcode
+from hotrow_rtl.emit import litex_generator as litex_core
 from hotrow_sim.litedram import Unsuitable, core, dram_bytes, generate
 from hotrow_sim.verilated.toolchain import ToolMissing
 

@@ -2,9 +2,17 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.contract import AllFlag, BatchFlag, GatherFlag, Opcode, PoolFlag, Status, UpdateFlag
-from hotrow_rtl.planner_bank import PlannerBank
-from hotrow_rtl.slot_bank import distance
+from hotrow_rtl.contract.encoding import (
+    AllFlag,
+    BatchFlag,
+    GatherFlag,
+    Opcode,
+    PoolFlag,
+    Status,
+    UpdateFlag,
+)
+from hotrow_rtl.lookup.planner.bank import PlannerBank
+from hotrow_rtl.lookup.planner.slot_table import distance
 from hotrow_sim.cycles.bank_ring import ring_cycles
 from hotrow_sim.cycles.lookup_engines import batch_command_cycles
 from hotrow_sim.golden.counters import pack_key
@@ -13,7 +21,7 @@ from hotrow_sim.golden.window import owners
 from hotrow_sim.model import open_transport as open_model
 from hotrow_sim.model.costs import CHECKED, ENGAGED, LATENCY, OPERAND
 
-from .conftest import TINY
+from tests.sim.conftest import TINY
 
 TOLERANCE = 0.1
 ANSWERED = PlannerBank(TINY).latency

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import Opcode, Status
-from hotrow_sim.fuzz.planning import STARVED
-from hotrow_sim.fuzz.player import differences, play
-from hotrow_sim.fuzz.rounds import RoundSource
-from hotrow_sim.fuzz.setup import FuzzHost, make_setup
+from hotrow_rtl.contract.encoding import Opcode, Status
 from hotrow_sim.model import open_transport as open_model
+from hotrow_sim.testing.fuzz.planning import STARVED
+from hotrow_sim.testing.fuzz.player import differences, play
+from hotrow_sim.testing.fuzz.rounds import RoundSource
+from hotrow_sim.testing.fuzz.setup import FuzzHost, make_setup
 
 TINY = preset("tiny")
 # Addresses so short that they, and not 32 bits, bound the number of a row; no planner.

@@ -1,10 +1,10 @@
 """What a pipeline of plans trips over, one by one, on the model and on the RTL."""
 
 import pytest
-from hotrow_rtl.contract import NO_BATCH, Opcode
-from hotrow_sim.fuzz.planning import STARVED
+from hotrow_rtl.contract.encoding import NO_BATCH, Opcode
+from hotrow_sim.testing.fuzz.planning import STARVED
 
-from .planning import one, operands, plan, same_sets
+from tests.sim.planning import one, operands, plan, same_sets
 
 
 @pytest.fixture

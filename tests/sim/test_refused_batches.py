@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.contract import BatchFlag, Opcode, Status
+from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status
 from hotrow_sim.golden.records import HARVEST_RECORD
 
 JAGGED = BatchFlag.JAGGED

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hotrow_sim.fuzz.setup import RESULTS, SIZES, WEIGHTS
-from hotrow_sim.fuzz.soak import CARDS, Mismatch, soak
 from hotrow_sim.memory import Statistics
 from hotrow_sim.model import Device as Model
+from hotrow_sim.testing.fuzz.setup import RESULTS, SIZES, WEIGHTS
+from hotrow_sim.testing.fuzz.soak import CARDS, Mismatch, soak
 
 ROWS = 15_000
 

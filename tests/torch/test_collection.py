@@ -10,7 +10,7 @@ from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollectio
 from hotrow.torch.configs import TableGroup
 from torch import nn
 
-from .training import PLANNING, TABLES, check_beside, draw, worth
+from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 

@@ -6,7 +6,7 @@ import torch
 from hotrow.torch import convert
 from torch import nn
 
-from .training import PLANNING
+from tests.torch.training import PLANNING
 
 
 class Model(nn.Module):

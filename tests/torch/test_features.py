@@ -11,7 +11,7 @@ from hotrow.errors import BatchError
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from torch import nn
 
-from .training import PLANNING, TABLES, check_beside, draw, worth
+from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 SEED = 5

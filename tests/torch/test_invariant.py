@@ -9,7 +9,7 @@ from hotrow import Error
 from hotrow.torch.cached import CachedStore
 from hotrow_sim.golden.slots import Slots
 
-from .training import draw, train
+from tests.torch.training import draw, train
 
 OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
 

@@ -10,7 +10,7 @@ from hotrow.torch.pipeline import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from .training import PLANNING, TABLES, draw
+from tests.torch.training import PLANNING, TABLES, draw
 
 
 class Model(nn.Module):

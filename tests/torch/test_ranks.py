@@ -9,9 +9,9 @@ import torch
 from hotrow.errors import Error
 from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
 
-from . import rank_training
-from .launching import one_at_a_time, torchrun
-from .rank_training import CASES, SEED, alone
+from tests.torch import rank_training
+from tests.torch.launching import one_at_a_time, torchrun
+from tests.torch.rank_training import CASES, SEED, alone
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)],

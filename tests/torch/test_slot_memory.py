@@ -12,7 +12,7 @@ import torch
 from hotrow.torch import HotEmbeddingBagCollection
 from hotrow.torch.slot_memory import SlotMemory, memory_on
 
-from .training import PLANNING, TABLES, draw, train
+from tests.torch.training import PLANNING, TABLES, draw, train
 
 HERE = torch.cuda.is_available()
 RUNS = [

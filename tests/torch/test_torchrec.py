@@ -5,7 +5,7 @@ import pytest
 import torch
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 
-from .training import PLANNING, TABLES, draw
+from tests.torch.training import PLANNING, TABLES, draw
 
 torchrec = pytest.importorskip("torchrec", reason="needs the package torchrec",
                                exc_type=ImportError)

@@ -12,15 +12,7 @@ from hotrow import Error
 from hotrow.cli import main
 from hotrow.torch import Checkpoint
 
-from .test_train_cli import (
-    CRITEO,
-    FIELDS,
-    MODEL,
-    RETAIL,
-    RETAIL_COLUMNS,
-    SMALL,
-    needs,
-)
+from tests.torch.test_train_cli import CRITEO, FIELDS, MODEL, RETAIL, RETAIL_COLUMNS, SMALL, needs
 
 TINY = [*MODEL, *SMALL, "--preset", "tiny", "--json"]
 GENERATED = ["--trace", "zipf:1.05:300", "--batch-size", "8", "--batches", "14", "--epochs", "2"]

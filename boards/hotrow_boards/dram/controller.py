@@ -4,8 +4,8 @@ import json
 import re
 from dataclasses import dataclass
 
-from hotrow_rtl.litex_core import GeneratorFailed, GeneratorMissing
-from hotrow_rtl.litex_core import generate as generate_core
+from hotrow_rtl.emit.litex_generator import GeneratorFailed, GeneratorMissing
+from hotrow_rtl.emit.litex_generator import generate as generate_core
 
 MODULE = "litedram"
 PORT = "card"  # of the controller, by name
@@ -109,7 +109,7 @@ def from_program(program: list, dram: Dram, told: dict) -> Controller:
     Parameters
     ----------
     program : list
-        See `hotrow_rtl.litex_core.generate`.
+        See `hotrow_rtl.emit.litex_generator.generate`.
     dram : Dram
     told : dict
         See `description`.

@@ -3,11 +3,11 @@
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.arbiter import RoundRobin
-from hotrow_rtl.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Read
-from hotrow_rtl.axi_turn import take_turn
 from hotrow_rtl.config import log2
-from hotrow_rtl.fifo import RamFifo
+from hotrow_rtl.memory.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Read
+from hotrow_rtl.memory.axi_arbiter import take_turn
+from hotrow_rtl.primitives.fifo import RamFifo
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
 
 DEPTH = 16  # bursts under way
 

@@ -2,7 +2,7 @@
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.axi import AXI4Read, AXI4Write
+from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
 
 CONTROL_ADDRESS_WIDTH = 14  # of registers, each 32 bits
 

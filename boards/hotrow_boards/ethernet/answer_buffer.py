@@ -3,7 +3,7 @@
 from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.ram import Ram
+from hotrow_rtl.primitives.ram import Ram
 
 from ..link.layouts import frame_byte
 from .layouts import LARGEST_DATAGRAM, LARGEST_WORDS, WORD_BYTES, peer, sent_word

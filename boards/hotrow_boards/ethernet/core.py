@@ -6,8 +6,8 @@ from pathlib import Path
 from amaranth import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.contract_link import UDP_PORT
-from hotrow_rtl.litex_core import GeneratorFailed, GeneratorMissing, generate
+from hotrow_rtl.contract.link_frames import UDP_PORT
+from hotrow_rtl.emit.litex_generator import GeneratorFailed, GeneratorMissing, generate
 
 from .layouts import WORD_BYTES, received_word, sent_word
 from .station import Rgmii, Station

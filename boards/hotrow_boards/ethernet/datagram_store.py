@@ -3,7 +3,7 @@
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.ram import Ram
+from hotrow_rtl.primitives.ram import Ram
 
 from .layouts import LARGEST_DATAGRAM, LARGEST_WORDS, WORD_BYTES, peer, received_word
 

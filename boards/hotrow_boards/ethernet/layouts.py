@@ -1,7 +1,7 @@
 """Payloads of a UDP port's streams: datagrams in words of four bytes, the first lowest."""
 
 from amaranth.lib import data
-from hotrow_rtl.contract_link import CRC_BYTES
+from hotrow_rtl.contract.link_frames import CRC_BYTES
 
 from ..link.layouts import FRAME_BYTES
 

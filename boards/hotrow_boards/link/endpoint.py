@@ -3,7 +3,7 @@
 from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.axi import AXI4Lite, AXI4Read, AXI4Write
+from hotrow_rtl.memory.axi import AXI4Lite, AXI4Read, AXI4Write
 
 from .counters import LinkCounters
 from .executor import Executor

@@ -3,8 +3,7 @@
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.axi_lite_slave import register_reply
-from hotrow_rtl.contract_link import (
+from hotrow_rtl.contract.link_frames import (
     CARD,
     CARD_BYTES,
     COUNTERS_BYTES,
@@ -17,6 +16,7 @@ from hotrow_rtl.contract_link import (
     LinkStatus,
     Operation,
 )
+from hotrow_rtl.host.axi_lite_slave import register_reply
 
 from .layouts import FRAME_BYTES, header, memory_request, register_request
 from .reply_store import SLOT_BYTES

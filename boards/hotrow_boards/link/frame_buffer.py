@@ -4,8 +4,8 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.contract_link import CRC_BYTES, HEADER, HEADER_BYTES, WITH_PAYLOAD
-from hotrow_rtl.ram import Ram
+from hotrow_rtl.contract.link_frames import CRC_BYTES, HEADER, HEADER_BYTES, WITH_PAYLOAD
+from hotrow_rtl.primitives.ram import Ram
 
 from .layouts import FRAME_BYTES, frame_byte
 

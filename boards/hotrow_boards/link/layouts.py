@@ -1,7 +1,7 @@
 """Payloads of a link's streams; the numbers are those of the contract."""
 
 from amaranth.lib import data
-from hotrow_rtl.contract_link import COUNTERS, HEADER, HEADER_BYTES, LARGEST_PAYLOAD
+from hotrow_rtl.contract.link_frames import COUNTERS, HEADER, HEADER_BYTES, LARGEST_PAYLOAD
 
 FRAME_BYTES = HEADER_BYTES + LARGEST_PAYLOAD  # at most, without the CRC
 

@@ -3,8 +3,8 @@
 from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.axi import BURST_INCR, OKAY, AXI4Read, AXI4Write
 from hotrow_rtl.config import log2
+from hotrow_rtl.memory.axi import BURST_INCR, OKAY, AXI4Read, AXI4Write
 
 from .layouts import memory_request
 

@@ -3,8 +3,8 @@
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.axi import OKAY, AXI4Lite
-from hotrow_rtl.axi_lite_slave import register_reply
+from hotrow_rtl.host.axi_lite_slave import register_reply
+from hotrow_rtl.memory.axi import OKAY, AXI4Lite
 
 from .layouts import register_request
 

@@ -3,7 +3,7 @@
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.contract_link import Operation
+from hotrow_rtl.contract.link_frames import Operation
 
 
 class Session(wiring.Component):

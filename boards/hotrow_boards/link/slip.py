@@ -6,7 +6,7 @@ Source: RFC 1055, with an END before each frame as well.
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.contract_link import (
+from hotrow_rtl.contract.link_frames import (
     SLIP_END,
     SLIP_ESCAPE,
     SLIP_ESCAPED_END,

@@ -4,7 +4,7 @@ from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.config import log2
-from hotrow_rtl.ram import ClearedRam
+from hotrow_rtl.primitives.ram import ClearedRam
 
 WORD = 32  # blocks that are looked through at a time
 

@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.skid import Skid
+from hotrow_rtl.primitives.skid_buffer import Skid
 
 from ..link.layouts import frame_byte
 from ..link.slip import SlipDecoder, SlipEncoder

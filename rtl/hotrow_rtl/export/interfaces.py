@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from amaranth.lib.wiring import Flow
 
 from ..config import Config
-from ..emit import flat_ports
-from ..register_block import REGISTER_ADDRESS_WIDTH
+from ..emit.verilog import flat_ports
+from ..host.register_block import REGISTER_ADDRESS_WIDTH
 from ..top import Top
 
 CONTROL = "s_axil"

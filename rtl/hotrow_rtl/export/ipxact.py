@@ -6,9 +6,9 @@ Source: IEEE 1685-2009; bus types are those of Vivado's IP catalogue, which read
 from xml.etree import ElementTree
 
 from ..config import Config
-from ..contract import VERSION
-from ..contract_registers import REGISTER_SPACE, Access, registers_of
-from ..emit import TOP_MODULE, emit
+from ..contract.encoding import VERSION
+from ..contract.registers import REGISTER_SPACE, Access, registers_of
+from ..emit.verilog import TOP_MODULE, emit
 from .interfaces import CONTROL, buses
 
 _NAMESPACE = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"

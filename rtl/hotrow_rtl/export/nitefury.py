@@ -12,12 +12,12 @@ import re
 from amaranth.back import verilog
 from amaranth.hdl import Value
 
-from ..axi import AXI4Read, AXI4Write
 from ..config import Config
-from ..dword_bridge import DwordBridge
-from ..emit import TOP_MODULE, VerilogPlatform, emit
-from ..litex_core import GeneratorMissing, generate
-from ..verilog_text import wake_at_time_zero
+from ..emit.litex_generator import GeneratorMissing, generate
+from ..emit.verilog import TOP_MODULE, VerilogPlatform, emit
+from ..emit.verilog_passes import wake_at_time_zero
+from ..memory.axi import AXI4Read, AXI4Write
+from ..memory.axi_to_axilite import DwordBridge
 from .interfaces import CONTROL, buses
 
 PART = "xc7a200tfbg484-2"

@@ -1,7 +1,7 @@
 """The accelerator for Vivado: a script that synthesises it alone, and its constraints."""
 
 from ..config import Config
-from ..emit import TOP_MODULE, emit
+from ..emit.verilog import TOP_MODULE, emit
 
 U55C = "xcu55c-fsvh2892-2L-e"
 

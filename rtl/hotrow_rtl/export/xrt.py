@@ -7,9 +7,9 @@ The host starts nothing: it writes the accelerator's registers itself, as of a k
 from xml.etree import ElementTree
 
 from ..config import Config
-from ..contract import VERSION
-from ..contract_registers import REGISTER_SPACE, REGISTERS
-from ..emit import TOP_MODULE, emit
+from ..contract.encoding import VERSION
+from ..contract.registers import REGISTER_SPACE, REGISTERS
+from ..emit.verilog import TOP_MODULE, emit
 from .interfaces import CONTROL, buses
 from .vivado import U55C
 

@@ -1,8 +1,8 @@
 """Memory of the ring of banks."""
 
 from amaranth.hdl import Shape
-from hotrow_rtl.bank_feed import BACKLOG, IN_FLIGHT
 from hotrow_rtl.config import RING_BEATS, Config, log2
+from hotrow_rtl.lookup.banks.bank_queue import BACKLOG, IN_FLIGHT
 
 
 def bank_ring_bits(config: Config, carried, request, shared, answer, beats=RING_BEATS):

@@ -1,9 +1,9 @@
 """Memory of the combiner."""
 
-from hotrow_rtl.bank_layouts import combined_beat, combined_lookup
-from hotrow_rtl.combiner import DECISIONS
-from hotrow_rtl.combiner_places import latency
 from hotrow_rtl.config import Config
+from hotrow_rtl.interfaces.lookup_payloads import combined_beat, combined_lookup
+from hotrow_rtl.lookup.combiner.combiner import DECISIONS
+from hotrow_rtl.lookup.combiner.pipeline_depth import latency
 
 
 def combiner_bits(config: Config):

@@ -1,7 +1,7 @@
 """What a design really holds, to compare costs with."""
 
 from amaranth.hdl import Fragment
-from hotrow_rtl.ram import RAM_MODULE
+from hotrow_rtl.primitives.ram import RAM_MODULE
 
 
 class _Instances:

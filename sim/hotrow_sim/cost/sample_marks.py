@@ -1,7 +1,7 @@
 """Memory of the sample marks."""
 
 from hotrow_rtl.config import Config, log2
-from hotrow_rtl.sample_lists import UNDER_WAY
+from hotrow_rtl.lookup.splitter.sample_partition import UNDER_WAY
 
 
 def sample_marks_bits(config: Config):

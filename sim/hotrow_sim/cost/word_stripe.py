@@ -1,7 +1,7 @@
 """Memory of the word stripe."""
 
 from hotrow_rtl.config import Config
-from hotrow_rtl.word_stripe import ANY_BYTES
+from hotrow_rtl.lists.striped_writer import ANY_BYTES
 
 
 def word_stripe_bits(config: Config, element=ANY_BYTES):

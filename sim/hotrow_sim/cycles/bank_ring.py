@@ -1,8 +1,8 @@
 """Cycles of the ring of banks, from the first beat to the last answered one, both included."""
 
-from hotrow_rtl.bank_feed import BACKLOG, IN_FLIGHT, BankFeed
-from hotrow_rtl.bank_ring import BankRing
 from hotrow_rtl.config import RING_BEATS
+from hotrow_rtl.lookup.banks.bank_queue import BACKLOG, IN_FLIGHT, BankFeed
+from hotrow_rtl.lookup.banks.crossbar import BankRing
 
 ASKED = BankFeed.latency  # from the entry of a beat to the choice of its first request
 LEAVES = BankRing.latency - 3  # from its last answer to when it gives up its place

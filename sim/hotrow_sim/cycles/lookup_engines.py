@@ -1,7 +1,7 @@
 """Cycles of whole commands, from the last part of one to its outcome."""
 
-from hotrow_rtl.combiner_places import latency as combining
 from hotrow_rtl.config import Config
+from hotrow_rtl.lookup.combiner.pipeline_depth import latency as combining
 
 from .directory import list_cycles
 

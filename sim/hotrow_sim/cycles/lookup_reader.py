@@ -1,9 +1,9 @@
 """Cycles of the lookup reader, from taking a command to its last beat, both included."""
 
 import numpy as np
-from hotrow_rtl.batch_order import chunk_bags
 from hotrow_rtl.config import Config, log2
-from hotrow_rtl.contract import BatchFlag
+from hotrow_rtl.contract.encoding import BatchFlag
+from hotrow_rtl.lookup.reader.batch_descriptor import chunk_bags
 
 REQUEST = 2  # the command, and the request it leads to
 CHECK = 3  # from a word to its beat: read the table, hold, compare

@@ -7,8 +7,8 @@ share of the copies.
 """
 
 from hotrow_rtl.config import Config
-from hotrow_rtl.contract import ROW_ENTRY_BYTES
-from hotrow_rtl.row_steering import row_port
+from hotrow_rtl.contract.encoding import ROW_ENTRY_BYTES
+from hotrow_rtl.mover.addressing.port_interleave import row_port
 
 SHORT_ROW = 64  # bytes
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from hotrow_rtl.config import Config
-from hotrow_rtl.sample_marks import SampleMarks
+from hotrow_rtl.lookup.splitter.cold_sample_bitmap import SampleMarks
 
 
 def mark_rounds(samples, marks, config: Config):

@@ -9,7 +9,7 @@ one for each lookup, as far as it has any, and stays; from another it takes the 
 
 import numpy as np
 from hotrow_rtl.config import CREDIT_LOG2, CREDITED_WIDTH, Config, log2
-from hotrow_rtl.placement import counter_place, counter_rest, key_of, place
+from hotrow_rtl.lookup.hashing.row_location import counter_place, counter_rest, key_of, place
 
 from .window import owners
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 from hotrow_rtl.config import Config, log2
-from hotrow_rtl.contract import NO_SLOT
-from hotrow_rtl.placement import directory_hash, place
+from hotrow_rtl.contract.encoding import NO_SLOT
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
 
 from .counters import pack_key
 

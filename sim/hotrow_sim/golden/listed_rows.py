@@ -1,7 +1,7 @@
 """The rows that POOL or UPDATE lists: all of one shape, and which of them are refused."""
 
 import numpy as np
-from hotrow_rtl.contract import Element, Status
+from hotrow_rtl.contract.encoding import Element, Status
 
 from .row_items import Errors, Items, fault_status
 

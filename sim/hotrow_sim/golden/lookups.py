@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hotrow_rtl.contract import BatchFlag
+from hotrow_rtl.contract.encoding import BatchFlag
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ are in the list once for each of their owners.
 
 import numpy as np
 from hotrow_rtl.config import MISS_WAYS, Config, log2
-from hotrow_rtl.placement import place
+from hotrow_rtl.lookup.hashing.row_location import place
 
 
 class MissTable:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hotrow_rtl.contract import NO_SLOT
+from hotrow_rtl.contract.encoding import NO_SLOT
 
 from .misses import MissTable
 from .window import owners

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from hotrow_rtl.config import Config
-from hotrow_rtl.contract import NO_SLOT
-from hotrow_rtl.mixing import mix
+from hotrow_rtl.contract.encoding import NO_SLOT
+from hotrow_rtl.lookup.hashing.xorshift import mix
 
 from .counters import pack_key
 from .directory import Directory

@@ -1,7 +1,7 @@
 """Records of the contract as NumPy dtypes."""
 
 import numpy as np
-from hotrow_rtl.contract import (
+from hotrow_rtl.contract.encoding import (
     COMMAND_BYTES,
     COMPLETION,
     COMPLETION_BYTES,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hotrow_rtl.contract import OFFSET_WIDTH, Status
+from hotrow_rtl.contract.encoding import OFFSET_WIDTH, Status
 
 
 @dataclass(frozen=True)

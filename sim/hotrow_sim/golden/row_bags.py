@@ -2,7 +2,7 @@
 
 import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, Config
-from hotrow_rtl.contract import PoolFlag, Status
+from hotrow_rtl.contract.encoding import PoolFlag, Status
 
 from .listed_rows import ListedRows
 from .pooling import pool

@@ -2,7 +2,7 @@
 
 import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, Config
-from hotrow_rtl.contract import Element, Status, UpdateFlag
+from hotrow_rtl.contract.encoding import Element, Status, UpdateFlag
 
 from .floats import widen
 from .listed_rows import ListedRows

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config
-from hotrow_rtl.contract import GatherFlag, Opcode, Status
+from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status
 
 from .row_items import FAULT_DECERR, Errors, Items, Moved, fault_status
 

@@ -1,7 +1,7 @@
 """Golden model of the directory of a card with a planner, as `Directory` is called."""
 
 import numpy as np
-from hotrow_rtl.contract import NO_SLOT
+from hotrow_rtl.contract.encoding import NO_SLOT
 
 from .counters import pack_key
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from hotrow_rtl.config import Config
-from hotrow_rtl.contract import Opcode, Status
+from hotrow_rtl.contract.encoding import Opcode, Status
 
 from .regions import unpack_address
 from .row_items import FAULT_DECERR, Moved, fault_status

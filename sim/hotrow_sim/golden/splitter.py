@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hotrow_rtl.contract import MISS_FLAG, NO_SLOT
+from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT
 
 from .counters import pack_key, unpack_key
 from .misses import MissTable

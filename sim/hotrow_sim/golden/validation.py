@@ -2,15 +2,10 @@
 
 from dataclasses import dataclass
 
-from hotrow_rtl.command_rules import ARITHMETIC, CONTRARY, PLANNING, flags_of
-from hotrow_rtl.config import (
-    LARGEST_STRIDE,
-    LIST_ALIGNMENT,
-    ROW_ALIGNMENT,
-    STATE_ALIGNMENT,
-    Config,
-)
-from hotrow_rtl.contract import (
+from hotrow_rtl.config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, STATE_ALIGNMENT, Config
+from hotrow_rtl.contract.command_rules import ARITHMETIC, CONTRARY, PLANNING, flags_of
+from hotrow_rtl.contract.commands import COMMANDS
+from hotrow_rtl.contract.encoding import (
     HARVEST_ENTRY_BYTES,
     ROW_ENTRY_BYTES,
     AllFlag,
@@ -21,7 +16,6 @@ from hotrow_rtl.contract import (
     Status,
     UpdateFlag,
 )
-from hotrow_rtl.contract_commands import COMMANDS
 
 from .regions import check_operand
 

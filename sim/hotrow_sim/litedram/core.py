@@ -9,8 +9,8 @@ the data and answers after the latencies of the Artix-7 PHY; it is a simulation,
 from dataclasses import dataclass
 
 from hotrow_rtl.config import Config
-from hotrow_rtl.litex_core import GeneratorMissing
-from hotrow_rtl.litex_core import generate as generate_core
+from hotrow_rtl.emit.litex_generator import GeneratorMissing
+from hotrow_rtl.emit.litex_generator import generate as generate_core
 
 from ..verilated.toolchain import ToolMissing
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def levelled_program(windows) -> list:
-    """Arguments of the Python interpreter; see `hotrow_rtl.litex_core.generate`.
+    """Arguments of the Python interpreter; see `hotrow_rtl.emit.litex_generator.generate`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import weakref
 from dataclasses import dataclass
 
 import numpy as np
-from hotrow_rtl.axi import DECERR, SLVERR
+from hotrow_rtl.memory.axi import DECERR, SLVERR
 
 from .dram import DramStatistics
 from .library import load

@@ -1,7 +1,7 @@
 """One command ring with its completion ring."""
 
 from hotrow_rtl.config import LIST_ALIGNMENT
-from hotrow_rtl.contract import COMMAND_BYTES, Opcode, Status
+from hotrow_rtl.contract.encoding import COMMAND_BYTES, Opcode, Status
 
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 from ..golden.regions import check, unpack_address

@@ -8,7 +8,7 @@ from math import ceil, sqrt
 
 import numpy as np
 from hotrow_rtl.config import log2
-from hotrow_rtl.contract import (
+from hotrow_rtl.contract.encoding import (
     ROW_ENTRY_BYTES,
     AllFlag,
     BatchFlag,

@@ -2,8 +2,8 @@
 
 from hotrow_rtl.config import Config
 from hotrow_rtl.config import preset as preset_config
-from hotrow_rtl.contract import QUEUES
-from hotrow_rtl.contract_registers import REGISTERS
+from hotrow_rtl.contract.encoding import QUEUES
+from hotrow_rtl.contract.registers import REGISTERS
 
 from .command_queue import CommandQueue
 from .costs import command_cycles

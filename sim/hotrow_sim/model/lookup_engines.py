@@ -1,7 +1,7 @@
 """What the commands of the lookup queue do: the golden models, applied to lists in memory."""
 
 import numpy as np
-from hotrow_rtl.contract import NO_SLOT, AllFlag, BatchFlag, Opcode, Status
+from hotrow_rtl.contract.encoding import NO_SLOT, AllFlag, BatchFlag, Opcode, Status
 
 from ..golden.counters import Counters
 from ..golden.directory import Directory

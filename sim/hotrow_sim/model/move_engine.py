@@ -1,7 +1,7 @@
 """What the commands of the move queue do: the golden model of the row mover, on memory."""
 
 import numpy as np
-from hotrow_rtl.contract import GatherFlag, Opcode, PoolFlag, UpdateFlag
+from hotrow_rtl.contract.encoding import GatherFlag, Opcode, PoolFlag, UpdateFlag
 
 from ..golden.pooling import ONE
 from ..golden.records import ROW_RECORD

@@ -1,7 +1,7 @@
 """PLAN and MARK: the golden planner, its batches numbered as the host does."""
 
 import numpy as np
-from hotrow_rtl.contract import NO_SLOT, Opcode, PlanFlag, PlanPolicy, Status
+from hotrow_rtl.contract.encoding import NO_SLOT, Opcode, PlanFlag, PlanPolicy, Status
 
 from ..golden.counters import pack_key, unpack_key
 from ..golden.plan_lists import plan_lists

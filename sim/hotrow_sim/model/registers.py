@@ -1,7 +1,7 @@
 """The register block: what the host reads and writes at which offset."""
 
-from hotrow_rtl.contract import IDENTITY, QUEUES, VERSION
-from hotrow_rtl.contract_registers import GEOMETRY, REGISTERS, Access, registers_of
+from hotrow_rtl.contract.encoding import IDENTITY, QUEUES, VERSION
+from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
 
 from ..golden.regions import Region, Table
 

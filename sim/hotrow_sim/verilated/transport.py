@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.config import preset as preset_config
-from hotrow_rtl.contract import QUEUES
-from hotrow_rtl.contract_registers import REGISTERS
+from hotrow_rtl.contract.encoding import QUEUES
+from hotrow_rtl.contract.registers import REGISTERS
 
 from ..address_space import AddressSpace
 from ..litedram import dram_bytes

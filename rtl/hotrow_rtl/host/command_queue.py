@@ -1,0 +1,164 @@
+"""A command queue: from a ring of commands in memory to a ring of completions."""
+
+from amaranth import Const, Module, Mux, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import Config
+from ..contract.command_rules import PLANNING, rules
+from ..contract.encoding import QUEUES
+from ..interfaces.records import Deposit, Engine, Fetch, region_update, table_update
+from ..memory.region_check import RegionCheck
+from .command_executor import CommandExecutor
+from .command_fetch import RingReader
+from .command_validator import CommandCheck
+from .completion_writer import CompletionWriter
+from .doorbell import Doorbell
+from .event_counters import EventPort
+from .queue_control import QueueControl
+from .region_arbiter import RegionArbiter
+from .ring_address import MOST_ENTRIES_LOG2
+from .table_range_check import TableSpan
+
+
+class CommandQueue(wiring.Component):
+    """Commands in order, as if one after the other, and a completion for each.
+
+    The next command is fetched while an engine runs one; a completion is awaited while the next
+    command runs; batches may be under way together (see `CommandExecutor`).
+
+    Parameters
+    ----------
+    config : Config
+    queue : str
+        One of `contract.QUEUES`.
+
+    Members
+    -------
+    control : In(QueueControl())
+        A start takes effect once the queue is idle; until then doorbells are refused.
+    region_update, table_update : In
+    ring : Out(Fetch(config))
+    completions : Out(Deposit(config))
+    engine : Out(Engine(config))
+    events : Out(EventPort(config))
+    cycle : In(64)
+    restart : In(1)
+        Forget everything but the regions and tables; engine, ports and events restart too.
+    ready : Out(1)
+        Low while regions and tables are cleared after reset.
+
+    Timing
+    ------
+    Between two commands that need no engine pass about 55 cycles and what the memory takes for a
+    command, or about 30 and what it takes for a completion, as there is one of each at a time.
+    """
+
+    def __init__(self, config: Config, queue: str):
+        if queue not in QUEUES:
+            raise ValueError(f"queue must be one of {', '.join(QUEUES)}, not {queue!r}")
+        self.config, self.queue = config, queue
+        super().__init__({
+            "control": In(QueueControl()),
+            "region_update": In(region_update(config)),
+            "table_update": In(table_update(config)),
+            "ring": Out(Fetch(config)),
+            "completions": Out(Deposit(config)),
+            "engine": Out(Engine(config)),
+            "events": Out(EventPort(config)),
+            "cycle": In(64),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        control, starting, clear = self.control, Signal(), Signal()
+        cleared = ResetInserter(clear)
+        reader, writer = RingReader(self.config), CompletionWriter(self.config)
+        check = CommandCheck(self.config, self.queue)
+        batches = tuple(opcode for opcode, rule in rules(self.queue, self.config).items()
+                        if rule.is_batch and opcode not in PLANNING)
+        executor, doorbell = CommandExecutor(self.config, batches), Doorbell()
+        m.submodules.reader = cleared(reader)
+        m.submodules.check = cleared(check)
+        m.submodules.executor = cleared(executor)
+        m.submodules.writer = cleared(writer)
+        m.submodules.doorbell = cleared(doorbell)
+        # These keep a table and only forget what is in progress.
+        m.submodules.regions = regions = RegionCheck(self.config)
+        m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=3)
+
+        connect, flipped = wiring.connect, wiring.flipped
+        connect(m, queue=flipped(self.region_update), regions=regions.update)
+        connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
+        connect(m, arbiter=arbiter.check.verdicts, regions=regions.verdicts)
+        for client, port in zip(arbiter.clients, (writer.region, check.region, reader.region)):
+            connect(m, client=port, arbiter=client)
+        connect(m, reader=reader.fetch, queue=flipped(self.ring))
+        connect(m, reader=reader.commands, check=check.words)
+        connect(m, check=check.commands, executor=executor.commands)
+        connect(m, check=check.checked, executor=executor.checked)
+        connect(m, check=check.parts, executor=executor.parts)
+        connect(m, executor=executor.engine, queue=flipped(self.engine))
+        connect(m, executor=executor.events, queue=flipped(self.events))
+        connect(m, executor=executor.completions, writer=writer.completions)
+        connect(m, writer=writer.deposit, queue=flipped(self.completions))
+
+        tables_ready = Const(1)
+        if batches:
+            m.submodules.span = span = TableSpan(self.config)
+            connect(m, queue=flipped(self.table_update), span=span.table_update)
+            connect(m, check=check.tables, span=span.client)
+            m.d.comb += span.restart.eq(clear)
+            tables_ready = span.ready
+
+        busy, faulted, enable = Signal(), Signal(), Signal()
+        again = Signal()  # the queue is idle and starts
+        last = Signal(MOST_ENTRIES_LOG2)  # entry of the rings
+        fault = Mux(writer.faulted, writer.fault, reader.fault)
+        m.d.sync += [
+            again.eq(starting & ~busy & ~again),
+            last.eq((1 << control.entries) - 1),
+            enable.eq(control.enable & ~starting & ~faulted),  # a cycle late, as it goes far
+        ]
+        m.d.comb += [
+            busy.eq(executor.busy | reader.busy | writer.busy),
+            faulted.eq(writer.faulted | reader.faulted),
+            clear.eq(self.restart | again),
+            self.ready.eq(regions.ready & tables_ready),
+            arbiter.enable.eq(regions.ready),
+            arbiter.restart.eq(clear),
+            reader.ring.eq(control.commands),
+            reader.last.eq(last),
+            reader.wanted.eq(check.idle),
+            reader.enable.eq(enable),
+            reader.tail.eq(doorbell.tail),
+            executor.cycle.eq(self.cycle),
+            executor.enable.eq(enable),
+            executor.halt_on_error.eq(control.halt_on_error),
+            executor.resume.eq(control.resume),
+            executor.abort.eq(control.abort),
+            writer.ring.eq(control.completions),
+            writer.last.eq(last),
+            doorbell.ring.eq(control.doorbell),
+            doorbell.submitted.eq(control.submitted),
+            doorbell.completed.eq(writer.completed),
+            doorbell.entries.eq(control.entries),
+            doorbell.enable.eq(control.enable & ~starting),
+            control.tail.eq(doorbell.tail),
+            control.head.eq(reader.head),
+            control.completed.eq(writer.completed),
+            control.state.busy.eq(busy),
+            control.state.halted.eq(executor.halted),
+            control.state.waiting.eq(executor.waiting),
+            control.state.faulted.eq(faulted),
+            control.state.status.eq(Mux(faulted, fault, executor.status)),
+            control.refused.eq(doorbell.refused),
+            control.landed.eq(writer.landed),
+        ]
+        with m.If(control.start):
+            m.d.sync += starting.eq(1)
+        with m.Elif(clear):
+            m.d.sync += starting.eq(0)
+        return m

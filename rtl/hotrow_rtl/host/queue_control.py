@@ -1,0 +1,60 @@
+"""What the host sets of a command queue, and what the queue tells it."""
+
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..interfaces.records import packed_address
+
+# The register STATE.
+queue_state = data.StructLayout({
+    "busy": 1,
+    "halted": 1,
+    "waiting": 1,
+    "faulted": 1,
+    "reserved": 4,
+    "status": 8,
+})
+
+
+class QueueControl(wiring.Signature):
+    """The registers of one queue, seen from the register block.
+
+    Members
+    -------
+    commands, completions : Out(packed_address)
+        The two rings.
+    entries : Out(5)
+        log2 of the entries of both rings.
+    enable, halt_on_error : Out(1)
+    start, abort, resume : Out(1)
+        Pulses: `enable` rose; give up the WAIT in progress; go on after a halt.
+    doorbell : Out(1)
+        A pulse: the host has written `submitted` to TAIL.
+    submitted : Out(32)
+    tail, head, completed : In(32)
+    state : In(queue_state)
+    refused : In(1)
+        A pulse: the doorbell was out of bounds and has been ignored.
+    landed : In(1)
+        A pulse: `completed` has advanced.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "commands": Out(packed_address),
+            "completions": Out(packed_address),
+            "entries": Out(5),
+            "enable": Out(1),
+            "halt_on_error": Out(1),
+            "start": Out(1),
+            "abort": Out(1),
+            "resume": Out(1),
+            "doorbell": Out(1),
+            "submitted": Out(32),
+            "tail": In(32),
+            "head": In(32),
+            "completed": In(32),
+            "state": In(queue_state),
+            "refused": In(1),
+            "landed": In(1),
+        })

@@ -1,0 +1,87 @@
+"""One region check for several units that each need it now and then."""
+
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import Config
+from ..memory.region_check import access, verdict
+
+
+class RegionPort(wiring.Signature):
+    """A client's view of the region check: `accesses` out, one of `verdicts` back for each."""
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "accesses": Out(stream.Signature(access)),
+            "verdicts": In(stream.Signature(verdict(config), always_ready=True)),
+        })
+
+
+class RegionArbiter(wiring.Component):
+    """Serve one access at a time, lower client numbers first.
+
+    Parameters
+    ----------
+    config : Config
+    clients : int
+
+    Members
+    -------
+    clients : In(RegionPort(config)).array(clients)
+    check : Out(RegionPort(config))
+    enable : In(1)
+        While low no access is taken up: the region table is being cleared.
+    restart : In(1)
+        The clients forget their accesses: drops the verdict of the one in progress.
+
+    Timing
+    ------
+    Adds 2 cycles to an access; the next one is taken up after its verdict.
+    """
+
+    def __init__(self, config: Config, clients: int):
+        self.client_count = clients
+        super().__init__({
+            "clients": In(RegionPort(config)).array(clients),
+            "check": Out(RegionPort(config)),
+            "enable": In(1),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        owner, dropped = Signal(self.client_count), Signal()  # one-hot
+        check = self.check
+        for client in self.clients:
+            m.d.comb += client.verdicts.p.eq(check.verdicts.p)
+        for number, client in enumerate(self.clients):
+            with m.If(owner[number]):
+                m.d.comb += check.accesses.p.eq(client.accesses.p)
+        with m.If(self.restart):
+            m.d.sync += dropped.eq(1)
+
+        with m.FSM():
+            with m.State("CHOOSE"):
+                m.d.sync += dropped.eq(0)
+                for number, client in reversed(list(enumerate(self.clients))):
+                    with m.If(client.accesses.valid):
+                        m.d.sync += owner.eq(1 << number)
+                        with m.If(self.enable & ~self.restart):
+                            m.next = "ASK"
+            with m.State("ASK"):
+                m.d.comb += check.accesses.valid.eq(~self.restart)
+                for number, client in enumerate(self.clients):
+                    m.d.comb += client.accesses.ready.eq(
+                        check.accesses.ready & owner[number] & ~self.restart)
+                with m.If(self.restart):
+                    m.next = "CHOOSE"
+                with m.Elif(check.accesses.ready):
+                    m.next = "ANSWER"
+            with m.State("ANSWER"):
+                for number, client in enumerate(self.clients):
+                    m.d.comb += client.verdicts.valid.eq(
+                        check.verdicts.valid & owner[number] & ~dropped)
+                with m.If(check.verdicts.valid):
+                    m.next = "CHOOSE"
+        return m

@@ -1,0 +1,343 @@
+"""The control registers of `contract_registers` behind AXI4-Lite."""
+
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import Config
+from ..contract.encoding import IDENTITY, QUEUES, VERSION
+from ..contract.registers import GEOMETRY, REGISTERS, registers_of
+from ..interfaces.records import region_update, table_update
+from ..interfaces.retirement import Retirement
+from ..memory.axi import AXI4Lite
+from ..primitives.bits import saturate
+from ..primitives.ram import ClearedRam
+from .axi_lite_slave import AXI4LiteSlave
+from .event_counters import EventPort
+from .queue_control import QueueControl
+
+REGISTER_ADDRESS_WIDTH = 12  # a page of the host, larger than the register space
+
+# Registers that only remember what was written.
+_PLAIN = (
+    "TIMEOUT", "EVENT_SELECT",
+    "REGION_HANDLE", "REGION_BASE_LOW", "REGION_BASE_HIGH", "REGION_SIZE_LOW", "REGION_SIZE_HIGH",
+    "TABLE_NUMBER", "TABLE_LAST_ROW", "TABLE_WEIGHTS_LOW", "TABLE_WEIGHTS_HIGH", "TABLE_ROW",
+    "TABLE_STATE_LOW", "TABLE_STATE_HIGH", "TABLE_FORMAT", "TABLE_PARTITION",
+)
+_PLAIN_OF_QUEUE = ("COMMANDS_LOW", "COMMANDS_HIGH", "COMPLETIONS_LOW", "COMPLETIONS_HIGH",
+                   "ENTRIES")
+
+
+class RegisterBlock(wiring.Component):
+    """Registers of the card, one access at a time.
+
+    Byte strobes are honoured. Writing a read-only register and reading a write-only one do nothing
+    (the latter reads 0). An access to an unknown register, a commit of a region or table beyond the
+    card's, and EVENT_VALUE of an unknown event are answered with SLVERR, change nothing and set
+    FAULT bit 2. So does what is not heeded of PLAN_RETIRED with bit 3, but with OKAY.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    bus : In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH))
+    queues : Out(QueueControl()).array(2)
+        In the order of `contract.QUEUES`.
+    events : Out(EventPort(config))
+    region_update, table_update : Out
+        One pulse of `enable` per commit, for every copy of the table.
+    timeout : Out(32)
+    soft_reset : Out(1)
+        A pulse.
+    cycle : Out(64)
+        Cycles since reset.
+    ready : In(1)
+        Memories are cleared and ports drained.
+    stopped : In(4)
+        After a time-out: list port, a result port, reads of a row port, its writes.
+    interrupt : Out(1)
+    retirement : Out(Retirement())
+        Of a card with a planner.
+
+    Timing
+    ------
+    A reply comes 6 cycles after its access, EVENT_VALUE apart, which asks the event counters, and
+    the first ones after reset, as a memory is cleared: one cycle per register that it keeps. An
+    effect of a write is visible to the access that follows it.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "bus": In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH)),
+            "queues": Out(QueueControl()).array(len(QUEUES)),
+            "events": Out(EventPort(config)),
+            "region_update": Out(region_update(config)),
+            "table_update": Out(table_update(config)),
+            "timeout": Out(32),
+            "soft_reset": Out(1),
+            "cycle": Out(64),
+            "ready": In(1),
+            "stopped": In(4),
+            "interrupt": Out(1),
+            **({"retirement": Out(Retirement())} if config.planner else {}),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.slave = slave = AXI4LiteSlave(REGISTER_ADDRESS_WIDTH)
+        wiring.connect(m, block=wiring.flipped(self.bus), slave=slave.bus)
+        access = _Access(m, slave.accesses.p)
+
+        plain = {name: Signal(32, name=name.lower()) for name in (
+            *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
+        self._keep(m, access, plain)
+        status = Signal(1 + len(self.stopped))  # a cycle late: it comes from afar
+        m.d.sync += status.eq(Cat(self.ready, self.stopped))
+        reads = {
+            "IDENTITY": Const(IDENTITY, 32),
+            "VERSION": Const(VERSION, 32),
+            **{name: Const(getattr(self.config, parameter), 32)
+               for name, _, parameter in GEOMETRY},
+            "STATUS": status,
+            "EVENT_VALUE": Const(0, 32),  # replaced by the event counters' reply
+            **self._control(m, access),
+            **self._cycle(m, access),
+        }
+        if self.config.planner:
+            reads |= self._planner(m, access)
+        for queue, control in zip(QUEUES, self.queues):
+            reads |= self._queue(m, access, queue, control, plain)
+        self._commits(m, access, plain)
+        m.d.comb += [
+            self.timeout.eq(plain["TIMEOUT"]),
+            self.events.request.p.event.eq(plain["EVENT_SELECT"]),
+            self.events.request.p.value.eq(access.merged),
+        ]
+        exists = {
+            "REGION_COMMIT": plain["REGION_HANDLE"] < self.config.handles,
+            "TABLE_COMMIT": plain["TABLE_NUMBER"] < self.config.tables,
+            "EVENT_VALUE": plain["EVENT_SELECT"] < self.config.events,
+        }
+        self._serve(m, access, slave, reads, exists)
+        return m
+
+    def _keep(self, m, access, plain):
+        """Write plain registers; they are read from a copy in a memory, which takes less logic."""
+        m.submodules.kept = kept = ClearedRam(32, 1 << (len(plain) - 1).bit_length())
+        row, is_plain = Signal.like(kept.read_address), Signal()
+        m.d.comb += [
+            access.ready.eq(kept.ready),
+            access.kept.eq(Mux(is_plain, kept.read_data, 0)),
+            kept.write_enable.eq(access.acting & access.payload.write & is_plain),
+            kept.write_address.eq(row),
+            kept.write_data.eq(access.merged),
+            kept.read_address.eq(row),
+        ]
+        with m.If(access.looking):
+            m.d.sync += is_plain.eq(0)
+            with m.Switch(access.word):
+                for number, name in enumerate(plain):
+                    with m.Case(REGISTERS[name].offset // 4):
+                        m.d.sync += [row.eq(number), is_plain.eq(1)]
+        for number, register in enumerate(plain.values()):
+            with m.If(kept.write_enable & (row == number)):
+                m.d.sync += register.eq(access.merged)
+
+    def _serve(self, m, access, slave, reads, exists):
+        """Look the register up, let a write take effect, reply."""
+        setting = Signal()  # EVENT_VALUE has been read and is to be written
+        request, answer = self.events.request, self.events.reply
+        m.d.comb += [
+            request.p.write.eq(setting),
+            slave.replies.p.data.eq(Mux(access.known, access.value, 0)),
+            slave.replies.p.refused.eq(~access.known),
+        ]
+        with m.FSM():
+            with m.State("TAKE"):
+                m.d.sync += access.word.eq(access.payload.word)
+                with m.If(slave.accesses.valid & access.ready):
+                    m.next = "LOOK UP"
+            with m.State("LOOK UP"):
+                m.d.comb += access.looking.eq(1)
+                m.d.sync += [access.value.eq(0), access.known.eq(0), setting.eq(0)]
+                m.next = "READ"
+                with m.If(access.at("EVENT_VALUE") & exists["EVENT_VALUE"]):
+                    m.next = "ASK EVENT"
+                with m.Switch(access.word):
+                    for register in registers_of(self.config).values():
+                        with m.Case(register.offset // 4):
+                            m.d.sync += access.known.eq(exists.get(register.name, 1))
+                            if register.name in reads:
+                                m.d.sync += access.value.eq(reads[register.name])
+            with m.State("READ"):
+                m.next = "GATHER"
+            with m.State("GATHER"):
+                m.d.sync += access.value.eq(access.value | access.kept)
+                m.next = "ACT"
+            with m.State("ASK EVENT"):
+                m.d.comb += request.valid.eq(1)
+                with m.If(request.ready):
+                    m.next = "EVENT"
+            with m.State("EVENT"):
+                m.d.comb += answer.ready.eq(1)
+                with m.If(answer.valid & setting):
+                    m.d.comb += slave.accesses.ready.eq(1)
+                    m.next = "REPLY"
+                with m.Elif(answer.valid):
+                    m.d.sync += access.value.eq(answer.p)
+                    m.next = "ACT"
+            with m.State("ACT"):
+                m.d.comb += access.acting.eq(1)
+                with m.If(access.writes("EVENT_VALUE")):
+                    m.d.sync += setting.eq(1)
+                    m.next = "ASK EVENT"
+                with m.Else():
+                    m.d.comb += slave.accesses.ready.eq(1)
+                    m.next = "REPLY"
+            with m.State("REPLY"):
+                m.d.comb += slave.replies.valid.eq(1)
+                with m.If(slave.replies.ready):
+                    m.next = "TAKE"
+
+    def _control(self, m, access):
+        """CONTROL, FAULT and INTERRUPT."""
+        enabled, pending = Signal(len(QUEUES)), Signal(len(QUEUES))
+        refused = [self.retirement.refused] if self.config.planner else []
+        faults = Signal(len(QUEUES) + 1 + len(refused))
+        m.d.sync += self.soft_reset.eq(access.writes("CONTROL") & access.merged[0])
+        with m.If(access.writes("CONTROL")):
+            m.d.sync += enabled.eq(access.merged[1:])
+        happened = {
+            "INTERRUPT": (pending, Cat(queue.landed for queue in self.queues)),
+            "FAULT": (faults, Cat(*(queue.refused for queue in self.queues),
+                                  access.acting & ~access.known, *refused)),
+        }
+        for name, (sticky, events) in happened.items():
+            cleared = Mux(access.writes(name), access.strobed, 0)
+            m.d.sync += sticky.eq(sticky & ~cleared | events)
+        m.d.comb += self.interrupt.eq((pending & enabled).any())
+        return {"CONTROL": Cat(Const(0, 1), enabled), "FAULT": faults, "INTERRUPT": pending}
+
+    def _cycle(self, m, access):
+        """The cycle counter; reading its lower half keeps the upper one of the same cycle."""
+        lower, upper = Signal(32), Signal(32)
+        m.d.sync += self.cycle.eq(self.cycle + 1)
+        m.d.comb += lower.eq(self.cycle)
+        with m.If(access.looking & access.at("CYCLE_LOW") & ~access.payload.write):
+            m.d.sync += upper.eq(self.cycle[32:])
+        return {"CYCLE_LOW": lower, "CYCLE_HIGH": upper}
+
+    def _planner(self, m, access):
+        """PLAN_RETIRED and PLAN_WINDOW."""
+        host = self.retirement
+        m.d.sync += [host.write.eq(access.writes("PLAN_RETIRED")), host.number.eq(access.merged)]
+        return {"PLAN_RETIRED": host.retired,
+                "PLAN_WINDOW": Const(self.config.sweep_batches, 32)}
+
+    def _queue(self, m, access, queue, control, plain):
+        """The registers of one command queue."""
+        writes_control = access.writes(_of(queue, "CONTROL"))
+        enable, halt, abort, resume = access.merged[:4]
+        m.d.sync += [
+            control.start.eq(writes_control & enable & ~control.enable),
+            control.abort.eq(writes_control & abort),
+            control.resume.eq(writes_control & resume),
+            control.doorbell.eq(access.writes(_of(queue, "TAIL"))),
+            control.submitted.eq(access.merged),
+        ]
+        with m.If(writes_control):
+            m.d.sync += [control.enable.eq(enable), control.halt_on_error.eq(halt)]
+        with m.If(self.soft_reset):
+            m.d.sync += control.enable.eq(0)
+        m.d.comb += [
+            Cat(control.commands).eq(_wide(plain, _of(queue, "COMMANDS"))),
+            Cat(control.completions).eq(_wide(plain, _of(queue, "COMPLETIONS"))),
+        ]
+        # A number of entries that does not fit the port must not look like one that does.
+        entries = plain[_of(queue, "ENTRIES")]
+        m.d.sync += control.entries.eq(Mux(entries < 32, entries, 0))
+        return {
+            _of(queue, "CONTROL"): Cat(control.enable, control.halt_on_error),
+            _of(queue, "TAIL"): control.tail,
+            _of(queue, "HEAD"): control.head,
+            _of(queue, "COMPLETED"): control.completed,
+            _of(queue, "STATE"): Cat(control.state),
+        }
+
+    def _commits(self, m, access, plain):
+        """Send a region or table to every copy of its table."""
+        region, table = self.region_update, self.table_update
+        for name, update, number in (("REGION_COMMIT", region, "REGION_HANDLE"),
+                                     ("TABLE_COMMIT", table, "TABLE_NUMBER")):
+            m.d.sync += [
+                # A write that does not strobe the valid bit must not remove the entry.
+                update.enable.eq(access.writes(name) & access.payload.strobe[0]),
+                update.entry.valid.eq(access.merged[0]),
+            ]
+            m.d.comb += update.index.eq(plain[number])
+        m.d.sync += region.entry.writable.eq(access.merged[1])
+        m.d.comb += [  # these hold still in the cycle of `enable`: no access is that quick
+            region.entry.base16.eq(_wide(plain, "REGION_BASE")[4:]),
+            region.entry.size.eq(_wide(plain, "REGION_SIZE")),
+            table.entry.last_row.eq(saturate(plain["TABLE_LAST_ROW"], len(table.entry.last_row))),
+            Cat(table.entry.weights).eq(_wide(plain, "TABLE_WEIGHTS")),
+            table.entry.row16.eq(plain["TABLE_ROW"][4:16]),
+            table.entry.stride16.eq(plain["TABLE_ROW"][20:32]),
+            Cat(table.entry.state).eq(_wide(plain, "TABLE_STATE")),
+            table.entry.state4.eq(plain["TABLE_FORMAT"][2:8]),
+            table.entry.type.eq(plain["TABLE_FORMAT"][8:]),
+            table.entry.parts_log2.eq(plain["TABLE_PARTITION"][:8]),
+            table.entry.part.eq(plain["TABLE_PARTITION"][8:16]),
+        ]
+
+
+def _of(queue, name):
+    return f"{queue.upper()}_{name}"
+
+
+def _wide(plain, name):
+    return Cat(plain[f"{name}_LOW"], plain[f"{name}_HIGH"])
+
+
+class _Access:
+    """The access in progress: what its register holds and what a write makes of it.
+
+    Members
+    -------
+    payload : register_access
+    known : Signal()
+        Its register exists; valid, like `value`, from the cycle after the look-up.
+    value : Signal(32)
+    word : Signal
+        Of the register, from the look-up on.
+    ready : Signal()
+        Registers may be looked up.
+    kept : Signal(32)
+        A plain register, 0 for another, two cycles after the look-up.
+    looking, acting : Signal()
+        High for one cycle, in which the register is looked up; in which a write takes effect.
+    merged, strobed : Signal(32)
+        `value` with the strobed bytes replaced; the data with the others zero.
+    """
+
+    def __init__(self, m, payload):
+        self.payload = payload
+        self.word = Signal.like(payload.word)
+        self.looking, self.known, self.acting = Signal(), Signal(), Signal()
+        self.ready, self.value, self.kept = Signal(), Signal(32), Signal(32)
+        self.strobed, self.merged, mask = Signal(32), Signal(32), Signal(32)
+        m.d.comb += [
+            mask.eq(Cat(strobe.replicate(8) for strobe in payload.strobe)),
+            self.strobed.eq(payload.data & mask),
+            self.merged.eq(self.strobed | self.value & ~mask),
+        ]
+
+    def at(self, name):
+        return self.word == REGISTERS[name].offset // 4
+
+    def writes(self, name):
+        return self.acting & self.payload.write & self.known & self.at(name)

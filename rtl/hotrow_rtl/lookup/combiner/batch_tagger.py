@@ -1,0 +1,56 @@
+"""Batch tag: what each batch is for, told to its beats."""
+
+from amaranth import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import EPOCH_WIDTH, Config
+from ...interfaces.lookup_payloads import tagged_beat
+from ...interfaces.records import lookup_beat
+
+
+def batch_kind() -> data.StructLayout:
+    """What a batch is for: to be counted, to be split, or both; `epoch` is its number among those
+    that the miss table tells apart."""
+    return data.StructLayout({"counts": 1, "splits": 1, "epoch": EPOCH_WIDTH})
+
+
+class BatchTag(wiring.Component):
+    """Put the kind of each batch on its beats.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    kinds : In(stream(batch_kind()))
+        One per batch, in order.
+    beats : In(stream(lookup_beat(config)))
+    tagged : Out(stream(tagged_beat(config)))
+
+    Timing
+    ------
+    Combinational; a batch's beats wait for its kind.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "kinds": In(stream.Signature(batch_kind())),
+            "beats": In(stream.Signature(lookup_beat(config))),
+            "tagged": Out(stream.Signature(tagged_beat(config))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        kind, beat, out = self.kinds, self.beats, self.tagged
+        m.d.comb += [
+            out.valid.eq(kind.valid & beat.valid),
+            out.p.beat.eq(beat.p),
+            out.p.counts.eq(kind.p.counts),
+            out.p.splits.eq(kind.p.splits),
+            out.p.epoch.eq(kind.p.epoch),
+            beat.ready.eq(out.ready & kind.valid),
+            kind.ready.eq(out.valid & out.ready & beat.p.last),
+        ]
+        return m

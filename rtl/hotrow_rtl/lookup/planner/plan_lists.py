@@ -1,0 +1,217 @@
+"""Plan lists: what a planned batch fetches and writes back, and how much."""
+
+from amaranth import Cat, Module, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ...config import Config, log2
+from ...interfaces.lookup_payloads import lane_results
+from ...interfaces.records import row_entry
+from ...primitives.stream_routing import fork
+from ..splitter.miss_numbering import planned_beat
+from .bypass_table import WaitFor, newest_age
+from .victim_key import VictimKey
+
+# What a planned batch is counted by: rows, those to be fetched, to be written back, without a slot.
+plan_counts = data.StructLayout({
+    **dict.fromkeys(("unique", "entries", "evictions", "bypasses", "wait_for"), 32)})
+
+
+class Victims(wiring.Component):
+    """The rows that leave, from slots and tags.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    beats : In(stream(planned_beat(config)))
+    rows : Out(stream(lane_results(config, row_entry)))
+        One per beat.
+    restart : In(1)
+        A pulse drops the beats inside.
+
+    Timing
+    ------
+    Latency `VictimKey.latency` cycles, one beat a cycle.
+    """
+
+    latency = VictimKey.latency
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "beats": In(stream.Signature(planned_beat(config))),
+            "rows": Out(stream.Signature(lane_results(config, row_entry))),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beat, out, valid = self.beats, self.rows, Signal(self.latency)
+        advance, kept = Signal(), Cat(beat.p.evicts, beat.p.last)
+        m.d.comb += [
+            advance.eq(~out.valid | out.ready),
+            beat.ready.eq(advance),
+            out.valid.eq(valid[-1]),
+        ]
+        with m.If(advance):
+            m.d.sync += valid.eq(Cat(beat.valid, valid))
+        for step in range(self.latency):
+            register = Signal(len(kept), name=f"kept{step}", reset_less=True)
+            with m.If(advance):
+                m.d.sync += register.eq(kept)
+            kept = register
+        m.d.comb += Cat(out.p.present, out.p.last).eq(kept)
+        for lane in range(self.config.lanes):
+            m.submodules[f"key{lane}"] = key = VictimKey(self.config)
+            m.d.comb += [
+                key.advance.eq(advance),
+                key.slot.eq(beat.p.numbers[lane]),
+                key.tag.eq(beat.p.tags[lane]),
+                out.p.values[lane].row.eq(key.key.row),
+                out.p.values[lane].table.eq(key.key.table),
+            ]
+        with m.If(self.restart):
+            m.d.sync += valid.eq(0)
+        return m
+
+
+class PlanTally(wiring.Component):
+    """Count the rows of a planned batch, and ask the banks which batch they must wait for.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    beats : In(stream(planned_beat(config), always_ready=True))
+    batch : In(32)
+        Its number, stable until the counts are taken.
+    newest : In(newest_age(config)).array(config.banks)
+        Of the banks, complete with the last beat.
+    counted : Out(stream(plan_counts))
+        Once per batch.
+    restart : In(1)
+        A pulse forgets the batch.
+
+    Timing
+    ------
+    The counts come `config.banks` + 5 cycles after the last beat; the next batch, once they are
+    taken.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "beats": In(stream.Signature(planned_beat(config), always_ready=True)),
+            "batch": In(32),
+            "newest": In(newest_age(config)).array(config.banks),
+            "counted": Out(stream.Signature(plan_counts)),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beat, counted = self.beats.p, self.counted
+        wait_for = WaitFor(self.config)
+        m.submodules.wait_for = ResetInserter(self.restart)(wait_for)
+        told = {"unique": beat.first | beat.bypassed, "entries": beat.fetched,
+                "evictions": beat.evicts, "bypasses": beat.bypassed}
+        valid, last = Signal(2), Signal(2)
+        m.d.sync += [
+            valid.eq(Cat(self.beats.valid, valid)),
+            last.eq(Cat(beat.last, last)),
+            wait_for.start.eq(valid[1] & last[1]),
+        ]
+        m.d.comb += [
+            wait_for.batch.eq(self.batch),
+            *(port.eq(newest) for port, newest in zip(wait_for.banks, self.newest)),
+            counted.p.wait_for.eq(wait_for.wait_for),
+        ]
+        done = counted.valid & counted.ready
+        for name, lanes in told.items():
+            one = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
+            some = Signal(range(len(lanes) + 1), name=f"{name}_some", reset_less=True)
+            total = Signal(32, name=f"{name}_total")
+            m.d.sync += [one.eq(lanes), some.eq(sum(one))]
+            with m.If(valid[1]):
+                m.d.sync += total.eq(total + some)
+            with m.If(done | self.restart):
+                m.d.sync += total.eq(0)
+            m.d.comb += counted.p[name].eq(total)
+        with m.If(wait_for.done):
+            m.d.sync += counted.valid.eq(1)
+        with m.Elif(done):
+            m.d.sync += counted.valid.eq(0)
+        with m.If(self.restart):
+            m.d.sync += [valid.eq(0), wait_for.start.eq(0), counted.valid.eq(0)]
+        return m
+
+
+class PlanLists(wiring.Component):
+    """Deal what a planned batch says of its rows to the lists and to the tally.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    beats : In(stream(planned_beat(config)))
+    fills : Out(stream(lane_results(config, config.slot_word_width)))
+        Where each row that is fetched belongs: a slot, or `config.slots` and its place in the
+        bypass area.
+    left : Out(stream(lane_results(config, range(config.slots))))
+        The slots that rows leave which are to be written back.
+    victims : Out(stream(lane_results(config, row_entry)))
+        Those rows.
+    batch, newest, counted
+        As of `PlanTally`.
+    restart : In(1)
+        A pulse forgets the batch in progress.
+
+    Timing
+    ------
+    One beat a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "beats": In(stream.Signature(planned_beat(config))),
+            "fills": Out(stream.Signature(lane_results(config, config.slot_word_width))),
+            "left": Out(stream.Signature(lane_results(config, log2(config.slots)))),
+            "victims": Out(stream.Signature(lane_results(config, row_entry))),
+            "batch": In(32),
+            "newest": In(newest_age(config)).array(config.banks),
+            "counted": Out(stream.Signature(plan_counts)),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beats, beat = self.beats, self.beats.p
+        m.submodules.victims = victims = Victims(self.config)
+        m.submodules.tally = tally = PlanTally(self.config)
+        fork(m, beats, self.fills, self.left, victims.beats)
+        for out, present in ((self.fills, beat.fetched), (self.left, beat.evicts)):
+            m.d.comb += [
+                *(value.eq(number) for value, number in zip(out.p.values, beat.numbers)),
+                out.p.present.eq(present),
+                out.p.last.eq(beat.last),
+            ]
+        connect(m, victims=victims.rows, own=flipped(self.victims))
+        connect(m, tally=tally.counted, own=flipped(self.counted))
+        m.d.comb += [
+            victims.beats.p.eq(beat),
+            victims.restart.eq(self.restart),
+            tally.beats.valid.eq(beats.valid & beats.ready),
+            tally.beats.p.eq(beat),
+            tally.batch.eq(self.batch),
+            tally.restart.eq(self.restart),
+            *(port.eq(newest) for port, newest in zip(tally.newest, self.newest)),
+        ]
+        return m

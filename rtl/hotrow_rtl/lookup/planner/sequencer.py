@@ -1,0 +1,130 @@
+"""Plan sequence: what the units of the planner are told of each command, and when."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import Config, log2
+from ...contract.encoding import Opcode, PlanFlag
+from ...interfaces.lookup_payloads import STATUS_WIDTH, Ask
+from ...interfaces.records import command
+from .payloads import plan_setting
+from .window import PlanWindow
+
+
+class PlannerPort(wiring.Signature):
+    """The planner, as the order of events of a card sees it.
+
+    Members
+    -------
+    order : Out(command)
+        The command in progress.
+    start : Out(1)
+        A pulse: it is another one.
+    judged : In(stream)
+        Once per start: why the batch of a PLAN or MARK is refused, or OK.
+    accept : Out(1)
+        A pulse: the batch is planned; its rows come once `ready`.
+    ready : In(1)
+        High until `accept`, and again when its units are ready for its rows.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "order": Out(command),
+            "start": Out(1),
+            "judged": In(stream.Signature(data.StructLayout({
+                "status": STATUS_WIDTH, "error_index": 32}))),
+            "accept": Out(1),
+            "ready": In(1),
+        })
+
+
+class PlanSequence(wiring.Component):
+    """Tell the planner's units what goes for the command in progress.
+
+    A batch is retired for a command if it was when that started.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    control : In(PlannerPort())
+    status, index, planned, retired : In
+        Of the `PlanWindow`.
+    plans : Out(1)
+        As the next two.
+    accept : Out(1)
+    batch : Out(32)
+        Stable from the start of a command to its end, as the next two.
+    asks : Out(Ask)
+        What rows are asked for; FIND unless the command is PLAN or MARK.
+    setting : Out(plan_setting(config))
+    begin : Out(1)
+        A pulse before the first row of a batch that is planned.
+    sweep : Out(1)
+        With it, if the slots are to be swept.
+    cleared : In(1)
+        No memory is being cleared or swept. Low in the cycle after `sweep`.
+
+    Timing
+    ------
+    The verdict comes `PlanWindow.latency` cycles after a start; `ready` 5 cycles after `accept`, or
+    as much later as a sweep takes.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "control": In(PlannerPort()),
+            "status": In(STATUS_WIDTH),
+            "index": In(32),
+            "planned": In(32),
+            "retired": In(32),
+            "plans": Out(1),
+            "accept": Out(1),
+            "batch": Out(32),
+            "asks": Out(Ask),
+            "setting": Out(plan_setting(config)),
+            "begin": Out(1),
+            "sweep": Out(1),
+            "cleared": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        control, order, judged = self.control, self.control.order, self.control.judged
+        plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
+        asked, settles = Signal(PlanWindow.latency - 1), Signal(3)
+        m.d.comb += [
+            self.plans.eq(plans),
+            self.accept.eq(control.accept),
+            judged.p.status.eq(self.status),
+            judged.p.error_index.eq(self.index),
+        ]
+        with m.If(judged.ready):
+            m.d.sync += judged.valid.eq(0)
+        m.d.sync += asked.eq(Cat(control.start & (plans | marks), asked))
+        with m.If(asked[-1]):
+            m.d.sync += judged.valid.eq(1)
+        setting = self.setting
+        with m.If(control.start):
+            m.d.sync += [
+                self.asks.eq(Mux(plans, Ask.PLAN, Mux(marks, Ask.MARK, Ask.FIND))),
+                self.batch.eq(Mux(plans | marks, order.value, self.planned)),
+                setting.batch.eq(Mux(plans | marks, order.value, self.planned)),
+                setting.retired.eq(self.retired),
+                setting.policy.eq(order.flags >> log2(PlanFlag.POLICY_LOW)),
+                setting.admission.eq(plans & (order.flags & PlanFlag.ADMIT).any()),
+                setting.writes.eq((order.flags & PlanFlag.READ_ONLY) == 0),
+            ]
+        due = ~order.value[:log2(self.config.sweep_batches)].any()
+        m.d.sync += [
+            self.begin.eq(control.accept),
+            self.sweep.eq(control.accept & due),
+            settles.eq(Cat(control.accept, settles)),
+            control.ready.eq(self.cleared & ~control.accept & ~settles.any()),
+        ]
+        return m

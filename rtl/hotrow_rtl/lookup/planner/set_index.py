@@ -1,0 +1,58 @@
+"""Where a row may lie in the slots of its bank: sets and tags from its key and its table's part."""
+
+from amaranth import Module
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import Config
+from ...interfaces.table_bounds import partition, partitioned_set
+from ..hashing.xorshift_hardware import mixed
+from .payloads import slot_place
+
+
+class SlotSets(wiring.Component):
+    """Hash a row once for each choice, and cut set and tag from each hash.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    enable : In(1)
+        Take the row in this cycle.
+    rest : In(config.rest_width)
+        Of the row's key, see `placement`.
+    parts_log2, part : In
+        The part of the directory that serves its table: see `partition`.
+    places : Out(ArrayLayout(slot_place(config), config.directory_choices))
+        Of the row taken last.
+
+    Timing
+    ------
+    Latency 1 cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "enable": In(1),
+            "rest": In(config.rest_width),
+            **{name: In(shape) for name, shape in partition(config).items()},
+            "places": Out(data.ArrayLayout(slot_place(config), config.directory_choices)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        for choice, place in enumerate(self.places):
+            hashed = self.rest
+            if choice:
+                hashed = mixed(m, "mixed_rest", hashed, choice, c.rest_width)
+            set_ = partitioned_set(m, c, f"set{choice}", hashed, self.parts_log2, self.part)
+            with m.If(self.enable):
+                m.d.sync += [
+                    place.set.eq(set_),
+                    place.tag.eq(hashed[c.rest_width - c.directory_tag_width:]),
+                ]
+        return m

@@ -1,0 +1,192 @@
+"""Batch walk: fetch the ids and lengths of a batch and name every id."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ...config import Config, log2
+from ...contract.encoding import BatchFlag, Status
+from ...interfaces.records import Fetch, command
+from ...primitives.skid_buffer import Skid
+from .bag_sequencer import BagWalk
+from .batch_descriptor import bags_width, batch_order, chunk_bags, unchecked_beat
+from .length_buffer import LengthStore
+from .length_sum import LENGTH_BYTES, LengthSum
+
+verdict = data.StructLayout({"status": 8, "error_index": 64})
+
+
+class BatchWalk(wiring.Component):
+    """Lead each batch from its requests to its lookups, the next one's requests ahead.
+
+    The sum of a jagged batch's lengths must be known before its ids are requested. They are kept
+    from then on; if they are more than `config.stored_lengths` they are fetched again.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    command, ids, lengths, verdict
+        As of `LookupReader`.
+    lookups : Out(stream(unchecked_beat(config)))
+
+    Timing
+    ------
+    Requests leave 1 cycle after the command, for lengths 2 cycles. A command is taken the
+    cycle after the batch before it has begun, in `WordWalk`, which is when the one before that has
+    ended there.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "command": In(stream.Signature(command)),
+            "ids": Out(Fetch(config)),
+            "lengths": Out(Fetch(config)),
+            "verdict": Out(stream.Signature(verdict)),
+            "lookups": Out(stream.Signature(unchecked_beat(config))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, given = self.config, self.command.p
+        m.submodules.length_sum = length_sum = LengthSum(c)
+        m.submodules.store = store = LengthStore(c)
+        m.submodules.walk = walk = BagWalk(c)
+        connect(m, store=store.o, walk=walk.kept)
+        connect(m, port=flipped(self.ids.words), walk=walk.ids)
+        connect(m, walk=walk.lookups, lookups=flipped(self.lookups))
+
+        order, bags = Signal(batch_order(c)), Signal(bags_width(c))
+        source, lengths, count = Signal(c.address_width), Signal(c.address_width), Signal(32)
+        columns, samples = Signal(c.table_width + 1), Signal(log2(c.batch_samples) + 1)
+        m.d.comb += [
+            self.ids.request.p.address.eq(source),
+            self.ids.request.p.bytes.eq(count << Mux(order.wide, 3, 2)),
+            self.lengths.request.p.address.eq(lengths),
+            self.lengths.request.p.bytes.eq(bags * LENGTH_BYTES),
+            length_sum.start.p.count.eq(bags),
+        ]
+
+        pending = {}  # streams that take one payload per launch, and whether they still have to
+
+        def launch(*ports):
+            m.d.sync += [pending[port].eq(1) for port in ports]
+
+        orders = ("chunks", "places", "words")
+        for name, port in {
+            "ids": self.ids.request, "lengths": self.lengths.request, "verdict": self.verdict,
+            "sum": length_sum.start, **{name: getattr(walk, name) for name in orders},
+        }.items():
+            pending[name] = Signal(name=f"{name}_pending")
+            m.d.comb += port.valid.eq(pending[name])
+            if name in orders:
+                m.d.comb += port.p.eq(order)
+            with m.If(port.ready):
+                m.d.sync += pending[name].eq(0)
+
+        m.d.sync += [store.keep.eq(0), store.drop.eq(0)]
+        total = length_sum.total
+        found, matches, accepted = Signal.like(total.p), Signal(), Signal()
+        m.d.comb += accepted.eq(matches & (found.fault == 0))
+        free = Signal()  # told a cycle late, as it moves all that is taken
+        with m.If(free):
+            m.d.sync += self.verdict.p.eq(0)
+        with m.FSM() as fsm:
+            m.d.sync += free.eq(fsm.ongoing("IDLE") & ~Cat(pending.values()).any())
+            with m.State("IDLE"):
+                m.d.comb += self.command.ready.eq(free)
+                with m.If(self.command.valid & self.command.ready):
+                    m.d.sync += [
+                        count.eq(given.count),
+                        bags.eq(given.count),
+                        order.wide.eq(has(given.flags, BatchFlag.ID64)),
+                        order.final_ids.eq(final_ids(c, given)),
+                        order.jagged.eq(has(given.flags, BatchFlag.JAGGED)),
+                        order.feature_major.eq(has(given.flags, BatchFlag.FEATURE_MAJOR)),
+                        order.first_table.eq(given.first_table),
+                        order.period.eq(Mux(has(given.flags, BatchFlag.FEATURE_MAJOR),
+                                            given.samples, given.table_count)),
+                        source.eq(given.source),
+                        lengths.eq(given.lengths),
+                        columns.eq(given.table_count),
+                        samples.eq(given.samples),
+                    ]
+                    m.next = "COUNT"
+                    with m.If(has(given.flags, BatchFlag.JAGGED)):
+                        m.next = "MULTIPLY"
+                    with m.Else():
+                        launch("ids", "verdict")
+            with m.State("MULTIPLY"):
+                m.d.sync += bags.eq(samples * columns)
+                launch("lengths", "sum")
+                m.next = "COUNT"
+            with m.State("COUNT"):
+                above = log2(c.lanes)
+                m.d.sync += [
+                    order.chunks.eq((bags + (chunk_bags(c) - 1)) >> log2(chunk_bags(c))),
+                    order.last_bag.eq(bags - 1),
+                    order.words.eq(Mux(order.wide, (count + (c.lanes // 2 - 1)) >> (above - 1),
+                                       (count + (c.lanes - 1)) >> above)),
+                    order.kept.eq(order.jagged & (bags <= c.stored_lengths)),
+                ]
+                m.next = "SUM"
+                with m.If(~order.jagged):
+                    launch(*orders)
+                    m.next = "IDLE"
+            with m.State("SUM"):
+                m.d.comb += total.ready.eq(1)
+                m.d.sync += [found.eq(total.p), matches.eq(total.p.sum == count)]
+                with m.If(total.valid):
+                    m.next = "JUDGE"
+            with m.State("JUDGE"):
+                launch("verdict")
+                m.d.sync += [store.keep.eq(order.kept & accepted), store.drop.eq(~accepted)]
+                with m.If(accepted):
+                    launch("ids", *orders)
+                    with m.If(~order.kept):
+                        launch("lengths")
+                with m.Elif(found.fault != 0):
+                    m.d.sync += self.verdict.p.status.eq(Status.SLVERR - 1 + found.fault)
+                with m.Else():
+                    m.d.sync += [
+                        self.verdict.p.status.eq(Status.LOOKUPS),
+                        self.verdict.p.error_index.eq(found.sum),
+                    ]
+                m.next = "IDLE"
+
+        # A list of lengths goes to the walk, or to the sum, and then to the store if it fits. Which
+        # of them takes a word comes late.
+        summed, words, shape = length_sum.words, self.lengths.words, self.lengths.words.p.shape()
+        m.submodules.skid = skid = Skid(shape.size)
+        word = data.View(shape, skid.o.p)
+        m.d.comb += [
+            skid.i.valid.eq(words.valid),
+            skid.i.p.eq(words.p.as_value()),
+            words.ready.eq(skid.i.ready),
+            walk.fetched.p.eq(word),
+            summed.p.eq(word),
+            store.i.p.data.eq(word.data),
+        ]
+        with m.If(walk.fetches):
+            m.d.comb += [walk.fetched.valid.eq(skid.o.valid), skid.o.ready.eq(walk.fetched.ready)]
+        with m.Else():
+            m.d.comb += [
+                summed.valid.eq(skid.o.valid & (store.i.ready | ~order.kept)),
+                store.i.valid.eq(skid.o.valid & summed.ready & order.kept),
+                skid.o.ready.eq(summed.ready & (store.i.ready | ~order.kept)),
+            ]
+        return m
+
+
+def final_ids(config, command):
+    """Ids in the final bus word of a batch."""
+    before = (command.count - 1)[:log2(config.lanes)]
+    return 1 + Mux(has(command.flags, BatchFlag.ID64), before[:-1], before)
+
+
+def has(flags, flag):
+    """Whether a command's flags hold that one."""
+    return flags[log2(flag)]

@@ -1,0 +1,93 @@
+"""Length store: the lengths of a jagged batch between their sum and their use."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import Config
+from ...primitives.ram import Ram
+from .length_sum import LENGTH_BYTES
+
+
+def kept_words(config: Config) -> stream.Signature:
+    """Bus words of lengths."""
+    return stream.Signature(data.StructLayout({"data": config.bus_width}))
+
+
+class LengthStore(wiring.Component):
+    """A queue of bus words that leave only once they are kept.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    i : In(stream)
+        Words of `data`. At most as many between two of `keep` or `drop` as hold
+        `config.stored_lengths`.
+    keep, drop : In(1)
+        A pulse lets the words since the last such pulse leave, or forgets them. No word comes in
+        that cycle.
+    o : Out(stream)
+        The words kept, in order.
+
+    Timing
+    ------
+    One word a cycle; the first leaves 3 cycles after `keep`. A word waits for room.
+    """
+
+    def __init__(self, config: Config):
+        self.rows = config.stored_lengths * LENGTH_BYTES // config.bus_bytes
+        self.config = config
+        super().__init__({
+            "i": In(kept_words(config)),
+            "keep": In(1),
+            "drop": In(1),
+            "o": Out(kept_words(config)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Ram(self.config.bus_width, self.rows)
+        write_at, read_at, begin = (
+            Signal(range(self.rows), name=name) for name in ("write_at", "read_at", "begin"))
+        free = Signal(range(self.rows + 1), init=self.rows)
+        fresh, kept = (Signal(range(self.rows + 1), name=name) for name in ("fresh", "kept"))
+        full, some = Signal(), Signal()  # no row is free, words are kept
+        taken, load, read, moves = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~full),
+            taken.eq(self.i.valid & self.i.ready),
+            moves.eq(~self.o.valid | self.o.ready),
+            load.eq(some & (~read | moves) & ~self.keep & ~self.drop),
+            memory.write_enable.eq(taken),
+            memory.write_address.eq(write_at),
+            memory.write_data.eq(self.i.p.data),
+            memory.read_enable.eq(load),
+            memory.read_address.eq(read_at),
+        ]
+        # The memory's output is slow, so it is held.
+        with m.If(moves):
+            m.d.sync += [self.o.valid.eq(read), self.o.p.data.eq(memory.read_data)]
+        with m.If(load | moves):
+            m.d.sync += read.eq(load)
+
+        # `taken` and `load` come late: they enable registers, and stay out of carry chains.
+        last_kept = Signal()
+        m.d.comb += last_kept.eq(kept == 1)
+        with m.If(load):
+            m.d.sync += read_at.eq(read_at + 1)
+        with m.If(taken):
+            m.d.sync += [write_at.eq(write_at + 1), fresh.eq(fresh + 1)]
+        with m.If(taken ^ load):
+            m.d.sync += [free.eq(Mux(taken, free - 1, free + 1)), full.eq(taken & (free == 1))]
+        with m.If(load):
+            m.d.sync += [kept.eq(kept - 1), some.eq(~last_kept)]
+        with m.If(self.drop):
+            m.d.sync += [write_at.eq(begin), fresh.eq(0), free.eq(free + fresh),
+                         full.eq(full & (fresh == 0))]
+        with m.If(self.keep):
+            m.d.sync += [begin.eq(write_at), fresh.eq(0), kept.eq(kept + fresh),
+                         some.eq(some | (fresh != 0))]
+        return m

@@ -1,0 +1,242 @@
+"""Miss numbers: which lookups of a split batch are in its list of missed rows, and where."""
+
+from functools import reduce
+from operator import and_
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import Config, log2
+from ...interfaces.lookup_payloads import (
+    Ask,
+    answered_beat,
+    asked_beat,
+    bank_answer,
+    lane_results,
+    ring_beat,
+    slot_number,
+)
+from ...interfaces.records import row_entry, row_key
+from .miss_number_bank import number_lane, number_shared
+
+
+def asked_lookup(config: Config) -> data.StructLayout:
+    """A lane of `asked_beat`."""
+    return asked_beat(config)["lanes"].shape.elem_shape
+
+
+def split_lookup(config: Config) -> data.StructLayout:
+    """A lookup with the answer to it.
+
+    `missed`: an owner without a slot in a batch that `splits`; another's is `number`. `listed`: its
+    row is element `number` of the list of missed rows from here on; of a missed row that is not
+    `listed`, the place of the miss table has the number. `kept`: the table has a place for it. For
+    a planner, `absent`: an owner that had no slot when it came, whatever it has now.
+    """
+    return data.StructLayout({
+        **{name: field.shape for name, field in asked_lookup(config) if name != "key"},
+        **({"absent": 1} if config.planner else {}),
+        "counted": 1,
+        "missed": 1,
+        "listed": 1,
+        "kept": 1,
+        "number": config.slot_word_width,
+    })
+
+
+def planned_beat(config: Config) -> data.StructLayout:
+    """Of a planned batch, the rows of one cycle by lanes: those to be `fetched`, the `bypassed`
+    among them, each with its number; those for which a row leaves that is to be written back, with
+    its `tags`; and those to whose slots the batch comes `first`."""
+    return data.StructLayout({
+        "numbers": data.ArrayLayout(config.slot_word_width, config.lanes),
+        "tags": data.ArrayLayout(config.directory_tag_width, config.lanes),
+        **dict.fromkeys(("fetched", "bypassed", "evicts", "first"), config.lanes),
+        "last": 1,
+    })
+
+
+def split_beat(config: Config) -> data.StructLayout:
+    """The lookups of one cycle; the rest as in `asked_beat`."""
+    return data.StructLayout({
+        "lanes": data.ArrayLayout(split_lookup(config), config.lanes),
+        "counts": 1,
+        "splits": 1,
+        "last": 1,
+    })
+
+
+class MissNumbers(wiring.Component):
+    """Number the missed rows of each batch in order of lookups.
+
+    An owner that the miss table does not know from before gets the next number; if the table
+    keeps it, the number is stored at its place. Later owners of that row ask for it there.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
+    beats : Out(stream(ring_beat(config, split_beat(config), number_lane(config),
+            number_shared(config))))
+        One per beat. A request goes to the bank that answered: a missed owner that is kept writes
+        its number if `listed`, or reads it.
+    listed : Out(stream(lane_results(config, row_entry)))
+        One per beat of a batch that splits: the rows of its listed lookups. It may be taken before
+        its beat or after it, but before the next one.
+    asks : In(Ask)
+        Of a card with a planner, as the next two: what a batch that splits is asked for, as of
+        `Placer`. One that is planned lists the rows that it brings, too; one that is marked, none.
+    begin : In(1)
+        A pulse before a batch that is planned: its first missed row has the number `config.slots`.
+    planned : Out(stream(planned_beat(config)))
+        One per beat of a batch that is planned, taken as `listed`.
+    restart : In(1)
+        A pulse drops the beats inside and forgets the batch in progress.
+
+    Timing
+    ------
+    Latency `latency` cycles, one beat a cycle.
+    """
+
+    latency = 2  # count within the beat, add
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "answered": In(stream.Signature(answered_beat(
+                config, asked_beat(config), bank_answer(config)))),
+            "beats": Out(stream.Signature(ring_beat(
+                config, split_beat(config), number_lane(config), number_shared(config)))),
+            "listed": Out(stream.Signature(lane_results(config, row_entry))),
+            **({"asks": In(Ask), "begin": In(1),
+                "planned": Out(stream.Signature(planned_beat(config)))} if config.planner else {}),
+            "restart": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c, out, listed = self.config, self.beats.p, self.listed.p
+        came, answers = self.answered.p.carried, self.answered.p.answers
+        advance, valid = Signal(), Signal()
+        sinks = [self.beats, self.listed, *([self.planned] if c.planner else [])]
+        m.d.comb += [
+            advance.eq(reduce(and_, (~sink.valid | sink.ready for sink in sinks))),
+            self.answered.ready.eq(advance),
+        ]
+
+        # First step: who is missed, and how many rows of the beat are listed before each.
+        missed = [came.splits & lane.owner & ~answer.found.placed
+                  for lane, answer in zip(came.lanes, answers)]
+        numbered = missed  # those of which the miss table tells
+        if c.planner:
+            plans, marks = (self.asks == each for each in (Ask.PLAN, Ask.MARK))
+            numbered = [each & ~marks for each in missed]
+        adds = Signal(c.lanes)
+        m.d.comb += adds.eq(Cat(miss & ~answer.missed.repeated
+                                for miss, answer in zip(numbered, answers)))
+        total = Signal(range(c.lanes + 1), reset_less=True)
+        whole = Cat(came.counts, came.splits, came.last)
+        held = Signal(len(whole), name="held", reset_less=True)
+        with m.If(advance):
+            m.d.sync += [
+                valid.eq(self.answered.valid),
+                held.eq(whole),
+                total.eq(sum(adds)),
+            ]
+        splits, last = held[-2], held[-1]
+
+        # Second step: their numbers.
+        count = Signal(c.slot_word_width)  # rows of the batch listed so far
+        for sink in sinks:
+            with m.If(sink.ready):
+                m.d.sync += sink.valid.eq(0)
+        with m.If(advance):
+            m.d.sync += [
+                self.beats.valid.eq(valid),
+                self.listed.valid.eq(valid & splits),
+                Cat(out.carried.counts, out.carried.splits, out.carried.last).eq(held),
+                out.shared.count.eq(count),
+            ]
+            with m.If(valid):
+                m.d.sync += count.eq(Mux(last, 0, count + total))
+        if c.planner:
+            with m.If(advance):
+                m.d.sync += [
+                    self.listed.valid.eq(valid & splits & ~marks),
+                    self.planned.valid.eq(valid & plans),
+                ]
+            with m.If(self.begin):
+                m.d.sync += count.eq(c.slots)
+            m.d.comb += self.planned.p.last.eq(out.carried.last)
+        m.d.comb += listed.last.eq(out.carried.last)
+
+        for number, (lane, answer, to) in enumerate(zip(came.lanes, answers, out.carried.lanes)):
+            bank, place = self.answered.p.banks[number], answer.missed.place
+            named = [name for name, _ in asked_lookup(c) if name != "key"]
+            kept = Cat(*(lane[name] for name in named), answer.counted, missed[number],
+                       adds[number], answer.missed.kept)
+            slot = slot_number(c, bank, answer.found.slot)
+            before = Signal(log2(c.lanes), name=f"before{number}")  # listed in lanes before
+            m.d.comb += before.eq(sum(adds[:number]))
+            asked = Cat(numbered[number] & answer.missed.kept, bank, adds[number], place, before)
+            held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
+                                     for name, bits in (("held", kept), ("asked", asked)))
+            # What is added to the count of a missed row; the slot of another.
+            held_key, base = (Signal(width, name=f"{name}{number}", reset_less=True)
+                              for name, width in (("key", c.key_width), ("base", len(slot))))
+            key = Signal(c.key_width, name=f"listed_key{number}", reset_less=True)
+            counts = Signal(name=f"counts{number}", reset_less=True)
+            request = out.lanes[number]
+            with m.If(advance):
+                m.d.sync += [
+                    held_lane.eq(kept),
+                    held_asked.eq(asked),
+                    held_key.eq(lane.key),
+                    key.eq(held_key),
+                    base.eq(Mux(missed[number], before, slot)),
+                    counts.eq(missed[number]),
+                    Cat(*(to[name] for name in named), to.counted, to.missed, to.listed,
+                        to.kept).eq(held_lane),
+                    to.number.eq(Mux(counts, count, 0) + base),
+                    Cat(request.valid, request.bank, request.request.write,
+                        request.request.place, request.request.before).eq(held_asked),
+                ]
+            m.d.comb += [
+                listed.values[number].row.eq(row_key(c)(key).row),
+                listed.values[number].table.eq(row_key(c)(key).table),
+                listed.present[number].eq(to.listed),
+            ]
+            if c.planner:
+                owned = came.splits & lane.owner
+                absent = owned & ~answer.found.hit
+                self._plan(m, advance, number, to, Cat(
+                    absent, owned & answer.found.placed & answer.first,
+                    absent & plans & answer.found.placed, owned & plans & answer.evicts,
+                    answer.tag))
+        with m.If(self.restart):
+            m.d.sync += [
+                valid.eq(0), count.eq(0), *(sink.valid.eq(0) for sink in sinks)]
+        return m
+
+    def _plan(self, m, advance, number, to, told):
+        """What a planner's answer tells of a lane, on its way beside the lookup."""
+        planned = self.planned.p
+        held = Signal(len(told), name=f"planned{number}", reset_less=True)
+        first, fills, evicts = (Signal(name=f"{name}{number}", reset_less=True)
+                                for name in ("first", "fills", "evicts"))
+        tag = Signal(len(planned.tags[number]), name=f"tag{number}", reset_less=True)
+        with m.If(advance):
+            m.d.sync += [held.eq(told), Cat(to.absent, first, fills, evicts, tag).eq(held)]
+        m.d.comb += [
+            planned.numbers[number].eq(to.number),
+            planned.tags[number].eq(tag),
+            planned.first[number].eq(first),
+            planned.evicts[number].eq(evicts),
+            planned.bypassed[number].eq(to.listed),
+            planned.fetched[number].eq(to.listed | fills),
+            self.listed.p.present[number].eq(to.listed | fills),
+        ]

@@ -1,0 +1,137 @@
+"""Miss bank: one bank of the table that keeps the missed rows of a batch unique."""
+
+from itertools import pairwise
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import EPOCH_WIDTH, MISS_WAYS, Config, log2
+from ...interfaces.lookup_payloads import miss_answer
+from ...primitives.ram import ClearedRam
+
+
+def miss_tag_width(config: Config) -> int:
+    """Bits of `rest` that the set does not tell."""
+    return config.rest_width - log2(config.miss_sets)
+
+
+def miss_set(config: Config) -> data.StructLayout:
+    """The rows of a set, each with the batch that entered it; 0 if none did."""
+    way = data.StructLayout({"epoch": EPOCH_WIDTH, "tag": miss_tag_width(config)})
+    return data.StructLayout({"ways": data.ArrayLayout(way, MISS_WAYS)})
+
+
+class MissBank(wiring.Component):
+    """Keep up to `MISS_WAYS` rows of each set, the first ones of the batch.
+
+    A row that its batch entered before is `repeated`. Another enters the lowest free way: one
+    that no row of this batch has, whatever an earlier batch left there. Without one it is not
+    `kept`. So a batch starts with an empty table as long as its epoch, 1 to
+    2**EPOCH_WIDTH - 1, has not been used since the table was last cleared.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    enter : In(1)
+        A row comes; only while `ready`. Two rows of the same set, equal in the lowest
+        log2(config.miss_sets) bits of `rest`, come at least `distance` cycles apart: the reader
+        of a set does not see what is still on its way to it.
+    rest : In(config.rest_width)
+    epoch : In(EPOCH_WIDTH)
+    drop : In(1)
+        The row that came `latency` cycles before does not enter, whatever `answer` says.
+    answer : Out(miss_answer(config))
+        Of the row that came `latency` cycles before, if one did.
+    clear : In(1)
+        A pulse forgets every row, those in flight included.
+    restart : In(1)
+        A pulse forgets the rows in flight; those not yet written are not entered.
+    ready : Out(1)
+        Low while the table is being cleared.
+
+    Timing
+    ------
+    One row a cycle, latency `latency` cycles; a sweep takes `config.miss_sets` cycles.
+    """
+
+    latency = 4  # read, hold, compare, decide
+    distance = 5  # and write
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "enter": In(1),
+            "rest": In(config.rest_width),
+            "epoch": In(EPOCH_WIDTH),
+            "drop": In(1),
+            "answer": Out(miss_answer(config)),
+            "clear": In(1),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        shape, sets = miss_set(self.config), self.config.miss_sets
+        m.submodules.table = table = ClearedRam(shape, sets, parts=MISS_WAYS)
+        place = data.StructLayout({
+            "set": log2(sets), "tag": miss_tag_width(self.config), "epoch": EPOCH_WIDTH})
+        at = {name: Signal(place, name=f"{name}_place")
+              for name in ("read", "held", "compared", "decided")}
+        new = at["decided"]
+        valid = {name: Signal(name=f"{name}_valid") for name in at}
+        m.d.comb += [
+            self.ready.eq(table.ready),
+            table.clear.eq(self.clear),
+            table.read_address.eq(self.rest),
+        ]
+        m.d.sync += [
+            Cat(at["read"].set, at["read"].tag).eq(self.rest),
+            at["read"].epoch.eq(self.epoch),
+            valid["read"].eq(self.enter),
+        ]
+        for before, after in pairwise(at):
+            m.d.sync += [at[after].eq(at[before]), valid[after].eq(valid[before])]
+
+        held = Signal(shape, name="held_word", reset_less=True)
+        match, taken = (Signal(MISS_WAYS, name=name, reset_less=True)
+                        for name in ("match", "taken"))
+        m.d.sync += [
+            held.eq(table.read_data),
+            taken.eq(Cat(way.epoch == at["held"].epoch for way in held.ways)),
+            match.eq(Cat((way.epoch == at["held"].epoch) & (way.tag == at["held"].tag)
+                         for way in held.ways)),
+        ]
+
+        # Decide: the way that has the row, or the lowest free one, as a one-hot `chosen`.
+        free, chosen = Signal(MISS_WAYS), Signal(MISS_WAYS)
+        entered = Signal(MISS_WAYS)  # the way to write, if any
+        m.d.comb += [
+            free.eq(~taken & (taken + 1)),
+            chosen.eq(Mux(match.any(), match, free)),
+        ]
+        m.d.sync += [
+            self.answer.kept.eq(chosen.any()),
+            self.answer.repeated.eq(match.any()),
+            self.answer.place.eq(Cat(
+                *(Cat(chosen[way] for way in range(MISS_WAYS) if way >> bit & 1).any()
+                  for bit in range(log2(MISS_WAYS))),
+                at["compared"].set)),
+            entered.eq(Mux(match.any(), 0, free)),
+        ]
+
+        m.d.comb += [
+            table.write_enable.eq(Mux(valid["decided"] & ~self.drop, entered, 0)),
+            table.write_address.eq(new.set),
+        ]
+        for way in table.write_data.ways:
+            m.d.comb += [way.epoch.eq(new.epoch), way.tag.eq(new.tag)]
+        with m.If(self.clear | ~self.ready):
+            m.d.sync += [new.epoch.eq(0), new.tag.eq(0)]
+        with m.If(self.restart | self.clear):
+            m.d.sync += [each.eq(0) for each in valid.values()]
+        return m

@@ -1,0 +1,75 @@
+"""Combinational helpers on bits and one-hot vectors, and a delay line."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Const, Mux, Signal
+from amaranth.hdl import Shape
+
+
+def onehot_mux(select, values):
+    """Return the value whose bit of `select` is set, or 0 if no bit is set.
+
+    Parameters
+    ----------
+    select : bits
+        At most one is set.
+    values : sequence of Value
+        One per bit of `select`.
+    """
+    return reduce(or_, (Mux(bit, value, 0) for bit, value in zip(select, values)))
+
+
+def onehot_to_index(onehot):
+    """Return the index of the bit that is set, or 0 if no bit is set.
+
+    Parameters
+    ----------
+    onehot : bits
+        At most one is set.
+    """
+    bits = list(onehot)
+    return Cat(Cat(bit for at, bit in enumerate(bits) if at >> place & 1).any()
+               for place in range((len(bits) - 1).bit_length()))
+
+
+def saturate(value, width):
+    """Return a value, or the largest number of `width` bits if the value needs more."""
+    if len(value) <= width:
+        return value
+    return Mux(value[width:].any(), (1 << width) - 1, value)[:width]
+
+
+def popcount(bits):
+    """Return the number of bits that are set, summed by a tree."""
+    bits = list(bits)
+    if len(bits) == 1:
+        return bits[0]
+    half = len(bits) // 2
+    return popcount(bits[:half]) + popcount(bits[half:])
+
+
+def prefix_popcount(bits):
+    """Return, for each bit, the number of bits set below it; and the number of all bits set."""
+    bits = list(bits)
+    if len(bits) == 1:
+        return [Const(0, 1)], bits[0]
+    half = len(bits) // 2
+    (low, ones), (high, more) = prefix_popcount(bits[:half]), prefix_popcount(bits[half:])
+    return low + [ones + number for number in high], ones + more
+
+
+def last_set(flags):
+    """Return a one-hot vector with the highest bit that is set."""
+    alone = [flag & ~flags[at + 1:].any() for at, flag in enumerate(flags[:-1])]
+    return Cat(*alone, flags[-1])
+
+
+def delay(m, value, cycles, name):
+    """Return `value` delayed by 0, 1, ..., `cycles` cycles, in registers without reset."""
+    values = [value]
+    for age in range(cycles):
+        register = Signal(Shape.cast(value.shape()), name=f"{name}_{age}", reset_less=True)
+        m.d.sync += register.eq(values[-1])
+        values.append(register)
+    return values

@@ -1,0 +1,27 @@
+"""Commands as they go to an engine in Amaranth's simulator: part by part."""
+
+from amaranth import Const
+from hotrow_rtl.interfaces.records import COMMAND_PART, COMMAND_PARTS, command
+
+
+async def submit(ctx, port, operands):
+    """Hand a command over: `operands` to a stream of `command_part`."""
+    bits = Const.cast(command.const({name: int(value) for name, value in operands.items()})).value
+    for number in range(COMMAND_PARTS):
+        ctx.set(port.p, {"number": number, "last": number == COMMAND_PARTS - 1,
+                         "data": bits >> number * COMMAND_PART & (1 << COMMAND_PART) - 1})
+        ctx.set(port.valid, 1)
+        await ctx.tick().until(port.ready)
+    ctx.set(port.valid, 0)
+
+
+async def take(ctx, port):
+    """Take a command over: its operands, from a stream of `command_part`."""
+    bits, last = 0, False
+    ctx.set(port.ready, 1)
+    while not last:
+        part, = await ctx.tick().sample(port.p).until(port.valid)
+        bits |= part.data << part.number * COMMAND_PART
+        last = part.last
+    ctx.set(port.ready, 0)
+    return command.from_bits(bits)

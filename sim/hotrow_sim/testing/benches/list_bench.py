@@ -1,0 +1,157 @@
+"""Memory for `Fetch` and `Deposit` interfaces in Amaranth's simulator, in place of the ports."""
+
+from itertools import cycle
+
+import numpy as np
+from hotrow_rtl.config import LIST_ALIGNMENT, Config
+
+from .stream_bench import STEADY
+
+UNWRITTEN = 0xA5  # what the room for results holds until it is written
+
+
+class _Restarted(Exception):
+    """The unit forgot its requests."""
+
+
+class ListMemory:
+    """Bytes that a unit's list interfaces read and write.
+
+    Parameters
+    ----------
+    bench : StreamBench
+    config : Config
+    gaps, pauses : sequence of int
+        Idle cycles before each word of a fetch, and deaf ones before each word of a deposit.
+    latency : int
+        Cycles from a request to its first word, and from the last word to the outcome.
+
+    Members
+    -------
+    read_faults : dict
+        Fault of the fetched word at that byte address.
+    write_faults : dict
+        Fault in the outcome of the sequence that starts at that byte address.
+    fetches, deposits : list
+        (address, bytes) of each request to read, address of each sequence written.
+    open : list
+        Addresses of the sequences that have begun and not ended.
+    """
+
+    def __init__(self, bench, config: Config, gaps=STEADY, pauses=STEADY, latency=3):
+        self.bench, self.config, self.latency = bench, config, latency
+        self._gaps, self._pauses, self._restarts = cycle(gaps), cycle(pauses), 0
+        self.bytes = bytearray()
+        self.read_faults, self.write_faults = {}, {}
+        self.fetches, self.deposits, self.open = [], [], []
+
+    def place(self, array):
+        """Lay an array into the memory and return its byte address."""
+        address = self.room(array.nbytes)
+        self.bytes[address:address + array.nbytes] = array.tobytes()
+        return address
+
+    def room(self, size):
+        """Byte address of `size` bytes for a result; the bytes around them are watched too."""
+        address = len(self.bytes)
+        self.bytes += bytes([UNWRITTEN]) * (-(-(size + 1) // LIST_ALIGNMENT) * LIST_ALIGNMENT)
+        return address
+
+    def array(self, address, count, dtype=np.uint32):
+        """The `count` elements from `address` on; what follows them must not have been written."""
+        end = address + count * np.dtype(dtype).itemsize
+        assert self.bytes[end] == UNWRITTEN, f"byte {end:#x} behind a result was written"
+        return np.frombuffer(self.bytes, dtype, count, address).copy()
+
+    def restart(self):
+        """Forget requests and words in flight, as the ports do when the unit restarts."""
+        self._restarts += 1
+        self.open.clear()
+
+    def serve(self, fetch):
+        """Answer the requests of a `Fetch`, in the background."""
+        self._repeat(self._fetch, fetch, (fetch.request.ready, fetch.words.valid))
+
+    def accept(self, deposit, *, striped=False, whole=None):
+        """Take the sequences of a `Deposit`, in the background; `striped` and, of a card with a
+        planner, its signal `whole` as in a `ResultPort`."""
+        self._repeat(self._deposit, deposit,
+                     (deposit.request.ready, deposit.words.ready, deposit.outcome.valid), striped,
+                     whole)
+
+    def _repeat(self, once, interface, driven, *options):
+        async def run(ctx):
+            while True:
+                try:
+                    await once(ctx, interface, *options)
+                except _Restarted:
+                    for flag in driven:
+                        ctx.set(flag, 0)
+        self.bench.background(run)
+
+    async def _ticks(self, ctx, count):
+        for _ in range(count):
+            await self._tick(ctx)
+
+    async def _tick(self, ctx, *values):
+        restarts = self._restarts
+        _, _, *sampled = await ctx.tick().sample(*values)
+        if restarts != self._restarts:
+            raise _Restarted
+        return sampled
+
+    async def _until(self, ctx, flag, *values):
+        """Tick until `flag`; the values sampled then."""
+        while True:
+            held, *sampled = await self._tick(ctx, flag, *values)
+            if held:
+                return sampled
+
+    async def _fetch(self, ctx, fetch):
+        ctx.set(fetch.request.ready, 1)
+        request, = await self._until(ctx, fetch.request.valid, fetch.request.p)
+        ctx.set(fetch.request.ready, 0)
+        address, end = request.address, request.address + request.bytes
+        assert address % LIST_ALIGNMENT == 0 and address < end <= len(self.bytes), (
+            f"fetch of {request.bytes} bytes at {address:#x}")
+        self.fetches.append((address, request.bytes))
+        await self._ticks(ctx, self.latency)
+        for at in range(address, end, self.config.bus_bytes):
+            await self._ticks(ctx, next(self._gaps))
+            after = at + self.config.bus_bytes
+            fault = self.read_faults.get(at, 0)
+            data = int.from_bytes(self.bytes[at:after], "little")
+            ctx.set(fetch.words.p, {
+                "data": 0 if fault else data, "fault": fault, "last": int(after >= end)})
+            ctx.set(fetch.words.valid, 1)
+            await self._until(ctx, fetch.words.ready)
+            ctx.set(fetch.words.valid, 0)
+
+    async def _deposit(self, ctx, deposit, striped, whole):
+        ctx.set(deposit.request.ready, 1)
+        request, = await self._until(ctx, deposit.request.valid, deposit.request.p)
+        ctx.set(deposit.request.ready, 0)
+        start = at = request.address
+        block = self.config.burst_beats * self.config.bus_bytes
+        assert start % LIST_ALIGNMENT == 0, f"deposit at {start:#x}"
+        striped = striped and not (whole is not None and ctx.get(whole))
+        self.deposits.append(start)
+        self.open.append(start)
+        last = 0
+        while not last:
+            await self._ticks(ctx, next(self._pauses))
+            ctx.set(deposit.words.ready, 1)
+            word, = await self._until(ctx, deposit.words.valid, deposit.words.p)
+            ctx.set(deposit.words.ready, 0)
+            for lane in range(self.config.bus_bytes):
+                if word.strobe >> lane & 1:
+                    self.bytes[at + lane] = word.data >> 8 * lane & 0xFF
+            at, last = at + self.config.bus_bytes, word.last
+            if striped and at % block == 0:
+                at += block
+        await self._ticks(ctx, self.latency)
+        ctx.set(deposit.outcome.p, {"fault": self.write_faults.get(start, 0)})
+        ctx.set(deposit.outcome.valid, 1)
+        await self._until(ctx, deposit.outcome.ready)
+        ctx.set(deposit.outcome.valid, 0)
+        self.open.remove(start)

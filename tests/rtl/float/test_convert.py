@@ -1,0 +1,100 @@
+"""Widening and narrowing beside their golden models."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.float.convert import Narrow, Widen
+from hotrow_rtl.float.formats import ElementType
+from hotrow_sim.golden.floats import narrow, widen
+from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_cases import CORNERS, finite, halfway, numbers, products
+from hotrow_sim.testing.benches.float_check import check
+from hotrow_sim.testing.benches.stream_bench import RAGGED
+
+SHAPES = {"fp16": (10, 5), "bf16": (7, 8)}  # fraction and exponent bits
+KINDS = ["fp32", *SHAPES]
+HALVES = np.arange(1 << 16, dtype=np.uint16)
+
+
+def types(count, seed):
+    """Types of the operands, in any order."""
+    return np.random.default_rng(seed).integers(0, len(KINDS), count, dtype=np.uint32)
+
+
+def widened(values, type_):
+    """As `widen`, each value from its own type; what lies above 16 bits is ignored."""
+    results = np.zeros_like(values)
+    for kind in KINDS:
+        chosen = type_ == ElementType[kind.upper()].value
+        bits = values[chosen] if kind == "fp32" else values[chosen].astype(np.uint16)
+        results[chosen] = widen(bits, kind)
+    return results
+
+
+def narrowed(values, type_):
+    """As `narrow`, each value to its own type."""
+    results = np.zeros_like(values)
+    for kind in KINDS:
+        chosen = type_ == ElementType[kind.upper()].value
+        results[chosen] = narrow(values[chosen], kind)
+    return results
+
+
+MODELS = {Widen: widened, Narrow: narrowed}
+
+
+def compare(unit, values, type_, seed=None, run=run, **options):
+    if isinstance(type_, str):
+        type_ = np.full(len(values), ElementType[type_.upper()].value, np.uint32)
+    results, cycles = run(unit(), values, type_, **options)
+    check(results, MODELS[unit](values, type_), (values, type_), seed)
+    assert (cycles == unit.latency).all()
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_widen_halves(kind):
+    """Subnormal numbers, and of every exponent some; the slow test takes all."""
+    values = np.concatenate([HALVES[:1100], HALVES[::17], np.uint16(1 << 15) + HALVES[:1100:7]])
+    compare(Widen, values.astype(np.uint32), kind)
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_narrow_about_ties(kind):
+    compare(Narrow, np.concatenate([halfway(*SHAPES[kind])[::101], CORNERS]), kind)
+
+
+@pytest.mark.parametrize("kind, exponents", [
+    ("fp16", [*range(98, 116), *range(141, 146)]), ("bf16", [0, 1, 127, 254])])
+def test_narrow_every_bit(kind, exponents):
+    """One or two bits of the fraction in all places, or all below one: in fp16 from the binade
+    below its least number to its subnormal ones, and about its greatest."""
+    bits = [1 << place for place in range(23)]
+    fractions = np.unique([one | other for one in bits for other in bits]
+                          + [one - 1 for one in bits])
+    sign, exponent, fraction = products(np.arange(2), np.array(exponents), fractions)
+    compare(Narrow, numbers(sign, exponent, fraction), kind)
+
+
+@pytest.mark.parametrize("unit", MODELS)
+def test_types_in_any_order(unit):
+    """With gaps, and bits above an element of 16 that mean nothing."""
+    values = np.concatenate([finite(1500, np.random.default_rng(1), 100, 150), CORNERS])
+    compare(unit, values, types(len(values), 2), 1, gaps=RAGGED)
+
+
+@pytest.mark.slow
+def test_all():
+    """Every half; every tie with what lies about it; millions of others."""
+    from hotrow_sim.testing.units.float_unit import run as run_verilated
+
+    for kind, shape in SHAPES.items():
+        compare(Widen, HALVES.astype(np.uint32), kind, run=run_verilated)
+        compare(Narrow, halfway(*shape), kind, run=run_verilated)
+    for unit in MODELS:
+        for seed in (11, 12):
+            rng = np.random.default_rng(seed)
+            values = np.concatenate([finite(1_000_000, rng, 90, 150),
+                                     rng.integers(0, 1 << 32, 1_000_000, dtype=np.uint32)])
+            type_ = types(len(values), seed + 100)
+            results, cycles = run_verilated(unit(), values, type_, seed=seed)
+            check(results, MODELS[unit](values, type_), (values, type_), seed)
+            assert (cycles == unit.latency).all()

@@ -1,0 +1,66 @@
+"""The divider beside its golden model."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.float.divide import Divide
+from hotrow_sim.cycles.floats import divide_cycles
+from hotrow_sim.golden.floats import divide
+from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, divide_cases, products
+from hotrow_sim.testing.benches.float_check import check
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+
+
+def check_all(results, cycles, a, b, seed):
+    check(results, divide(a, b), (a, b), seed)
+    with np.errstate(all="ignore"):
+        quotient = a.view(np.float32).astype(np.float64) / b.view(np.float32)
+    assert (cycles == divide_cycles(a, b, quotient)).all(), f"seed {seed}"
+
+
+def compare(a, b, seed=None, gaps=STEADY, pauses=STEADY):
+    results, cycles = run(Divide(), a, b, gaps=gaps, pauses=pauses)
+    check_all(results, cycles, a, b, seed)
+
+
+def test_corners():
+    compare(*products(CORNERS, CORNERS))
+
+
+def test_every_exponent():
+    """Quotients that are exact, that are rounded, and that lie at each end of the subnormal."""
+    a = (np.arange(255, dtype=np.uint32) << 23) | 1
+    for b in (ONE + 3, 0x7F000000, 0x00800000):
+        compare(a, np.full_like(a, b))
+
+
+def test_ties_go_to_even():
+    """Only a subnormal quotient can lie in the middle of two numbers."""
+    a, b = products(np.arange(0x800000, 0x800020, dtype=np.uint32),
+                    np.array([2, 4, 8, 0.5, 2.0 ** 23, 2.0 ** 24], np.float32).view(np.uint32))
+    compare(a, b)
+
+
+def test_random():
+    compare(*divide_cases(1200, seed=1), 1)
+
+
+@pytest.mark.parametrize("gaps, pauses", [(RAGGED, STEADY), (STEADY, RAGGED), (RAGGED, RAGGED)])
+def test_with_stalls(gaps, pauses):
+    compare(*divide_cases(100, seed=3), 3, gaps, pauses)
+
+
+def test_next_operands_after_the_result():
+    count, dut = 50, Divide()
+    a = np.full(count, ONE, np.uint32)
+    run(dut, a, a + np.uint32(1), limit=count * (Divide.latency + 1) + 1)
+
+
+@pytest.mark.slow
+def test_millions():
+    from hotrow_sim.testing.units.float_unit import run as run_verilated
+
+    for seed in range(11, 14):
+        a, b = divide_cases(1_000_000, seed)
+        results, cycles = run_verilated(Divide(), a, b, seed=seed % 2 * seed)
+        check_all(results, cycles, a, b, seed)

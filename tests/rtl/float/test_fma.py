@@ -1,0 +1,76 @@
+"""The fused multiply-add beside its golden model."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.float.fma import FusedMultiplyAdd
+from hotrow_sim.golden.floats import fused_multiply_add
+from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_cases import (
+    CORNERS,
+    MINUS_ZERO,
+    ONE,
+    multiply_add_cases,
+    numbers,
+    products,
+)
+from hotrow_sim.testing.benches.float_check import check
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+
+
+def compare(operands, seed=None, gaps=STEADY):
+    results, cycles = run(FusedMultiplyAdd(), *operands, gaps=gaps)
+    check(results, fused_multiply_add(*operands), operands, seed)
+    assert (cycles == FusedMultiplyAdd.latency).all()
+
+
+def test_corners():
+    """Every combination with either sign of the product and of the addend."""
+    compare(products(CORNERS[::2], CORNERS, CORNERS))
+
+
+def test_every_distance():
+    """An addend from far above to far below the product, of like and of the other sign.
+
+    Products that end in their last bit, that leave a tie, and of a subnormal number; addends
+    whose bits are all ones, and one alone.
+    """
+    cases = []
+    for a, b in ((0x3FFFFFFF, 0x3FFFFFFF), (0x3F800001, 0x3FC00000), (1, 0x7E800000),
+                 (0x7FFFFF, 0x5F7FFFFF)):
+        for exponent in range(255):
+            for sign, fraction in ((0, 0x7FFFFF), (1, 0x7FFFFF), (1, 0), (1, 1)):
+                cases.append((a, b, int(numbers(sign, exponent, fraction))))
+    compare([np.array(each, np.uint32) for each in zip(*cases)])
+
+
+def test_ties_go_to_even():
+    """Half a unit more or less than every kind of last bits, also of subnormal results."""
+    one, half_unit = np.uint32(ONE), np.uint32(ONE - (24 << 23))
+    last = np.arange(16, dtype=np.uint32)
+    near = half_unit + np.array([0, 1, MINUS_ZERO, MINUS_ZERO + 1])
+    sums = [products(one[None], near, one + last)]
+    # 2**-63 times odd multiples of 2**-87 falls between subnormal numbers.
+    odd = (2 * last + 1).astype(np.float32) * np.float32(2.0 ** -87)
+    factors = np.array([2.0 ** -63, -(2.0 ** -63)], np.float32)
+    sums.append(products(factors.view(np.uint32), odd.view(np.uint32),
+                         np.array([0, MINUS_ZERO, 1, 0x800000], np.uint32)))
+    compare([np.concatenate(each).astype(np.uint32) for each in zip(*sums)])
+
+
+def test_random():
+    compare(multiply_add_cases(5000, seed=1), 1)
+
+
+def test_with_gaps():
+    compare(multiply_add_cases(500, seed=3), 3, RAGGED)
+
+
+@pytest.mark.slow
+def test_millions():
+    from hotrow_sim.testing.units.float_unit import run as run_verilated
+
+    for seed in range(11, 16):
+        operands = multiply_add_cases(2_000_000, seed)
+        results, cycles = run_verilated(FusedMultiplyAdd(), *operands, seed=seed % 2 * seed)
+        check(results, fused_multiply_add(*operands), operands, seed)
+        assert (cycles == FusedMultiplyAdd.latency).all()

@@ -1,0 +1,70 @@
+"""The square root beside its golden model."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.float.sqrt import SquareRoot
+from hotrow_sim.cycles.floats import root_cycles
+from hotrow_sim.golden.floats import square_root
+from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, numbers, products, root_cases
+from hotrow_sim.testing.benches.float_check import check
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+
+
+def check_all(results, cycles, a, seed):
+    check(results, square_root(a), (a,), seed)
+    assert (cycles == root_cycles(a)).all(), f"seed {seed}"
+
+
+def compare(a, seed=None, gaps=STEADY, pauses=STEADY):
+    results, cycles = run(SquareRoot(), a, gaps=gaps, pauses=pauses)
+    check_all(results, cycles, a, seed)
+
+
+def test_corners():
+    compare(CORNERS)
+
+
+def test_every_exponent():
+    exponent, fraction = products(np.arange(255), np.array([0, 1, 0x400000, 0x7FFFFF]))
+    compare(numbers(0, exponent, fraction))
+
+
+def test_every_leading_zero():
+    compare(np.array([bits for place in range(23) for bits in (1 << place, (2 << place) - 1)],
+                     np.uint32))
+
+
+def test_random():
+    compare(root_cases(1200, seed=1), 1)
+
+
+@pytest.mark.parametrize("gaps, pauses", [(RAGGED, STEADY), (STEADY, RAGGED), (RAGGED, RAGGED)])
+def test_with_stalls(gaps, pauses):
+    compare(root_cases(100, seed=3), 3, gaps, pauses)
+
+
+def test_next_operand_after_the_result():
+    count = 50
+    a = np.full(count, ONE + 7, np.uint32)
+    run(SquareRoot(), a, limit=count * (SquareRoot.latency + 1) + 1)
+
+
+@pytest.mark.slow
+def test_millions():
+    from hotrow_sim.testing.units.float_unit import run as run_verilated
+
+    for seed in range(11, 14):
+        a = root_cases(1_000_000, seed)
+        results, cycles = run_verilated(SquareRoot(), a, seed=seed % 2 * seed)
+        check_all(results, cycles, a, seed)
+
+
+@pytest.mark.slow
+def test_every_fraction():
+    """Every third significand, with an even exponent and with an odd one."""
+    from hotrow_sim.testing.units.float_unit import run as run_verilated
+
+    for exponent in (127, 128):
+        a = numbers(0, exponent, np.arange(1 << 23, dtype=np.uint32)[::3])
+        check_all(*run_verilated(SquareRoot(), a), a, None)

@@ -1,0 +1,236 @@
+"""What a command queue needs around it: a memory, an engine and events."""
+
+from itertools import cycle
+
+import numpy as np
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import (
+    COMMAND_BYTES,
+    COMPLETION_BYTES,
+    OPERANDS,
+    Opcode,
+    packed_address,
+)
+from hotrow_rtl.host.command_queue import CommandQueue
+from hotrow_rtl.interfaces.records import COMMAND_PART
+from hotrow_rtl.interfaces.records import command as command_layout
+from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
+from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+
+CONFIG = preset("tiny")
+COMMANDS_AT, COMPLETIONS_AT, LISTS_AT = 0x1000, 0x8000, 0x1_0000
+COMMANDS, COMPLETIONS, READ_ONLY, LISTS = 1, 2, 3, 4  # handles
+ENGINE_CYCLES = 30
+OUTCOME = {"lookups": 1, "hits": 2, "misses": 3, "unique": 4, "popular": 5, "entries": 6,
+           "refused": 7, "bytes": 8 << 32}
+
+
+class Host:
+    """One queue with everything around it.
+
+    Parameters
+    ----------
+    entries_log2 : int
+    latency : int
+        Cycles of a memory access.
+    gaps : sequence of int
+        Idle cycles of the memory between words.
+    """
+
+    def __init__(self, entries_log2=2, latency=5, gaps=STEADY, config=CONFIG, queue="lookup"):
+        self.config, self.entries, self.entries_log2 = config, 1 << entries_log2, entries_log2
+        self.latency, self.gaps = latency, cycle(gaps)
+        self.dut = CommandQueue(config, queue)
+        self.memory = np.zeros(1 << 16, np.uint8)
+        self.read_faults, self.write_faults = {}, {}  # number of the access -> fault
+        self.reads, self.writes = [], []  # addresses
+        self.events = [0] * config.events
+        self.engine_took, self.engine_answers = [], {}  # tags; tag -> outcome
+        self.cycle = self.submitted = 0
+        self.refused = self.landed = self.restarts = 0
+        self.bench = StreamBench(self.dut)
+        for process in (self._clock, self._read, self._write, self._engine, self._serve_events):
+            self.bench.background(process)
+
+    def run(self, scenario, limit=4000):
+        async def prepared(ctx):
+            await self._prepare(ctx)
+            await scenario(ctx, self)
+        self.bench.process("scenario", prepared)
+        return self.bench.run(limit)
+
+    async def _prepare(self, ctx):
+        """Register the regions and two tables, set the rings up, enable."""
+        dut, control = self.dut, self.dut.control
+        await ctx.tick().until(dut.ready)
+        rings = self.entries * COMMAND_BYTES
+        for handle, base, size, writable in (
+                (COMMANDS, COMMANDS_AT, rings, 0), (COMPLETIONS, COMPLETIONS_AT, rings, 1),
+                (READ_ONLY, COMPLETIONS_AT, rings, 0), (LISTS, LISTS_AT, 4096, 1)):
+            ctx.set(dut.region_update.index, handle)
+            ctx.set(dut.region_update.entry, {
+                "valid": 1, "writable": writable, "base16": base >> 4, "size": size})
+            ctx.set(dut.region_update.enable, 1)
+            await ctx.tick()
+        ctx.set(dut.region_update.enable, 0)
+        ctx.set(dut.table_update.entry.valid, 1)
+        for number in range(2):
+            ctx.set(dut.table_update.index, number)
+            ctx.set(dut.table_update.enable, 1)
+            await ctx.tick()
+        ctx.set(dut.table_update.enable, 0)
+        ctx.set(control.commands.as_value(), packed_address(COMMANDS, 0))
+        ctx.set(control.completions.as_value(), packed_address(COMPLETIONS, 0))
+        ctx.set(control.entries, self.entries_log2)
+        await self.enable(ctx)
+
+    async def enable(self, ctx):
+        ctx.set(self.dut.control.enable, 1)
+        await self.pulse(ctx, self.dut.control.start)
+        self.submitted = 0
+        await ctx.tick().repeat(3)
+
+    async def pulse(self, ctx, signal):
+        ctx.set(signal, 1)
+        await ctx.tick()
+        ctx.set(signal, 0)
+
+    async def ring(self, ctx, submitted):
+        """Write the doorbell; return whether it was taken."""
+        before = self.refused
+        ctx.set(self.dut.control.submitted, submitted)
+        await self.pulse(ctx, self.dut.control.doorbell)
+        await ctx.tick().repeat(3)
+        return self.refused == before
+
+    async def submit(self, ctx, *commands):
+        """Put commands into the ring and ring the doorbell."""
+        for command in commands:
+            at = COMMANDS_AT + self.submitted % self.entries * COMMAND_BYTES
+            self.memory[at:at + COMMAND_BYTES] = encode(COMMAND_RECORD, **command)
+            self.submitted += 1
+        assert await self.ring(ctx, self.submitted)
+
+    async def completed(self, ctx, count):
+        """Wait for that many completions."""
+        while ctx.get(self.dut.control.completed) != count:
+            await ctx.tick()
+        await ctx.tick()  # until `landed` has been counted
+
+    async def until(self, ctx, **bits):
+        """Wait until the STATE register shows these bits."""
+        while any(getattr(ctx.get(self.dut.control.state), name) != value
+                  for name, value in bits.items()):
+            await ctx.tick()
+
+    def completion(self, number):
+        at = COMPLETIONS_AT + number % self.entries * COMPLETION_BYTES
+        return decode(COMPLETION_RECORD, self.memory[at:at + COMPLETION_BYTES])
+
+    async def _clock(self, ctx):
+        control = self.dut.control
+        async for _, _, refused, landed in ctx.tick().sample(control.refused, control.landed):
+            self.cycle += 1
+            self.refused += refused
+            self.landed += landed
+            ctx.set(self.dut.cycle, self.cycle)
+
+    async def soft_reset(self, ctx):
+        """Restart the queue and, as the top would, everything around it."""
+        ctx.set(self.dut.control.enable, 0)
+        self.restarts += 1
+        await self.pulse(ctx, self.dut.restart)
+
+    async def _request(self, ctx, request):
+        """Take a request, unless in a restart: its payload and the number of restarts before."""
+        ctx.set(request.ready, 1)
+        asked = restart = 0
+        while not asked or restart:
+            _, _, asked, wanted, restart = await ctx.tick().sample(
+                request.valid, request.p, self.dut.restart)
+        ctx.set(request.ready, 0)
+        return wanted, self.restarts
+
+    async def _offer(self, ctx, stream, restarts):
+        """Offer a stream's payload until it is taken, or until a restart; tell which."""
+        ctx.set(stream.valid, restarts == self.restarts)
+        taken = False
+        while not taken and restarts == self.restarts:
+            _, _, taken = await ctx.tick().sample(stream.ready)
+        ctx.set(stream.valid, 0)
+        return taken
+
+    async def _read(self, ctx):
+        words = self.dut.ring.words
+        while True:
+            wanted, restarts = await self._request(ctx, self.dut.ring.request)
+            fault = self.read_faults.get(len(self.reads), 0)
+            self.reads.append(wanted.address)
+            await ctx.tick().repeat(self.latency)
+            count = wanted.bytes // self.config.bus_bytes
+            for beat in range(count):
+                await ctx.tick().repeat(1 + next(self.gaps))
+                at = wanted.address + beat * self.config.bus_bytes
+                ctx.set(words.p, {
+                    "data": int.from_bytes(self.memory[at:at + self.config.bus_bytes].tobytes(),
+                                           "little"),
+                    "fault": fault if beat == count // 2 else 0, "last": beat == count - 1})
+                if not await self._offer(ctx, words, restarts):
+                    break
+
+    async def _write(self, ctx):
+        deposit = self.dut.completions
+        while True:
+            wanted, restarts = await self._request(ctx, deposit.request)
+            address, last = wanted.address, False
+            fault = self.write_faults.get(len(self.writes), 0)
+            self.writes.append(address)
+            while not last and restarts == self.restarts:
+                ctx.set(deposit.words.ready, 0)
+                await ctx.tick().repeat(1 + next(self.gaps))
+                ctx.set(deposit.words.ready, 1)
+                _, _, valid, word = await ctx.tick().sample(deposit.words.valid, deposit.words.p)
+                if valid:
+                    assert word.strobe == (1 << self.config.bus_bytes) - 1
+                    if not fault:
+                        octets = word.data.to_bytes(self.config.bus_bytes, "little")
+                        self.memory[address:address + len(octets)] = np.frombuffer(octets, np.uint8)
+                    address, last = address + self.config.bus_bytes, word.last
+            ctx.set(deposit.words.ready, 0)
+            await ctx.tick().repeat(self.latency)
+            ctx.set(deposit.outcome.p.fault, fault)
+            await self._offer(ctx, deposit.outcome, restarts)
+
+    async def _engine(self, ctx):
+        """Take a command, work, report `OUTCOME` or what the test prepared for its tag."""
+        engine = self.dut.engine
+        while True:
+            bits, last = 0, False
+            while not last:
+                part, restarts = await self._request(ctx, engine.command)
+                bits = (bits if part.number else 0) | part.data << part.number * COMMAND_PART
+                last = part.last
+            command = command_layout.from_bits(bits)
+            self.engine_took.append({name: command[name] for name in OPERANDS})
+            await ctx.tick().repeat(ENGINE_CYCLES)
+            ctx.set(engine.outcome.p, self.engine_answers.get(command.tag, OUTCOME))
+            await self._offer(ctx, engine.outcome, restarts)
+
+    async def _serve_events(self, ctx):
+        request, reply = self.dut.events.request, self.dut.events.reply
+        while True:
+            wanted, restarts = await self._request(ctx, request)
+            ctx.set(reply.p, self.events[wanted.event])
+            if wanted.write:
+                self.events[wanted.event] = wanted.value
+            await self._offer(ctx, reply, restarts)
+
+
+def nop(tag, **fields):
+    return {"opcode": Opcode.NOP, "tag": tag, **fields}
+
+
+def install(tag, count=4):
+    """A command for the engine."""
+    return {"opcode": Opcode.INSTALL, "tag": tag, "count": count,
+            "source": packed_address(LISTS, 0x40), "slots": packed_address(LISTS, 0x80)}

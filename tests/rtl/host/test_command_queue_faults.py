@@ -1,0 +1,146 @@
+"""A command queue whose rings cannot be used, and one that is stopped in the middle."""
+
+
+import pytest
+from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
+from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+
+from tests.rtl.host.command_queue_host import COMPLETIONS, OUTCOME, READ_ONLY, Host, install, nop
+
+
+@pytest.mark.parametrize("entries, accepted", [(0, False), (1, True), (16, True), (17, False),
+                                               (31, False)])
+def test_rings_of_an_illegal_size_are_refused(entries, accepted):
+    async def scenario(ctx, host):
+        ctx.set(host.dut.control.entries, entries)
+        await host.enable(ctx)
+        assert await host.ring(ctx, 1) == accepted
+    Host().run(scenario)
+
+
+@pytest.mark.parametrize("fault, status", [
+    (FAULT_SLVERR, Status.SLVERR), (FAULT_DECERR, Status.DECERR), (FAULT_TIMEOUT, Status.TIMEOUT)])
+def test_a_ring_that_cannot_be_read(fault, status):
+    """The queue stops; enabling it again starts afresh."""
+    async def scenario(ctx, host):
+        control = host.dut.control
+        host.read_faults[1] = fault
+        await host.submit(ctx, nop(1), nop(2))
+        await host.until(ctx, faulted=1)
+        await host.completed(ctx, 1)
+        await ctx.tick().repeat(100)
+        state = ctx.get(control.state)
+        assert (state.faulted, state.status, state.busy) == (1, status, 0)
+        assert (ctx.get(control.head), ctx.get(control.completed)) == (1, 1)
+        await host.enable(ctx)
+        assert ctx.get(control.state.as_value()) == 0
+        assert ctx.get(control.tail) == ctx.get(control.head) == ctx.get(control.completed) == 0
+        await host.submit(ctx, nop(3))
+        await host.completed(ctx, 1)
+        assert host.completion(0)["tag"] == 3 and host.completion(0)["sequence"] == 1
+    Host().run(scenario)
+
+
+@pytest.mark.parametrize("fault, status", [(FAULT_SLVERR, Status.SLVERR),
+                                           (FAULT_TIMEOUT, Status.TIMEOUT)])
+def test_a_completion_ring_that_cannot_be_written(fault, status):
+    async def scenario(ctx, host):
+        control = host.dut.control
+        host.write_faults[1] = fault
+        await host.submit(ctx, nop(1), nop(2), nop(3), install(4))
+        await host.until(ctx, faulted=1, busy=0)
+        await ctx.tick().repeat(100)
+        assert not host.engine_took, "no command is taken up after the fault"
+        assert ctx.get(control.state.status) == status
+        assert ctx.get(control.completed) == host.landed == 1
+        assert len(host.writes) == 2, "nothing is written beyond"
+        await host.enable(ctx)
+        await host.submit(ctx, nop(5))
+        await host.completed(ctx, 1)
+        assert host.completion(0)["tag"] == 5
+    Host().run(scenario)
+
+
+@pytest.mark.parametrize("ring", ["commands", "completions"])
+@pytest.mark.parametrize("address, status", [
+    (packed_address(COMPLETIONS, 0x200), Status.REGION),
+    (packed_address(20, 0), Status.REGION),
+    (packed_address(COMPLETIONS, (1 << 48) - 64), Status.REGION),
+    (packed_address(COMPLETIONS, 0x50), Status.MISALIGNED),
+])
+def test_rings_outside_the_regions(ring, address, status):
+    """Nothing is read or written there. A ring may also leave its region at a later entry."""
+    async def scenario(ctx, host):
+        ctx.set(getattr(host.dut.control, ring).as_value(), address)
+        await host.enable(ctx)
+        await host.submit(ctx, nop(1), nop(2))
+        await host.until(ctx, faulted=1, busy=0)
+        assert ctx.get(host.dut.control.state.status) == status
+        assert not (host.reads if ring == "commands" else host.writes)
+    Host().run(scenario)
+
+
+def test_a_ring_that_leaves_its_region_faults_at_the_entry():
+    async def scenario(ctx, host):
+        ctx.set(host.dut.control.entries, 3)
+        await host.enable(ctx)
+        host.entries = 8
+        await host.submit(ctx, *(nop(tag) for tag in range(5)))
+        await host.until(ctx, faulted=1, busy=0)
+        assert ctx.get(host.dut.control.state.status) == Status.REGION
+        assert ctx.get(host.dut.control.head) == 4
+    Host(entries_log2=2).run(scenario)
+
+
+def test_completions_need_a_writable_region():
+    async def scenario(ctx, host):
+        ctx.set(host.dut.control.completions.as_value(), packed_address(READ_ONLY, 0))
+        await host.enable(ctx)
+        await host.submit(ctx, nop(1))
+        await host.until(ctx, faulted=1)
+        assert ctx.get(host.dut.control.state.status) == Status.READ_ONLY
+        assert not host.writes and ctx.get(host.dut.control.completed) == 0
+    Host().run(scenario)
+
+
+def test_a_start_waits_until_the_queue_is_idle():
+    """Enabling a queue that still runs a command does not lose or repeat a completion."""
+    async def scenario(ctx, host):
+        control = host.dut.control
+        await host.submit(ctx, install(1))
+        while not host.engine_took:
+            await ctx.tick()
+        ctx.set(control.enable, 0)
+        await ctx.tick()
+        ctx.set(control.enable, 1)
+        await host.pulse(ctx, control.start)
+        assert not await host.ring(ctx, 1), "refused until the start has taken effect"
+        await host.until(ctx, busy=0)
+        await ctx.tick().repeat(3)
+        assert host.landed == 1 and ctx.get(control.completed) == 0
+        host.submitted = 0
+        await host.submit(ctx, nop(2))
+        await host.completed(ctx, 1)
+        assert host.completion(0)["tag"] == 2
+    Host().run(scenario)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [*range(1, 100, 7), *range(45, 55), *range(100, 104)])
+def test_soft_reset_in_flight(after):
+    """Whenever it comes, the queue forgets its work and, enabled again, does what it is told."""
+    async def scenario(ctx, host):
+        control = host.dut.control
+        await host.submit(ctx, install(1), nop(2), {"opcode": Opcode.WAIT, "value": 1})
+        await ctx.tick().repeat(after)
+        await host.soft_reset(ctx)
+        assert ctx.get(control.state.as_value()) == 0
+        assert ctx.get(control.tail) == ctx.get(control.head) == ctx.get(control.completed) == 0
+        await ctx.tick().repeat(200)
+        assert ctx.get(control.completed) == 0
+        await host.enable(ctx)
+        await host.submit(ctx, install(7), nop(8))
+        await host.completed(ctx, 2)
+        assert [host.completion(number)["tag"] for number in range(2)] == [7, 8]
+        assert host.completion(0)["entries"] == OUTCOME["entries"]
+    Host().run(scenario)

@@ -1,0 +1,331 @@
+"""The command check against its golden model: every refusal, and which of two goes first."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from amaranth import Const, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.command_rules import ARITHMETIC, PLANNING
+from hotrow_rtl.contract.commands import COMMANDS
+from hotrow_rtl.contract.encoding import (
+    COMMAND_BYTES,
+    OPERANDS,
+    QUEUES,
+    AllFlag,
+    BatchFlag,
+    GatherFlag,
+    Opcode,
+    PlanFlag,
+    Status,
+    packed_address,
+)
+from hotrow_rtl.host.command_validator import CommandCheck
+from hotrow_rtl.host.region_arbiter import RegionArbiter
+from hotrow_rtl.host.table_range_check import TableSpan
+from hotrow_rtl.interfaces.command_assembler import CommandIntake
+from hotrow_rtl.interfaces.records import COMMAND_PARTS, region_update, table_update
+from hotrow_rtl.interfaces.records import command as command_layout
+from hotrow_rtl.memory.region_check import RegionCheck
+from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
+from hotrow_sim.golden.regions import Region, Table
+from hotrow_sim.golden.validation import Refusal, validate
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+CONFIG = replace(preset("tiny"), batch_lookups=1 << 16)
+SIZE = 1000
+RW, RO, SKEWED, TINY, ABSENT, BEYOND = 1, 2, 3, CONFIG.handles - 1, 9, CONFIG.handles + 1
+REGIONS = {
+    RW: Region(0x1_0000, 1 << 16, True),
+    RO: Region(0x3_0000, 1 << 16, False),
+    SKEWED: Region(0x5_0010, 1 << 16, True),  # lists must start at its offset 48
+    TINY: Region((1 << 63) + 0x40, SIZE, True),
+}
+TABLES = {number: Table(last_row=9, weights=0, row_bytes=64, stride=64)
+          for number in range(CONFIG.tables) if number != 7}
+ADDRESSES = [field.name for field in OPERANDS.values() if field.is_address]
+
+
+class Harness(wiring.Component):
+    """The check with the units that it asks, and an intake of the commands that pass."""
+
+    def __init__(self, config, queue):
+        self.config, self.check = config, CommandCheck(config, queue)
+        super().__init__({
+            "words": In(self.check.words.signature.flip()),
+            "checked": Out(self.check.checked.signature),
+            "region_update": In(region_update(config)),
+            "table_update": In(table_update(config)),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.check = check = self.check
+        m.submodules.span = span = TableSpan(self.config)
+        m.submodules.regions = regions = RegionCheck(self.config)
+        m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=1)
+        flipped, connect = wiring.flipped, wiring.connect
+        connect(m, harness=flipped(self.words), check=check.words)
+        m.submodules.intake = intake = CommandIntake()
+        connect(m, check=check.parts, intake=intake.parts)
+        checked, passed, taken = self.checked, intake.command, Signal()
+        m.d.comb += [
+            checked.p.eq(check.checked.p),
+            checked.valid.eq(check.checked.valid & (
+                (check.checked.p.status != Status.OK) | passed.valid)),
+            taken.eq(checked.valid & checked.ready),
+            check.checked.ready.eq(taken),
+            passed.ready.eq(taken),
+        ]
+        with m.If(passed.valid):
+            m.d.comb += checked.p.command.eq(passed.p)
+        connect(m, check=check.tables, span=span.client)
+        connect(m, check=check.region, arbiter=arbiter.clients[0])
+        connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
+        connect(m, arbiter=arbiter.check.verdicts, regions=regions.verdicts)
+        connect(m, harness=flipped(self.region_update), regions=regions.update)
+        connect(m, harness=flipped(self.table_update), span=span.table_update)
+        m.d.comb += [
+            self.ready.eq(regions.ready & span.ready),
+            arbiter.enable.eq(regions.ready),
+            check.commands.ready.eq(1),
+        ]
+        return m
+
+
+async def register(ctx, dut):
+    """Fill the tables as the host would."""
+    await ctx.tick().until(dut.ready)
+    region, table = dut.region_update, dut.table_update
+    ctx.set(region.enable, 1)
+    for handle, each in REGIONS.items():
+        ctx.set(region.index, handle)
+        ctx.set(region.entry, {"valid": 1, "writable": each.writable, "base16": each.base >> 4,
+                               "size": each.size})
+        await ctx.tick()
+    ctx.set(region.enable, 0)
+    ctx.set(table.enable, 1)
+    ctx.set(table.entry, {"valid": 1})
+    for number in TABLES:
+        ctx.set(table.index, number)
+        await ctx.tick()
+    ctx.set(table.enable, 0)
+
+
+def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG):
+    """What the hardware says of each command: (status, index, address, command afterwards)."""
+    dut = Harness(config, queue)
+    bench = StreamBench(dut)
+    verdicts = []
+
+    async def source(ctx):
+        await register(ctx, dut)
+        for command, gap in zip(commands, gaps * len(commands)):
+            for _ in range(gap):
+                await ctx.tick()
+            bits = Const.cast(command_layout.const(command)).value
+            for at in range(0, 8 * COMMAND_BYTES, config.bus_width):
+                ctx.set(dut.words.p, {"data": bits >> at & (1 << config.bus_width) - 1,
+                                      "last": at + config.bus_width == 8 * COMMAND_BYTES})
+                ctx.set(dut.words.valid, 1)
+                await ctx.tick().until(dut.words.ready)
+                ctx.set(dut.words.valid, 0)
+                ctx.set(dut.words.p, {"data": 0xAA})
+                if gap:
+                    await ctx.tick().repeat(gap)
+
+    bench.process("source", source)
+    verdicts = bench.sink(dut.checked, len(commands), pauses, "checked", read=lambda payload: (
+        Status(payload.status), payload.error_index, payload.error_address,
+        {name: payload.command[name] for name in OPERANDS}))
+    cycles = bench.run(limit=400 + len(commands) * 200)
+    return verdicts, cycles
+
+
+def expected(command, queue, config=CONFIG):
+    verdict = validate(command, queue, config, REGIONS, TABLES)
+    if isinstance(verdict, Refusal):
+        return verdict.status, verdict.error_index, verdict.error_address, command
+    return Status.OK, 0, 0, changed(command, **verdict)
+
+
+def agree(commands, queue, verdicts, config=CONFIG):
+    """Compare with the golden model; an address of a refused command is of no interest."""
+    for command, (status, index, address, after) in zip(commands, verdicts, strict=True):
+        want = expected(command, queue, config)
+        assert (status, index, address) == want[:3], f"{queue}: {command}"
+        if status is Status.OK:
+            assert after == want[3], f"{queue}: {command}"
+
+
+def changed(command, **fields):
+    """The command with other fields; those that share their bytes change together."""
+    record = encode(COMMAND_RECORD, **command).view(COMMAND_RECORD)
+    for name, value in fields.items():
+        record[name] = value
+    return decode(COMMAND_RECORD, record)
+
+
+def legal(opcode, flags=0, **fields):
+    """A command that no check refuses; its lists lie apart from each other."""
+    addresses = {name: packed_address(RW, 0x400 * place) for place, name in enumerate(ADDRESSES)}
+    return changed({}, **addresses | {
+        "opcode": int(opcode), "flags": int(flags), "tag": 0x1234_5678, "count": 12,
+        "samples": 4, "first_table": 1, "table_count": 3, "stride": 64, "event": 3} | fields)
+
+
+def defined_flags(opcode):
+    """Every flag of a command but ALL, which leaves nothing to check."""
+    kind = COMMANDS[opcode].flags
+    return 0 if kind in (None, AllFlag) else int(sum(kind))
+
+
+LEGAL = [
+    *(legal(opcode) for opcode in Opcode),
+    *(legal(opcode, flags) for opcode in (Opcode.OBSERVE, Opcode.SPLIT)
+      for flags in (BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED, 7)),
+    legal(Opcode.SPLIT, BatchFlag.JAGGED, count=1),
+    legal(Opcode.DECAY, AllFlag.ALL), legal(Opcode.REMOVE, AllFlag.ALL),
+    legal(Opcode.REMOVE, AllFlag.ALL, count=0, source=0, slots=0),
+    legal(Opcode.GATHER, GatherFlag.LISTED), legal(Opcode.GATHER, GatherFlag.STATE),
+    legal(Opcode.GATHER, 3, destination=packed_address(ABSENT, 3), stride=65520),
+    *(legal(opcode, flags) for opcode in ARITHMETIC for flags in range(1, 8)),
+    legal(Opcode.POOL, destination=packed_address(ABSENT, 3), bags=CONFIG.batch_samples + 1),
+    legal(Opcode.UPDATE, gradients=packed_address(ABSENT, 3), stride=65520),
+    legal(Opcode.OBSERVE, samples=CONFIG.batch_samples, count=3 * CONFIG.batch_samples),
+    legal(Opcode.OBSERVE, count=4, samples=4, table_count=1, first_table=CONFIG.tables - 1),
+]
+WRONG = [
+    {"opcode": 0x7F}, {"flags": 0x80}, {"flags": 0x0F}, {"count": 0}, {"count": 13},
+    {"count": 0xFFFF_FFFF}, {"count": CONFIG.batch_lookups}, {"count": CONFIG.batch_lookups + 1},
+    {"samples": 0}, {"samples": CONFIG.batch_samples + 1},
+    {"samples": 1 << 31 | 4}, {"table_count": 0}, {"table_count": 0xFFFF}, {"first_table": 6},
+    {"first_table": 7}, {"first_table": CONFIG.tables - 1}, {"first_table": 0xFFFF},
+    {"event": CONFIG.events}, {"event": 1 << 31}, {"stride": 0}, {"stride": 24},
+    {"stride": 65536}, {"stride": 1 << 31}, {"flags": int(BatchFlag.JAGGED), "count": 13},
+    *({name: packed_address(*address)} for name in ADDRESSES for address in (
+        (ABSENT, 0), (BEYOND, 0), (RO, 0), (RW, 16), (RW, 2), (SKEWED, 0), (SKEWED, 48),
+        (RW, (1 << 16) - 4),
+        (RW, 1 << 16), (RW, (1 << 48) - 64), (TINY, 960))),
+]
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_every_refusal_alone(queue):
+    """Each command, legal and with each fault, on both queues."""
+    commands = [*LEGAL, *(changed(command, **wrong)
+                          for command in LEGAL[:len(Opcode)] for wrong in WRONG)]
+    verdicts, _ = check(commands, queue)
+    agree(commands, queue, verdicts)
+    for opcode in ARITHMETIC:
+        assert (Status.OK, opcode) in {(verdict[0], command["opcode"]) for command, verdict in zip(
+            commands, verdicts)} or queue == "lookup"
+    seen = {status for status, *_ in verdicts}
+    shared = {Status.OK, Status.BAD_OPCODE, Status.BAD_FLAGS, Status.BAD_EVENT, Status.EMPTY,
+              Status.REGION, Status.READ_ONLY, Status.MISALIGNED}
+    lookup = {Status.TOO_LARGE, Status.LOOKUPS, Status.TABLE_UNKNOWN}
+    assert seen == (shared | lookup if queue == "lookup" else shared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("queue, opcode", [
+    (queue, opcode) for opcode in (Opcode.SPLIT, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER,
+                                     Opcode.POOL, Opcode.UPDATE, Opcode.COPY)
+    for queue in QUEUES if COMMANDS[opcode].queue == queue])
+@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, RAGGED)],
+                         ids=["steady", "ragged"])
+def test_the_first_of_two_faults_decides(queue, opcode, gaps, pauses):
+    rng = np.random.default_rng(5)
+    pairs = list(combinations(WRONG, 2))
+    chosen = [pairs[i] for i in rng.choice(len(pairs), 200, replace=False)]
+    base = legal(opcode, defined_flags(opcode), count=12)
+    commands = [changed(base, **first, **{
+        name: value for name, value in second.items() if name not in first})
+        for first, second in chosen]
+    verdicts, _ = check(commands, queue, gaps, pauses)
+    agree(commands, queue, verdicts)
+    assert len({status for status, *_ in verdicts}) >= 3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("queue", QUEUES)
+def test_random_extents(queue, seed):
+    """Lists that just fit their region or do not, for every element size."""
+    rng = np.random.default_rng(seed)
+    commands = []
+    for _ in range(200):
+        opcode = rng.choice([opcode for opcode, command in COMMANDS.items()
+                             if command.queue == queue])
+        defined = defined_flags(opcode)
+        samples, tables = int(rng.integers(1, 8)), int(rng.integers(1, 5))
+        command = legal(opcode, rng.integers(8) & defined, samples=samples,
+                        table_count=tables, count=samples * tables)
+        for name in ADDRESSES:
+            if rng.random() < 0.7:
+                at = packed_address(TINY, 64 * int(rng.integers(12, 17)))
+                command = changed(command, **{name: at})
+        commands.append(command)
+    verdicts, _ = check(commands, queue)
+    agree(commands, queue, verdicts)
+    accepted = np.mean([status is Status.OK for status, *_ in verdicts])
+    assert 0.03 < accepted < 0.97, f"seed {seed}: {accepted}"
+
+
+@pytest.mark.parametrize("config", [
+    replace(CONFIG, name="wide", bus_bytes=64, tables=1024, handles=8, batch_samples=64,
+            counter_sets=256, directory_sets=256, miss_entries=1024),
+    replace(CONFIG, name="narrow", address_width=32, tables=2, events=2),
+], ids=lambda config: config.name)
+def test_other_geometries(config):
+    global_regions = {handle: region for handle, region in REGIONS.items()
+                      if handle < config.handles and region.base < 1 << config.address_width}
+    tables = {number: table for number, table in TABLES.items() if number < config.tables}
+    commands = [legal(Opcode.OBSERVE, first_table=first, table_count=1, count=4)
+                for first in (0, 1, 2, 7, 1023, 1024)]
+    commands += [legal(Opcode.OBSERVE, samples=64, count=64 * 3), legal(Opcode.WAIT, event=2)]
+    dut_verdicts, _ = check(commands, "lookup", config=config)
+    for command, (status, index, address, _) in zip(commands, dut_verdicts):
+        verdict = validate(command, "lookup", config, global_regions, tables)
+        want = ((verdict.status, verdict.error_index, verdict.error_address)
+                if isinstance(verdict, Refusal) else (Status.OK, 0, 0))
+        assert (status, index, address) == want, command
+
+
+def test_a_card_without_arithmetic():
+    config = replace(CONFIG, arithmetic=False)
+    commands = [legal(opcode) for opcode in Opcode]
+    verdicts, _ = check(commands, "move", config=config)
+    agree(commands, "move", verdicts, config)
+    refused = {command["opcode"] for command, (status, *_) in zip(commands, verdicts)
+               if status is Status.BAD_OPCODE and COMMANDS[command["opcode"]].queue == "move"}
+    assert refused == set(ARITHMETIC)
+
+
+@pytest.mark.parametrize("opcode", [*PLANNING, Opcode.INSTALL, Opcode.HARVEST])
+def test_a_card_with_a_planner(opcode):
+    """Each flag and fault, and lists that just fit their region or do not."""
+    config, rng = replace(CONFIG, planner=True), np.random.default_rng(4)
+    commands = [legal(opcode, 1 << bit) for bit in range(8)]
+    commands += [legal(opcode, flags) for flags in (PlanFlag.COUNT, PlanFlag.ADMIT,
+                                                    PlanFlag.COUNT | PlanFlag.ADMIT)]
+    commands += [changed(legal(opcode), **wrong) for wrong in WRONG]
+    for name in rng.choice(ADDRESSES, 80):
+        at = packed_address(TINY, 64 * int(rng.integers(12, 17)))
+        commands.append(changed(legal(opcode, int(rng.integers(8)) & defined_flags(opcode)),
+                                **{name: at}))
+    verdicts, _ = check(commands, "lookup", config=config)
+    agree(commands, "lookup", verdicts, config)
+    assert len({status for status, *_ in verdicts}) >= 5
+
+
+@pytest.mark.parametrize("tables", [1, 6, 24])
+def test_cycles_of_a_check(tables):
+    """The formula of the docstring, at a region check's 4 cycles, and the parts' way out."""
+    command = legal(Opcode.OBSERVE, first_table=8, table_count=tables, count=4 * tables)
+    _, one = check([command], "lookup")
+    _, nine = check([command] * 9, "lookup")
+    assert nine - one == 8 * (2 * COMMAND_PARTS + 6 + 1 + (tables + 4) + 2 + 4)

@@ -1,0 +1,282 @@
+"""Count banks with the scans over them, beside the golden counters."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from amaranth import Cat, Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import Opcode
+from hotrow_rtl.interfaces.lookup_payloads import count_answer, count_request
+from hotrow_rtl.interfaces.records import command, harvest_entry, outcome, result
+from hotrow_rtl.lookup.counters.bank import CountBank
+from hotrow_rtl.lookup.counters.scan_engine import CounterScans
+from hotrow_rtl.lookup.hashing.row_location import counter_rest, key_of, place
+from hotrow_sim.cycles.counters import bank_cycles, clear_cycles, decay_cycles, harvest_cycles
+from hotrow_sim.golden.counters import Counters, pack_key, unpack_key
+from hotrow_sim.golden.window import owners
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+TINY = preset("tiny")
+
+
+def variant(**parameters):
+    name = ",".join(f"{key.removeprefix('counter_')}={value}" for key, value in parameters.items())
+    return dataclasses.replace(TINY, name=name or "tiny", **parameters)
+
+
+# Two sets a bank, so that requests in flight share one; ways of every kind; small counts.
+CONFIGS = [
+    variant(),
+    variant(counter_sets=16, counter_ways=2, counter_bits=4),
+    variant(counter_sets=16, counter_ways=3, counter_bits=5),
+    variant(counter_sets=16, counter_ways=8, counter_bits=6),
+    variant(counter_sets=32, counter_ways=16, counter_bits=32),
+]
+
+
+class CountedBanks(wiring.Component):
+    """All count banks, and the scans over them."""
+
+    def __init__(self, config):
+        self.config = config
+        super().__init__({
+            "requests": In(stream.Signature(count_request(config))).array(config.banks),
+            "answers": Out(stream.Signature(count_answer(config), always_ready=True)).array(
+                config.banks),
+            "command": In(stream.Signature(command)),
+            "harvested": Out(stream.Signature(result(harvest_entry))),
+            "outcome": Out(stream.Signature(outcome)),
+            "restart": In(1),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.scans = scans = CounterScans(self.config)
+        banks = [CountBank(self.config) for _ in self.requests]
+        for name in ("command", "harvested", "outcome"):
+            connect(m, outer=flipped(getattr(self, name)), scans=getattr(scans, name))
+        m.d.comb += [
+            self.ready.eq(Cat(bank.ready for bank in banks).all()),
+            scans.cleared.eq(self.ready),
+            scans.restart.eq(self.restart),
+        ]
+        for number, bank in enumerate(banks):
+            m.submodules[f"bank{number}"] = bank
+            connect(m, scans=scans.banks[number], bank=bank.scan)
+            connect(m, outer=flipped(self.requests[number]), bank=bank.requests)
+            connect(m, bank=bank.answers, outer=flipped(self.answers[number]))
+            m.d.comb += [bank.clear.eq(scans.clear), bank.restart.eq(self.restart)]
+        return m
+
+
+def trace(config, kind, count, seed):
+    """(table, row, beat) of `count` lookups."""
+    rng = np.random.default_rng(seed)
+    beat = np.arange(count) // config.lanes
+    if kind == "uniform":
+        row = rng.integers(0, 2 * config.counter_entries, count)
+        return row % config.tables, row, beat
+    if kind == "skewed":
+        rank = np.minimum(rng.zipf(1.2, count), 1 << 31)
+        return rank % config.tables, rank * 2654435761 % (1 << 32), beat
+    if kind == "single":
+        return np.full(count, 3), np.full(count, 12345), beat
+    assert kind == "one-set"
+    tables, rows = rows_of_one_set(config, 2 * config.counter_ways)
+    pick = np.minimum(rng.geometric(1 / config.counter_ways, count), len(rows)) - 1
+    return tables[pick], rows[pick], beat
+
+
+def rows_of_one_set(config, count, bank=1, at=0):
+    """(table, row) that all fall into set `at` of a bank."""
+    tag = np.arange(count, dtype=np.uint64) * np.uint64(977) + np.uint64(5)
+    rest = counter_rest(config, np.uint64(at), tag)
+    return unpack_key(config, key_of(config, np.uint64(bank), rest))
+
+
+KINDS = ("uniform", "skewed", "single", "one-set")
+
+
+class Bench:
+    """Steps in order: ("observe", lookups), ("harvest", wanted, threshold), ("decay", shift) or
+    ("clear",); each beside the golden model.
+
+    Members
+    -------
+    cycles : list of int
+        Of each step, from its first request or its command to its last answer or outcome.
+    models : list of int
+    """
+
+    def __init__(self, config, steps, gaps=STEADY, pauses=STEADY):
+        self.config, self.steps = config, steps
+        self.dut, self.golden = CountedBanks(config), Counters(config)
+        self.gaps, self.pauses = gaps, pauses
+        self.cycles, self.models = [], []
+
+    def run(self, limit=60000):
+        self.bench = StreamBench(self.dut)
+
+        async def drive(ctx):
+            await ctx.tick().until(self.dut.ready)
+            for number, (kind, *arguments) in enumerate(self.steps):
+                self.step = f"step {number}, {kind}"
+                await getattr(self, f"_{kind}")(ctx, *arguments)
+        self.bench.process("steps", drive)
+        self.bench.run(limit)
+        return self
+
+    async def _observe(self, ctx, table, row, beat):
+        key = pack_key(self.config, table, row)
+        owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
+        bank, rest = place(self.config, key[owner])
+        hits = self.golden.observe(table, row, beat)
+        queues = [[(int(r), int(a)) for r, a in zip(rest[bank == b], amount[bank == b])]
+                  for b in range(self.config.banks)]
+        longest = max(bank_cycles(self.config, [rest for rest, _ in queue]) for queue in queues)
+        dut, found, waiting, start = self.dut, [], [list(queue) for queue in queues], None
+        asked, answered = [0] * len(queues), [0] * len(queues)
+        idle = [0] * len(queues)
+        start = self.bench.cycles
+        watched = [signal for port, answer in zip(dut.requests, dut.answers)
+                   for signal in (port.ready, answer.valid, answer.p.counted)]
+        while any(answered[b] < len(queue) for b, queue in enumerate(queues)):
+            offers = []
+            for b, port in enumerate(dut.requests):
+                offers.append(bool(waiting[b]) and not idle[b])
+                idle[b] = max(0, idle[b] - 1)
+                ctx.set(port.valid, offers[b])
+                if offers[b]:
+                    ctx.set(port.p, dict(zip(("rest", "amount"), waiting[b][0])))
+            _, _, *seen = await ctx.tick().sample(*watched)
+            for b in range(len(queues)):
+                if offers[b] and seen[3 * b]:
+                    waiting[b].pop(0)
+                    asked[b] += 1
+                    idle[b] = self.gaps[asked[b] % len(self.gaps)]
+                if seen[3 * b + 1]:
+                    amount = queues[b][answered[b]][1]
+                    found.append(amount if seen[3 * b + 2] else amount - 1)
+                    answered[b] += 1
+        for port in dut.requests:
+            ctx.set(port.valid, 0)
+        assert sum(found) == hits, self.step
+        self.cycles.append(self.bench.cycles - start)
+        self.models.append(longest)
+
+    async def _command(self, ctx, **operands):
+        """The outcome of a command, the entries that it gave and its cycles."""
+        dut, entries, turn = self.dut, [], 0
+        ctx.set(dut.command.p, operands)
+        ctx.set(dut.command.valid, 1)
+        await ctx.tick().until(dut.command.ready)
+        ctx.set(dut.command.valid, 0)
+        start = self.bench.cycles - 1
+        while True:
+            ready = self.pauses[turn % len(self.pauses)] == 0
+            turn += 1
+            ctx.set(dut.harvested.ready, ready)
+            _, _, valid, entry, ended, report = await ctx.tick().sample(
+                dut.harvested.valid, dut.harvested.p, dut.outcome.valid, dut.outcome.p)
+            if valid and ready and entry.present:
+                entries.append((entry.value.table, entry.value.row, entry.value.count))
+            if ended:
+                self.cycles.append(self.bench.cycles - start)
+                ctx.set(dut.outcome.ready, 1)
+                await ctx.tick()
+                ctx.set(dut.outcome.ready, 0)
+                return report, entries
+
+    async def _harvest(self, ctx, wanted, threshold=0):
+        table, row, count = self.golden.harvest(wanted, threshold)
+        self.models.append(harvest_cycles(self.config, self.golden.count, wanted, threshold))
+        report, entries = await self._command(
+            ctx, opcode=Opcode.HARVEST, count=wanted, threshold=threshold)
+        assert entries == list(zip(table.tolist(), row.tolist(), count.tolist())), self.step
+        assert report.entries == len(entries)
+
+    async def _decay(self, ctx, shift):
+        self.golden.decay(shift)
+        self.models.append(decay_cycles(self.config, shift))
+        await self._command(ctx, opcode=Opcode.DECAY, shift=shift)
+
+    async def _clear(self, ctx):
+        self.golden.clear()
+        self.models.append(clear_cycles(self.config))
+        await self._command(ctx, opcode=Opcode.DECAY, flags=1)
+
+
+def everything(config, kind, seed, count):
+    """Observe, harvest all and part, decay, and observe again on what is left."""
+    everyone = config.counter_entries
+    return [
+        ("observe", *trace(config, kind, count, seed)),
+        ("harvest", everyone),
+        ("harvest", max(1, everyone // 3)),
+        ("decay", 1),
+        ("observe", *trace(config, kind, count // 2, seed + 1)),
+        ("harvest", everyone, 2),
+        ("clear",),
+        ("harvest", 5),
+        ("observe", *trace(config, kind, count // 2, seed + 2)),
+        ("harvest", everyone),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("config", CONFIGS[:4], ids=lambda config: config.name)
+def test_equals_golden_and_the_models(config, kind):
+    bench = Bench(config, everything(config, kind, 3, count=400)).run()
+    for (step, *_), cycles, model in zip(bench.steps, bench.cycles, bench.models):
+        assert abs(cycles - model) <= max(2, 0.05 * model), f"{step}: {cycles}, model {model}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_equals_golden_at_length(config):
+    steps = [step for seed, kind in enumerate(KINDS)
+             for step in everything(config, kind, 100 + seed, count=2000)]
+    Bench(config, steps).run(limit=400_000)
+
+
+@pytest.mark.slow
+def test_equals_golden_with_stalls():
+    config = CONFIGS[3]
+    steps = [step for kind in KINDS for step in everything(config, kind, 7, 200)]
+    Bench(config, steps, gaps=RAGGED, pauses=(0, 2, 0, 0, 1)).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [0, 1, 3, 4, 5, 31, 32, 1 << 31])
+def test_decay(shift):
+    config = variant(counter_sets=16, counter_ways=4, counter_bits=4)
+    lookups = trace(config, "skewed", 150, seed=2)
+    Bench(config, [("observe", *lookups), ("decay", shift), ("harvest", 64),
+                   ("observe", *lookups), ("harvest", 64)]).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threshold", [0, 1, 2, 7, 15, 16, 17, (1 << 32) - 1])
+def test_harvest_of_every_size(threshold):
+    """Each number of entries, ties cut or not, for thresholds below and above every count."""
+    config = variant(counter_sets=16, counter_ways=2, counter_bits=4)
+    sizes = [*range(1, 34, 5), 14, 16, (1 << 32) - 1]
+    Bench(config, [("harvest", 3, threshold), ("observe", *trace(config, "skewed", 200, seed=4)),
+                   *[("harvest", size, threshold) for size in sizes]]).run()
+
+
+def test_one_request_a_cycle():
+    """On distinct sets without a gap; on one set every `distance` cycles."""
+    config = variant(counter_sets=256)
+    apart = [rows_of_one_set(config, 1, bank=2, at=at % 32) for at in range(200)]
+    table, row = (np.concatenate(part) for part in zip(*apart))
+    beat = np.arange(200) * 5  # no window holds two of a row
+    bench = Bench(config, [("observe", table, row, beat)]).run()
+    assert bench.cycles[0] <= 200 + CountBank.latency + 2
+    together = rows_of_one_set(config, 100, bank=2)
+    bench = Bench(config, [("observe", *together, np.arange(100) * 5)]).run()
+    assert abs(bench.cycles[0] - 100 * CountBank.distance) <= CountBank.distance

@@ -1,0 +1,129 @@
+"""Plan lists: every beat of a planned batch to its three lists and to the counts."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import NO_BATCH
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
+from hotrow_rtl.lookup.planner.plan_lists import PlanLists, Victims
+from hotrow_sim.golden.counters import pack_key
+from hotrow_sim.golden.directory import Directory
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+TINY = preset("tiny")
+LANES = range(TINY.lanes)
+
+
+def drawn(rng, count):
+    """(table, row, slot, tag) of rows in the directory."""
+    table = rng.integers(0, TINY.tables, count)
+    row = rng.integers(0, 1 << TINY.row_width, count)
+    zeros, choice = np.zeros(count, int), rng.integers(0, 2, count)
+    starts = np.array(Directory(TINY).set_starts(table, row, zeros, zeros))[choice, range(count)]
+    rest = place(TINY, pack_key(TINY, table, row))[1]
+    hashed = [int(directory_hash(TINY, each, one)) for each, one in zip(choice.tolist(), rest)]
+    slots = starts + rng.integers(0, TINY.directory_ways, count)
+    tags = [each >> TINY.rest_width - TINY.directory_tag_width for each in hashed]
+    return list(zip(table.tolist(), row.tolist(), slots.tolist(), tags))
+
+
+def beats(rng, count):
+    """Beats, and the elements of each of its lists: (fills, left, victims)."""
+    given, lists = [], []
+    for number in range(count):
+        rows = drawn(rng, TINY.lanes)
+        fetched, bypassed, evicts, first = rng.random((4, TINY.lanes)) < 0.5
+        bypassed &= fetched
+        evicts &= fetched & ~bypassed
+        first &= ~bypassed
+
+        def bits(flags):
+            return sum(1 << lane for lane in LANES if flags[lane])
+        given.append({
+            "numbers": [slot for _, _, slot, _ in rows], "tags": [tag for *_, tag in rows],
+            "fetched": bits(fetched), "bypassed": bits(bypassed), "evicts": bits(evicts),
+            "first": bits(first), "last": number == count - 1})
+        lists.append(([rows[lane][2] for lane in LANES if fetched[lane]],
+                      [rows[lane][2] for lane in LANES if evicts[lane]],
+                      [rows[lane][:2] for lane in LANES if evicts[lane]]))
+    return given, lists
+
+
+def present(p, read=lambda value: value):
+    return [read(value) for lane, value in enumerate(p.values) if p.present >> lane & 1], p.last
+
+
+@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
+                                          (RAGGED, RAGGED)],
+                         ids=["steady", "gaps", "back-pressure", "both"])
+def test_lists_and_counts(gaps, pauses):
+    rng, dut = np.random.default_rng(7), PlanLists(TINY)
+    bench, batches = StreamBench(dut), [beats(rng, count) for count in (1, 30, 2, 17)]
+    counted, told = [], {"fills": [], "left": [], "victims": []}
+
+    async def feed(ctx):
+        for number, (given, _) in enumerate(batches):
+            ctx.set(dut.batch, 50 + number)
+            ctx.set(dut.newest[number], {"age": 3 + number, "valid": number != 2})
+            for beat, gap in zip(given, gaps * len(given)):
+                for _ in range(gap):
+                    await ctx.tick()
+                ctx.set(dut.beats.p, beat)
+                ctx.set(dut.beats.valid, 1)
+                await ctx.tick().until(dut.beats.ready)
+                ctx.set(dut.beats.valid, 0)
+            ctx.set(dut.counted.ready, 1)
+            (counts,) = await ctx.tick().sample(dut.counted.p).until(dut.counted.valid)
+            ctx.set(dut.counted.ready, 0)
+            ctx.set(dut.newest[number], {})
+            counted.append({name: getattr(counts, name) for name, _ in counts.shape()})
+    bench.process("beats", feed)
+    total = sum(len(given) for given, _ in batches)
+    for place_, (name, taken) in enumerate(told.items()):
+        read = (lambda value: (value.table, value.row)) if name == "victims" else int
+        taken += [bench.sink(getattr(dut, name), total, pauses * (place_ + 1), name,
+                             read=lambda p, read=read: present(p, read))]
+    cycles = bench.run(3000)
+    if gaps is pauses is STEADY:
+        assert cycles <= total + len(batches) * (TINY.banks + 8) + Victims.latency
+    wanted = [each for _, lists in batches for each in lists]
+    lasts = [beat["last"] for given, _ in batches for beat in given]
+    for place_, (name, (taken,)) in enumerate(told.items()):
+        assert taken == [(each[place_], last) for each, last in zip(wanted, lasts)], name
+    for number, ((given, _), counts) in enumerate(zip(batches, counted)):
+        def ones(*names):
+            return sum((sum(beat[name] for name in names)).bit_count() for beat in given)
+        assert counts == {
+            "unique": ones("first", "bypassed"), "entries": ones("fetched"),
+            "evictions": ones("evicts"), "bypasses": ones("bypassed"),
+            "wait_for": NO_BATCH if number == 2 else 47}
+
+
+def test_restart_forgets_the_batch():
+    """Before and while the banks are asked."""
+    rng, dut = np.random.default_rng(8), PlanLists(TINY)
+    bench, (given, _) = StreamBench(dut), beats(rng, 1)
+
+    async def drive(ctx):
+        for name in ("fills", "left", "victims"):
+            ctx.set(getattr(dut, name).ready, 1)
+        ctx.set(dut.beats.p, given[0])
+        for after in range(TINY.banks + 6):
+            ctx.set(dut.beats.valid, 1)
+            await ctx.tick()
+            ctx.set(dut.beats.valid, 0)
+            for _ in range(after):
+                await ctx.tick()
+            ctx.set(dut.restart, 1)
+            await ctx.tick()
+            ctx.set(dut.restart, 0)
+            for _ in range(TINY.banks + 6):
+                assert not ctx.get(dut.counted.valid), after
+                await ctx.tick()
+        ctx.set(dut.beats.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.beats.valid, 0)
+        (counts,) = await ctx.tick().sample(dut.counted.p).until(dut.counted.valid)
+        assert counts.entries == given[0]["fetched"].bit_count()
+    bench.process("drive", drive)
+    bench.run(2000)

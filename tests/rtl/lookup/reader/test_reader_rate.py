@@ -1,0 +1,94 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import BatchFlag
+from hotrow_sim.cycles.lookup_reader import dense_cycles, jagged_cycles, walk_cycles
+from hotrow_sim.testing.benches.lookup_bench import KINDS, Batch, Trace, beats_in, lengths_of
+
+TINY = preset("tiny")
+CONFIGS = {bus: dataclasses.replace(
+    TINY, name=f"bus-{bus}", bus_bytes=bus, counter_sets=256, directory_sets=256,
+    miss_entries=1024, batch_samples=64) for bus in (16, 32, 64)}  # keep 32 or 64 lengths
+ROOMY = dataclasses.replace(TINY, name="roomy", batch_samples=16384)
+ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
+
+
+@pytest.mark.parametrize("bus, flags", [
+    (16, BatchFlag(0)), (16, ID64), pytest.param(32, FEATURE_MAJOR, marks=pytest.mark.slow),
+    pytest.param(64, ID64, marks=pytest.mark.slow)])
+def test_cycles_of_a_dense_batch(bus, flags):
+    """The model's, exactly."""
+    config = CONFIGS[bus]
+    batch = Batch(config, flags, 10, 26)
+    for latency in (1, 60):
+        trace = Trace(config, [batch], latency=latency).run()
+        assert trace.cycles == dense_cycles(config, flags, batch.count, latency)
+
+
+@pytest.mark.parametrize("bus, flags, samples, kind", [
+    (16, BatchFlag(0), 6, "random"), (16, ID64, 40, "half-empty"),
+    *(pytest.param(bus, flags, samples, kind, marks=pytest.mark.slow)
+      for bus, flags in ((16, BatchFlag(0)), (64, ID64)) for samples in (6, 40)
+      for kind in KINDS)])
+def test_cycles_of_a_jagged_batch(bus, flags, samples, kind):
+    """Within 5 %, or as many cycles as the two lists may disturb each other on the bus."""
+    config = CONFIGS[bus]
+    batch = Batch(config, flags | JAGGED, samples, 5, lengths_of(samples * 5, kind, 3))
+    trace = Trace(config, [batch], latency=7).run()
+    expected = jagged_cycles(config, flags, batch.lengths, 7)
+    assert trace.cycles == pytest.approx(expected, rel=0.05, abs=4)
+
+
+def rate_of(config, batches, latency):
+    """Cycles from the first beat to the last, and their trace."""
+    trace = Trace(config, batches, latency=latency).run()
+    assert trace.lasts == list(np.cumsum([beats_in(batch) for batch in batches]) - 1)
+    return trace.beat_cycles[-1] + 1 - trace.beat_cycles[0], trace
+
+
+@pytest.mark.parametrize("bus, flags, samples", [
+    (16, BatchFlag(0), 70),
+    *(pytest.param(bus, flags, samples, marks=pytest.mark.slow) for bus, flags, samples in (
+        (16, BatchFlag(0), 500), (16, ID64, 250), (32, FEATURE_MAJOR, 300),
+        (64, BatchFlag(0), 300)))])
+def test_dense_batches_follow_without_a_gap(bus, flags, samples):
+    """Of more words than the latency: the lists of the next batch are requested in time."""
+    config = dataclasses.replace(CONFIGS[bus], batch_samples=1024)
+    batches = [Batch(config, flags, samples, 16, seed=seed) for seed in range(3)]
+    cycles, trace = rate_of(config, batches, latency=200)
+    assert cycles == sum(map(beats_in, batches))
+    first_last = trace.beat_cycles[beats_in(batches[0]) - 1]
+    assert trace.verdict_cycles[1] < first_last, "the second batch was not requested ahead"
+    assert trace.command_cycles[2] < first_last + 20
+
+
+@pytest.mark.parametrize("samples, kind, flags", [
+    (60, "short", BatchFlag(0)),
+    *(pytest.param(samples, kind, flags, marks=pytest.mark.slow)
+      for flags in (BatchFlag(0), ID64) for samples, kind in (
+        (1000, "ones"), (1000, "short"), (1000, "half-empty"), (1000, "mostly-empty"),
+        (60, "twenty"), (2, "huge")))])
+def test_jagged_batches_take_their_words(samples, kind, flags):
+    """Ids and lengths share one bus, and little else limits them, unless most bags are empty.
+
+    Beside the sum of the first batch, and beside the delivery of the last, there is nothing else.
+    """
+    latency = 20 if samples == 60 and kind == "short" else 200
+    batches = [Batch(ROOMY, flags | JAGGED, samples, 8, lengths_of(samples * 8, kind, seed),
+                     seed=seed) for seed in range(3)]
+    assert len(batches[0].lengths) <= ROOMY.stored_lengths
+    _, trace = rate_of(ROOMY, batches, latency)
+    words = sum(-(-nbytes // ROOMY.bus_bytes) for _, nbytes in trace.memory.fetches)
+    assert words == trace.memory.carried
+    summed = -(-batches[0].lengths.nbytes // ROOMY.bus_bytes)
+    walked = sum(walk_cycles(ROOMY, flags, batch.lengths)[1] for batch in batches)
+    assert walked <= words or kind == "mostly-empty"
+    assert trace.cycles <= max(1.05 * words, 1.1 * walked) + summed + 2 * latency + 60
+
+
+def test_empty_bags_go_by_half_a_word_of_lengths_a_cycle():
+    batch = Batch(ROOMY, JAGGED, 200, 8, lengths_of(1600, "single", 1))
+    trace = Trace(ROOMY, [batch]).run()
+    assert trace.cycles <= 200 + 400 + 40

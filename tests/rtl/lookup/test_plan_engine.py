@@ -1,0 +1,184 @@
+"""The lookup engines of a card with a planner beside the model of the whole card."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import NO_BATCH, BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
+from hotrow_rtl.lookup.combiner.pipeline_depth import latency
+from hotrow_sim.golden.directory import Directory
+from hotrow_sim.testing.benches.plan_bench import PlanBench
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+
+TINY = replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=32,
+               directory_sets=64, batch_samples=256, stamp_bits=5)
+STARVED = replace(TINY, name="starved", directory_choices=1, directory_ways=2,
+                  directory_partitions=1, directory_sets=16)
+CONFIGS = [
+    TINY,
+    STARVED,
+    replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, directory_sets=256,
+            miss_entries=128),
+]
+LAST_ROWS = (400, 99, 300)
+
+
+def policy(name):
+    return PlanFlag.POLICY_LOW * PlanPolicy[name.upper()]
+
+
+def skewed(rng, count, last=420):
+    """Ids with a few hot ones, some beyond the table."""
+    return np.minimum((last * rng.random(count) ** 3).astype(int), last)
+
+
+def play(config, flags, gaps=STEADY, pauses=STEADY, batches=12, seed=1, ids=60):
+    """Batches of all layouts, marked ahead, retired late, with other commands between."""
+    rng, bench = np.random.default_rng(seed), PlanBench(config, LAST_ROWS, gaps, pauses)
+    coming, window = {}, min(5, config.sweep_batches - 3)
+
+    def batch():
+        samples, tables = int(rng.integers(1, ids // 3)), int(rng.integers(1, 4))
+        layout, lengths, count = int(rng.integers(0, 8)), None, samples * tables
+        if layout & BatchFlag.JAGGED:
+            lengths = rng.integers(0, 4, count)
+            lengths[rng.integers(count)] += 1
+            count = int(lengths.sum())
+        return {"ids": skewed(rng, count), "samples": samples, "tables": tables,
+                "lengths": lengths}, layout
+
+    def coming_batch(number):
+        if number not in coming:
+            coming[number] = batch()
+        return coming[number]
+
+    rows = [(1, int(row)) for row in rng.integers(0, 99, 20)]
+    bench.batch(Opcode.OBSERVE, 0, skewed(rng, 120))
+    bench.list(Opcode.INSTALL, rows, flags & policy("freq"))
+    for number in range(batches):
+        for ahead in (2, 1):
+            given, layout = coming_batch(number + ahead)
+            if rng.random() < 0.7:
+                bench.batch(Opcode.MARK, number + ahead, flags=layout, **given)
+        given, layout = coming_batch(number)
+        bench.batch(Opcode.PLAN, number, flags=flags | layout, **given)
+        if rng.random() < 0.3:
+            other, layout = batch()
+            bench.batch(Opcode.SPLIT, 0, flags=layout, **other)
+            bench.list(Opcode.REMOVE, rows[number:number + 2])
+        if rng.random() < 0.1:
+            bench.batch(Opcode.PLAN, number, [1, 2])  # out of order
+        bench.retire(number - int(rng.integers(-1, window)))
+    bench.run()
+    return {name: sum(getattr(outcome, name) for outcome in bench.outcomes)
+            for name in ("hits", "entries", "evictions", "bypasses", "refused")}
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name in ("lru", "lfu") else pytest.mark.long)
+    for name in ("lru", "rrip", "lfu", "freq")])
+def test_equals_the_model(name):
+    seen = play(TINY, policy(name) | PlanFlag.COUNT)
+    assert seen["hits"] and seen["evictions"], seen
+
+
+@pytest.mark.parametrize("config", [pytest.param(
+    config, id=config.name, marks=[pytest.mark.long] * (config.name != "starved"))
+    for config in CONFIGS[1:]])
+def test_other_cards(config):
+    seen = play(config, policy("lru"), batches=8, ids=30)
+    assert config.name != "starved" or min(seen.values()) > 4, seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda config: config.name)
+def test_stalls_change_nothing(config):
+    play(config, policy("freq") | PlanFlag.ADMIT, RAGGED, RAGGED, batches=6, seed=2, ids=30)
+
+
+def same_sets(config, count):
+    """Rows of table 0 that compete for the same slots."""
+    starts = Directory(config).set_starts(*([value] * 4000 if value is not None else range(4000)
+                                            for value in (0, None, 0, 0)))
+    alike = [row for row in range(4000)
+             if all(choice[row] == choice[0] for choice in starts)]
+    return alike[:count]
+
+
+def test_rows_again_within_a_batch_and_in_the_next():
+    """Close together, beyond the beats in which they are joined, and in the batch behind."""
+    bench = PlanBench(TINY, LAST_ROWS)
+    first = bench.batch(Opcode.PLAN, 0, [5, 5, 6, *range(40, 80), 5, 6, 6])
+    assert (first.entries, first.hits, first.unique) == (42, 3, 42)
+    second = bench.batch(Opcode.PLAN, 1, [6, 5, *range(40, 60), 90])
+    assert (second.entries, second.hits, second.evictions) == (1, 22, 0)
+    bench.run()
+
+
+def test_a_row_that_a_batch_needs_never_leaves():
+    """As many rows as there are places, held by PLAN, by MARK, or no longer."""
+    rows = same_sets(STARVED, 8)
+    bench = PlanBench(STARVED, (4000,))
+    assert bench.batch(Opcode.PLAN, 0, rows[:2]).bypasses == 0
+    held = bench.batch(Opcode.PLAN, 1, rows[2:4])
+    assert (held.bypasses, held.evictions, held.wait_for) == (2, 0, NO_BATCH)
+    bench.batch(Opcode.MARK, 4, rows[:1])
+    assert bench.retire(0) and not bench.retire(2)
+    one = bench.batch(Opcode.PLAN, 2, rows[2:5])
+    assert (one.evictions, one.bypasses, one.wait_for) == (1, 2, 1)
+    found = bench.batch(Opcode.SPLIT, 0, rows[:3])
+    assert found.hits == 2, "the marked row and the one that came"
+    assert bench.batch(Opcode.PLAN, 3, [rows[0]] * 40).hits == 40
+    bench.run()
+
+
+def test_refused_batches_change_nothing():
+    bench = PlanBench(TINY, LAST_ROWS)
+    assert bench.batch(Opcode.PLAN, 1, [1]).status == Status.BATCH_ORDER
+    assert bench.batch(Opcode.MARK, TINY.sweep_batches, [1]).status == Status.WINDOW
+    wrong = bench.batch(Opcode.PLAN, 0, [1, 2, 3], samples=2, flags=BatchFlag.JAGGED,
+                        lengths=[1, 1])
+    assert wrong.status == Status.LOOKUPS
+    assert bench.batch(Opcode.PLAN, 0, [1, 2, 999]).status == Status.ROW_OUT_OF_RANGE
+    assert bench.batch(Opcode.PLAN, 0, [4]).status == Status.BATCH_ORDER
+    bench.list(Opcode.REMOVE, [])
+    assert bench.batch(Opcode.PLAN, 0, [2, 7]).entries == 2
+    bench.run()
+
+
+def test_a_sweep_comes_before_its_batch():
+    """Batches enough for stamps to come round, of few rows."""
+    config, rng = replace(STARVED, stamp_bits=4), np.random.default_rng(3)
+    bench = PlanBench(config, LAST_ROWS)
+    for number in range(40):
+        bench.batch(Opcode.PLAN, number, skewed(rng, 8), flags=policy("rrip"))
+        bench.retire(number - int(rng.integers(2)))
+    bench.run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [
+    (5, 22), pytest.param((2, 8, 13, 34, 46, 64), marks=pytest.mark.long)])
+def test_restart_in_a_plan(after):
+    """What it gave is forgotten with everything; then all goes as at first."""
+    bench = PlanBench(TINY, LAST_ROWS)
+    ids = skewed(np.random.default_rng(4), 40, 300)
+    for cycles in after:
+        bench.dropped(Opcode.PLAN, 0, ids, cycles)
+        bench.list(Opcode.REMOVE, [])
+        assert bench.batch(Opcode.PLAN, 0, ids[:12]).hits == 0
+        bench.list(Opcode.REMOVE, [])
+    bench.run()
+
+
+def test_two_lookups_a_cycle_if_all_come_and_others_leave():
+    """Of both lists of rows a word of the bus holds two. Sets are many enough not to meet."""
+    config = replace(TINY, tables=2, directory_sets=256, directory_ways=2, batch_samples=1024,
+                     directory_choices=1, result_ports=4)
+    bench, rng = PlanBench(config, (1 << 20,)), np.random.default_rng(5)
+    for number in range(3):
+        outcome = bench.batch(Opcode.PLAN, number, rng.integers(0, 1 << 20, 400))
+        bench.retire(number)
+    assert outcome.entries > 390 and outcome.evictions > 250
+    assert bench.run()[-1] <= 400 / 2 + latency(config) + 80

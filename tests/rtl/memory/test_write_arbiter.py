@@ -1,0 +1,103 @@
+"""Two writers that share a client of a result port: memory, outcomes and order of both."""
+
+import numpy as np
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.memory.write_arbiter import DepositTurns
+from hotrow_sim.testing.benches.list_bench import ListMemory
+from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+CONFIG = preset("tiny")
+BUS = CONFIG.bus_bytes
+
+
+async def write(ctx, writer, address, words, fills, gap, outcomes):
+    """One sequence after the other, as a completion writer would."""
+    ctx.set(writer.request.p, {"address": address})
+    ctx.set(writer.request.valid, 1)
+    await ctx.tick().until(writer.request.ready)
+    ctx.set(writer.request.valid, 0)
+    for number in range(words):
+        await ctx.tick().repeat(gap + 1)
+        ctx.set(writer.words.p, {"data": fills + number, "strobe": (1 << BUS) - 1,
+                                 "last": number == words - 1})
+        ctx.set(writer.words.valid, 1)
+        await ctx.tick().until(writer.words.ready)
+        ctx.set(writer.words.valid, 0)
+    ctx.set(writer.outcome.ready, 1)
+    outcome, = await ctx.tick().sample(writer.outcome.p).until(writer.outcome.valid)
+    ctx.set(writer.outcome.ready, 0)
+    outcomes.append(outcome.fault)
+
+
+@pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "ragged"])
+@pytest.mark.parametrize("latency", [1, 30])
+def test_both_get_their_own(gaps, latency):
+    rng, dut = np.random.default_rng(4), DepositTurns(CONFIG)
+    bench = StreamBench(dut)
+    memory = ListMemory(bench, CONFIG, pauses=gaps, latency=latency)
+    memory.accept(dut.deposit)
+    outcomes, wanted = ([], []), ([], [])
+    sequences = [[(memory.room(8 * BUS), int(rng.integers(1, 9))) for _ in range(12)]
+                 for _ in dut.writers]
+    for side, mine in enumerate(sequences):
+        for number, (address, _) in enumerate(mine):
+            fault = int(rng.integers(0, 4)) if number % 3 == side else 0
+            memory.write_faults[address] = fault
+            wanted[side].append(fault)
+
+        async def run(ctx, side=side, mine=mine):
+            for number, (address, words) in enumerate(mine):
+                await write(ctx, dut.writers[side], address, words,
+                            1000 * side + 10 * number, gaps[number % len(gaps)], outcomes[side])
+        bench.process(f"writer {side}", run)
+    bench.run(6000)
+    assert outcomes == wanted
+    for side, mine in enumerate(sequences):
+        for number, (address, words) in enumerate(mine):
+            found = memory.array(address, words * BUS // 4).reshape(words, -1)
+            assert found[:, 0].tolist() == [1000 * side + 10 * number + i for i in range(words)]
+
+
+def test_the_second_goes_while_the_first_awaits_its_outcome():
+    dut = DepositTurns(CONFIG)
+    bench, deposit, ended = StreamBench(dut), dut.deposit, ([], [])
+    for side in range(2):
+        async def run(ctx, side=side):
+            await write(ctx, dut.writers[side], 64 * side, 2, 0, 0, ended[side])
+        bench.process(f"writer {side}", run)
+
+    async def serve(ctx):
+        ctx.set(deposit.request.ready, 1)
+        ctx.set(deposit.words.ready, 1)
+        for _ in range(2):  # both have sent all before the first outcome
+            await ctx.tick().until(deposit.words.valid & deposit.words.p.last)
+        for fault in (1, 2):
+            ctx.set(deposit.outcome.p, {"fault": fault})
+            ctx.set(deposit.outcome.valid, 1)
+            await ctx.tick().until(deposit.outcome.ready)
+            ctx.set(deposit.outcome.valid, 0)
+    bench.process("serve", serve)
+    bench.run(100)
+    assert ended == ([1], [2])
+
+
+def test_restart_forgets():
+    dut = DepositTurns(CONFIG)
+    bench, deposit = StreamBench(dut), dut.deposit
+    outcomes = []
+
+    async def run(ctx):
+        ctx.set(dut.writers[0].request.valid, 1)
+        ctx.set(deposit.request.ready, 1)
+        await ctx.tick().until(dut.writers[0].request.ready)
+        ctx.set(dut.writers[0].request.valid, 0)
+        ctx.set(dut.restart, 1)
+        await ctx.tick()
+        ctx.set(dut.restart, 0)
+        ctx.set(deposit.words.ready, 1)
+        ctx.set(deposit.outcome.valid, 1)
+        await write(ctx, dut.writers[1], 64, 1, 0, 0, outcomes)
+    bench.process("run", run)
+    bench.run(60)
+    assert outcomes == [0]

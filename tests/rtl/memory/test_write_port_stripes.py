@@ -1,0 +1,103 @@
+"""Clients of a result port that fill memory by turns, a block each."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hotrow_rtl.interfaces.records import FAULT_DECERR
+from hotrow_rtl.memory.write_port import ResultPort
+from hotrow_sim.memory import DECERR, Behaviour
+from hotrow_sim.testing.benches.stream_bench import RAGGED
+
+from tests.rtl.memory.write_port_bench import (
+    BASE,
+    MEMORIES,
+    SIZE,
+    TINY,
+    WIDE,
+    Bench,
+    random_sequences,
+)
+
+
+class TestStripe:
+    @pytest.mark.parametrize("memory", MEMORIES)
+    @pytest.mark.parametrize("config", [replace(TINY, burst_beats=16), WIDE,
+                                        replace(WIDE, burst_beats=2)],
+                             ids=["16 of 16 bytes", "16 of 64 bytes", "2 of 64 bytes"])
+    def test_two_clients_fill_memory_by_turns(self, memory, config):
+        """From every start in a block, each with sequences that end in every way; between them
+        runs a client that skips nothing."""
+        seed, bus = 5, config.bus_bytes
+        block = config.burst_beats * bus
+        rng = np.random.default_rng(seed)
+        bench = Bench(config, 3, replace(MEMORIES[memory], seed=seed), striped={0, 2})
+        sides = [], []
+        for number in range(6):  # regions that the two share, of four blocks or more
+            offset = 64 * int(rng.integers(0, block // 64))
+            region = BASE + SIZE // 16 * number
+            longest = min(4, SIZE // 16 // block // 2 - 1) * config.burst_beats
+            for side, start in enumerate((region + offset, region + block)):
+                used = offset // bus if side == 0 else 0
+                words = int(rng.integers(1, longest - used + 1))
+                sides[side].append((start, words, ("full", "partial", "empty")[number % 3]))
+        plain = [(address + SIZE // 2, words, ending) for address, words, ending in
+                 random_sequences(rng, 0, 4, config)]
+        outcomes = [bench.deposit(0, sides[0], RAGGED), bench.deposit(1, plain),
+                    bench.deposit(2, sides[1])]
+        bench.run(20_000)
+        assert outcomes == [[0] * 6, [0] * 4, [0] * 6]
+        assert (bench.array == bench.expected).all(), f"seed {seed}"
+        bench.model.check()
+
+    @pytest.mark.parametrize("offset, words, ending, bursts, beats", [
+        (0x0FC0, 4, "full", 1, 4), (0x0FC0, 5, "full", 2, 5), (0x0FC0, 21, "full", 3, 21),
+        (0x0FC0, 5, "empty", 1, 4), (0, 16, "partial", 1, 16), (0, 33, "full", 3, 33),
+        (0, 33, "empty", 2, 32), (0x40, 12, "partial", 1, 12), (0x40, 1, "empty", 0, 0),
+    ])
+    def test_a_burst_is_the_rest_of_its_block(self, offset, words, ending, bursts, beats):
+        bench = Bench(replace(TINY, burst_beats=16), 1, striped={0})
+        outcomes = bench.deposit(0, [(BASE + offset, words, ending)])
+        bench.run(300)
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+        assert bench.memory.statistics.bursts == bursts
+        assert bench.memory.statistics.beats == beats
+        bench.model.check()
+
+    @pytest.mark.parametrize("offset, words, bursts", [(0x0FC0, 5, 2), (0, 33, 3), (0x40, 60, 4)])
+    def test_a_whole_sequence_fills_every_block(self, offset, words, bursts):
+        bench = Bench(replace(TINY, burst_beats=16, planner=True), 1, striped={0})
+
+        async def set_whole(ctx):
+            ctx.set(bench.port.whole, 1)
+        bench.process("whole", set_whole)
+        outcomes = bench.deposit(0, [(BASE + offset, words, "full")], whole=True)
+        bench.run(300)
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+        assert bench.memory.statistics.bursts == bursts
+        bench.model.check()
+
+    def test_a_sequence_may_end_with_memory(self):
+        """In the last block but one: the address behind it is nobody's."""
+        bench = Bench(TINY, 1, striped={0})
+        outcomes = bench.deposit(0, [(BASE + SIZE - 4 * 64, 9, "empty")])
+        bench.run(100)
+        assert outcomes == [0] and (bench.array == bench.expected).all()
+        bench.model.check()
+
+    def test_faults_stay_with_their_client(self):
+        """Of two that share a range, the one tells whose block it is."""
+        bench = Bench(TINY, 2, MEMORIES["out-of-order"], striped={0, 1})
+        bench.memory.fail_range(BASE + 3 * 64, 64, DECERR)
+        outcomes = [bench.deposit(0, [(BASE, 12), (BASE + 0x400, 12)]),
+                    bench.deposit(1, [(BASE + 64, 12), (BASE + 0x440, 12)])]
+        bench.run(1000)
+        assert outcomes == [[0, 0], [FAULT_DECERR, 0]]
+
+    def test_a_word_a_cycle(self):
+        bench = Bench(WIDE, 1, Behaviour(latency=64), striped={0})
+        bench.deposit(0, [(BASE + 64, 400)])
+        bench.run(400 + 64 + WIDE.burst_beats + ResultPort.latency + 8)
+        assert (bench.array == bench.expected).all()
+        statistics = bench.memory.statistics
+        assert statistics.last_beat - statistics.first_request <= 400 + 8

@@ -1,0 +1,111 @@
+"""A result port before the memory model, and what that memory must hold in the end."""
+
+from dataclasses import replace
+
+import numpy as np
+from hotrow_rtl.config import PRESETS
+from hotrow_rtl.memory.write_port import ResultPort
+from hotrow_sim.memory import Behaviour, MemoryModel
+from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+from hotrow_sim.testing.memory import write_responder
+
+TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
+BASE, SIZE = 0xA_0000_0000, 1 << 16
+ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # such as reach BASE
+STALLS = {"jitter": 12, "stall_address": 0.4, "stall_data": 0.3, "stall_response": 0.3}
+MEMORIES = {
+    "ideal": Behaviour(),
+    "latency": Behaviour(latency=40),
+    "stalls": Behaviour(latency=7, **STALLS),
+    "out-of-order": Behaviour(latency=7, out_of_order=True, **STALLS),
+}
+
+
+class Bench(StreamBench):
+    """A result port with a memory behind it, and what that memory must hold in the end."""
+
+    def __init__(self, config, clients, behaviour=MEMORIES["ideal"], **options):
+        self.config, self.port = config, ResultPort(config, clients, **options)
+        super().__init__(self.port)
+        self.model = MemoryModel()
+        self.array = np.random.default_rng(1).integers(0, 256, SIZE, dtype=np.uint8)
+        self.expected = self.array.copy()
+        self.model.map(self.array, BASE)
+        self.memory = self.model.write_port(config.bus_bytes, behaviour)
+        self.background(write_responder(self.port.bus, self.memory))
+        self.rng = np.random.default_rng(2)
+        self.empty_beats = 0  # delivered only because they had been promised
+        self.background(self._watch_promised_beats)
+
+    async def _watch_promised_beats(self, ctx):
+        """While the port is stopped or drains, only the beat already offered may have strobes."""
+        port, bus = self.port, self.port.bus
+        restarted = offered = False
+        while True:
+            _, _, stopped, restart, idle, valid, ready, strobe = await ctx.tick().sample(
+                port.stopped, port.restart, port.idle, bus.wvalid, bus.wready, bus.wstrb)
+            if not (stopped or restarted):
+                offered = True
+            elif valid:
+                assert offered or not strobe, "a beat of a dropped sequence carries data"
+                self.empty_beats += ready and not offered
+                offered &= not ready
+            else:
+                offered = False
+            restarted = restart or (restarted and not idle)
+
+    def words(self, address, count, ending="partial", striped=False):
+        """Payloads of one sequence, noted as expected in memory.
+
+        ending : "full", "partial" (strobes for the first bytes only) or "empty" (none).
+        striped : to every second block, from the one in which the sequence starts.
+        """
+        bus, payloads = self.config.bus_bytes, []
+        block = self.config.burst_beats * bus
+        for i in range(count):
+            last, data = i == count - 1, self.rng.bytes(bus)
+            held = bus
+            if last and ending != "full":
+                held = 0 if ending == "empty" else int(self.rng.integers(1, bus))
+            at = address - BASE + bus * i
+            if striped:
+                at += (at // block - (address - BASE) // block) * block
+            self.expected[at:at + held] = np.frombuffer(data[:held], np.uint8)
+            payloads.append({"data": int.from_bytes(data, "little"), "last": last,
+                             "strobe": (1 << held) - 1})
+        return payloads
+
+    def deposit(self, client, sequences, gaps=STEADY, pauses=STEADY, whole=False):
+        """Write (address, words[, ending]) sequences; return the list their outcomes fill."""
+        port, striped = self.port.clients[client], client in self.port.striped and not whole
+        self.source(port.request, [{"address": address} for address, *_ in sequences], gaps)
+        self.source(port.words, [word for sequence in sequences
+                                 for word in self.words(*sequence, striped=striped)], gaps)
+        return self.sink(port.outcome, len(sequences), pauses, name=f"outcomes of {client}",
+                         read=lambda outcome: outcome.fault)
+
+
+def random_sequences(rng, client, count, config):
+    """Sequences of up to five bursts that do not overlap, with every kind of ending."""
+    room = SIZE // 8 // count // 64 * 64  # up to 8 clients
+    longest = min(5 * config.burst_beats, room // config.bus_bytes - 64 // config.bus_bytes)
+    starts = BASE + SIZE // 8 * client + room * np.arange(count) + 64 * rng.integers(0, 2, count)
+    return [(int(start), int(rng.integers(1, longest)), ("full", "partial", "empty")[i % 3])
+            for i, start in enumerate(starts)]
+
+
+async def deposit(ctx, client, address, words):
+    """One sequence on an idle client; returns its fault."""
+    ctx.set(client.request.payload, {"address": address})
+    ctx.set(client.request.valid, 1)
+    await ctx.tick().until(client.request.ready)
+    ctx.set(client.request.valid, 0)
+    ctx.set(client.words.valid, 1)
+    for word in words:
+        ctx.set(client.words.payload, word)
+        await ctx.tick().until(client.words.ready)
+    ctx.set(client.words.valid, 0)
+    ctx.set(client.outcome.ready, 1)
+    (outcome,) = await ctx.tick().sample(client.outcome.payload).until(client.outcome.valid)
+    ctx.set(client.outcome.ready, 0)
+    return outcome.fault
