@@ -9,14 +9,14 @@ from .contract.encoding import ROW_ENTRY_BYTES
 from .host.command_queue import CommandQueue
 from .host.event_counters import Events
 from .host.register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
-from .lookup.engine import LookupEngines
+from .lookup.engine import LookupEngine
 from .memory.axi import AXI4Lite, AXI4Read, AXI4Write
-from .memory.read_port import ListPort
-from .memory.write_arbiter import DepositTurns
-from .memory.write_port import ResultPort
+from .memory.read_port import DmaReadPort
+from .memory.write_arbiter import WriteArbiter
+from .memory.write_port import DmaWritePort
 from .mover.control import TARGET_BYTES
 from .mover.engine import RowMover
-from .primitives.replicated_register import relayed
+from .primitives.replicated_register import replicated
 
 RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")
@@ -61,10 +61,10 @@ def result_ports(config: Config) -> list[tuple[str, ...]]:
     return [*((name,) for name in RESULT_CLIENTS[:alone]), RESULT_CLIENTS[alone:]]
 
 
-def result_port(config: Config, names) -> ResultPort:
+def result_port(config: Config, names) -> DmaWritePort:
     """The port over which those clients write."""
     # Two bursts: one goes out while the next comes in.
-    return ResultPort(config, len(names), depth=max(16, 2 * config.burst_beats),
+    return DmaWritePort(config, len(names), depth=max(16, 2 * config.burst_beats),
                       shallow=among(SHALLOW_RESULTS, names),
                       striped=among(STRIPED_CLIENTS, names))
 
@@ -136,12 +136,12 @@ class Top(wiring.Component):
         m.submodules.events = events = Events(config, clients=3)
         m.submodules.lookup_queue = lookup_queue = CommandQueue(config, "lookup")
         m.submodules.move_queue = move_queue = CommandQueue(config, "move")
-        m.submodules.engines = engines = LookupEngines(config)
+        m.submodules.engines = engines = LookupEngine(config)
         m.submodules.mover = mover = RowMover(config)
         lists = list_clients(config)
-        m.submodules.list_port = list_port = ListPort(config, len(lists), shallow={
+        m.submodules.list_port = list_port = DmaReadPort(config, len(lists), shallow={
             lists.index(name): depth for name, depth in shallow_lists(config).items()})
-        m.submodules.completions = completions = DepositTurns(config)
+        m.submodules.completions = completions = WriteArbiter(config)
         results = [result_port(config, names) for names in result_ports(config)]
 
         # Host.
@@ -207,7 +207,7 @@ class Top(wiring.Component):
                  "completions": completions, "events": events,
                  **{f"result_port_{number}": port for number, port in enumerate(results)}}
         for name, unit in units.items():
-            m.d.comb += unit.restart.eq(relayed(m, f"{name}_restart", registers.soft_reset))
+            m.d.comb += unit.restart.eq(replicated(m, f"{name}_restart", registers.soft_reset))
         for unit in (mover, engines):
             m.d.comb += unit.restart.eq(registers.soft_reset)
         # A command that clears a memory again makes later commands wait, not the host.

@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from cocotb.clock import Clock
 from hotrow_rtl.config import preset
-from hotrow_rtl.interfaces.records import Fetch
+from hotrow_rtl.interfaces.records import ReadClient
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour, MemoryModel
 from hotrow_sim.testing.cosim.memory_ports import read_responder
 from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
@@ -30,7 +30,7 @@ async def every_client_gets_its_words(dut, behaviour, pauses):
     port = model.read_port(CONFIG.bus_bytes, behaviour)
     slave_error = BASE + 0x400
     port.fail_range(slave_error, CONFIG.bus_bytes, SLVERR)
-    shape = Fetch(CONFIG).members["request"].signature.members["payload"].shape
+    shape = ReadClient(CONFIG).members["request"].signature.members["payload"].shape
 
     dut.timeout.value = dut.restart.value = 0
     for client in range(CLIENTS):

@@ -1,10 +1,10 @@
 from hotrow_rtl.config import preset
-from hotrow_rtl.memory.read_port import ListPort
+from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_sim.testing.cosim.component import component_verilog
 
 CLIENTS = 3
 
 
 def test_list_port(simulate):
-    simulate(component_verilog(ListPort(preset("tiny"), CLIENTS), "list_port"), "list_port",
+    simulate(component_verilog(DmaReadPort(preset("tiny"), CLIENTS), "list_port"), "list_port",
              "tb_list_port", CLIENTS=str(CLIENTS))

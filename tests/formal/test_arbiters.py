@@ -1,11 +1,11 @@
-"""Arbiters: RoundRobin grants one and is fair; RegionArbiter mixes up no verdicts."""
+"""Arbiters: RoundRobinArbiter grants one and is fair; RegionArbiter mixes up no verdicts."""
 
 import pytest
 from amaranth import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.host.region_arbiter import RegionArbiter
-from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, quick, verify
 from tests.formal.small import SMALL
@@ -156,16 +156,16 @@ class Served(OwnVerdicts):
 
 
 PROOFS = {
-    "turns-1": lambda: FairTurns(RoundRobin(1)),
-    "turns-3": lambda: FairTurns(RoundRobin(3)),
-    "turns-8": lambda: FairTurns(RoundRobin(8)),
+    "turns-1": lambda: FairTurns(RoundRobinArbiter(1)),
+    "turns-3": lambda: FairTurns(RoundRobinArbiter(3)),
+    "turns-8": lambda: FairTurns(RoundRobinArbiter(8)),
     "verdicts": lambda: OwnVerdicts(RegionArbiter(SMALL, 3)),
 }
 BUGS = {
     "starts again at the last": lambda: FairTurns(mutated(
-        RoundRobin, "self.grant[:number].any() for", "self.grant[:number + 1].any() for")(3)),
+        RoundRobinArbiter, "self.grant[:number].any() for", "self.grant[:number + 1].any() for")(3)),
     "two grants": lambda: FairTurns(mutated(
-        RoundRobin, "first[number] & ~first[:number].any()", "first[number]")(3)),
+        RoundRobinArbiter, "first[number] & ~first[:number].any()", "first[number]")(3)),
     "verdict after restart": lambda: OwnVerdicts(mutated(
         RegionArbiter, "owner[number] & ~dropped)", "owner[number])")(SMALL, 2)),
     "verdict to all": lambda: OwnVerdicts(mutated(

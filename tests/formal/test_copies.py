@@ -4,7 +4,7 @@ One access, any, is followed: a place, a number of bytes, and what the check say
 that place and so many bytes leaves only with that consent, to write only where that is allowed,
 and at the address that the check gave; and test_region_check proves that then every byte lies
 inside the region. Nothing rests on what stands in a table, nor on a product: any descriptor and
-any address may come from `ValidRam` and `ItemAddress`. That an address beyond 2**48 is refused is
+any address may come from `ValidBitRam` and `ArrayAddress`. That an address beyond 2**48 is refused is
 left to the tests by simulation.
 """
 
@@ -16,21 +16,21 @@ from amaranth.lib import data
 from amaranth.lib.wiring import connect
 from hotrow_rtl.interfaces.records import packed_address
 from hotrow_rtl.memory.region_check import RegionCheck, access
-from hotrow_rtl.mover.addressing.address_pipeline import CopyAddresses
-from hotrow_rtl.mover.addressing.array_address import ItemAddress
-from hotrow_rtl.mover.addressing.row_state_gate import CopyGate
+from hotrow_rtl.mover.addressing.address_pipeline import AddressPipeline
+from hotrow_rtl.mover.addressing.array_address import ArrayAddress
+from hotrow_rtl.mover.addressing.row_state_gate import RowStateGate
 from hotrow_rtl.mover.port.page_splitter import crosses_page
 from hotrow_rtl.mover.port.payloads import COPY_BYTES
-from hotrow_rtl.primitives.valid_bit_ram import ValidRam
+from hotrow_rtl.primitives.valid_bit_ram import ValidBitRam
 
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-DEPTH = CopyAddresses.latency + 5  # cycles after reset: a row waits for its state
+DEPTH = AddressPipeline.latency + 5  # cycles after reset: a row waits for its state
 
 
-class AnyTable(ValidRam):
-    """In place of `ValidRam`: any entry."""
+class AnyTable(ValidBitRam):
+    """In place of `ValidBitRam`: any entry."""
 
     def elaborate(self, platform):
         m = Module()
@@ -40,8 +40,8 @@ class AnyTable(ValidRam):
         return m
 
 
-class AnyAddress(ItemAddress):
-    """In place of `ItemAddress`: any address, when its pipeline advances."""
+class AnyAddress(ArrayAddress):
+    """In place of `ArrayAddress`: any address, when its pipeline advances."""
 
     def elaborate(self, platform):
         m = Module()
@@ -95,12 +95,12 @@ def specified(told):
 class Copies(Elaboratable):
     """Addresses and gate together; regions are registered before the first copy."""
 
-    def __init__(self, *bug, gate=CopyGate):
+    def __init__(self, *bug, gate=RowStateGate):
         self.told = Signal(data.StructLayout({
             "place": packed_address, "bytes": COPY_BYTES, "inside": 1, "writable": 1,
             "address": SMALL.address_width}))
         self.addresses = mutated(
-            CopyAddresses, *bug, ItemAddress=AnyAddress, ValidRam=AnyTable,
+            AddressPipeline, *bug, ArrayAddress=AnyAddress, ValidBitRam=AnyTable,
             RegionCheck=specified(self.told))(SMALL)
         self.gate = gate(SMALL)
 
@@ -245,5 +245,5 @@ def test_bug(bug, tmp_path):
 
 @pytest.mark.formal
 def test_gate_bug(tmp_path):
-    bug = mutated(CopyGate, "good.eq(~barred & ~item.refused)", "good.eq(~item.refused)")
+    bug = mutated(RowStateGate, "good.eq(~barred & ~item.refused)", "good.eq(~item.refused)")
     assert verify(Copies(gate=bug), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"

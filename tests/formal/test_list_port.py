@@ -4,9 +4,9 @@ import pytest
 from amaranth import Elaboratable, Module, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.config import log2
-from hotrow_rtl.memory.burst_scheduler import BurstTurns
-from hotrow_rtl.memory.read_client import ListClient
-from hotrow_rtl.memory.read_port import ListPort
+from hotrow_rtl.memory.burst_scheduler import BurstScheduler
+from hotrow_rtl.memory.read_client import ReadClientBuffer
+from hotrow_rtl.memory.read_port import DmaReadPort
 
 from tests.formal.axi_rules import reads
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
@@ -22,7 +22,7 @@ DEPTH, BUG_DEPTH = 16, 18
 class Lists(Elaboratable):
     """Clients that ask for any lists, take their words when they like, and keep to their stream."""
 
-    def __init__(self, port=ListPort):
+    def __init__(self, port=DmaReadPort):
         self.port = port(SMALL, CLIENTS, depth=WORDS)
 
     def elaborate(self, platform):
@@ -95,13 +95,13 @@ class Answered(Lists):
 
 
 BUGS = {
-    "burst withdrawn": (ListPort, "        with m.If(free):\n            m.d.sync += [",
+    "burst withdrawn": (DmaReadPort, "        with m.If(free):\n            m.d.sync += [",
                         "        with m.If(free | dropping):\n            m.d.sync += ["),
-    "room forgotten": (ListClient, "after.eq(free + left - self.reserved - 1)",
+    "room forgotten": (ReadClientBuffer, "after.eq(free + left - self.reserved - 1)",
                        "after.eq(free + left)"),
-    "beyond the list": (BurstTurns, "Mux(final, last[:most] - word[:most], ~word[:most] & within)",
+    "beyond the list": (BurstScheduler, "Mux(final, last[:most] - word[:most], ~word[:most] & within)",
                         "~word[:most] & within"),
-    "request after restart": (BurstTurns, "with m.If(self.drop | self.clear):",
+    "request after restart": (BurstScheduler, "with m.If(self.drop | self.clear):",
                               "with m.If(self.drop):"),
 }
 
@@ -109,7 +109,7 @@ BUGS = {
 def planted(part, old, new):
     """The port with a bug in one of its parts."""
     bad = mutated(part, old, new)
-    return bad if part is ListPort else mutated(ListPort, **{part.__name__: bad})
+    return bad if part is DmaReadPort else mutated(DmaReadPort, **{part.__name__: bad})
 
 
 @pytest.mark.formal

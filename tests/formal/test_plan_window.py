@@ -8,7 +8,7 @@ from amaranth import Elaboratable, Module, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.contract.encoding import Opcode, Status
-from hotrow_rtl.lookup.planner.sequencer import PlanSequence
+from hotrow_rtl.lookup.planner.sequencer import PlanSequencer
 from hotrow_rtl.lookup.planner.window import PlanWindow
 
 from tests.formal.prover import free_inputs, mutated, opened, verify
@@ -18,10 +18,10 @@ CONFIG = replace(SMALL, planner=True, stamp_bits=4)
 
 
 class Verdicts(Elaboratable):
-    """Sequence and window as in `LookupEngines`; a host that retires whatever it likes."""
+    """Sequence and window as in `LookupEngine`; a host that retires whatever it likes."""
 
     def __init__(self, window=PlanWindow):
-        self.sequence, self.window = PlanSequence(CONFIG), window(CONFIG)
+        self.sequence, self.window = PlanSequencer(CONFIG), window(CONFIG)
 
     def elaborate(self, platform):
         m = Module()

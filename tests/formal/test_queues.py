@@ -6,7 +6,7 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Cover
 from hotrow_rtl.primitives.fifo import RamFifo
 from hotrow_rtl.primitives.ping_pong_buffer import PingPong
-from hotrow_rtl.primitives.skid_buffer import Skid
+from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
 from tests.formal.prover import after_reset, free_inputs, mutated, opened, quick, row_of, verify
 
@@ -89,7 +89,7 @@ class Fifo(Elaboratable):
 
 
 class Register(Elaboratable):
-    """`Skid`: order, `ready` a register, a payload a cycle; a rigid one moves when it may."""
+    """`SkidBuffer`: order, `ready` a register, a payload a cycle; a rigid one moves when it may."""
 
     def __init__(self, skid):
         self.skid = skid
@@ -116,7 +116,7 @@ class Register(Elaboratable):
 
 
 class Alike(Elaboratable):
-    """`PingPong`: what `Skid` does, cycle for cycle."""
+    """`PingPong`: what `SkidBuffer` does, cycle for cycle."""
 
     def __init__(self, ping_pong):
         self.ping_pong = ping_pong
@@ -124,7 +124,7 @@ class Alike(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         m.submodules.ping_pong = ping_pong = self.ping_pong
-        m.submodules.skid = skid = Skid(WIDTH)
+        m.submodules.skid = skid = SkidBuffer(WIDTH)
         free_inputs(m, skid)
         own, other = opened(ping_pong), opened(skid)
         m.d.comb += [
@@ -146,8 +146,8 @@ class Alike(Elaboratable):
 QUEUES = {
     "fifo-2": lambda: Fifo(RamFifo(WIDTH, 2)),
     "fifo-8": lambda: Fifo(RamFifo(WIDTH, 8)),
-    "skid": lambda: Register(Skid(WIDTH)),
-    "rigid": lambda: Register(Skid(WIDTH, rigid=True)),
+    "skid": lambda: Register(SkidBuffer(WIDTH)),
+    "rigid": lambda: Register(SkidBuffer(WIDTH, rigid=True)),
     "ping-pong": lambda: Alike(PingPong(WIDTH)),
 }
 BUGS = {
@@ -158,9 +158,9 @@ BUGS = {
     "clear forgets the output": lambda: Fifo(mutated(
         RamFifo, "some, full, self.o.valid)]", "some, full)]")(WIDTH, 2)),
     "spare overwritten": lambda: Register(mutated(
-        Skid, "with m.If(empty):", "with m.If(self.i.valid):")(WIDTH)),
+        SkidBuffer, "with m.If(empty):", "with m.If(self.i.valid):")(WIDTH)),
     "spare forgotten": lambda: Register(mutated(
-        Skid, "self.o.valid.eq(~empty | self.i.valid)", "self.o.valid.eq(self.i.valid)")(WIDTH)),
+        SkidBuffer, "self.o.valid.eq(~empty | self.i.valid)", "self.o.valid.eq(self.i.valid)")(WIDTH)),
     "full takes more": lambda: Alike(mutated(
         PingPong, "goes | ready & ~(comes & self.o.valid)", "goes | ready & ~comes")(WIDTH)),
 }

@@ -3,8 +3,8 @@
 import pytest
 from amaranth import Elaboratable, Module
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.memory.write_client import OUTSTANDING_BURSTS, ResultClient
-from hotrow_rtl.memory.write_port import ResultPort
+from hotrow_rtl.memory.write_client import OUTSTANDING_BURSTS, WriteClientBuffer
+from hotrow_rtl.memory.write_port import DmaWritePort
 
 from tests.formal.axi_rules import writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
@@ -17,7 +17,7 @@ DEPTH = 14  # cycles after reset: a beat comes 7 after its word
 class Results(Elaboratable):
     """Clients that write any sequences; one of them every second block."""
 
-    def __init__(self, port=ResultPort):
+    def __init__(self, port=DmaWritePort):
         self.port = port(SMALL, CLIENTS, depth=WORDS, striped=(1,))
 
     def elaborate(self, platform):
@@ -47,18 +47,18 @@ class Results(Elaboratable):
 
 
 BUGS = {
-    "burst withdrawn": (ResultPort, "        with m.If(free):",
+    "burst withdrawn": (DmaWritePort, "        with m.If(free):",
                         "        with m.If(free | discarding):"),
-    "beats after their turn": (ResultPort, "final.eq(sent == turn.less)",
+    "beats after their turn": (DmaWritePort, "final.eq(sent == turn.less)",
                                "final.eq(sent >= coming.less)"),
-    "length of the empty word": (ResultClient, "Mux(keep, gathered, gathered - 1)", "gathered"),
+    "length of the empty word": (WriteClientBuffer, "Mux(keep, gathered, gathered - 1)", "gathered"),
 }
 
 
 def planted(part, old, new):
     """The port with a bug in one of its parts."""
     bad = mutated(part, old, new)
-    return bad if part is ResultPort else mutated(ResultPort, **{part.__name__: bad})
+    return bad if part is DmaWritePort else mutated(DmaWritePort, **{part.__name__: bad})
 
 
 @pytest.mark.formal

@@ -5,13 +5,13 @@ from amaranth import Elaboratable, Module, ResetInserter, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib.wiring import connect
-from hotrow_rtl.mover.flush_timer import PortFlush
+from hotrow_rtl.mover.flush_timer import FlushTimer
 from hotrow_rtl.mover.port.axi_read import RowReadPort
 from hotrow_rtl.mover.port.axi_write import RowWritePort
-from hotrow_rtl.mover.port.burst_tracker import BurstWindow
-from hotrow_rtl.mover.port.page_splitter import PageCutter, crosses_page
+from hotrow_rtl.mover.port.burst_tracker import BurstTracker
+from hotrow_rtl.mover.port.page_splitter import PageSplitter, crosses_page
 from hotrow_rtl.mover.port.payloads import buffer_words, writes_waiting
-from hotrow_rtl.mover.port.reorder_buffer import RowBuffer
+from hotrow_rtl.mover.port.reorder_buffer import ReorderBuffer
 
 from tests.formal.axi_rules import reads, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
@@ -42,7 +42,7 @@ def any_timeout(m, port):
         What is before the port is cleared.
     """
     m.d.comb += Assume(any_constant(m, port.timeout)[4:] == 0)
-    m.submodules.flush = flush = PortFlush()
+    m.submodules.flush = flush = FlushTimer()
     restart = Signal()
     m.d.sync += restart.eq(flush.restart)
     m.d.comb += [
@@ -57,14 +57,14 @@ def any_timeout(m, port):
 class Reads(Elaboratable):
     """Cutter, window, port and buffer together; words are freed at any time."""
 
-    def __init__(self, *, cutter=PageCutter, window=BurstWindow, port=RowReadPort):
+    def __init__(self, *, cutter=PageSplitter, window=BurstTracker, port=RowReadPort):
         self.config = SMALL
         self.cutter, self.window, self.port = cutter(SMALL), window(SMALL), port(SMALL)
 
     def elaborate(self, platform):
         m = Module()
         config, cutter, window, port = self.config, self.cutter, self.window, self.port
-        clear, buffer = Signal(), RowBuffer(config)
+        clear, buffer = Signal(), ReorderBuffer(config)
         m.submodules.cutter = ResetInserter(clear)(cutter)
         m.submodules.window = ResetInserter(clear)(window)
         m.submodules.buffer = ResetInserter(clear)(buffer)
@@ -96,7 +96,7 @@ class Reads(Elaboratable):
 class Room(Elaboratable):
     """The words asked for, and not freed, have room in the buffer."""
 
-    def __init__(self, window=BurstWindow):
+    def __init__(self, window=BurstTracker):
         self.window = window(SMALL)
 
     def elaborate(self, platform):
@@ -124,7 +124,7 @@ class Room(Elaboratable):
 class Writes(Elaboratable):
     """Cutter and port together, before words and an end of answers that come at any time."""
 
-    def __init__(self, *, cutter=PageCutter, port=RowWritePort):
+    def __init__(self, *, cutter=PageSplitter, port=RowWritePort):
         self.config, self.cutter, self.port = SMALL, cutter(SMALL), port(SMALL)
 
     def elaborate(self, platform):
@@ -178,7 +178,7 @@ WRITE_BUGS = {
     "written after a stop": {"port": ("Mux(closed, 0, self.words.p.strobe)",
                                       "self.words.p.strobe")},
 }
-PARTS = {"cutter": PageCutter, "window": BurstWindow}
+PARTS = {"cutter": PageSplitter, "window": BurstTracker}
 
 
 def planted(bug, port):
@@ -222,5 +222,5 @@ def test_room(tmp_path):
 
 @pytest.mark.formal
 def test_room_bug(tmp_path):
-    bug = mutated(BurstWindow, "fits.eq(room >= 0)", "fits.eq(room >= -1)")
+    bug = mutated(BurstTracker, "fits.eq(room >= 0)", "fits.eq(room >= -1)")
     assert verify(Room(bug), tmp_path, mode="bmc", depth=32) == "FAIL"

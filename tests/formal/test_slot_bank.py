@@ -15,7 +15,7 @@ from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.interfaces.lookup_payloads import Ask, slot_in_bank
 from hotrow_rtl.lookup.planner.payloads import slot_way
-from hotrow_rtl.lookup.planner.slot_table import SlotBank
+from hotrow_rtl.lookup.planner.slot_table import SlotTable
 
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL
@@ -27,7 +27,7 @@ ONE = replace(TWO, directory_choices=1)
 class Holds(Elaboratable):
     """One slot of a bank and the row that has it."""
 
-    def __init__(self, config=ONE, bank=SlotBank):
+    def __init__(self, config=ONE, bank=SlotTable):
         self.config, self.bank = config, bank(config)
 
     def elaborate(self, platform):
@@ -142,7 +142,7 @@ BUGS = {
 
 @pytest.mark.formal
 def test_no_held_slot_is_given_away(tmp_path):
-    assert verify(Holds(), tmp_path, depth=SlotBank(ONE).latency + 9, timeout=1500) == "PASS"
+    assert verify(Holds(), tmp_path, depth=SlotTable(ONE).latency + 9, timeout=1500) == "PASS"
 
 
 @pytest.mark.formal
@@ -158,5 +158,5 @@ def test_victims_bypasses_and_marks_are_reached(tmp_path):
 @pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
-    bank = mutated(SlotBank, *BUGS[bug])
+    bank = mutated(SlotTable, *BUGS[bug])
     assert verify(Holds(bank=bank), tmp_path, mode="bmc", depth=40, timeout=1500) == "FAIL"

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 from hotrow_rtl.config import PRESETS, preset
-from hotrow_rtl.lookup.counters.bank import CountBank
+from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.reader.reader import LookupReader
 from hotrow_sim.cost.counters import counters_bits
 from hotrow_sim.cost.design import memory_bits
@@ -16,7 +16,7 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_memory_equals_the_design(config):
     assert lookup_reader_bits(config) == memory_bits(LookupReader(config))
-    assert counters_bits(config) == config.banks * memory_bits(CountBank(config))
+    assert counters_bits(config) == config.banks * memory_bits(CounterBank(config))
 
 
 def test_counters_leave_room_on_the_ecp5():

@@ -5,12 +5,12 @@ from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
 from hotrow_rtl.interfaces.lookup_payloads import asked_beat, bank_answer, beat_request, row_request
 from hotrow_rtl.lookup.combiner.combiner import Combiner
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
-from hotrow_rtl.lookup.directory.install_remove import DirectoryList
-from hotrow_rtl.lookup.planner.bypass_table import BypassStamps
-from hotrow_rtl.lookup.planner.slot_table import SlotBank
+from hotrow_rtl.lookup.directory.install_remove import InstallRemove
+from hotrow_rtl.lookup.planner.bypass_table import BypassTable
+from hotrow_rtl.lookup.planner.slot_table import SlotTable
 from hotrow_rtl.lookup.splitter.miss_number_bank import number_lane, number_shared
 from hotrow_rtl.lookup.splitter.miss_numbering import split_beat
-from hotrow_rtl.lookup.splitter.slot_words import SlotLanes
+from hotrow_rtl.lookup.splitter.slot_words import SlotWords
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.combiner import combiner_bits
 from hotrow_sim.cost.counters import counters_bits
@@ -28,10 +28,10 @@ CONFIGS = [*PRESETS.values(), dataclasses.replace(
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 @pytest.mark.parametrize("unit, bits", [
     (Combiner, combiner_bits),
-    (SlotBank, slot_bank_bits),
-    (DirectoryList, directory_list_bits),
-    (SlotLanes, slot_lanes_bits),
-    (BypassStamps, bypass_stamp_bits),
+    (SlotTable, slot_bank_bits),
+    (InstallRemove, directory_list_bits),
+    (SlotWords, slot_lanes_bits),
+    (BypassTable, bypass_stamp_bits),
 ], ids=lambda x: x.__name__)
 def test_memory_equals_the_design(config, unit, bits):
     assert bits(config) == memory_bits(unit(config))

@@ -9,7 +9,7 @@ from hotrow_rtl.config import log2, preset
 from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_rtl.interfaces.lookup_payloads import slot_in_bank, slot_number
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
-from hotrow_rtl.lookup.hashing.xorshift import mix
+from hotrow_rtl.lookup.hashing.xorshift import hash_key
 from hotrow_sim.golden.directory import Directory
 
 TINY = preset("tiny")
@@ -33,9 +33,9 @@ class BruteForce:
     def slots_of(self, choice, key, partition):
         """The slots of the set in which that choice would keep the row, lowest first."""
         c, (parts_log2, part) = self.config, partition
-        rest, bank = divmod(mix(key[0] << 32 | key[1], 0, c.key_width), c.banks)
+        rest, bank = divmod(hash_key(key[0] << 32 | key[1], 0, c.key_width), c.banks)
         sets = (c.directory_sets // c.banks) >> parts_log2  # of a part, in each bank
-        at = part * sets + (mix(rest, 1, c.rest_width) if choice else rest) % sets
+        at = part * sets + (hash_key(rest, 1, c.rest_width) if choice else rest) % sets
         first = (choice * c.directory_sets + at * c.banks + bank) * c.directory_ways
         return range(first, first + c.directory_ways)
 

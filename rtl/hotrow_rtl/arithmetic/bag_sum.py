@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..config import Config
 from .partial_sums import PartialSums
 from .payloads import MOST_PARTIALS, PARTIALS_BYTES, bag_beat, pooled_row, row_setting
-from .reorder import SumOrder, sum_tag
-from .tree_sum import PairwiseSum
+from .reorder import SumReorder, sum_tag
+from .tree_sum import TreeSum
 from .width_converter import RowBeats
 
 
-class BagSums(wiring.Component):
+class BagSum(wiring.Component):
     """The weighted sum of each bag's rows, in fp32, in an order that no bus width changes.
 
     Row j of a bag goes to partial sum j mod p; each of them adds its rows in order, from +0, by
@@ -46,7 +46,7 @@ class BagSums(wiring.Component):
     Timing
     ------
     See ``hotrow_sim.cycles.pooling``. A bag of n rows of b beats takes n * b cycles, or b * s(m)
-    for m = min(n, p) partial sums, see `PairwiseSum`, if those are more.
+    for m = min(n, p) partial sums, see `TreeSum`, if those are more.
     """
 
     def __init__(self, config: Config):
@@ -64,8 +64,8 @@ class BagSums(wiring.Component):
         config = self.config
         m.submodules.beats = beats = RowBeats(config)
         m.submodules.partials = partials = PartialSums(config)
-        m.submodules.order = order = SumOrder(config)
-        m.submodules.pairs = pairs = PairwiseSum(
+        m.submodules.order = order = SumReorder(config)
+        m.submodules.pairs = pairs = TreeSum(
             config.lanes, MOST_PARTIALS, PARTIALS_BYTES // config.bus_bytes, sum_tag(config).size)
         m.d.comb += [
             beats.setting.eq(self.setting),

@@ -6,11 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config
 from ..float.divide import Divide
-from ..float.from_integer import IntegerFloat
+from ..float.from_integer import IntegerToFloat
 from .payloads import bag_beat, row_beat
 
 
-class BagMeans(wiring.Component):
+class BagMean(wiring.Component):
     """Divide the sums of bags of two rows or more by the number of their rows, a true division.
 
     Parameters
@@ -43,7 +43,7 @@ class BagMeans(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, given, out = self.config.lanes, self.sums, self.bags
-        m.submodules.convert = convert = IntegerFloat()
+        m.submodules.convert = convert = IntegerToFloat()
         rows, known = Signal(32, reset_less=True), Signal()  # of this bag, as fp32
         ask = Signal()
         m.d.comb += [

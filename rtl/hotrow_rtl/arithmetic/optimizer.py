@@ -47,7 +47,7 @@ class RowUpdate(wiring.Component):
     lr, eps : In(32)
         fp32; SGD does not use eps.
     gradients : In(stream(row_beat(config)))
-        Of each row, summed: the `bags` of `BagSums` with `plain`, as many beats.
+        Of each row, summed: the `bags` of `BagSum` with `plain`, as many beats.
     words : In(stream(config.bus_width))
         The rows, each in bus words of its own.
     states : In(stream(32))

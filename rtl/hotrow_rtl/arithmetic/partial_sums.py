@@ -12,7 +12,7 @@ from ..float.fma import FusedMultiplyAdd
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
 from ..primitives.ram import Ram
-from ..primitives.skid_buffer import Skid
+from ..primitives.skid_buffer import SkidBuffer
 from .payloads import (
     BAG_WIDTH,
     MOST_PARTIALS,
@@ -89,7 +89,7 @@ class PartialSums(wiring.Component):
         m.d.sync += last_partial.eq(Mux(self.plain, 0, geometry.last_partial))
         record = data.StructLayout({
             "rows": BAG_WIDTH, "empty": 1, "last_partial": range(MOST_PARTIALS)})
-        m.submodules.taken = taken = Skid(pooled_row(config).size)
+        m.submodules.taken = taken = SkidBuffer(pooled_row(config).size)
         m.submodules.bags = bags = RamFifo(record, BAGS)
         m.d.comb += [
             taken.i.valid.eq(self.rows.valid),

@@ -5,15 +5,15 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
-from ..primitives.stream_routing import pass_on
-from .bag_sum import BagSums
-from .mean import BagMeans
+from ..primitives.stream_routing import stream_connect
+from .bag_sum import BagSum
+from .mean import BagMean
 from .payloads import pooled_row, row_beat, row_setting, row_word
 from .width_converter import RowWords
 
 
 class RowPool(wiring.Component):
-    """Pool rows of fp32, fp16 or bf16 in fp32, in the order of addition of `BagSums`.
+    """Pool rows of fp32, fp16 or bf16 in fp32, in the order of addition of `BagSum`.
 
     A mean is the sum divided by the number of rows, a true division, left out for one row. The
     result is rounded once to the type of the rows. Sums and means are weighted by 1.0.
@@ -27,7 +27,7 @@ class RowPool(wiring.Component):
     setting : In(row_setting)
         Of all rows; set three cycles before the first, stable while any is inside.
     mean, plain : In(1)
-        Likewise. With `plain` sums, as of `BagSums`, leave as `gradients`.
+        Likewise. With `plain` sums, as of `BagSum`, leave as `gradients`.
     rows : In(stream(pooled_row(config)))
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
@@ -38,7 +38,7 @@ class RowPool(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.pooling``. As `BagSums`; means of short bags as `BagMeans`. Words of
+    See ``hotrow_sim.cycles.pooling``. As `BagSum`; means of short bags as `BagMean`. Words of
     16-bit elements take two cycles, or one if their second half is beyond the row.
     """
 
@@ -56,8 +56,8 @@ class RowPool(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = BagSums(self.config)
-        m.submodules.means = means = BagMeans(self.config)
+        m.submodules.sums = sums = BagSum(self.config)
+        m.submodules.means = means = BagMean(self.config)
         m.submodules.out = out = RowWords(self.config)
         connect(m, rows=flipped(self.rows), sums=sums.rows)
         connect(m, words=flipped(self.words), sums=sums.words)
@@ -67,7 +67,7 @@ class RowPool(wiring.Component):
                 sums.bags.ready.eq(self.gradients.ready),
             ]
         with m.Else():
-            pass_on(m, sums.bags, means.sums)
+            stream_connect(m, sums.bags, means.sums)
         connect(m, out=out.words, pooled=flipped(self.pooled))
         m.d.comb += [
             sums.setting.eq(self.setting),

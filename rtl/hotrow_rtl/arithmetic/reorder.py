@@ -23,7 +23,7 @@ def sum_tag(config: Config) -> data.StructLayout:
     return data.StructLayout({"place": range(order_beats(config)), "slot": range(SLOTS), "last": 1})
 
 
-class SumOrder(wiring.Component):
+class SumReorder(wiring.Component):
     """Give each bag a slot and places before it is summed, and read the sums in this order.
 
     Parameters

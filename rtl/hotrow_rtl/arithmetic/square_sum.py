@@ -9,7 +9,7 @@ from ..float.add import Add
 from ..float.fma import FusedMultiplyAdd
 from ..primitives.fifo import RamFifo
 from .payloads import row_beat, row_geometry, row_setting
-from .tree_sum import MINUS_ZERO, PairwiseSum
+from .tree_sum import MINUS_ZERO, TreeSum
 
 STEPS = 4  # cycles for a beat: a step takes the elements of a quarter of the lanes
 QUEUE = 32  # steps that have room on their way to the adder
@@ -98,7 +98,7 @@ class SquareSum(wiring.Component):
 
         # The sums of the steps are added to one of the row.
         m.submodules.queue = queue = RamFifo(32, QUEUE)
-        m.submodules.pairs = pairs = PairwiseSum(1, len(steps), 1, 1)
+        m.submodules.pairs = pairs = TreeSum(1, len(steps), 1, 1)
         m.submodules.made = made = RamFifo(32, ROWS)
         index = Signal(steps)
         m.d.comb += [

@@ -31,7 +31,7 @@ def beat_sum(lanes, tag_width) -> data.StructLayout:
     return data.StructLayout({"values": 32 * lanes, "tag": tag_width})
 
 
-class PairwiseSum(wiring.Component):
+class TreeSum(wiring.Component):
     """Add rows 0 and 1, 2 and 3, ...; then so the sums, until one is left.
 
     A last row without a neighbour is one of the sums as it is. Rows are vectors of beats of lanes,

@@ -8,7 +8,7 @@ from ..config import Config
 from ..float.convert import Narrow
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
-from ..primitives.skid_buffer import Skid
+from ..primitives.skid_buffer import SkidBuffer
 from .payloads import row_beat, row_geometry, row_setting, row_word
 
 
@@ -45,7 +45,7 @@ class RowBeats(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, out = self.config.lanes, self.beats
-        m.submodules.taken = taken = Skid(self.config.bus_width)
+        m.submodules.taken = taken = SkidBuffer(self.config.bus_width)
         connect(m, words=flipped(self.words), taken=taken.i)
         row = row_geometry(m, self.config, self.setting)
         at = Signal.like(row.last_beat)

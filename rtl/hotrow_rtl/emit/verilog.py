@@ -5,7 +5,7 @@ from amaranth.hdl import Value
 
 from ..config import Config
 from ..primitives.ram import RAM_VERILOG
-from ..primitives.shared_module import Units
+from ..primitives.shared_module import ModuleCache
 from ..top import Top
 from .gc_pause import kept_objects
 from .verilog_passes import (
@@ -57,7 +57,7 @@ def emit(config: Config) -> str:
         If a port had no bits.
     """
     with kept_objects():
-        top, units = Top(config), Units()
+        top, units = Top(config), ModuleCache()
         text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(units),
                                ports=flat_ports(top), emit_src=False, strip_internal_attrs=True)
     modules = text.partition("\n")[2] + units.text  # without the remark which Yosys wrote it

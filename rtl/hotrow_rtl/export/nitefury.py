@@ -17,7 +17,7 @@ from ..emit.litex_generator import GeneratorMissing, generate
 from ..emit.verilog import TOP_MODULE, VerilogPlatform, emit
 from ..emit.verilog_passes import wake_at_time_zero
 from ..memory.axi import AXI4Read, AXI4Write
-from ..memory.axi_to_axilite import DwordBridge
+from ..memory.axi_to_axilite import AXIToAXILite
 from .interfaces import CONTROL, buses
 
 PART = "xc7a200tfbg484-2"
@@ -75,7 +75,7 @@ def _bridge(found):
     masters = [bus for bus in found if bus.master]
     readers, writers = ([bus for bus in masters if getattr(bus, half)]
                         for half in ("reads", "writes"))
-    bridge = DwordBridge([_signature(AXI4Read, bus, "ARID") for bus in readers],
+    bridge = AXIToAXILite([_signature(AXI4Read, bus, "ARID") for bus in readers],
                          [_signature(AXI4Write, bus, "AWID") for bus in writers], ADDRESS_WIDTH)
     names = {**{f"read_{n}": bus.name for n, bus in enumerate(readers)},
              **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "bus": "host"}

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .formats import FP32
 
 
-class IntegerFloat(wiring.Component):
+class IntegerToFloat(wiring.Component):
     """A whole number as fp32, exactly.
 
     Members

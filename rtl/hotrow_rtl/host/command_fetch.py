@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config
 from ..contract.encoding import COMMAND_BYTES, Status
-from ..interfaces.records import Fetch, command_word, packed_address
+from ..interfaces.records import ReadClient, command_word, packed_address
 from .region_arbiter import RegionPort
-from .ring_address import MOST_ENTRIES_LOG2, RingEntry, fault_status
+from .ring_address import MOST_ENTRIES_LOG2, RingAddress, fault_status
 
 
-class RingReader(wiring.Component):
+class CommandFetch(wiring.Component):
     """Read every command up to `tail` and hand it on, word by word.
 
     Parameters
@@ -21,7 +21,7 @@ class RingReader(wiring.Component):
     Members
     -------
     ring, last : In
-        As in `RingEntry`.
+        As in `RingAddress`.
     enable : In(1)
         While low no further command is fetched.
     wanted : In(1)
@@ -33,7 +33,7 @@ class RingReader(wiring.Component):
     commands : Out(stream(command_word(config)))
         The words of one that cannot be read end without `last`.
     region : Out(RegionPort(config))
-    fetch : Out(Fetch(config))
+    fetch : Out(ReadClient(config))
     fault : Out(8)
         Status of the access that failed; from then on nothing is fetched.
     faulted : Out(1)
@@ -57,7 +57,7 @@ class RingReader(wiring.Component):
             "head": Out(32),
             "commands": Out(stream.Signature(command_word(config))),
             "region": Out(RegionPort(config)),
-            "fetch": Out(Fetch(config)),
+            "fetch": Out(ReadClient(config)),
             "fault": Out(8),
             "faulted": Out(1),
             "busy": Out(1),
@@ -65,7 +65,7 @@ class RingReader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.entry = entry = RingEntry(self.config, write=False)
+        m.submodules.entry = entry = RingAddress(self.config, write=False)
         wiring.connect(m, reader=wiring.flipped(self.region), entry=entry.region)
         place, request, words = entry.places, self.fetch.request, self.fetch.words
         fault, held, waiting, sound = Signal(8), self.commands, Signal(), Signal()

@@ -7,18 +7,18 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config
 from ..contract.command_rules import PLANNING, rules
 from ..contract.encoding import QUEUES
-from ..interfaces.records import Deposit, Engine, Fetch, region_update, table_update
+from ..interfaces.records import Engine, ReadClient, WriteClient, region_update, table_update
 from ..memory.region_check import RegionCheck
 from .command_executor import CommandExecutor
-from .command_fetch import RingReader
-from .command_validator import CommandCheck
+from .command_fetch import CommandFetch
+from .command_validator import CommandValidator
 from .completion_writer import CompletionWriter
 from .doorbell import Doorbell
 from .event_counters import EventPort
 from .queue_control import QueueControl
 from .region_arbiter import RegionArbiter
 from .ring_address import MOST_ENTRIES_LOG2
-from .table_range_check import TableSpan
+from .table_range_check import TableRangeCheck
 
 
 class CommandQueue(wiring.Component):
@@ -38,8 +38,8 @@ class CommandQueue(wiring.Component):
     control : In(QueueControl())
         A start takes effect once the queue is idle; until then doorbells are refused.
     region_update, table_update : In
-    ring : Out(Fetch(config))
-    completions : Out(Deposit(config))
+    ring : Out(ReadClient(config))
+    completions : Out(WriteClient(config))
     engine : Out(Engine(config))
     events : Out(EventPort(config))
     cycle : In(64)
@@ -62,8 +62,8 @@ class CommandQueue(wiring.Component):
             "control": In(QueueControl()),
             "region_update": In(region_update(config)),
             "table_update": In(table_update(config)),
-            "ring": Out(Fetch(config)),
-            "completions": Out(Deposit(config)),
+            "ring": Out(ReadClient(config)),
+            "completions": Out(WriteClient(config)),
             "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
             "cycle": In(64),
@@ -75,8 +75,8 @@ class CommandQueue(wiring.Component):
         m = Module()
         control, starting, clear = self.control, Signal(), Signal()
         cleared = ResetInserter(clear)
-        reader, writer = RingReader(self.config), CompletionWriter(self.config)
-        check = CommandCheck(self.config, self.queue)
+        reader, writer = CommandFetch(self.config), CompletionWriter(self.config)
+        check = CommandValidator(self.config, self.queue)
         batches = tuple(opcode for opcode, rule in rules(self.queue, self.config).items()
                         if rule.is_batch and opcode not in PLANNING)
         executor, doorbell = CommandExecutor(self.config, batches), Doorbell()
@@ -107,7 +107,7 @@ class CommandQueue(wiring.Component):
 
         tables_ready = Const(1)
         if batches:
-            m.submodules.span = span = TableSpan(self.config)
+            m.submodules.span = span = TableRangeCheck(self.config)
             connect(m, queue=flipped(self.table_update), span=span.table_update)
             connect(m, check=check.tables, span=span.client)
             m.d.comb += span.restart.eq(clear)

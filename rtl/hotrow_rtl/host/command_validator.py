@@ -11,7 +11,7 @@ from ..interfaces.command_assembler import keep_part
 from ..interfaces.records import COMMAND_PART, COMMAND_PARTS, command, command_part, command_word
 from ..primitives.ram import Ram
 from .region_arbiter import RegionPort
-from .table_range_check import TableSpanPort
+from .table_range_check import TableRangePort
 
 # A command, as it came, and the first check that it failed.
 checked_command = data.StructLayout({
@@ -22,7 +22,7 @@ checked_command = data.StructLayout({
 })
 
 
-class CommandCheck(wiring.Component):
+class CommandValidator(wiring.Component):
     """Check opcode, flags, shape, tables and address operands of a command, in this order.
 
     The command is kept here, and nowhere else in the queue, until the engine takes it: in a memory
@@ -53,7 +53,7 @@ class CommandCheck(wiring.Component):
         replaced by byte addresses, except those of spans. The command is not taken as `checked`
         before its last part is.
     region : Out(RegionPort(config))
-    tables : Out(TableSpanPort())
+    tables : Out(TableRangePort())
         Asked for batches only.
 
     Timing
@@ -72,7 +72,7 @@ class CommandCheck(wiring.Component):
             "checked": Out(stream.Signature(checked_command)),
             "parts": Out(stream.Signature(command_part)),
             "region": Out(RegionPort(config)),
-            "tables": Out(TableSpanPort()),
+            "tables": Out(TableRangePort()),
         })
 
     def elaborate(self, platform):

@@ -7,14 +7,14 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config
 from ..contract.encoding import COMPLETION, COMPLETION_BYTES, Status
 from ..interfaces.records import (
-    Deposit,
+    WriteClient,
     completion,
     engine_outcome,
     packed_address,
     reported_completion,
 )
 from .region_arbiter import RegionPort
-from .ring_address import MOST_ENTRIES_LOG2, RingEntry, fault_status
+from .ring_address import MOST_ENTRIES_LOG2, RingAddress, fault_status
 
 PART = 32  # bits that are counters altogether, or not at all
 
@@ -37,7 +37,7 @@ class CompletionWriter(wiring.Component):
     Members
     -------
     ring, last : In
-        As in `RingEntry`.
+        As in `RingAddress`.
     completions : In(stream(reported_completion))
         Taken when their last word is on its way; their `sequence` is filled in here.
     completed : Out(32)
@@ -45,7 +45,7 @@ class CompletionWriter(wiring.Component):
     landed : Out(1)
         A pulse: `completed` has advanced.
     region : Out(RegionPort(config))
-    deposit : Out(Deposit(config))
+    deposit : Out(WriteClient(config))
     fault : Out(8)
         Status of the access that failed; from then on completions are dropped.
     faulted : Out(1)
@@ -67,7 +67,7 @@ class CompletionWriter(wiring.Component):
             "completed": Out(32),
             "landed": Out(1),
             "region": Out(RegionPort(config)),
-            "deposit": Out(Deposit(config)),
+            "deposit": Out(WriteClient(config)),
             "fault": Out(8),
             "faulted": Out(1),
             "busy": Out(1),
@@ -75,7 +75,7 @@ class CompletionWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.entry = entry = RingEntry(self.config, write=True)
+        m.submodules.entry = entry = RingAddress(self.config, write=True)
         wiring.connect(m, writer=wiring.flipped(self.region), entry=entry.region)
         place, deposit = entry.places, self.deposit
         record, fault = Signal(completion), Signal(8)

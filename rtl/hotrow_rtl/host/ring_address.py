@@ -17,7 +17,7 @@ def ring_place(config: Config) -> data.StructLayout:
     return data.StructLayout({"address": config.address_width, "status": 8})
 
 
-class RingEntry(wiring.Component):
+class RingAddress(wiring.Component):
     """Turn entry numbers into byte addresses within a registered region.
 
     Parameters

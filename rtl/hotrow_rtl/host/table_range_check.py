@@ -17,8 +17,8 @@ table_span = data.StructLayout({"first": _NUMBER_WIDTH, "count": _NUMBER_WIDTH})
 table_span_verdict = data.StructLayout({"unknown": 1, "number": _NUMBER_WIDTH + 1})
 
 
-class TableSpanPort(wiring.Signature):
-    """A client's view of a `TableSpan`: `spans` out, one of `verdicts` back for each."""
+class TableRangePort(wiring.Signature):
+    """A client's view of a `TableRangeCheck`: `spans` out, one of `verdicts` back for each."""
 
     def __init__(self):
         super().__init__({
@@ -27,7 +27,7 @@ class TableSpanPort(wiring.Signature):
         })
 
 
-class TableSpan(wiring.Component):
+class TableRangeCheck(wiring.Component):
     """Find the first unregistered table of a span.
 
     Parameters
@@ -37,7 +37,7 @@ class TableSpan(wiring.Component):
     Members
     -------
     table_update : In(table_update(config))
-    client : In(TableSpanPort())
+    client : In(TableRangePort())
     restart : In(1)
         Forget the span in progress. The tables stay known.
     ready : Out(1)
@@ -52,7 +52,7 @@ class TableSpan(wiring.Component):
         self.config = config
         super().__init__({
             "table_update": In(table_update(config)),
-            "client": In(TableSpanPort()),
+            "client": In(TableRangePort()),
             "restart": In(1),
             "ready": Out(1),
         })

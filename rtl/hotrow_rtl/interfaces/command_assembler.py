@@ -15,7 +15,7 @@ def keep_part(m, held, number, part):
                 m.d.sync += Cat(held).word_select(each, COMMAND_PART).eq(part)
 
 
-class CommandIntake(wiring.Component):
+class CommandAssembler(wiring.Component):
     """Put a command together, and keep it for the engine that carries it out.
 
     What the engine does not read of a command takes no flip-flops.

@@ -133,7 +133,7 @@ def table_update(config: Config) -> Update:
     return Update(config.tables, table(config))
 
 
-class Fetch(wiring.Signature):
+class ReadClient(wiring.Signature):
     """A client's view of the list port: sequential reads.
 
     Members
@@ -154,7 +154,7 @@ class Fetch(wiring.Signature):
         })
 
 
-class Deposit(wiring.Signature):
+class WriteClient(wiring.Signature):
     """A client's view of a result port: sequential writes.
 
     Members

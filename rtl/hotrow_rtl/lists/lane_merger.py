@@ -5,11 +5,11 @@ from amaranth.hdl import Shape
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..primitives.stream_routing import pass_on
+from ..primitives.stream_routing import stream_connect
 
 
-class LaneTurns(wiring.Component):
-    """Take element i from lane i mod `lanes`, as a `Dealer` dealt them.
+class LaneMerger(wiring.Component):
+    """Take element i from lane i mod `lanes`, as a `LaneUnpacker` dealt them.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class LaneTurns(wiring.Component):
         with m.Switch(turn):
             for number, lane in enumerate(self.elements):
                 with m.Case(number):
-                    pass_on(m, lane, out)
+                    stream_connect(m, lane, out)
         with m.If(self.clear):
             m.d.sync += turn.eq(0)
         with m.Elif(out.valid & out.ready):

@@ -9,12 +9,12 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config, log2
 from ..interfaces.lookup_payloads import lane_results
 from ..primitives.bits import onehot_mux, prefix_popcount
-from ..primitives.skid_buffer import Skid
+from ..primitives.skid_buffer import SkidBuffer
 from .unpacker_packer import check_element
 
 
 def packed_word(word_bytes: int) -> data.StructLayout:
-    """A word of a list with its byte strobes, `last` on the one that ends it: as in `Deposit`."""
+    """A word of a list with its byte strobes, `last` on the one that ends it: as in `WriteClient`."""
     return data.StructLayout({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
 
 
@@ -39,7 +39,7 @@ class LanePacker(wiring.Component):
     -------
     elements : In(stream(lane_results(config, shape)))
     words : Out(stream(packed_word(word_bytes)))
-        As for `Deposit`: strobes only for the bytes of elements present, those of others are
+        As for `WriteClient`: strobes only for the bytes of elements present, those of others are
         undefined; `last` on the word that ends the list. Words end at every full one and with the
         list: a beat that ends the list behind a full word makes a word without strobes if it
         brings no element, and so does a list without elements.
@@ -72,7 +72,7 @@ class LanePacker(wiring.Component):
         m = Module()
         lanes, per_word, out = self.lanes, self.elements_per_word, self.words
         ring = lanes // per_word  # words in the ring
-        m.submodules.taken = taken = Skid(
+        m.submodules.taken = taken = SkidBuffer(
             Shape.cast(self.elements.p.shape()).width, rigid=True)
         m.d.comb += [
             taken.i.valid.eq(self.elements.valid),

@@ -1,4 +1,4 @@
-"""Dealer: the elements of a fetched list, several a cycle, dealt to lanes in turn."""
+"""LaneUnpacker: the elements of a fetched list, several a cycle, dealt to lanes in turn."""
 
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
@@ -6,11 +6,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config, log2
-from ..interfaces.records import Fetch, element
+from ..interfaces.records import ReadClient, element
 from .unpacker_packer import check_element
 
 
-class Dealer(wiring.Component):
+class LaneUnpacker(wiring.Component):
     """Cut the words of one fetched list into its elements; element i goes to lane i mod `lanes`.
 
     Parameters
@@ -47,7 +47,7 @@ class Dealer(wiring.Component):
         self.shape, self.per_word, self.lanes = shape, per_word, lanes
         super().__init__({
             "start": In(stream.Signature(data.StructLayout({"count": 32}))),
-            "words": In(Fetch(config).members["words"].signature.flip()),
+            "words": In(ReadClient(config).members["words"].signature.flip()),
             "elements": Out(stream.Signature(element(shape))).array(lanes),
         })
 

@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
-from ..interfaces.records import Deposit
+from ..interfaces.records import WriteClient
 from ..primitives.fifo import RamFifo
 from .lane_packer import packed_word
 
@@ -52,7 +52,7 @@ class StripeSide(wiring.Component):
     i : In(stream)
         Bits of one or two words as `Element` keeps them: the first, the second, whether there are
         `two`, and whether the final one of them is the sequence's `last`.
-    o : Out(words of Deposit)
+    o : Out(words of WriteClient)
 
     Timing
     ------
@@ -66,7 +66,7 @@ class StripeSide(wiring.Component):
         width = 2 * element.kept_width(config) + 2
         super().__init__({
             "i": In(stream.Signature(width)),
-            "o": Out(Deposit(config).members["words"].signature),
+            "o": Out(WriteClient(config).members["words"].signature),
         })
 
     def elaborate(self, platform):
@@ -94,12 +94,12 @@ class StripeSide(wiring.Component):
         return m
 
 
-class WordStripe(wiring.Component):
+class StripedWriter(wiring.Component):
     """Deal the words of a list to two sides, a block each in turn.
 
     Blocks are the `burst_beats` bus words into which addresses divide memory. Side 0 gets the
     block in which the list starts, be it from its middle on, side 1 the next. So each side fills
-    every second block of memory, as the `striped` clients of a `ResultPort` do.
+    every second block of memory, as the `striped` clients of a `DmaWritePort` do.
 
     Parameters
     ----------
@@ -109,18 +109,18 @@ class WordStripe(wiring.Component):
 
     Members
     -------
-    start : In(request of Deposit)
+    start : In(request of WriteClient)
         Once per list, before its words: taken when the words of the list before have come and
         its `requests` have been taken.
     words : In(stream(packed_word(2 * config.bus_bytes)))
         Of each list in order, two bus words a time. All but the `last` are full.
-    requests : Out(request of Deposit).array(2)
+    requests : Out(request of WriteClient).array(2)
         Side 1's address is that of the block behind the list's first, whether or not the list
         gets there.
     whole : In(1)
         Of a card with a planner: side 0 gets all blocks of the list, and is the only one to request
         and to end it. Stable while a list is inside.
-    sides : Out(words of Deposit).array(2)
+    sides : Out(words of WriteClient).array(2)
         Each side's part of a list ends with a `last` of its own: on its final word, or on a word
         without strobes behind it if the list ends in the other side's block.
 
@@ -133,7 +133,7 @@ class WordStripe(wiring.Component):
 
     def __init__(self, config: Config, element=ANY_BYTES):
         self.config, self.element = config, element
-        deposit = Deposit(config).members
+        deposit = WriteClient(config).members
         super().__init__({
             "start": In(deposit["request"].signature),
             "words": In(stream.Signature(packed_word(2 * config.bus_bytes))),

@@ -6,8 +6,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config
-from ..interfaces.records import Deposit, Fetch, element, result
-from ..primitives.skid_buffer import Skid
+from ..interfaces.records import ReadClient, WriteClient, element, result
+from ..primitives.skid_buffer import SkidBuffer
 
 
 def check_element(config: Config, shape, element_bytes):
@@ -44,7 +44,7 @@ class Unpacker(wiring.Component):
         The `count` of elements (at least 1) in the next list. Taken when the previous list is
         over, its surplus words included.
     words : In(stream)
-        As from `Fetch`: at least as many words as the elements fill. The list's first element
+        As from `ReadClient`: at least as many words as the elements fill. The list's first element
         is at the first byte of its first word. What follows the last element is dropped, up to
         and including the word with `last`. Their `ready` does not depend on that of `elements`.
     elements : Out(stream(element(shape)))
@@ -63,7 +63,7 @@ class Unpacker(wiring.Component):
         self.shape, self.elements_per_word = shape, config.bus_bytes // element_bytes
         super().__init__({
             "start": In(stream.Signature(data.StructLayout({"count": 32}))),
-            "words": In(Fetch(config).members["words"].signature.flip()),
+            "words": In(ReadClient(config).members["words"].signature.flip()),
             "elements": Out(stream.Signature(element(shape))),
         })
 
@@ -75,7 +75,7 @@ class Unpacker(wiring.Component):
         word, item = self.words.p, Signal(element(self.shape))
         final = remaining == 1
         lane_width = len(word.data) // self.elements_per_word
-        m.submodules.out = out = Skid(item.shape().size)
+        m.submodules.out = out = SkidBuffer(item.shape().size)
         m.d.comb += [
             Value.cast(item.value).eq(word.data.word_select(lane, lane_width)),
             item.fault.eq(word.fault),
@@ -123,7 +123,7 @@ class Packer(wiring.Component):
     elements : In(stream(result(shape)))
         An element that is not `present` takes no place; with `last` it only ends the list.
     words : Out(stream)
-        As for `Deposit`: strobes only for the bytes of elements present, `last` on the word that
+        As for `WriteClient`: strobes only for the bytes of elements present, `last` on the word that
         ends the list. That word has no strobes when every element present has already left, or
         none came at all.
 
@@ -140,7 +140,7 @@ class Packer(wiring.Component):
         self.elements_per_word = config.bus_bytes // element_bytes
         super().__init__({
             "elements": In(stream.Signature(result(shape))),
-            "words": Out(Deposit(config).members["words"].signature),
+            "words": Out(WriteClient(config).members["words"].signature),
         })
 
     def elaborate(self, platform):

@@ -6,11 +6,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config
-from ..interfaces.records import Deposit, result
+from ..interfaces.records import WriteClient, result
 from .unpacker_packer import Packer
 
 
-class ElementWords(wiring.Component):
+class WidePacker(wiring.Component):
     """Cut the elements of a list into the words of each, for a result port.
 
     Parameters
@@ -48,7 +48,7 @@ class ElementWords(wiring.Component):
         self.element_bytes = element_bytes
         super().__init__({
             "elements": In(stream.Signature(result(shape))),
-            "words": Out(Deposit(config).members["words"].signature),
+            "words": Out(WriteClient(config).members["words"].signature),
         })
 
     def elaborate(self, platform):
@@ -76,6 +76,6 @@ class ElementWords(wiring.Component):
 
 
 def list_packer(config: Config, shape, element_bytes):
-    """The unit that writes elements of so many bytes: `Packer` or `ElementWords`."""
-    unit = Packer if element_bytes <= config.bus_bytes else ElementWords
+    """The unit that writes elements of so many bytes: `Packer` or `WidePacker`."""
+    unit = Packer if element_bytes <= config.bus_bytes else WidePacker
     return unit(config, shape, element_bytes)

@@ -7,39 +7,45 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..config import NUMBER_BEATS, Config, log2
 from ..contract.encoding import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
 from ..interfaces.lookup_payloads import Ask, asked_beat, bank_answer, beat_request, row_request
-from ..interfaces.records import Deposit, Engine, Fetch, harvest_entry, table_update
+from ..interfaces.records import Engine, ReadClient, WriteClient, harvest_entry, table_update
 from ..interfaces.retirement import Retirement
 from ..lists.lane_packer import LanePacker
-from ..lists.striped_writer import Element, WordStripe
+from ..lists.striped_writer import Element, StripedWriter
 from ..lists.wide_packer import list_packer
 from ..primitives.fifo import RamFifo
 from ..primitives.ping_pong_buffer import PingPong
-from ..primitives.replicated_register import relayed
-from ..primitives.shared_module import once
-from ..primitives.stream_routing import fork, merge, narrowed, pass_on, route
-from .banks.crossbar import BankRing
+from ..primitives.replicated_register import replicated
+from ..primitives.shared_module import shared_instance
+from ..primitives.stream_routing import (
+    fork,
+    stream_connect,
+    stream_demux,
+    stream_mux,
+    stream_resize,
+)
+from .banks.crossbar import BankCrossbar
 from .banks.lookup_bank import LookupBank
-from .combiner.bank_request import Placer
-from .combiner.batch_tagger import BatchTag, batch_kind
+from .combiner.bank_request import BankRequestStage
+from .combiner.batch_tagger import BatchTagger, batch_kind
 from .combiner.combiner import Combiner
-from .counters.scan_engine import CounterScans
-from .directory.install_remove import DirectoryList
+from .counters.scan_engine import ScanEngine
+from .directory.install_remove import InstallRemove
 from .dispatch.control import LookupControl
 from .dispatch.in_flight import DEPOSITS, UNDER_WAY
 from .dispatch.result_addresses import lists_of
 from .planner.bank import PlannerBank
 from .planner.plan_lists import PlanLists
-from .planner.sequencer import PlanSequence
+from .planner.sequencer import PlanSequencer
 from .planner.window import PlanWindow
 from .reader.reader import LookupReader
-from .splitter.batch_statistics import BatchTally
-from .splitter.cold_sample_bitmap import SampleMarks
-from .splitter.miss_number_bank import NumberBank, number_lane, number_shared
-from .splitter.miss_numbering import MissNumbers, split_beat
-from .splitter.slot_words import SlotLanes
+from .splitter.batch_statistics import BatchStatistics
+from .splitter.cold_sample_bitmap import ColdSampleBitmap
+from .splitter.miss_number_bank import MissNumberBank, number_lane, number_shared
+from .splitter.miss_numbering import MissNumbering, split_beat
+from .splitter.slot_words import SlotWords
 
 
-class LookupEngines(wiring.Component):
+class LookupEngine(wiring.Component):
     """OBSERVE, DECAY, HARVEST, INSTALL, REMOVE and SPLIT; with a planner PLAN and MARK.
 
     Lookups flow, a bus word of ids a cycle and batch behind batch: reader -> tag -> combiner ->
@@ -53,17 +59,17 @@ class LookupEngines(wiring.Component):
         Taken one after the other; batches are under way together.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
-    source : Out(Fetch(config))
+    source : Out(ReadClient(config))
         Ids of a batch, or entries of a list.
-    lengths : Out(Fetch(config))
+    lengths : Out(ReadClient(config))
         Of the bags of a jagged batch.
-    slots, popular, nonpopular : Out(Deposit(config))
+    slots, popular, nonpopular : Out(WriteClient(config))
         The entries of a HARVEST go to `popular`.
-    even_misses, odd_misses : Out(Deposit(config))
-        The miss list of a SPLIT, by turns of a block: clients that a `ResultPort` stripes. Of a
+    even_misses, odd_misses : Out(WriteClient(config))
+        The miss list of a SPLIT, by turns of a block: clients that a `DmaWritePort` stripes. Of a
         PLAN, the rows to be fetched, and those to be written back.
     whole : Out(1)
-        Of a card with a planner, as the next one: these two do not take turns; see `ResultPort`.
+        Of a card with a planner, as the next one: these two do not take turns; see `DmaWritePort`.
     retirement : In(Retirement())
     restart : In(1)
         A pulse drops the commands in progress in the next cycle; counters, directory and
@@ -77,9 +83,9 @@ class LookupEngines(wiring.Component):
         super().__init__({
             "engine": In(Engine(config)),
             "table_update": In(table_update(config)),
-            "source": Out(Fetch(config)),
-            "lengths": Out(Fetch(config)),
-            **{name: Out(Deposit(config)) for name in DEPOSITS},
+            "source": Out(ReadClient(config)),
+            "lengths": Out(ReadClient(config)),
+            **{name: Out(WriteClient(config)) for name in DEPOSITS},
             **({"whole": Out(1), "retirement": In(Retirement())} if config.planner else {}),
             "restart": In(1),
             "ready": Out(1),
@@ -89,30 +95,30 @@ class LookupEngines(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.reader = reader = LookupReader(config)
-        m.submodules.tag = tag = BatchTag(config)
+        m.submodules.tag = tag = BatchTagger(config)
         m.submodules.combiner = combiner = Combiner(config)
-        m.submodules.placer = placer = Placer(config)
-        m.submodules.ring = ring = BankRing(
+        m.submodules.placer = placer = BankRequestStage(config)
+        m.submodules.ring = ring = BankCrossbar(
             config, asked_beat(config), row_request(config), beat_request(config),
             bank_answer(config))
         bank_unit = PlannerBank if config.planner else LookupBank
         banks = [bank_unit(config) for _ in range(config.banks)]
-        m.submodules.numbers = numbers = MissNumbers(config)
-        m.submodules.number_ring = number_ring = BankRing(
+        m.submodules.numbers = numbers = MissNumbering(config)
+        m.submodules.number_ring = number_ring = BankCrossbar(
             config, split_beat(config), number_lane(config), number_shared(config),
             config.slot_word_width, beats=NUMBER_BEATS)
-        number_banks = [NumberBank(config) for _ in range(config.banks)]
-        m.submodules.slot_lanes = slot_lanes = SlotLanes(config)
-        m.submodules.marks = marks = SampleMarks(config)
-        m.submodules.tally = tally = BatchTally(config)
-        m.submodules.scans = scans = CounterScans(config)
-        m.submodules.entries = entries = DirectoryList(config)
+        number_banks = [MissNumberBank(config) for _ in range(config.banks)]
+        m.submodules.slot_lanes = slot_lanes = SlotWords(config)
+        m.submodules.marks = marks = ColdSampleBitmap(config)
+        m.submodules.tally = tally = BatchStatistics(config)
+        m.submodules.scans = scans = ScanEngine(config)
+        m.submodules.entries = entries = InstallRemove(config)
         control = LookupControl(config)
         m.submodules.control = self._restarted(m, "control", control)
 
         # The banks are far from what clears them and from what waits for that: told in registers.
         clears = Cat(scans.clear, entries.clear, control.clear_misses)
-        told = [relayed(m, f"bank{number}_clears", clears) for number, _ in enumerate(banks)]
+        told = [replicated(m, f"bank{number}_clears", clears) for number, _ in enumerate(banks)]
         banks_ready = Signal()
         m.d.sync += banks_ready.eq(
             Cat(bank.ready for bank in banks).all() & ~clears.any() & ~told[0].any())
@@ -129,7 +135,7 @@ class LookupEngines(wiring.Component):
                  **{f"number_bank{number}": bank for number, bank in enumerate(number_banks)},
                  **{f"planner{number}": unit for number, unit in enumerate(planner)}}
         for name, unit in units.items():
-            m.d.comb += unit.restart.eq(relayed(m, f"{name}_restart", self.restart))
+            m.d.comb += unit.restart.eq(replicated(m, f"{name}_restart", self.restart))
         m.d.comb += [
             scans.cleared.eq(banks_ready),
             entries.cleared.eq(banks_ready),
@@ -153,39 +159,39 @@ class LookupEngines(wiring.Component):
             connect(m, unit=unit.outcome, control=ended)
         # Room for the batches under way, so that a start waits for none of them.
         m.submodules.kinds_queue = kinds = RamFifo(batch_kind(), UNDER_WAY)
-        m.d.comb += kinds.clear.eq(relayed(m, "kinds_restart", self.restart))
+        m.d.comb += kinds.clear.eq(replicated(m, "kinds_restart", self.restart))
         connect(m, control=control.kinds, queue=kinds.i)
         connect(m, queue=kinds.o, tag=tag.kinds)
 
         # Lists and batches: which of them is told to each place where their ways part or join.
         edits, asked_edits, answered_edits, slots_edits = (
-            relayed(m, f"{name}_edits", control.edits)
+            replicated(m, f"{name}_edits", control.edits)
             for name in ("source", "asked", "answered", "slots"))
         connect(m, reader=reader.lengths, lengths=flipped(self.lengths))
-        merge(m, self.source.request,
+        stream_mux(m, self.source.request,
               (~edits, reader.ids.request), (edits, entries.source.request))
         # What takes words is not near what they wait in, and whether it does is known late.
         arrived = PingPong(self.source.words.p.shape().size)
         m.submodules.arrived = self._restarted(m, "arrived", arrived)
-        pass_on(m, self.source.words, arrived.i)
-        route(m, arrived.o, (~edits, reader.ids.words), (edits, entries.source.words))
+        stream_connect(m, self.source.words, arrived.i)
+        stream_demux(m, arrived.o, (~edits, reader.ids.words), (edits, entries.source.words))
         connect(m, reader=reader.beats, tag=tag.beats)
         connect(m, tag=tag.tagged, combiner=combiner.beats)
         connect(m, combiner=combiner.combined, placer=placer.combined)
 
         # Banks.
         self._beats(m, asked_edits, placer.beats, entries.beats, ring.beats)
-        route(m, ring.answered, (~answered_edits, numbers.answered),
+        stream_demux(m, ring.answered, (~answered_edits, numbers.answered),
               (answered_edits, entries.answered))
         for number, bank in enumerate(banks):
-            m.submodules[f"bank{number}"] = once(platform, bank)
+            m.submodules[f"bank{number}"] = shared_instance(platform, bank)
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
             connect(m, scans=scans.banks[number], bank=bank.scan)
             m.d.comb += Cat(bank.clear_counts, bank.clear_slots, bank.clear_misses).eq(told[number])
         connect(m, numbers=numbers.beats, ring=number_ring.beats)
         for number, bank in enumerate(number_banks):
-            m.submodules[f"number_bank{number}"] = once(platform, bank)
+            m.submodules[f"number_bank{number}"] = shared_instance(platform, bank)
             connect(m, ring=number_ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=number_ring.answers[number])
         fork(m, number_ring.answered, slot_lanes.beats, tally.beats)
@@ -211,17 +217,17 @@ class LookupEngines(wiring.Component):
             m, slots_edits, slot_lanes.slots, entries.slots, packers["slots"].elements)
         for producer, name in ((marks.popular, "popular"), (marks.nonpopular, "nonpopular"),
                                (numbers.listed, "misses")):
-            narrowed(m, producer, packers[name].elements)
+            stream_resize(m, producer, packers[name].elements)
         if config.planner:
-            narrowed(m, plan_lists.victims, packers["victims"].elements)
+            stream_resize(m, plan_lists.victims, packers["victims"].elements)
             with m.If(self.whole):
-                narrowed(m, plan_lists.fills, packers["popular"].elements)
-                narrowed(m, plan_lists.left, packers["nonpopular"].elements)
+                stream_resize(m, plan_lists.fills, packers["popular"].elements)
+                stream_resize(m, plan_lists.left, packers["nonpopular"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
         for number, name in enumerate(lists_of(config)):
             requests[name] = control.requests[number]
-        stripe = WordStripe(config, Element(config.entry_width, ROW_ENTRY_BYTES))
+        stripe = StripedWriter(config, Element(config.entry_width, ROW_ENTRY_BYTES))
         m.submodules.stripe = self._restarted(m, "stripe", stripe)
         connect(m, queue=requests["misses"], stripe=stripe.start)
         connect(m, packer=words["misses"], stripe=stripe.words)
@@ -233,25 +239,25 @@ class LookupEngines(wiring.Component):
             deposit = getattr(self, name)
             if config.planner and name == "odd_misses":
                 for given, port in ((requests, deposit.request), (words, deposit.words)):
-                    merge(m, port, (~self.whole, given[name]), (self.whole, given["victims"]))
+                    stream_mux(m, port, (~self.whole, given[name]), (self.whole, given["victims"]))
             else:
                 connect(m, queue=requests[name], port=flipped(deposit.request))
             connect(m, port=flipped(deposit.outcome), control=control.landed[number])
             if name != "popular" and not (config.planner and name == "odd_misses"):
                 connect(m, packer=words[name], port=flipped(deposit.words))
         harvests = words["harvest"].valid
-        merge(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
+        stream_mux(m, self.popular.words, (~harvests, words["popular"]), (harvests, words["harvest"]))
         return m
 
     def _restarted(self, m, name, unit):
         """The unit, reset by a restart."""
-        return ResetInserter(relayed(m, f"{name}_restart", self.restart))(unit)
+        return ResetInserter(replicated(m, f"{name}_restart", self.restart))(unit)
 
     def _plan(self, m, control, placer, banks, banks_ready, numbers, slot_lanes, lists, entries):
         """What the planner's units are told, and what they tell."""
         config = self.config
         m.submodules.window = window = PlanWindow(config)
-        sequence = PlanSequence(config)
+        sequence = PlanSequencer(config)
         m.submodules.sequence = self._restarted(m, "sequence", sequence)
         connect(m, control=control.planner, sequence=sequence.control)
         connect(m, lists=lists.counted, control=control.counted)
@@ -278,8 +284,8 @@ class LookupEngines(wiring.Component):
 
     def _beats(self, m, edits, lanes, single, beats):
         """Beats come from a batch, or from a list with one row in each: of that, only what it tells
-        (see `EditLane`) takes gates."""
-        merge(m, beats, (~edits, lanes))
+        (see `EditRequest`) takes gates."""
+        stream_mux(m, beats, (~edits, lanes))
         with m.If(edits):
             m.d.comb += [
                 beats.valid.eq(single.valid),
@@ -294,7 +300,7 @@ class LookupEngines(wiring.Component):
 
     def _slots(self, m, edits, lanes, single, packed):
         """Slot words come from all lanes of a batch, or one at a time from a list."""
-        merge(m, packed, (~edits, lanes))
+        stream_mux(m, packed, (~edits, lanes))
         with m.If(edits):
             m.d.comb += [
                 packed.valid.eq(single.valid),

@@ -9,7 +9,7 @@ def take_turn(m, turns, turn, ports, channel, keep):
     Parameters
     ----------
     m : Module
-    turns : RoundRobin
+    turns : RoundRobinArbiter
     turn : Signal
         Takes the one-hot number of the master.
     ports : sequence of AXI4Read or AXI4Write

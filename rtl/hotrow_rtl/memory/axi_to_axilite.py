@@ -5,14 +5,14 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import log2
-from ..primitives.round_robin_arbiter import RoundRobin
+from ..primitives.round_robin_arbiter import RoundRobinArbiter
 from .axi import DECERR, LENGTH_WIDTH, OKAY, AXI4Lite
 from .axi_arbiter import take_turn
 
 DWORD = 4  # bytes
 
 
-class DwordBridge(wiring.Component):
+class AXIToAXILite(wiring.Component):
     """Serve bursts, one read and one write at a time, masters in turn.
 
     Four bytes of which none is strobed are not written. What the slave refuses, or its addresses
@@ -52,7 +52,7 @@ class DwordBridge(wiring.Component):
 
     def _read(self, m, ports):
         bus, parts = self.bus, self.reads[0].bus_bytes // DWORD
-        m.submodules.read_turns = turns = RoundRobin(len(ports))
+        m.submodules.read_turns = turns = RoundRobinArbiter(len(ports))
         turn, identity = Signal(len(ports)), Signal(max(len(port.arid) for port in ports))
         address, left = Signal(max(len(port.araddr) for port in ports)), Signal(LENGTH_WIDTH)
         part, word, failed, taken = Signal(range(parts)), Signal(32 * parts), Signal(), Signal()
@@ -98,7 +98,7 @@ class DwordBridge(wiring.Component):
 
     def _write(self, m, ports):
         bus, parts = self.bus, self.writes[0].bus_bytes // DWORD
-        m.submodules.write_turns = turns = RoundRobin(len(ports))
+        m.submodules.write_turns = turns = RoundRobinArbiter(len(ports))
         turn, identity = Signal(len(ports)), Signal(max(len(port.awid) for port in ports))
         address = Signal(max(len(port.awaddr) for port in ports))
         part, failed, answered = Signal(range(parts)), Signal(), Signal()

@@ -5,11 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
-from ..interfaces.records import Fetch
+from ..interfaces.records import ReadClient
 from ..primitives.ram import Ram
-from ..primitives.round_robin_arbiter import RoundRobin
+from ..primitives.round_robin_arbiter import RoundRobinArbiter
 from .bursts import burst, less_width, word_width
-from .request_scheduler import RequestTurns
+from .request_scheduler import RequestScheduler
 
 
 def owned_burst(config: Config, clients) -> data.StructLayout:
@@ -18,7 +18,7 @@ def owned_burst(config: Config, clients) -> data.StructLayout:
         "client": max(1, (clients - 1).bit_length()), "burst": burst(config)})
 
 
-class BurstTurns(wiring.Component):
+class BurstScheduler(wiring.Component):
     """Cut the requests of several clients into bursts, taking turns.
 
     What is left of a request is kept in memories, one row per client. A burst ends where the
@@ -33,7 +33,7 @@ class BurstTurns(wiring.Component):
     Members
     -------
     requests : In(stream).array
-        As of `Fetch`. A client's next request is taken when the one before is cut.
+        As of `ReadClient`. A client's next request is taken when the one before is cut.
     less : Out
         Bus words of the request that is taken in this cycle, less one.
     room, rooms : In
@@ -51,14 +51,14 @@ class BurstTurns(wiring.Component):
     ------
     A burst 3 cycles after its request was taken or its `room` is there; one burst a cycle in all,
     one every 3 cycles of the same client, 8 from one request to its next. Another's request may
-    cost 2 cycles. Requests as in `RequestTurns`.
+    cost 2 cycles. Requests as in `RequestScheduler`.
     """
 
     def __init__(self, config: Config, longest):
         self.config, self.longest = config, longest
         count = len(longest)
         super().__init__({
-            "requests": In(Fetch(config).members["request"].signature).array(count),
+            "requests": In(ReadClient(config).members["request"].signature).array(count),
             "less": Out(less_width(config)),
             "room": In(count),
             "rooms": In(count),
@@ -72,8 +72,8 @@ class BurstTurns(wiring.Component):
         m = Module()
         config, out, count = self.config, self.bursts, len(self.longest)
         rows = max(2, count)
-        m.submodules.taker = taker = RequestTurns(config, count)
-        m.submodules.arbiter = arbiter = RoundRobin(count)
+        m.submodules.taker = taker = RequestScheduler(config, count)
+        m.submodules.arbiter = arbiter = RoundRobinArbiter(count)
         m.submodules.words = words = Ram(word_width(config), rows)  # the next burst's first word
         m.submodules.ends = ends = Ram(word_width(config), rows)  # the last word of all
         for own, request in zip(self.requests, taker.requests):

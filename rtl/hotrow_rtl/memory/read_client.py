@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config, log2
-from ..interfaces.records import FAULT_TIMEOUT, Fetch
+from ..interfaces.records import FAULT_TIMEOUT, ReadClient
 from ..primitives.fifo import RamFifo
 from .bursts import less_width
 
@@ -15,7 +15,7 @@ def beat(config: Config) -> data.StructLayout:
     return data.StructLayout({"data": config.bus_width, "fault": 2})
 
 
-class ListClient(wiring.Component):
+class ReadClientBuffer(wiring.Component):
     """Pass a client's requests on, count the words that come, and buffer them.
 
     Where a word does not come one with a fault stands for it, so that each list ends with `last`
@@ -32,9 +32,9 @@ class ListClient(wiring.Component):
 
     Members
     -------
-    client : In(Fetch(config))
+    client : In(ReadClient(config))
     request : Out(stream)
-        The client's requests, as of `Fetch`, that are to be cut into bursts.
+        The client's requests, as of `ReadClient`, that are to be cut into bursts.
     less : In
         Bus words of the request that is taken, less one.
     room, rooms : Out(1)
@@ -59,8 +59,8 @@ class ListClient(wiring.Component):
     def __init__(self, config: Config, depth, longest):
         self.config, self.depth, self.longest = config, depth, longest
         super().__init__({
-            "client": In(Fetch(config)),
-            "request": Out(Fetch(config).members["request"].signature),
+            "client": In(ReadClient(config)),
+            "request": Out(ReadClient(config).members["request"].signature),
             "less": In(less_width(config)),
             "room": Out(1),
             "rooms": Out(1),

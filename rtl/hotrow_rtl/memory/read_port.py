@@ -5,18 +5,18 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
-from ..interfaces.records import Fetch
+from ..interfaces.records import ReadClient
 from .axi import BURST_INCR, AXI4Read
-from .burst_scheduler import BurstTurns
+from .burst_scheduler import BurstScheduler
 from .bursts import fault_of
-from .read_client import ListClient
+from .read_client import ReadClientBuffer
 from .watchdog import Watchdog
 
 SHALLOW_BEATS = 8  # of the longest burst of a client that reads little: a command has no more
 BLOCK_RAM_ROWS = 512  # of the widest block RAM on ECP5 and UltraScale+: fewer rows save nothing
 
 
-class ListPort(wiring.Component):
+class DmaReadPort(wiring.Component):
     """Share one AXI4 read master among clients that read lists.
 
     A client's number is its AXI id, so that the answers to unlike clients may come in any order.
@@ -40,7 +40,7 @@ class ListPort(wiring.Component):
 
     Members
     -------
-    clients : In(Fetch(config)).array(clients)
+    clients : In(ReadClient(config)).array(clients)
     bus : Out(AXI4Read)
     timeout : In(32)
         Cycles without an answer; 0 waits for ever.
@@ -73,7 +73,7 @@ class ListPort(wiring.Component):
                              f"not {sorted(unknown)}")
         self.config, self.depth, self.shallow = config, depth, shallow
         super().__init__({
-            "clients": In(Fetch(config)).array(clients),
+            "clients": In(ReadClient(config)).array(clients),
             "bus": Out(AXI4Read(address_width=config.address_width, bus_bytes=config.bus_bytes,
                                 id_width=max(1, (clients - 1).bit_length()))),
             "timeout": In(32),
@@ -88,10 +88,10 @@ class ListPort(wiring.Component):
         most = self.config.burst_beats
         longest = [min(SHALLOW_BEATS, most) if number in self.shallow else most
                    for number in range(count)]
-        m.submodules.turns = turns = BurstTurns(self.config, longest)
+        m.submodules.turns = turns = BurstScheduler(self.config, longest)
         m.submodules.watchdog = watchdog = Watchdog()
         clients = [
-            ListClient(self.config, self.shallow.get(number, self.depth), beats)
+            ReadClientBuffer(self.config, self.shallow.get(number, self.depth), beats)
             for number, beats in enumerate(longest)]
 
         draining, dropping = Signal(), Signal()

@@ -5,12 +5,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config, log2
-from ..interfaces.records import Fetch
-from ..primitives.round_robin_arbiter import RoundRobin
+from ..interfaces.records import ReadClient
+from ..primitives.round_robin_arbiter import RoundRobinArbiter
 from .bursts import less_width, word_width
 
 
-class RequestTurns(wiring.Component):
+class RequestScheduler(wiring.Component):
     """Tell the first and the last bus word of each request, clients in turn.
 
     Parameters
@@ -22,7 +22,7 @@ class RequestTurns(wiring.Component):
     Members
     -------
     requests : In(stream).array(count)
-        As of `Fetch`.
+        As of `ReadClient`.
     busy : In(count)
         Clients of which no request is wanted; low until one is taken.
     write : Out(1)
@@ -43,7 +43,7 @@ class RequestTurns(wiring.Component):
     def __init__(self, config: Config, count):
         self.config, self.count = config, count
         super().__init__({
-            "requests": In(Fetch(config).members["request"].signature).array(count),
+            "requests": In(ReadClient(config).members["request"].signature).array(count),
             "busy": In(count),
             "write": Out(1),
             "taken": Out(count),
@@ -57,7 +57,7 @@ class RequestTurns(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.arbiter = arbiter = RoundRobin(self.count)
+        m.submodules.arbiter = arbiter = RoundRobinArbiter(self.count)
         byte_width = log2(self.config.bus_bytes)
         # Offered, chosen, copied, there: a cycle each, one-hot but the first.
         offered, chosen, copied, there = (

@@ -5,10 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config
-from ..interfaces.records import Deposit
+from ..interfaces.records import WriteClient
 
 
-class DepositTurns(wiring.Component):
+class WriteArbiter(wiring.Component):
     """Pass on the sequences of two writers, one after the other.
 
     The second's words go while the first's outcome is awaited. A writer makes its next request
@@ -20,8 +20,8 @@ class DepositTurns(wiring.Component):
 
     Members
     -------
-    writers : In(Deposit(config)).array(2)
-    deposit : Out(Deposit(config))
+    writers : In(WriteClient(config)).array(2)
+    deposit : Out(WriteClient(config))
     restart : In(1)
         Forget everything.
 
@@ -33,8 +33,8 @@ class DepositTurns(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "writers": In(Deposit(config)).array(2),
-            "deposit": Out(Deposit(config)),
+            "writers": In(WriteClient(config)).array(2),
+            "deposit": Out(WriteClient(config)),
             "restart": In(1),
         })
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
-from ..interfaces.records import FAULT_TIMEOUT, Deposit
+from ..interfaces.records import FAULT_TIMEOUT, WriteClient
 from ..primitives.fifo import RamFifo
 from .bursts import burst, word_width
 
@@ -18,7 +18,7 @@ def result_beat(config: Config) -> data.StructLayout:
     return data.StructLayout({"data": config.bus_width, "strobe": config.bus_bytes})
 
 
-class ResultClient(wiring.Component):
+class WriteClientBuffer(wiring.Component):
     """Buffer a client's words, close bursts, and tell how each sequence ended.
 
     A burst is offered once all of its words are in the buffer, so that a client that pauses does
@@ -39,7 +39,7 @@ class ResultClient(wiring.Component):
 
     Members
     -------
-    client : In(Deposit(config))
+    client : In(WriteClient(config))
     bursts : Out(stream(burst(config)))
         Bursts that are complete.
     beats : Out(stream(result_beat(config)))
@@ -63,7 +63,7 @@ class ResultClient(wiring.Component):
     def __init__(self, config: Config, depth, *, striped=False):
         self.config, self.depth, self.striped = config, depth, striped
         super().__init__({
-            "client": In(Deposit(config)),
+            "client": In(WriteClient(config)),
             "bursts": Out(stream.Signature(burst(config))),
             "beats": Out(stream.Signature(result_beat(config))),
             "answers": In(stream.Signature(data.StructLayout({"fault": 2}), always_ready=True)),

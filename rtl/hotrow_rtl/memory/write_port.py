@@ -5,18 +5,18 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
-from ..interfaces.records import Deposit
+from ..interfaces.records import WriteClient
 from ..primitives.fifo import RamFifo
-from ..primitives.round_robin_arbiter import RoundRobin
+from ..primitives.round_robin_arbiter import RoundRobinArbiter
 from .axi import BURST_INCR, AXI4Write
 from .bursts import burst, fault_of
 from .watchdog import Watchdog
-from .write_client import OUTSTANDING_BURSTS, ResultClient
+from .write_client import OUTSTANDING_BURSTS, WriteClientBuffer
 
 GRANTED_BURSTS = 4  # bursts whose address has been offered and whose beats wait for their turn
 
 
-class ResultPort(wiring.Component):
+class DmaWritePort(wiring.Component):
     """Share one AXI4 write master among clients that write sequences of words.
 
     A client's number is its AXI id. A burst goes out when all of its words are there, so the W
@@ -37,14 +37,14 @@ class ResultPort(wiring.Component):
     shallow : collection of int, optional
         Numbers of clients that write little at a time: their buffers hold one burst.
     striped : collection of int, optional
-        Numbers of clients whose sequences skip every second block, see `ResultClient`.
+        Numbers of clients whose sequences skip every second block, see `WriteClientBuffer`.
 
     Members
     -------
-    clients : In(Deposit(config)).array(clients)
+    clients : In(WriteClient(config)).array(clients)
     bus : Out(AXI4Write)
     whole : In(1)
-        Of a port with striped clients, on a card with a planner: see `ResultClient`.
+        Of a port with striped clients, on a card with a planner: see `WriteClientBuffer`.
     timeout : In(32)
         Cycles without progress; 0 waits for ever.
     restart : In(1)
@@ -75,7 +75,7 @@ class ResultPort(wiring.Component):
         self.config, self.depth = config, depth
         self.shallow, self.striped = shallow, striped
         super().__init__({
-            "clients": In(Deposit(config)).array(clients),
+            "clients": In(WriteClient(config)).array(clients),
             "bus": Out(AXI4Write(address_width=config.address_width, bus_bytes=config.bus_bytes,
                                  id_width=max(1, (clients - 1).bit_length()))),
             "timeout": In(32),
@@ -89,10 +89,10 @@ class ResultPort(wiring.Component):
         m = Module()
         bus, config = self.bus, self.config
         clients = [
-            ResultClient(config, config.burst_beats if number in self.shallow else self.depth,
+            WriteClientBuffer(config, config.burst_beats if number in self.shallow else self.depth,
                          striped=number in self.striped)
             for number, _ in enumerate(self.clients)]
-        m.submodules.arbiter = arbiter = RoundRobin(len(clients))
+        m.submodules.arbiter = arbiter = RoundRobinArbiter(len(clients))
         m.submodules.watchdog = watchdog = Watchdog()
 
         draining, discarding = Signal(), Signal()

@@ -11,7 +11,7 @@ from .port.payloads import ended_copy, refusal
 from .tally import MoveTally, subtotal
 
 
-class MoveOutcome(wiring.Component):
+class MoveCompletion(wiring.Component):
     """Tell when all entries of a command are over, and what came of them.
 
     With several row ports, refused entries are tallied by lane and copies by port, as neither

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config, log2
 from ..contract.command_rules import SPANS
 from ..contract.encoding import ROW_ENTRY_BYTES, GatherFlag, Opcode, PoolFlag, UpdateFlag
-from ..interfaces.records import Fetch, command
+from ..interfaces.records import ReadClient, command
 from .bags.payloads import bag_setting
 from .port.payloads import move_setting
 
@@ -27,7 +27,7 @@ class MoveControl(wiring.Component):
     -------
     command : In(stream(command))
     rows_request, targets_request, lengths_request, weights_request : Out(stream)
-        As of `Fetch`; targets only for a command that is LISTED, neither for a span; lengths for
+        As of `ReadClient`; targets only for a command that is LISTED, neither for a span; lengths for
         one on bags, and weights for one that is WEIGHTED.
     rows_start, targets_start, lengths_start, weights_start : Out(stream)
         The `count` of elements, for the unpackers.
@@ -46,7 +46,7 @@ class MoveControl(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        request = Fetch(config).members["request"].signature
+        request = ReadClient(config).members["request"].signature
         count = stream.Signature(data.StructLayout({"count": 32}))
         super().__init__({
             "command": In(stream.Signature(command)),

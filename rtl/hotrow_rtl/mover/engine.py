@@ -6,22 +6,22 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
 from ..contract.encoding import ROW_ENTRY_BYTES
-from ..interfaces.command_assembler import CommandIntake
-from ..interfaces.records import Engine, Fetch, region_update, row_entry, table_update
-from ..lists.lane_merger import LaneTurns
-from ..lists.lane_unpacker import Dealer
+from ..interfaces.command_assembler import CommandAssembler
+from ..interfaces.records import Engine, ReadClient, region_update, row_entry, table_update
+from ..lists.lane_merger import LaneMerger
+from ..lists.lane_unpacker import LaneUnpacker
 from ..lists.unpacker_packer import Unpacker
 from ..memory.axi import AXI4Read, AXI4Write
-from ..primitives.replicated_register import relayed
-from ..primitives.shared_module import once
-from ..primitives.stream_routing import pass_on
-from .addressing.crossbar import CopyExchange
-from .addressing.lane import CopyLane
+from ..primitives.replicated_register import replicated
+from ..primitives.shared_module import shared_instance
+from ..primitives.stream_routing import stream_connect
+from .addressing.crossbar import AddressCrossbar
+from .addressing.lane import AddressLane
 from .bags.pipeline import RowArithmetic
 from .bags.read_requests import LENGTH
-from .completion import MoveOutcome
+from .completion import MoveCompletion
 from .control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
-from .flush_timer import PortFlush
+from .flush_timer import FlushTimer
 from .port.payloads import tag
 from .port.port import RowPort
 
@@ -55,11 +55,11 @@ class RowMover(wiring.Component):
         Commands that passed the command check.
     table_update : In(table_update(config))
     region_update : In(region_update(config))
-    rows : Out(Fetch(config))
+    rows : Out(ReadClient(config))
         The list of rows.
-    targets : Out(Fetch(config))
+    targets : Out(ReadClient(config))
         The list of slots.
-    lengths, weights : Out(Fetch(config))
+    lengths, weights : Out(ReadClient(config))
         With `config.arithmetic`: the rows of each bag, and what each row is multiplied by.
     read_buses : Out(AXI4Read).array(config.row_ports)
         `outstanding` ids each, answers in any order.
@@ -89,9 +89,9 @@ class RowMover(wiring.Component):
             "engine": In(Engine(config)),
             "table_update": In(table_update(config)),
             "region_update": In(region_update(config)),
-            "rows": Out(Fetch(config)),
-            "targets": Out(Fetch(config)),
-            **({"lengths": Out(Fetch(config)), "weights": Out(Fetch(config))}
+            "rows": Out(ReadClient(config)),
+            "targets": Out(ReadClient(config)),
+            **({"lengths": Out(ReadClient(config)), "weights": Out(ReadClient(config))}
                if config.arithmetic else {}),
             "read_buses": Out(AXI4Read(
                 address_width=config.address_width, bus_bytes=config.bus_bytes,
@@ -111,15 +111,15 @@ class RowMover(wiring.Component):
         m = Module()
         config, clear = self.config, Signal()
         cleared = ResetInserter(clear)
-        control, outcome = MoveControl(config), MoveOutcome(config)
-        intake = CommandIntake()
+        control, outcome = MoveControl(config), MoveCompletion(config)
+        intake = CommandAssembler()
         m.submodules.intake = cleared(intake)
         m.submodules.control = cleared(control)
         m.submodules.outcome = cleared(outcome)
-        m.submodules.flush = flush = PortFlush()
+        m.submodules.flush = flush = FlushTimer()
         rows = self._list(m, cleared, "rows", row_entry, ROW_ENTRY_BYTES, control)
         targets = self._list(m, cleared, "targets", 32, TARGET_BYTES, control)
-        lanes = [CopyLane(config) for _ in range(config.row_ports)]
+        lanes = [AddressLane(config) for _ in range(config.row_ports)]
         ports = [RowPort(config) for _ in range(config.row_ports)]
 
         connect(m, intake=intake.command, control=control.command)
@@ -131,10 +131,10 @@ class RowMover(wiring.Component):
 
         # Lists to checked copies.
         for number, lane in enumerate(lanes):
-            m.submodules[f"lane_{number}"] = once(platform, lane)
+            m.submodules[f"lane_{number}"] = shared_instance(platform, lane)
             with m.If(~control.setting.bags):
-                pass_on(m, rows[number], lane.rows)
-                pass_on(m, targets[number], lane.targets)
+                stream_connect(m, rows[number], lane.rows)
+                stream_connect(m, targets[number], lane.targets)
             connect(m, flipped(self.table_update), lane.table_update)
             connect(m, flipped(self.region_update), lane.region_update)
             m.d.comb += [
@@ -150,7 +150,7 @@ class RowMover(wiring.Component):
         # Copies through memory.
         copies = [lane.copies for lane in lanes]
         if len(lanes) > 1:
-            exchange = CopyExchange(config)
+            exchange = AddressCrossbar(config)
             m.submodules.exchange = cleared(exchange)
             m.d.comb += exchange.to_tables.eq(control.setting.to_tables)
             for lane, port in zip(copies, exchange.lanes):
@@ -159,9 +159,9 @@ class RowMover(wiring.Component):
         if config.arithmetic:
             self._compute(m, cleared, control, outcome, rows, targets, lanes[0], ports)
         for number, port in enumerate(ports):
-            m.submodules[f"port_{number}"] = once(platform, port)
+            m.submodules[f"port_{number}"] = shared_instance(platform, port)
             with m.If(~control.setting.bags):
-                pass_on(m, copies[number], port.copies)
+                stream_connect(m, copies[number], port.copies)
             connect(m, port.read_bus, flipped(self.read_buses[number]))
             connect(m, port.write_bus, flipped(self.write_buses[number]))
             m.d.comb += [
@@ -169,7 +169,7 @@ class RowMover(wiring.Component):
                 port.fills.eq(control.fills),
                 port.pattern.eq(control.pattern),
                 port.timeout.eq(self.timeout),
-                port.restart.eq(relayed(m, f"port_{number}_restart", self.restart)),
+                port.restart.eq(replicated(m, f"port_{number}_restart", self.restart)),
                 port.clear.eq(clear),
                 outcome.ended[number].eq(port.ended),
             ]
@@ -202,7 +202,7 @@ class RowMover(wiring.Component):
         connect(m, weights=weights[0], arithmetic=arithmetic.weights)
         for name, lanes, elements in (("rows", rows, arithmetic.rows),
                                       ("targets", targets, arithmetic.targets)):
-            turns = LaneTurns(elements.p.shape(), config.row_ports)
+            turns = LaneMerger(elements.p.shape(), config.row_ports)
             m.submodules[f"{name}_in_turn"] = cleared(turns)
             m.d.comb += [
                 turns.clear.eq(control.start),
@@ -233,7 +233,7 @@ class RowMover(wiring.Component):
             connect(m, port=port.read_words, arithmetic=arithmetic.read_words[number])
             m.d.comb += port.bags.eq(control.setting.bags)
             with m.If(control.setting.bags):
-                pass_on(m, arithmetic.copies[number], port.copies)
+                stream_connect(m, arithmetic.copies[number], port.copies)
         with m.If(control.setting.bags):
             m.d.comb += [
                 outcome.count.eq(arithmetic.bags),
@@ -244,7 +244,7 @@ class RowMover(wiring.Component):
         """Fetch a list and cut it into elements; return them by lane."""
         lanes = lanes or self.config.row_ports
         unit = (Unpacker(self.config, shape, element_bytes) if lanes == 1
-                else Dealer(self.config, shape, element_bytes, lanes))
+                else LaneUnpacker(self.config, shape, element_bytes, lanes))
         m.submodules[name] = cleared(unit)
         fetch = getattr(self, name)
         connect(m, control=getattr(control, f"{name}_request"), port=flipped(fetch.request))

@@ -4,10 +4,10 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-LEAST_CYCLES = 20  # more than any pipeline that empties itself, see CopyAddresses
+LEAST_CYCLES = 20  # more than any pipeline that empties itself, see AddressPipeline
 
 
-class PortFlush(wiring.Component):
+class FlushTimer(wiring.Component):
     """Clear from a restart until the ports have drained.
 
     Members

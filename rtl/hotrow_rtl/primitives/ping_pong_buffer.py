@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 
 class PingPong(wiring.Component):
-    """Pass a stream on as `Skid` does, cycle for cycle, with an output that is chosen, not loaded.
+    """Pass a stream on as `SkidBuffer` does, cycle for cycle, with an output that is chosen, not loaded.
 
     For a wide payload whose `ready` is late: that reaches three registers of a bit, where that of
-    a `Skid` reaches all of the payload's. In turn the payload comes a choice later.
+    a `SkidBuffer` reaches all of the payload's. In turn the payload comes a choice later.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Relay: what must go far, passed on a cycle late, from a flip-flop near those that it is for."""
+"""ReplicatedRegister: what must go far, passed on a cycle late, from a flip-flop near those that it is for."""
 
 from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
-class Relay(wiring.Component):
+class ReplicatedRegister(wiring.Component):
     """Pass a value on in the next cycle.
 
     A restart that resets thousands of registers all over the device takes longer to get there than
@@ -37,8 +37,8 @@ class Relay(wiring.Component):
         return m
 
 
-def relayed(m, name, value, init=0):
+def replicated(m, name, value, init=0):
     """A signal that follows `value` in the next cycle, for what that name says."""
-    m.submodules[f"{name}_relay"] = relay = Relay(len(value), init)
+    m.submodules[f"{name}_relay"] = relay = ReplicatedRegister(len(value), init)
     m.d.comb += relay.i.eq(value)
     return relay.o

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
-class RoundRobin(wiring.Component):
+class RoundRobinArbiter(wiring.Component):
     """Grant one of the requests, the next one above the last granted first.
 
     Members

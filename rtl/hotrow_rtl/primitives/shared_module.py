@@ -9,7 +9,7 @@ from amaranth.hdl import ClockSignal, Instance, ResetSignal, Signal, Value
 from amaranth.lib.wiring import In
 
 
-def once(platform, component):
+def shared_instance(platform, component):
     """The component itself, or for a platform with `units` an instance of one like it.
 
     It must not be put under a `ResetInserter`, which cannot reset an instance.
@@ -24,7 +24,7 @@ def once(platform, component):
     return component if units is None else units.instance(component, platform)
 
 
-class Units:
+class ModuleCache:
     """The modules of the components that were instantiated.
 
     Members

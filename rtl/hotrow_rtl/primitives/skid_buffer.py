@@ -1,11 +1,11 @@
-"""Skid: registers that end a chain of `ready` signals."""
+"""SkidBuffer: registers that end a chain of `ready` signals."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 
-class Skid(wiring.Component):
+class SkidBuffer(wiring.Component):
     """Pass a stream on through a register, with a second one for what comes when it is stopped.
 
     Parameters

@@ -22,7 +22,7 @@ def fork(m, source, *sinks):
         m.d.comb += sink.valid.eq(source.valid & Cat(others).all())
 
 
-def pass_on(m, source, sink):
+def stream_connect(m, source, sink):
     """Hand every payload of a stream to a sink, within a condition of module `m` or without.
 
     Parameters
@@ -37,7 +37,7 @@ def pass_on(m, source, sink):
     ]
 
 
-def merge(m, consumer, *choices):
+def stream_mux(m, consumer, *choices):
     """Give `consumer` the one of the (condition, producer) streams whose condition holds."""
     (_, usual), *_ = choices
     m.d.comb += consumer.p.eq(usual.p)  # also where no condition holds: that takes no gates
@@ -50,7 +50,7 @@ def merge(m, consumer, *choices):
             ]
 
 
-def route(m, producer, *choices):
+def stream_demux(m, producer, *choices):
     """Give `producer`'s stream to the one of the (condition, consumer) whose condition holds."""
     for condition, consumer in choices:
         m.d.comb += consumer.p.eq(producer.p)
@@ -61,7 +61,7 @@ def route(m, producer, *choices):
             ]
 
 
-def narrowed(m, producer, consumer):
+def stream_resize(m, producer, consumer):
     """Give `consumer` the low bits of the elements, as wide as its own: those above are 0."""
     m.d.comb += [
         consumer.valid.eq(producer.valid),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .ram import Ram
 
 
-class ValidRam(wiring.Component):
+class ValidBitRam(wiring.Component):
     """A `Ram` of which `valid` is cleared in every row after reset, and nothing else.
 
     Parameters

@@ -13,7 +13,7 @@ def bank_ring_bits(config: Config, carried, request, shared, answer, beats=RING_
     ----------
     carried, request, shared, answer : ShapeCastable
     beats : int
-        As of `BankRing`.
+        As of `BankCrossbar`.
     """
     carried, request, shared, answer = (
         Shape.cast(shape).width for shape in (carried, request, shared, answer))

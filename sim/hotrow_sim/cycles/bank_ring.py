@@ -1,11 +1,11 @@
 """Cycles of the ring of banks, from the first beat to the last answered one, both included."""
 
 from hotrow_rtl.config import RING_BEATS
-from hotrow_rtl.lookup.banks.bank_queue import BACKLOG, IN_FLIGHT, BankFeed
-from hotrow_rtl.lookup.banks.crossbar import BankRing
+from hotrow_rtl.lookup.banks.bank_queue import BACKLOG, IN_FLIGHT, BankQueue
+from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 
-ASKED = BankFeed.latency  # from the entry of a beat to the choice of its first request
-LEAVES = BankRing.latency - 3  # from its last answer to when it gives up its place
+ASKED = BankQueue.latency  # from the entry of a beat to the choice of its first request
+LEAVES = BankCrossbar.latency - 3  # from its last answer to when it gives up its place
 
 
 def ring_cycles(beats, wait, distance=1):
@@ -44,7 +44,7 @@ def ring_cycles(beats, wait, distance=1):
             bank = banks.setdefault(number, _Bank(wait, distance))
             complete = max(complete, bank.serve(cycle, requests) + 1)
         left.append(max(complete + LEAVES, left[-1] + 1 if left else 0))
-    return left[-1] + BankRing.latency - LEAVES + 1
+    return left[-1] + BankCrossbar.latency - LEAVES + 1
 
 
 class _Bank:

@@ -2,7 +2,7 @@
 
 import numpy as np
 from hotrow_rtl.config import Config
-from hotrow_rtl.lookup.splitter.cold_sample_bitmap import SampleMarks
+from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
 
 
 def mark_rounds(samples, marks, config: Config):
@@ -24,4 +24,4 @@ def listing_cycles(samples, config: Config):
     Later by the rounds that it and the beats before it take beyond one each; and not before the
     lists of the batch before have ended.
     """
-    return -(-samples // config.lanes) + SampleMarks.latency
+    return -(-samples // config.lanes) + ColdSampleBitmap.latency

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hotrow_rtl.config import Config
 from hotrow_rtl.contract.encoding import NO_SLOT
-from hotrow_rtl.lookup.hashing.xorshift import mix
+from hotrow_rtl.lookup.hashing.xorshift import hash_key
 
 from .counters import pack_key
 from .directory import Directory
@@ -151,7 +151,7 @@ class Planner:
         if found.hit:
             return True, found.slot
         # A stamp of this batch is another row's, in whose place there was one that is not known.
-        entry = mix(key, 0, self.config.key_width) % len(self._bypassed_by)
+        entry = hash_key(key, 0, self.config.key_width) % len(self._bypassed_by)
         bypassed_by = min(self._bypassed_by[entry], batch - 1)
         if bypassed_by > self.state.retired:
             plan.wait_for = max(plan.wait_for, bypassed_by)

@@ -8,7 +8,7 @@ from hotrow_rtl.contract.registers import REGISTERS
 from .command_queue import CommandQueue
 from .costs import command_cycles
 from .events import Events
-from .lookup_engines import LookupEngines
+from .lookup_engines import LookupEngine
 from .memory import Memory
 from .move_engine import MoveEngine
 from .registers import RegisterBlock
@@ -36,7 +36,7 @@ class Device:
         self.memory = Memory(config.address_width, config.bus_bytes)
         self.regions, self.tables = {}, {}
         self.events = Events(config.events)
-        self._lookups = LookupEngines(config, self.memory, self.tables)
+        self._lookups = LookupEngine(config, self.memory, self.tables)
         engines = self._lookups, MoveEngine(config, self.memory, self.regions, self.tables)
         self.queues = {name: CommandQueue(name, self, engine)
                        for name, engine in zip(QUEUES, engines)}

@@ -14,7 +14,7 @@ from .outcome import Outcome, list_errors, lowest
 from .planning import Planning, all_slots
 
 
-class LookupEngines:
+class LookupEngine:
     """Counters, directory, splitter and planner behind the lookup queue.
 
     Parameters

@@ -28,7 +28,7 @@ class MoveEngine:
         self.config, self.memory, self.regions, self.tables = config, memory, regions, tables
 
     def execute(self, command, addresses):
-        """Carry out a command that passed validation; see `LookupEngines.execute`."""
+        """Carry out a command that passed validation; see `LookupEngine.execute`."""
         if command["opcode"] in (Opcode.COPY, Opcode.FILL):
             return Outcome(**vars(move_span(command, self.regions, self.memory, self.config)))
         serve = {Opcode.POOL: self._pool, Opcode.UPDATE: self._update}.get(

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.arithmetic.bag_sum import BagSums
+from hotrow_rtl.arithmetic.bag_sum import BagSum
 from hotrow_rtl.arithmetic.optimizer import RowUpdate
 from hotrow_rtl.config import NARROW_BUS, PRESETS, preset
 from hotrow_sim.cost.design import memory_bits
@@ -61,7 +61,7 @@ def test_updates(adagrad):
 
 @pytest.mark.parametrize("config", COMPUTING, ids=lambda c: c.name)
 def test_memory_equals_the_design(config):
-    assert bag_sums_bits(config) == memory_bits(BagSums(config))
+    assert bag_sums_bits(config) == memory_bits(BagSum(config))
     assert row_update_bits(config) == memory_bits(RowUpdate(config))
 
 

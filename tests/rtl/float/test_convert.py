@@ -30,7 +30,7 @@ def widened(values, type_):
     return results
 
 
-def narrowed(values, type_):
+def stream_resize(values, type_):
     """As `narrow`, each value to its own type."""
     results = np.zeros_like(values)
     for kind in KINDS:
@@ -39,7 +39,7 @@ def narrowed(values, type_):
     return results
 
 
-MODELS = {Widen: widened, Narrow: narrowed}
+MODELS = {Widen: widened, Narrow: stream_resize}
 
 
 def compare(unit, values, type_, seed=None, run=run, **options):

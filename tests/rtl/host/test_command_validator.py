@@ -23,10 +23,10 @@ from hotrow_rtl.contract.encoding import (
     Status,
     packed_address,
 )
-from hotrow_rtl.host.command_validator import CommandCheck
+from hotrow_rtl.host.command_validator import CommandValidator
 from hotrow_rtl.host.region_arbiter import RegionArbiter
-from hotrow_rtl.host.table_range_check import TableSpan
-from hotrow_rtl.interfaces.command_assembler import CommandIntake
+from hotrow_rtl.host.table_range_check import TableRangeCheck
+from hotrow_rtl.interfaces.command_assembler import CommandAssembler
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, region_update, table_update
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_rtl.memory.region_check import RegionCheck
@@ -53,7 +53,7 @@ class Harness(wiring.Component):
     """The check with the units that it asks, and an intake of the commands that pass."""
 
     def __init__(self, config, queue):
-        self.config, self.check = config, CommandCheck(config, queue)
+        self.config, self.check = config, CommandValidator(config, queue)
         super().__init__({
             "words": In(self.check.words.signature.flip()),
             "checked": Out(self.check.checked.signature),
@@ -65,12 +65,12 @@ class Harness(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.check = check = self.check
-        m.submodules.span = span = TableSpan(self.config)
+        m.submodules.span = span = TableRangeCheck(self.config)
         m.submodules.regions = regions = RegionCheck(self.config)
         m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=1)
         flipped, connect = wiring.flipped, wiring.connect
         connect(m, harness=flipped(self.words), check=check.words)
-        m.submodules.intake = intake = CommandIntake()
+        m.submodules.intake = intake = CommandAssembler()
         connect(m, check=check.parts, intake=intake.parts)
         checked, passed, taken = self.checked, intake.command, Signal()
         m.d.comb += [

@@ -8,10 +8,10 @@ from amaranth.sim import Simulator
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.lookup_payloads import amount_width
 from hotrow_rtl.lookup.combiner.key_match import KeyMatches
-from hotrow_rtl.lookup.combiner.multiplicity import BeatAmounts
-from hotrow_rtl.lookup.combiner.owner_encoder import JoinedPlace
+from hotrow_rtl.lookup.combiner.multiplicity import Multiplicity
+from hotrow_rtl.lookup.combiner.owner_encoder import OwnerEncoder
 from hotrow_rtl.lookup.reader.bag_end_prefix_sum import EndLayer, bag_end, end_width, words_width
-from hotrow_rtl.lookup.reader.bag_select import FirstBags
+from hotrow_rtl.lookup.reader.bag_select import BagSelect
 from hotrow_rtl.lookup.reader.batch_descriptor import bag_name, chunk_bags
 
 TINY = preset("tiny")
@@ -60,7 +60,7 @@ def test_joined_place(config):
               for lane in range(config.lanes)]
     turns = [({"joins": 1 << number}, {"any": 1, "back": back, "lane": lane})
              for number, (back, lane) in enumerate(places)]
-    check(JoinedPlace(config), [*turns, ({"joins": 0}, {"any": 0, "back": 0, "lane": 0})])
+    check(OwnerEncoder(config), [*turns, ({"joins": 0}, {"any": 0, "back": 0, "lane": 0})])
 
 
 @ANY_CONFIG
@@ -74,7 +74,7 @@ def test_beat_amounts(config):
         after = [amount + sum(row[lane] for row in joined) for lane, amount in enumerate(before)]
         return ({"joined": packed((packed(row, 1) for row in joined), lanes),
                  "before": packed(before, width)}, {"after": packed(after, width)})
-    check(BeatAmounts(lanes, width), (turn() for _ in range(TURNS)))
+    check(Multiplicity(lanes, width), (turn() for _ in range(TURNS)))
 
 
 @ANY_CONFIG
@@ -92,7 +92,7 @@ def test_first_bags(config):
         return ({"ends": packed((packed((end > lane for lane in range(lanes)), 1)
                                  for end in ends), lanes),
                  "names": packed(names, size)}, {"chosen": packed(chosen, size)})
-    check(FirstBags(config), (turn() for _ in range(TURNS)))
+    check(BagSelect(config), (turn() for _ in range(TURNS)))
 
 
 @ANY_CONFIG

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.lists.lane_unpacker import Dealer
+from hotrow_rtl.lists.lane_unpacker import LaneUnpacker
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -50,7 +50,7 @@ def test_every_element_comes_to_its_lane(bus, element_bytes, lanes, gaps, pauses
     per_word = bus // element_bytes
     lists = [drawn(rng, count, per_word, width, surplus, faulty=(1,))
              for count, surplus in ((1, 0), (per_word + 1, 2), (lanes, 0), (37, 1), (5, 0))]
-    got, _ = deal(Dealer(BUSES[bus], width, element_bytes, lanes), lists, gaps, pauses)
+    got, _ = deal(LaneUnpacker(BUSES[bus], width, element_bytes, lanes), lists, gaps, pauses)
     for lane in range(lanes):
         assert got[lane] == [
             (value, 2 * (at // per_word == 1), at == len(values) - 1)
@@ -63,7 +63,7 @@ def test_rate(bus, element_bytes, lanes):
     per_word = bus // element_bytes
     at_once = min(lanes, per_word)
     values = drawn(np.random.default_rng(1), 40 * at_once, per_word, 8 * element_bytes)
-    dut = Dealer(BUSES[bus], 8 * element_bytes, element_bytes, lanes)
+    dut = LaneUnpacker(BUSES[bus], 8 * element_bytes, element_bytes, lanes)
     _, cycles = deal(dut, [values], STEADY, STEADY)
     assert cycles <= 40 + 2 + dut.latency
 
@@ -72,4 +72,4 @@ def test_rate(bus, element_bytes, lanes):
 @pytest.mark.parametrize("element_bytes, lanes", [(8, 3), (8, 1), (16, 2)])
 def test_what_cannot_be_dealt_is_refused(element_bytes, lanes):
     with pytest.raises(ValueError, match=r"at least 2 lanes .* use Unpacker"):
-        Dealer(TINY, 8 * element_bytes, element_bytes, lanes)
+        LaneUnpacker(TINY, 8 * element_bytes, element_bytes, lanes)

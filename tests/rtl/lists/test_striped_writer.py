@@ -1,4 +1,4 @@
-"""WordStripe against the blocks into which each list falls."""
+"""StripedWriter against the blocks into which each list falls."""
 
 import dataclasses
 from functools import partial
@@ -8,7 +8,7 @@ import pytest
 from amaranth import Module, ResetInserter
 from amaranth.lib import wiring
 from hotrow_rtl.config import preset
-from hotrow_rtl.lists.striped_writer import ANY_BYTES, Element, WordStripe
+from hotrow_rtl.lists.striped_writer import ANY_BYTES, Element, StripedWriter
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.word_stripe import word_stripe_bits
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -71,7 +71,7 @@ def present(word):
 
 def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0, whole=False):
     """Cycles until every word has left, after checking all of them."""
-    given, dut = Lists(config, lists, seed, whole), WordStripe(config)
+    given, dut = Lists(config, lists, seed, whole), StripedWriter(config)
     bench = StreamBench(dut)
     if whole:
         bench.process("whole", partial(set_whole, dut))
@@ -157,7 +157,7 @@ def test_two_words_a_cycle(config):
     for offset in offsets(config):
         count = 12 * config.burst_beats
         cycles = deal(config, [(FAR + offset, 2 * config.bus_bytes * count, False)])
-        started, drained = 1 + WordStripe.latency, config.burst_beats // 2 + 2
+        started, drained = 1 + StripedWriter.latency, config.burst_beats // 2 + 2
         assert count <= cycles <= started + count + drained, f"offset {offset}"
 
 
@@ -165,11 +165,11 @@ def test_one_idle_cycle_between_lists():
     """Short lists, of which neither side has more than it can take."""
     count = 60
     lists = [(FAR, 2 * TINY.bus_bytes * 4, False)] * count
-    assert deal(TINY, lists) <= (4 + 1) * count + WordStripe.latency + TINY.burst_beats
+    assert deal(TINY, lists) <= (4 + 1) * count + StripedWriter.latency + TINY.burst_beats
 
 
 def test_latency():
-    dut = WordStripe(TINY)
+    dut = StripedWriter(TINY)
     bench = StreamBench(dut)
     seen = {}
 
@@ -185,7 +185,7 @@ def test_latency():
         seen["out"] = bench.cycles
     bench.process("watch", watch)
     bench.run(20)
-    assert seen["out"] - seen["in"] == WordStripe.latency
+    assert seen["out"] - seen["in"] == StripedWriter.latency
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
@@ -193,7 +193,7 @@ def test_latency():
 def test_a_side_that_waits_holds_what_fits(config, stopped):
     """Then nothing more is taken; later it catches up, a word a cycle."""
     lists = [(FAR, 20 * config.burst_beats * config.bus_bytes, False)]
-    given, dut = Lists(config, lists), WordStripe(config)
+    given, dut = Lists(config, lists), StripedWriter(config)
     bench = StreamBench(dut)
     bench.source(dut.start, given.starts)
     bench.source(dut.words, given.words)
@@ -213,7 +213,7 @@ def test_a_side_that_waits_holds_what_fits(config, stopped):
 
 def test_a_start_waits_for_the_requests_before_it():
     """Words leave ahead of their request, but no request changes before it is taken."""
-    given, dut = Lists(TINY, [(FAR, 16, False), (FAR + 64, 200, False)]), WordStripe(TINY)
+    given, dut = Lists(TINY, [(FAR, 16, False), (FAR + 64, 200, False)]), StripedWriter(TINY)
     bench = StreamBench(dut)
     bench.source(dut.start, given.starts)
     bench.source(dut.words, given.words)
@@ -228,7 +228,7 @@ class Restartable(wiring.Component):
     """A stripe as its owner wraps it."""
 
     def __init__(self, config):
-        self.stripe = WordStripe(config)
+        self.stripe = StripedWriter(config)
         super().__init__({**self.stripe.signature.members, "restart": wiring.In(1)})
 
     def elaborate(self, platform):
@@ -301,14 +301,14 @@ def test_restart(taking, after):
 def test_memory_equals_the_design(name):
     config = preset(name)
     for element in (ANY_BYTES, Element(config.entry_width, 8)):
-        assert memory_bits(WordStripe(config, element)) == word_stripe_bits(config, element)
+        assert memory_bits(StripedWriter(config, element)) == word_stripe_bits(config, element)
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2, 3, 4, 33, 70])
 def test_elements_keep_their_low_bits(entries):
     """The bits above are 0, where an element is and where none is."""
     element = Element(TINY.entry_width, 8)
-    dut, bus = WordStripe(TINY, element), TINY.bus_bytes
+    dut, bus = StripedWriter(TINY, element), TINY.bus_bytes
     rows = [number * 0x9E37_79B9_7F4A % 2**element.width for number in range(1, entries + 1)]
     pairs = [rows[at:at + bus // 4] for at in range(0, entries, bus // 4)] or [[]]
     words = [{"data": sum(row << 64 * place for place, row in enumerate(pair)),

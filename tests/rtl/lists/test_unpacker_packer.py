@@ -1,4 +1,4 @@
-"""Unpacker, Packer and ElementWords against the bytes that NumPy says a list has."""
+"""Unpacker, Packer and WidePacker against the bytes that NumPy says a list has."""
 
 from gc import collect
 from math import ceil
@@ -9,7 +9,7 @@ from amaranth import signed
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lists.unpacker_packer import Packer, Unpacker
-from hotrow_rtl.lists.wide_packer import ElementWords, list_packer
+from hotrow_rtl.lists.wide_packer import WidePacker, list_packer
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 PATTERNS = pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_elements_that_do_not_fit_are_refused(unit, shape, element_bytes, messag
 def test_long_elements_fill_several_words(element_bytes, gaps, pauses, absent_end):
     config, rng = PRESETS["ecp5-small"], np.random.default_rng(13)
     unit = list_packer(config, 8 * element_bytes - 5, element_bytes)
-    assert isinstance(unit, ElementWords)
+    assert isinstance(unit, WidePacker)
     elements, expected = [], []
     for count in (*((0,) if absent_end else ()), 1, 2, 5):
         values = [value >> 5 for value in random_values(rng, count, element_bytes)]
@@ -201,5 +201,5 @@ def test_long_elements_fill_several_words(element_bytes, gaps, pauses, absent_en
 ])
 def test_long_elements_that_do_not_fit_are_refused(shape, element_bytes, message):
     with pytest.raises(ValueError, match=message):
-        ElementWords(PRESETS["ecp5-small"], shape, element_bytes)
+        WidePacker(PRESETS["ecp5-small"], shape, element_bytes)
     collect()

@@ -15,7 +15,7 @@ from hotrow_rtl.contract.encoding import (
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS
-from hotrow_rtl.lookup.engine import LookupEngines
+from hotrow_rtl.lookup.engine import LookupEngine
 from hotrow_sim.cycles.lookup_engines import batch_command_cycles, list_command_cycles
 from hotrow_sim.golden.counters import Counters
 from hotrow_sim.golden.directory import Directory
@@ -48,7 +48,7 @@ class Script:
 
     def __init__(self, config, gaps=STEADY, pauses=STEADY):
         self.config, self.gaps, self.pauses = config, gaps, pauses
-        self.dut = LookupEngines(config)
+        self.dut = LookupEngine(config)
         self.bench = StreamBench(self.dut)
         self.memory = ListMemory(self.bench, config, gaps=gaps, pauses=pauses)
         self.block = config.burst_beats * config.bus_bytes  # bytes

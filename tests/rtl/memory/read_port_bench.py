@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 from hotrow_rtl.config import PRESETS
-from hotrow_rtl.memory.read_port import ListPort
+from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 from hotrow_sim.testing.memory import read_responder
@@ -27,7 +27,7 @@ class Bench(StreamBench):
     """A list port, a memory behind it, and the words that each client got."""
 
     def __init__(self, config, clients, behaviour=MEMORIES["ideal"], **options):
-        self.config, self.port = config, ListPort(config, clients, **options)
+        self.config, self.port = config, DmaReadPort(config, clients, **options)
         super().__init__(self.port)
         self.model = MemoryModel()
         self.array = np.random.default_rng(1).integers(0, 256, SIZE, dtype=np.uint8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.memory.axi import DECERR, OKAY, SLVERR, AXI4Read, AXI4Write
-from hotrow_rtl.memory.axi_to_axilite import DwordBridge
+from hotrow_rtl.memory.axi_to_axilite import AXIToAXILite
 
 from tests.rtl.memory.axi_masters import MastersBench
 
@@ -23,7 +23,7 @@ class BridgeBench(MastersBench):
 
     def __init__(self, bus_bytes, seed):
         bus = {"address_width": 32, "bus_bytes": bus_bytes}
-        bridge = DwordBridge(
+        bridge = AXIToAXILite(
             [AXI4Read(id_width=2, **bus), AXI4Read(id_width=3, **bus)],
             [AXI4Write(id_width=3, **bus), AXI4Write(id_width=2, **bus)], ADDRESS_WIDTH)
         super().__init__(bridge, bridge, bridge, bus_bytes, seed)

@@ -1,4 +1,4 @@
-"""BurstTurns against the same cut in plain Python, client by client."""
+"""BurstScheduler against the same cut in plain Python, client by client."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.interfaces.records import LIST_BYTES_WIDTH
-from hotrow_rtl.memory.burst_scheduler import BurstTurns
+from hotrow_rtl.memory.burst_scheduler import BurstScheduler
 from hotrow_rtl.memory.bursts import word_width
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
@@ -32,7 +32,7 @@ def owned(taken, client):
                          ids=["steady", "gaps", "back-pressure", "both"])
 def test_bursts(longest, gaps, pauses):
     seed, config = 5, replace(TINY, burst_beats=max(longest))
-    rng, turns = np.random.default_rng(seed), BurstTurns(config, longest)
+    rng, turns = np.random.default_rng(seed), BurstScheduler(config, longest)
     bench, top, expected = StreamBench(turns), 1 << word_width(config), []
     for client, most in enumerate(longest):
         runs = [(0, 1), (most - 1, 2), (top - 3, 3), (0, 3 * most)]
@@ -61,7 +61,7 @@ def test_bursts(longest, gaps, pauses):
 
 
 def test_the_longest_list_is_not_cut_short():
-    turns = BurstTurns(TINY, (4,))
+    turns = BurstScheduler(TINY, (4,))
     bench = StreamBench(turns)
     bench.source(turns.requests[0], [{"address": 0, "bytes": (1 << LIST_BYTES_WIDTH) - 1}])
     taken = bench.sink(turns.bursts, 50,
@@ -79,7 +79,7 @@ def test_the_longest_list_is_not_cut_short():
 
 
 def test_without_room_nothing_comes_and_nobody_waits():
-    turns = BurstTurns(TINY, (4, 4))
+    turns = BurstScheduler(TINY, (4, 4))
     bench = StreamBench(turns)
     for request in turns.requests:
         bench.source(request, [{"address": 0, "bytes": 16 * 40}])
@@ -94,7 +94,7 @@ def test_without_room_nothing_comes_and_nobody_waits():
 
 
 def test_clear_forgets_the_requests():
-    turns = BurstTurns(TINY, (4, 4))
+    turns = BurstScheduler(TINY, (4, 4))
     bench = StreamBench(turns)
 
     async def drive(ctx):

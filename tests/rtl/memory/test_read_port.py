@@ -6,7 +6,7 @@ from gc import collect
 import numpy as np
 import pytest
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, LIST_BYTES_WIDTH
-from hotrow_rtl.memory.read_port import ListPort
+from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
@@ -104,7 +104,7 @@ def test_a_client_that_takes_nothing_delays_nobody():
     taken = bench.fetch(1, requests)
     cycles = bench.run(2000)
     assert taken == bench.expected(requests)
-    assert cycles < 1.1 * 512 * (10 + ListPort.turnaround + 4) / 16
+    assert cycles < 1.1 * 512 * (10 + DmaReadPort.turnaround + 4) / 16
 
 
 def test_clients_share_fairly():
@@ -143,7 +143,7 @@ def test_shallow_clients_read_in_short_bursts():
     taken = [bench.fetch(i, mine) for i, mine in enumerate(requests)]
     cycles = bench.run(6000)
     assert taken == [bench.expected(mine) for mine in requests]
-    assert cycles <= 1.05 * (600 * (200 + ListPort.turnaround + 8) / 32 + 200)
+    assert cycles <= 1.05 * (600 * (200 + DmaReadPort.turnaround + 8) / 32 + 200)
     bench.model.check()
 
 
@@ -154,7 +154,7 @@ def test_lists_overlap():
     taken = bench.fetch(0, requests)
     cycles = bench.run(2000)
     assert taken == bench.expected(requests)
-    assert cycles <= 4 * 256 + 64 + ListPort.latency + 10
+    assert cycles <= 4 * 256 + 64 + DmaReadPort.latency + 10
 
 
 def test_the_longest_list_is_not_cut_short():
@@ -174,5 +174,5 @@ def test_the_longest_list_is_not_cut_short():
 ])
 def test_parameters_teach(clients, options, message):
     with pytest.raises(ValueError, match=message):
-        ListPort(TINY, clients, **options)
+        DmaReadPort(TINY, clients, **options)
     collect()  # the refused component goes while its warning is filtered

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.memory.write_arbiter import DepositTurns
+from hotrow_rtl.memory.write_arbiter import WriteArbiter
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
@@ -33,7 +33,7 @@ async def write(ctx, writer, address, words, fills, gap, outcomes):
 @pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "ragged"])
 @pytest.mark.parametrize("latency", [1, 30])
 def test_both_get_their_own(gaps, latency):
-    rng, dut = np.random.default_rng(4), DepositTurns(CONFIG)
+    rng, dut = np.random.default_rng(4), WriteArbiter(CONFIG)
     bench = StreamBench(dut)
     memory = ListMemory(bench, CONFIG, pauses=gaps, latency=latency)
     memory.accept(dut.deposit)
@@ -60,7 +60,7 @@ def test_both_get_their_own(gaps, latency):
 
 
 def test_the_second_goes_while_the_first_awaits_its_outcome():
-    dut = DepositTurns(CONFIG)
+    dut = WriteArbiter(CONFIG)
     bench, deposit, ended = StreamBench(dut), dut.deposit, ([], [])
     for side in range(2):
         async def run(ctx, side=side):
@@ -83,7 +83,7 @@ def test_the_second_goes_while_the_first_awaits_its_outcome():
 
 
 def test_restart_forgets():
-    dut = DepositTurns(CONFIG)
+    dut = WriteArbiter(CONFIG)
     bench, deposit = StreamBench(dut), dut.deposit
     outcomes = []
 

@@ -6,7 +6,7 @@ from gc import collect
 import numpy as np
 import pytest
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
-from hotrow_rtl.memory.write_port import ResultPort
+from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
@@ -155,7 +155,7 @@ def test_rate(clients, latency):
     assert bench.memory.statistics.beats == total
     statistics = bench.memory.statistics
     assert statistics.last_beat - statistics.first_request <= total + 8
-    assert cycles <= total + latency + WIDE.burst_beats + ResultPort.latency + 8
+    assert cycles <= total + latency + WIDE.burst_beats + DmaWritePort.latency + 8
 
 
 def test_sequences_overlap():
@@ -180,7 +180,7 @@ def test_latency():
         seen.append(bench.cycles)
     bench.process("watch", watch)
     bench.run(100)
-    assert seen[1] - seen[0] == ResultPort.latency
+    assert seen[1] - seen[0] == DmaWritePort.latency
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -191,5 +191,5 @@ def test_latency():
 ])
 def test_parameters_teach(clients, options, message):
     with pytest.raises(ValueError, match=message):
-        ResultPort(TINY, clients, **options)
+        DmaWritePort(TINY, clients, **options)
     collect()  # the refused component goes while its warning is filtered

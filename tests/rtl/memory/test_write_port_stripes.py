@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.interfaces.records import FAULT_DECERR
-from hotrow_rtl.memory.write_port import ResultPort
+from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_sim.memory import DECERR, Behaviour
 from hotrow_sim.testing.benches.stream_bench import RAGGED
 
@@ -97,7 +97,7 @@ class TestStripe:
     def test_a_word_a_cycle(self):
         bench = Bench(WIDE, 1, Behaviour(latency=64), striped={0})
         bench.deposit(0, [(BASE + 64, 400)])
-        bench.run(400 + 64 + WIDE.burst_beats + ResultPort.latency + 8)
+        bench.run(400 + 64 + WIDE.burst_beats + DmaWritePort.latency + 8)
         assert (bench.array == bench.expected).all()
         statistics = bench.memory.statistics
         assert statistics.last_beat - statistics.first_request <= 400 + 8

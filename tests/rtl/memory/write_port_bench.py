@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from hotrow_rtl.config import PRESETS
-from hotrow_rtl.memory.write_port import ResultPort
+from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 from hotrow_sim.testing.memory import write_responder
@@ -25,7 +25,7 @@ class Bench(StreamBench):
     """A result port with a memory behind it, and what that memory must hold in the end."""
 
     def __init__(self, config, clients, behaviour=MEMORIES["ideal"], **options):
-        self.config, self.port = config, ResultPort(config, clients, **options)
+        self.config, self.port = config, DmaWritePort(config, clients, **options)
         super().__init__(self.port)
         self.model = MemoryModel()
         self.array = np.random.default_rng(1).integers(0, 256, SIZE, dtype=np.uint8)

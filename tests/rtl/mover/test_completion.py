@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status
-from hotrow_rtl.mover.completion import MoveOutcome
+from hotrow_rtl.mover.completion import MoveCompletion
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
@@ -54,7 +54,7 @@ def drawn(rng, ports, count):
 @pytest.mark.parametrize("busy", [1.0, 0.4])
 def test_sums_and_the_error_with_the_lowest_index(ports, busy):
     rng = np.random.default_rng(ports)
-    dut = MoveOutcome(replace(TINY, row_ports=ports))
+    dut = MoveCompletion(replace(TINY, row_ports=ports))
     bench = StreamBench(dut)
     rounds = [(count, drawn(rng, ports, count)) for count in (1, 100, 7, 60, 3)]
 

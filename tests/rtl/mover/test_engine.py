@@ -4,7 +4,7 @@ import pytest
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from hotrow_rtl.memory.read_port import BLOCK_RAM_ROWS, SHALLOW_BEATS, ListPort
+from hotrow_rtl.memory.read_port import BLOCK_RAM_ROWS, SHALLOW_BEATS, DmaReadPort
 from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import shallow_lists
 from hotrow_sim.cost.design import memory_bits
@@ -248,7 +248,7 @@ def test_lists_come_as_fast_as_rows(preset, ports, latency):
         shallow = shallow_lists(config).get(name)
         depth, burst = (shallow, SHALLOW_BEATS) if shallow else (
             BLOCK_RAM_ROWS, config.burst_beats)
-        words = depth / (latency + ListPort.turnaround + burst)
+        words = depth / (latency + DmaReadPort.turnaround + burst)
         assert words >= rows_per_cycle * element_bytes / config.bus_bytes
 
 

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import packed_address
-from hotrow_rtl.memory.read_port import ListPort
+from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import list_clients, shallow_lists
 from hotrow_sim.golden.regions import Table
@@ -35,7 +35,7 @@ class Mover(wiring.Component):
 
     def __init__(self, config):
         self.clients = list_clients(config)
-        self.port = ListPort(config, len(self.clients), shallow={
+        self.port = DmaReadPort(config, len(self.clients), shallow={
             self.clients.index(name): depth for name, depth in shallow_lists(config).items()})
         self.mover = RowMover(config)
         members = {name: member for name, member in self.mover.signature.members.items()

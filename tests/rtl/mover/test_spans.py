@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status, packed_address
-from hotrow_rtl.mover.addressing.span_chunks import SpanPieces
+from hotrow_rtl.mover.addressing.span_chunks import SpanChunks
 from hotrow_sim.cycles.row_mover import span_cycles
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.row_bench import (
@@ -207,7 +207,7 @@ def test_cycles_follow_the_model(config, count, latency, pattern):
 
 
 def test_pieces_come_without_a_gap():
-    dut = SpanPieces()
+    dut = SpanChunks()
     bench, seen, ready = StreamBench(dut), [], cycle((1, 1, 0, 1, 0, 0))
 
     async def drive(ctx):

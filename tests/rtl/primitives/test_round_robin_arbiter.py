@@ -1,17 +1,17 @@
-"""RoundRobin against a pointer that walks around."""
+"""RoundRobinArbiter against a pointer that walks around."""
 
 from gc import collect
 
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 def test_grants_the_next_above_the_last(count):
     seed = 4
-    rng, arbiter = np.random.default_rng(seed), RoundRobin(count)
+    rng, arbiter = np.random.default_rng(seed), RoundRobinArbiter(count)
     grants = np.zeros(count, int)
 
     async def drive(ctx):
@@ -39,5 +39,5 @@ def test_grants_the_next_above_the_last(count):
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_count_teaches():
     with pytest.raises(ValueError, match="at least one requester is needed, not 0"):
-        RoundRobin(0)
+        RoundRobinArbiter(0)
     collect()  # the refused component goes while its warning is filtered

@@ -12,7 +12,7 @@ BACKLOG = 16  # beats of which a bank has not been asked everything
 IN_FLIGHT = 16  # requests that a bank has not answered
 
 
-class BankFeed(wiring.Component):
+class BankQueue(wiring.Component):
     """Give one bank its lanes of the beats that enter, and keep its answers until they leave.
 
     Parameters

@@ -12,15 +12,15 @@ from ...config import RING_BEATS, Config, log2
 from ...interfaces.lookup_payloads import answered_beat, ring_beat
 from ...primitives.fifo import RamFifo
 from ...primitives.ram import Ram
-from ...primitives.replicated_register import relayed
-from ...primitives.shared_module import once
-from ...primitives.skid_buffer import Skid
-from .bank_queue import BankFeed
+from ...primitives.replicated_register import replicated
+from ...primitives.shared_module import shared_instance
+from ...primitives.skid_buffer import SkidBuffer
+from .bank_queue import BankQueue
 
 LOGIC_ROWS = 16  # of a memory made of logic
 
 
-class BankRing(wiring.Component):
+class BankCrossbar(wiring.Component):
     """Ask the banks on behalf of beats of lanes, and return the beats in order.
 
     A bank sees its lanes in the order of beats, and within one in the order of lanes. So what it
@@ -51,7 +51,7 @@ class BankRing(wiring.Component):
 
     Timing
     ------
-    A request leaves 1 + `BankFeed.latency` cycles after its beat came; the beat follows `latency`
+    A request leaves 1 + `BankQueue.latency` cycles after its beat came; the beat follows `latency`
     cycles after the last answer to it, or `latency` + 1 after it came if it asks for nothing. One
     beat a cycle while the banks keep up. Up to `beats` are inside, the few at the exit not
     counted, and up to `BACKLOG` of those wait for one bank.
@@ -92,12 +92,12 @@ class BankRing(wiring.Component):
         open_, opens = Signal(init=1), Signal()
         enter, leave = Signal(), Signal()
         out = answered_beat(c, self._carried, self._answer)
-        skid = Skid(out.size)
+        skid = SkidBuffer(out.size)
         m.submodules.exit = exit_ = ResetInserter(self.restart)(skid)
         advance = exit_.i.ready  # a register, for the many that it moves
-        may_leave = relayed(m, "may_leave", skid.free | self.restart, init=1)  # the same, for it
+        may_leave = replicated(m, "may_leave", skid.free | self.restart, init=1)  # the same, for it
         m.d.comb += [
-            self.beats.ready.eq(relayed(m, "opens", opens, init=1)),
+            self.beats.ready.eq(replicated(m, "opens", opens, init=1)),
             enter.eq(self.beats.valid & open_),
             self.answered.valid.eq(exit_.o.valid),
             Value.cast(self.answered.p).eq(exit_.o.p),
@@ -125,8 +125,8 @@ class BankRing(wiring.Component):
         ]
         feeds = []
         for number in range(c.banks):
-            feed = BankFeed(c, *widths, self._beats)
-            m.submodules[f"feed{number}"] = once(platform, feed)
+            feed = BankQueue(c, *widths, self._beats)
+            m.submodules[f"feed{number}"] = shared_instance(platform, feed)
             feeds.append(feed)
             m.d.comb += [
                 feed.enter.eq(comes),

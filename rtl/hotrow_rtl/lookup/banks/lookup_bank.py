@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import Edit, bank_answer, bank_request
 from ...primitives.bits import delay
-from ..counters.bank import CountBank
+from ..counters.bank import CounterBank
 from ..counters.set_layout import ScanPort, scanned_entry
 from ..directory.bank import DirectoryBank
 from ..hashing.row_location import counter_place
-from ..splitter.miss_table import MissBank
+from ..splitter.miss_table import MissTableBank
 from .hazard_distance import near
 
 
@@ -44,7 +44,7 @@ class LookupBank(wiring.Component):
     """
 
     latency = 1 + DirectoryBank.latency  # wait, and ask: the miss table answers in the same cycle
-    distance = CountBank.distance
+    distance = CounterBank.distance
 
     def __init__(self, config: Config):
         self.config = config
@@ -62,9 +62,9 @@ class LookupBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.counts = counts = CountBank(c, spaced=True)
+        m.submodules.counts = counts = CounterBank(c, spaced=True)
         m.submodules.directory = directory = DirectoryBank(c)
-        m.submodules.misses = misses = MissBank(c)
+        m.submodules.misses = misses = MissTableBank(c)
         for unit, clear in ((counts, self.clear_counts), (directory, self.clear_slots),
                             (misses, self.clear_misses)):
             m.d.comb += [unit.restart.eq(self.restart), unit.clear.eq(clear)]
@@ -108,12 +108,12 @@ class LookupBank(wiring.Component):
         asked = self.latency - 1  # cycles from there to the answer
         valid = Signal(asked)
         m.d.sync += valid.eq(Cat(taken, valid))
-        sooner = asked - MissBank.latency
+        sooner = asked - MissTableBank.latency
         asks_misses = delay(m, request.miss & taken, sooner, "asks_misses")[-1]
         rest = delay(m, request.rest, sooner, "rest")[-1]
         epoch = delay(m, request.epoch, sooner, "epoch")[-1]
         counted = delay(
-            m, counts.answers.p.counted, asked - CountBank.latency, "counted")[-1]
+            m, counts.answers.p.counted, asked - CounterBank.latency, "counted")[-1]
         told, found = self.answers.p.as_value(), directory.answer.as_value()
         at = directory.answer.shape()["slot"].offset
         head, place = found[:at], found[at:]

@@ -1,4 +1,4 @@
-"""Placer: what each combined lookup asks of which bank."""
+"""BankRequestStage: what each combined lookup asks of which bank."""
 
 from amaranth import Cat, Module, Mux
 from amaranth.lib import stream, wiring
@@ -14,10 +14,10 @@ from ...interfaces.lookup_payloads import (
     ring_beat,
     row_request,
 )
-from ..hashing.xorshift_hardware import mixed
+from ..hashing.xorshift_hardware import hash_key_hw
 
 
-class Placer(wiring.Component):
+class BankRequestStage(wiring.Component):
     """Mix each lane's key and make a request of each owner.
 
     Parameters
@@ -78,7 +78,7 @@ class Placer(wiring.Component):
                 m.d.sync += [
                     to.valid.eq(lane.owner),
                     Cat(to.bank, request.rest).eq(
-                        mixed(m, f"mixed{number}_", lane.key, 0, self.config.key_width)),
+                        hash_key_hw(m, f"mixed{number}_", lane.key, 0, self.config.key_width)),
                     request.amount.eq(Mux(beat.counts, lane.amount, 0)),
                     request.parts_log2.eq(lane.parts_log2),
                     request.part.eq(lane.part),

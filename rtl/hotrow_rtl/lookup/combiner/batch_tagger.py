@@ -15,7 +15,7 @@ def batch_kind() -> data.StructLayout:
     return data.StructLayout({"counts": 1, "splits": 1, "epoch": EPOCH_WIDTH})
 
 
-class BatchTag(wiring.Component):
+class BatchTagger(wiring.Component):
     """Put the kind of each batch on its beats.
 
     Parameters

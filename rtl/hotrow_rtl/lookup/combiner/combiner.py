@@ -8,9 +8,9 @@ from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.lookup_payloads import amount_width, combined_beat, combined_lookup, tagged_beat
 from ...primitives.ram import Ram
-from .key_comparator import KeyWindow
-from .multiplicity import BeatAmounts
-from .owner_encoder import JoinedPlace
+from .key_comparator import KeyComparator
+from .multiplicity import Multiplicity
+from .owner_encoder import OwnerEncoder
 from .pipeline_depth import key_pieces, latency
 
 DECISIONS = ("owner", "amount", "joins", "back", "lane")  # the rest of a lookup stays as it came
@@ -129,14 +129,14 @@ class Combiner(wiring.Component):
 
         # Say whom each joins, and count for each owner who joins it.
         for lane in lanes:
-            m.submodules[f"place{lane}"] = unit = JoinedPlace(c)
+            m.submodules[f"place{lane}"] = unit = OwnerEncoder(c)
             m.d.comb += unit.joins.eq(joins[lane])
             out = beats[joined + 1][lane]
             with m.If(moves[joined]):
                 m.d.sync += [out.joins.eq(unit.any), out.back.eq(unit.back), out.lane.eq(unit.lane)]
         for back in reach:
             width, at = amount_width(c), joined + back
-            m.submodules[f"amounts{back}"] = unit = BeatAmounts(c.lanes, width)
+            m.submodules[f"amounts{back}"] = unit = Multiplicity(c.lanes, width)
             m.d.comb += [
                 [unit.joined.word_select(lane, c.lanes).eq(joins[lane][back]) for lane in lanes],
                 [unit.before.word_select(lane, width).eq(owner.amount if back else owner.owner)
@@ -205,7 +205,7 @@ class Combiner(wiring.Component):
             for lane in range(c.lanes)))
         steps = [enters, *moves]  # to each place
         for place, piece in enumerate(key_pieces(c)):
-            window = KeyWindow(piece.stop - piece.start, c.lanes, c.window_beats)
+            window = KeyComparator(piece.stop - piece.start, c.lanes, c.window_beats)
             m.submodules[f"window{place}"] = window
             keys = Cat(lookup.key.as_value()[piece] for lookup in self.beats.p.beat.lanes)
             for at, step in enumerate(steps[:place]):

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .key_match import KeyMatches
 
 
-class KeyWindow(wiring.Component):
+class KeyComparator(wiring.Component):
     """Compare the keys of each beat, or a piece of them, with its own and those of beats before it.
 
     Parameters

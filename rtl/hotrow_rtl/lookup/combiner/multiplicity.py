@@ -34,7 +34,7 @@ class LaneAmount(wiring.Component):
         return m
 
 
-class BeatAmounts(wiring.Component):
+class Multiplicity(wiring.Component):
     """Add to the amount of each lane of a beat how many lookups of another beat join it.
 
     Parameters

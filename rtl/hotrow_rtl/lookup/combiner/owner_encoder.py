@@ -11,7 +11,7 @@ from ...config import Config
 from ...primitives.bits import onehot_to_index
 
 
-class JoinedPlace(wiring.Component):
+class OwnerEncoder(wiring.Component):
     """Encode the one lookup joined.
 
     Parameters

@@ -20,7 +20,7 @@ from ..hashing.row_location import counter_place
 from .set_layout import ScanPort, counter_credits, counter_set, counter_way
 
 
-class CountBank(wiring.Component):
+class CounterBank(wiring.Component):
     """Tagged, saturating counts of rows, in sets of ways.
 
     A row that is counted gains `amount`, and its credit becomes `2 ** CREDIT_LOG2` times what its

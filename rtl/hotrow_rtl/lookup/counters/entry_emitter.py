@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from ...config import Config, log2
 from ...interfaces.records import harvest_entry, result, row_key
 from ...primitives.fifo import RamFifo
-from ..hashing.xorshift_hardware import unmixed
-from .bank import CountBank
+from ..hashing.xorshift_hardware import unhash_key_hw
+from .bank import CounterBank
 from .set_layout import counter_place, scanned_entry
 
 ROOM = 16  # entries that may wait to be taken
@@ -37,7 +37,7 @@ class EntryEmitter(wiring.Component):
     bound : In
         Constant from the first entry on.
     room : Out(1)
-        An entry may be asked for, and is heard of `CountBank.latency` + 1 cycles later.
+        An entry may be asked for, and is heard of `CounterBank.latency` + 1 cycles later.
     heard_valid, heard, set : In(1), In(scanned_entry(config)), In
         An entry of that set, in turn. Those behind the last one emitted mean nothing.
     harvested : Out(stream(result(harvest_entry)))
@@ -51,7 +51,7 @@ class EntryEmitter(wiring.Component):
     """
 
     latency = 1 + RamFifo.latency + 1  # compare, queue, and the key
-    _under_way = CountBank.latency + 4  # asked for before the queue's level tells
+    _under_way = CounterBank.latency + 4  # asked for before the queue's level tells
 
     def __init__(self, config: Config):
         self.config = config
@@ -102,7 +102,7 @@ class EntryEmitter(wiring.Component):
 
         chosen, key = queue.o.p, Signal(row_key(c))
         m.d.comb += [
-            key.as_value().eq(unmixed(chosen.mixed.as_value(), 0, c.key_width)),
+            key.as_value().eq(unhash_key_hw(chosen.mixed.as_value(), 0, c.key_width)),
             queue.o.ready.eq(~out.valid | out.ready),
         ]
         with m.If(queue.o.ready):

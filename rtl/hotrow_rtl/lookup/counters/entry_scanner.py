@@ -5,15 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from .bank import CountBank
+from .bank import CounterBank
 
 
 def pace(config: Config) -> int:
     """Cycles from one request to the next of all banks: no set comes again too early."""
-    return -(-CountBank.distance // (config.counter_sets // config.banks))
+    return -(-CounterBank.distance // (config.counter_sets // config.banks))
 
 
-class EntryWalk(wiring.Component):
+class EntryScanner(wiring.Component):
     """Ask the banks for all entries: all banks at a time, or one after the other.
 
     All banks are asked for the same way of all sets, then for the next way. One after the other

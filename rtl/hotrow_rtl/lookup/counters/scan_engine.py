@@ -10,13 +10,13 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config
 from ...contract.encoding import AllFlag, Opcode
 from ...interfaces.records import command, harvest_entry, outcome, result
-from .bank import CountBank
-from .entry_scanner import EntryWalk
+from .bank import CounterBank
+from .entry_scanner import EntryScanner
 from .set_layout import ScanPort
 from .top_k import Harvest
 
 
-class CounterScans(wiring.Component):
+class ScanEngine(wiring.Component):
     """Go through all counters while no lookup is in flight.
 
     Sets are numbered over all banks, the bank in the lowest bits. A DECAY walks through the entries
@@ -50,7 +50,7 @@ class CounterScans(wiring.Component):
     banks + 4. HARVEST: see `Harvest`, and 1.
     """
 
-    _heard = CountBank.latency + 1  # cycles from a request to what is heard of it
+    _heard = CounterBank.latency + 1  # cycles from a request to what is heard of it
 
     def __init__(self, config: Config):
         self.config = config
@@ -67,7 +67,7 @@ class CounterScans(wiring.Component):
     def elaborate(self, platform):
         m, control = Module(), Module()
         m.submodules.control = ResetInserter(self.restart)(control)
-        control.submodules.walk = walk = EntryWalk(self.config)
+        control.submodules.walk = walk = EntryScanner(self.config)
         control.submodules.harvest = harvest = Harvest(self.config)
         connect(control, harvest=harvest.harvested, harvested=flipped(self.harvested))
         given, report = self.command.p, self.outcome.p

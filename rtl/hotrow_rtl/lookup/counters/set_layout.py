@@ -52,14 +52,14 @@ class ScanPort(Signature):
     enable : Out(1)
         The bank is asked for an entry.
     halve : Out(1)
-        And its count is to be halved; two such of the same set `CountBank.distance` cycles apart.
+        And its count is to be halved; two such of the same set `CounterBank.distance` cycles apart.
     set, ways : Out
         Which one; one way.
     complement : Out
         What a count that reaches the bound takes to overflow; 0 if there is no bound. Constant
         during a scan, and 0 while lookups are in flight.
     entry : In(scanned_entry(config))
-        `CountBank.latency` cycles after it was asked for, as it was before.
+        `CounterBank.latency` cycles after it was asked for, as it was before.
     """
 
     def __init__(self, config: Config):

@@ -16,7 +16,7 @@ from ...config import Config, log2
 from ...interfaces.lookup_payloads import Edit, bank_request, directory_answer
 from ...interfaces.table_bounds import partitioned_set
 from ...primitives.ram import ClearedRam
-from ..hashing.xorshift_hardware import mixed
+from ..hashing.xorshift_hardware import hash_key_hw
 
 
 def directory_set(config: Config) -> data.StructLayout:
@@ -107,7 +107,7 @@ class DirectoryBank(wiring.Component):
             hashed = Signal(c.rest_width, name=f"hashed{choice}")
             with m.If(self.enter):
                 m.d.sync += hashed.eq(request.rest if choice == 0 else
-                                      mixed(m, "mixed_rest", request.rest, choice, c.rest_width))
+                                      hash_key_hw(m, "mixed_rest", request.rest, choice, c.rest_width))
             set_ = partitioned_set(m, c, f"set{choice}", hashed, parts_log2, part)
             tag = hashed[c.rest_width - c.directory_tag_width:]
             held = Signal(layout.size, name=f"held{choice}", reset_less=True)

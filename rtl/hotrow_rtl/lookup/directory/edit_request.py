@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.lookup_payloads import Edit, asked_beat, beat_request, ring_beat, row_request
-from ..hashing.xorshift_hardware import mixed
+from ..hashing.xorshift_hardware import hash_key_hw
 from .entry_check import checked_entry
 
 
-class EditLane(wiring.Component):
+class EditRequest(wiring.Component):
     """Make each entry of a list a beat whose lane 0 edits the directory, unless it is refused.
 
     Parameters
@@ -60,7 +60,7 @@ class EditLane(wiring.Component):
                 kept.status.eq(entry.status),
                 lane.valid.eq(entry.status == Status.OK),
                 Cat(lane.bank, lane.request.rest).eq(
-                    mixed(m, "mixed_key", entry.key.as_value(), 0, self.config.key_width)),
+                    hash_key_hw(m, "mixed_key", entry.key.as_value(), 0, self.config.key_width)),
                 out.p.shared.edit.eq(self.edit),
                 lane.request.parts_log2.eq(entry.parts_log2),
                 lane.request.part.eq(entry.part),

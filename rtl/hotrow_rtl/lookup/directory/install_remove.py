@@ -16,11 +16,19 @@ from ...interfaces.lookup_payloads import (
     row_request,
     slot_number,
 )
-from ...interfaces.records import Fetch, command, element, outcome, result, row_entry, table_update
+from ...interfaces.records import (
+    ReadClient,
+    command,
+    element,
+    outcome,
+    result,
+    row_entry,
+    table_update,
+)
 from ...lists.unpacker_packer import Unpacker
 from ...primitives.pipeline_stage import stage
-from ...primitives.skid_buffer import Skid
-from .edit_request import EditLane
+from ...primitives.skid_buffer import SkidBuffer
+from .edit_request import EditRequest
 from .entry_check import EntryCheck
 
 
@@ -47,7 +55,7 @@ class ListSequence(wiring.Component):
     def __init__(self, config: Config):
         super().__init__({
             "command": In(stream.Signature(command)),
-            "fetch": Out(Fetch(config).members["request"].signature),
+            "fetch": Out(ReadClient(config).members["request"].signature),
             "count": Out(stream.Signature(data.StructLayout({"count": 32}))),
             "edit": Out(Edit),
             "begin": Out(1),
@@ -108,7 +116,7 @@ class ListTally(wiring.Component):
         A pulse clears the counts.
     edit : In(Edit)
     beats : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
-        As from `EditLane`, one entry in lane 0 of each.
+        As from `EditRequest`, one entry in lane 0 of each.
     slots : Out(stream(result(32)))
     report : Out(outcome)
         Counts so far.
@@ -171,7 +179,7 @@ class ListTally(wiring.Component):
         return m
 
 
-class DirectoryList(wiring.Component):
+class InstallRemove(wiring.Component):
     """Install or remove the rows of a list, or free every slot.
 
     Parameters
@@ -184,10 +192,10 @@ class DirectoryList(wiring.Component):
         INSTALL or REMOVE.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
-    source : Out(Fetch(config))
+    source : Out(ReadClient(config))
     beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
             beat_request(config))))
-        To the ring of banks; see `EditLane`.
+        To the ring of banks; see `EditRequest`.
     answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
         The same beats, in order.
     clear : Out(1)
@@ -206,7 +214,7 @@ class DirectoryList(wiring.Component):
     Timing
     ------
     One entry a cycle while the ring takes and returns as many. The first beat comes
-    `Unpacker.latency + Skid.latency + EntryCheck.latency + EditLane.latency` cycles after the first
+    `Unpacker.latency + SkidBuffer.latency + EntryCheck.latency + EditRequest.latency` cycles after the first
     word; the slot 1 cycle after the beat that tells it returned, the outcome 3.
     """
 
@@ -217,7 +225,7 @@ class DirectoryList(wiring.Component):
         super().__init__({
             "command": In(stream.Signature(command)),
             "table_update": In(table_update(config)),
-            "source": Out(Fetch(config)),
+            "source": Out(ReadClient(config)),
             "beats": Out(stream.Signature(beat)),
             "answered": In(stream.Signature(answered)),
             "clear": Out(1),
@@ -237,12 +245,12 @@ class DirectoryList(wiring.Component):
         m.submodules.entries = restarted(entries)
         m.submodules.tally = restarted(tally)
         m.submodules.check = check = EntryCheck(self.config)
-        m.submodules.lane = lane = EditLane(self.config)
+        m.submodules.lane = lane = EditRequest(self.config)
         connect(m, command=flipped(self.command), sequence=sequence.command)
         connect(m, sequence=sequence.fetch, source=flipped(self.source.request))
         connect(m, sequence=sequence.count, entries=entries.start)
         connect(m, source=flipped(self.source.words), entries=entries.words)
-        m.submodules.listed = listed = restarted(Skid(element(row_entry).size))
+        m.submodules.listed = listed = restarted(SkidBuffer(element(row_entry).size))
         m.d.comb += [  # ends the way of `ready` from the banks to the list port
             listed.i.valid.eq(entries.elements.valid),
             listed.i.p.eq(entries.elements.p.as_value()),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...contract.encoding import Status
-from ...interfaces.records import PLANNED, Deposit, engine_outcome, outcome
+from ...interfaces.records import PLANNED, WriteClient, engine_outcome, outcome
 from ..planner.plan_lists import plan_counts
 from ..splitter.sample_partition import counted_samples
 from .in_flight import DEPOSITS, Unit, lookup_job
@@ -21,7 +21,7 @@ REPORTS = {
 }
 
 
-class LookupEnd(wiring.Component):
+class LookupComplete(wiring.Component):
     """Give a command's outcome when its unit and its lists have ended.
 
     A fault of a list is its status if nothing else went wrong, the first in the order of the
@@ -39,7 +39,7 @@ class LookupEnd(wiring.Component):
     parted : In(stream(counted_samples()))
     counted : In(stream(plan_counts))
         On a card with a planner, once per batch that is planned.
-    landed : In(outcome of Deposit).array(5)
+    landed : In(outcome of WriteClient).array(5)
         By number in `DEPOSITS`.
     fault, address, ended
         Of the `ResultAddresses`.
@@ -61,7 +61,7 @@ class LookupEnd(wiring.Component):
             "listed": In(outcomes),
             "parted": In(stream.Signature(counted_samples())),
             **({"counted": In(stream.Signature(plan_counts))} if config.planner else {}),
-            "landed": In(Deposit(config).members["outcome"].signature.flip()).array(len(DEPOSITS)),
+            "landed": In(WriteClient(config).members["outcome"].signature.flip()).array(len(DEPOSITS)),
             "fault": Out(stream.Signature(range(len(lists_of(config))))),
             "address": In(config.address_width),
             "ended": Out(1),

@@ -5,19 +5,19 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
-from ...interfaces.command_assembler import CommandIntake
-from ...interfaces.records import Deposit, Engine
+from ...interfaces.command_assembler import CommandAssembler
+from ...interfaces.records import Engine, WriteClient
 from ...primitives.fifo import RamFifo
-from .complete import LookupEnd
+from .complete import LookupComplete
 from .in_flight import UNDER_WAY, lookup_job
-from .issue import LookupStart
+from .issue import LookupIssue
 from .result_addresses import ResultAddresses, lists_of
 
 
 class LookupControl(wiring.Component):
     """Start commands in order, and give their outcomes in order.
 
-    Up to `UNDER_WAY` batches have started and not ended; see `LookupStart` and `LookupEnd`.
+    Up to `UNDER_WAY` batches have started and not ended; see `LookupIssue` and `LookupComplete`.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class LookupControl(wiring.Component):
     -------
     engine : In(Engine(config))
     cleared, edits, clear_misses, reader, scans, entries, kinds, sizes, verdict, planner
-        As of `LookupStart`.
+        As of `LookupIssue`.
     tallied, scanned, listed, parted, counted, landed
-        As of `LookupEnd`.
-    requests : Out(request of Deposit).array(len(lists_of(config)))
+        As of `LookupComplete`.
+    requests : Out(request of WriteClient).array(len(lists_of(config)))
         By number there, see `ResultAddresses`; that of the misses is for both who write them.
 
     Timing
@@ -45,21 +45,21 @@ class LookupControl(wiring.Component):
         plans = (("planner",), ("counted",)) if config.planner else ((), ())
         self._of_start = ("reader", "scans", "entries", "kinds", "sizes", "verdict", *plans[0])
         self._of_end = ("tallied", "scanned", "listed", "parted", *plans[1])
-        self._start, self._end = LookupStart(config), LookupEnd(config)
+        self._start, self._end = LookupIssue(config), LookupComplete(config)
         starts, ends = self._start.signature.members, self._end.signature.members
         super().__init__({
             "engine": In(Engine(config)),
             **{name: starts[name]
                for name in ("cleared", "edits", "clear_misses", *self._of_start)},
             **{name: ends[name] for name in (*self._of_end, "landed")},
-            "requests": Out(Deposit(config).members["request"].signature).array(
+            "requests": Out(WriteClient(config).members["request"].signature).array(
                 len(lists_of(config))),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.intake = intake = CommandIntake()
+        m.submodules.intake = intake = CommandAssembler()
         m.submodules.start = start = self._start
         m.submodules.under_way = under_way = RamFifo(lookup_job(config), UNDER_WAY)
         m.submodules.addresses = addresses = ResultAddresses(config)

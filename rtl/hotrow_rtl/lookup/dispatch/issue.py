@@ -15,7 +15,7 @@ from .in_flight import Unit, lookup_job
 from .result_addresses import LISTS, lists_of, opened_lists
 
 
-class LookupStart(wiring.Component):
+class LookupIssue(wiring.Component):
     """Tell each unit what a command wants of it, and open its lists.
 
     A batch goes to the reader first. Its lists are opened once its lengths were found sound; then

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import LIST_ALIGNMENT, Config, log2
-from ...interfaces.records import Deposit
+from ...interfaces.records import WriteClient
 from ...primitives.ram import Ram
 
 LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
@@ -36,7 +36,7 @@ class ResultAddresses(wiring.Component):
     Members
     -------
     start : In(stream(opened_lists(config)))
-    requests : Out(request of Deposit).array(len(lists_of(config)))
+    requests : Out(request of WriteClient).array(len(lists_of(config)))
         An address is offered to a writer that is ready, whose `ready` must not depend on `valid`.
     fault : In(stream)
         The number of a list of the oldest command.
@@ -54,7 +54,7 @@ class ResultAddresses(wiring.Component):
     def __init__(self, config: Config):
         self.config, self.lists = config, lists_of(config)
         lists = self.lists
-        request = Deposit(config).members["request"].signature
+        request = WriteClient(config).members["request"].signature
         super().__init__({
             "start": In(stream.Signature(opened_lists(config))),
             "requests": Out(request).array(len(lists)),

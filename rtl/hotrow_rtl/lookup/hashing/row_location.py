@@ -9,18 +9,18 @@ values too.
 """
 
 from ...config import Config, log2
-from .xorshift import mix, unmix
+from .xorshift import hash_key, unhash_key
 
 
 def place(config: Config, key):
     """(bank, rest) of a packed (table, row) key."""
-    mixed = mix(key, 0, config.key_width)
+    mixed = hash_key(key, 0, config.key_width)
     return mixed & (config.banks - 1), mixed >> log2(config.banks)
 
 
 def key_of(config: Config, bank, rest):
     """The packed key that `place` took apart."""
-    return unmix(rest << log2(config.banks) | bank, 0, config.key_width)
+    return unhash_key(rest << log2(config.banks) | bank, 0, config.key_width)
 
 
 def counter_place(config: Config, rest):
@@ -37,4 +37,4 @@ def counter_rest(config: Config, set_, tag):
 def directory_hash(config: Config, choice, rest):
     """What the set and the tag of a hash choice are taken from: set from the lowest bits, tag
     from the `directory_tag_width` highest."""
-    return rest if choice == 0 else mix(rest, choice, config.rest_width)
+    return rest if choice == 0 else hash_key(rest, choice, config.rest_width)

@@ -19,7 +19,7 @@ def _step(word, shift, mask):
     return word ^ (word << shift) & mask if shift > 0 else word ^ (word >> -shift)
 
 
-def mix(key, choice, width):
+def hash_key(key, choice, width):
     """Permute the `width` low bits of `key` by chain number `choice`."""
     mask = (1 << width) - 1
     for shift in CHAINS[choice]:
@@ -27,7 +27,7 @@ def mix(key, choice, width):
     return key
 
 
-def unmix(mixed, choice, width):
+def unhash_key(mixed, choice, width):
     """The inverse of `mix`: each xor-shift undone by doubling it until it leaves the word."""
     mask = (1 << width) - 1
     for shift in reversed(CHAINS[choice]):

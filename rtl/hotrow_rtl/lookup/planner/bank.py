@@ -11,14 +11,14 @@ from ...config import Config, log2
 from ...interfaces.lookup_payloads import Ask, bank_answer, bank_request
 from ...primitives.bits import delay
 from ..banks.hazard_distance import near
-from ..counters.bank import CountBank
+from ..counters.bank import CounterBank
 from ..counters.set_layout import ScanPort, scanned_entry
 from ..hashing.row_location import counter_place
-from ..splitter.miss_table import MissBank
-from .bypass_table import BypassStamps, newest_age
+from ..splitter.miss_table import MissTableBank
+from .bypass_table import BypassTable, newest_age
 from .payloads import plan_setting
 from .set_index import SlotSets
-from .slot_table import SlotBank, distance, latency
+from .slot_table import SlotTable, distance, latency
 
 
 class PlannerBank(wiring.Component):
@@ -39,9 +39,9 @@ class PlannerBank(wiring.Component):
     begin : In(1)
         A pulse before its first request.
     newest : Out(newest_age(config))
-        As of `BypassStamps`, `BypassStamps.latency` cycles behind the answers.
+        As of `BypassTable`, `BypassTable.latency` cycles behind the answers.
     sweep : In(1)
-        As of `SlotBank`.
+        As of `SlotTable`.
     clear_slots : In(1)
         A pulse frees every slot and forgets which batches bypassed what.
     ready : Out(1)
@@ -50,15 +50,15 @@ class PlannerBank(wiring.Component):
     Timing
     ------
     One request a cycle. Two of the same set of the counters or of the miss table are at least
-    `CountBank.distance` cycles apart, two of the same set of slots, unless the first is FIND,
-    `SlotBank.distance`. The answer comes `latency` cycles after the request, or as much later as
+    `CounterBank.distance` cycles apart, two of the same set of slots, unless the first is FIND,
+    `SlotTable.distance`. The answer comes `latency` cycles after the request, or as much later as
     that had to wait.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        self.latency = 2 + latency(config) + MissBank.latency  # hash, wait, and the two
-        self.distance = max(distance(config), CountBank.distance)
+        self.latency = 2 + latency(config) + MissTableBank.latency  # hash, wait, and the two
+        self.distance = max(distance(config), CounterBank.distance)
         super().__init__({
             "requests": In(stream.Signature(bank_request(config))),
             "answers": Out(stream.Signature(bank_answer(config), always_ready=True)),
@@ -78,11 +78,11 @@ class PlannerBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.counts = counts = CountBank(c, spaced=True)
+        m.submodules.counts = counts = CounterBank(c, spaced=True)
         m.submodules.sets = sets = SlotSets(c)
-        m.submodules.slots = slots = SlotBank(c)
-        m.submodules.misses = misses = MissBank(c)
-        m.submodules.stamps = stamps = BypassStamps(c)
+        m.submodules.slots = slots = SlotTable(c)
+        m.submodules.misses = misses = MissTableBank(c)
+        m.submodules.stamps = stamps = BypassTable(c)
         m.d.comb += [
             counts.clear.eq(self.clear_counts),
             slots.clear.eq(self.clear_slots),
@@ -106,7 +106,7 @@ class PlannerBank(wiring.Component):
         plans = delay(m, request.edit == Ask.PLAN, asked, "plans")[-1]
         answer, told = slots.answer, self.answers.p.as_value()
         rest = Cat(slots.asked.set[:c.rest_width - c.directory_tag_width], slots.asked.tag)
-        count = delay(m, counts.answers.p.count, wait - 1 - CountBank.latency, "count")[-1]
+        count = delay(m, counts.answers.p.count, wait - 1 - CounterBank.latency, "count")[-1]
         m.d.comb += [
             counts.requests.valid.eq(taken),
             counts.requests.p.rest.eq(request.rest),
@@ -125,10 +125,10 @@ class PlannerBank(wiring.Component):
         found = Cat(answer.hit, answer.placed)
         more = Cat(answer.first, answer.evicts & answer.dirty, answer.tag)
         found, slot, more, entry = (
-            delay(m, value, MissBank.latency, name)[-1] for name, value in (
+            delay(m, value, MissTableBank.latency, name)[-1] for name, value in (
                 ("found", found), ("slot", answer.slot.as_value()), ("more", more),
                 ("entry", rest[:len(stamps.entry)])))
-        counted = delay(m, counts.answers.p.counted, asked - CountBank.latency, "counted")[-1]
+        counted = delay(m, counts.answers.p.counted, asked - CounterBank.latency, "counted")[-1]
         hit, placed = found
         at = bank_answer(c)["first"].offset
         m.d.comb += [
@@ -170,7 +170,7 @@ class PlannerBank(wiring.Component):
         # When a request begins to wait it is known how many cycles it must, for those of its sets
         # that entered before: bit n is set if one did n cycles before, and those shift out with
         # time. One that only looks keeps none behind it.
-        counted, missed = CountBank.distance, MissBank.distance
+        counted, missed = CounterBank.distance, MissTableBank.distance
         recent = [
             (counted, near(m, "count", counted, counter_place(c, hashed.rest)[0], 1,
                            counter_place(c, request.rest)[0], taken & (request.amount != 0))),

@@ -29,7 +29,7 @@ def entry_width(config: Config) -> int:
     return log2(config.bypass_stamps // config.banks)
 
 
-class BypassStamps(wiring.Component):
+class BypassTable(wiring.Component):
     """Of the rows that a batch has to fetch, the newest batch that bypassed one of their entries.
 
     A stamp of the batch itself is another row's, in whose place there was one that is not known: it
@@ -119,7 +119,7 @@ class BypassStamps(wiring.Component):
         return m
 
 
-class WaitFor(wiring.Component):
+class DependencyReducer(wiring.Component):
     """The newest batch that any bank tells, as the contract's `wait_for`.
 
     Parameters

@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out
 from ...config import log2
 
 
-def contender(number, payload) -> data.StructLayout:
+def candidate(number, payload) -> data.StructLayout:
     """A `number` of so many bits, if `present`, and `payload` bits that come with it."""
     return data.StructLayout({"payload": payload, "number": number, "present": 1})
 
 
-class Least(wiring.Component):
+class MinTree(wiring.Component):
     """The least number that is present; of equals the one with the lowest index.
 
     Parameters
@@ -24,8 +24,8 @@ class Least(wiring.Component):
 
     Members
     -------
-    contenders : In(contender).array(count)
-    least : Out(contender)
+    contenders : In(candidate).array(count)
+    least : Out(candidate)
         Not `present` if none is.
     index : Out(range(count))
         Of the least.
@@ -37,7 +37,7 @@ class Least(wiring.Component):
 
     def __init__(self, number, payload, count):
         self.count, self.latency = count, log2(count)
-        self._shape = contender(number, payload)
+        self._shape = candidate(number, payload)
         super().__init__({
             "contenders": In(data.ArrayLayout(self._shape, count)),
             "least": Out(self._shape),

@@ -9,7 +9,7 @@ from ...interfaces.lookup_payloads import lane_results
 from ...interfaces.records import row_entry
 from ...primitives.stream_routing import fork
 from ..splitter.miss_numbering import planned_beat
-from .bypass_table import WaitFor, newest_age
+from .bypass_table import DependencyReducer, newest_age
 from .victim_key import VictimKey
 
 # What a planned batch is counted by: rows, those to be fetched, to be written back, without a slot.
@@ -116,7 +116,7 @@ class PlanTally(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, counted = self.beats.p, self.counted
-        wait_for = WaitFor(self.config)
+        wait_for = DependencyReducer(self.config)
         m.submodules.wait_for = ResetInserter(self.restart)(wait_for)
         told = {"unique": beat.first | beat.bypassed, "entries": beat.fetched,
                 "evictions": beat.evicts, "bypasses": beat.bypassed}

@@ -40,7 +40,7 @@ class PlannerPort(wiring.Signature):
         })
 
 
-class PlanSequence(wiring.Component):
+class PlanSequencer(wiring.Component):
     """Tell the planner's units what goes for the command in progress.
 
     A batch is retired for a command if it was when that started.

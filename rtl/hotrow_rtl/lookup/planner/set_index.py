@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...interfaces.table_bounds import partition, partitioned_set
-from ..hashing.xorshift_hardware import mixed
+from ..hashing.xorshift_hardware import hash_key_hw
 from .payloads import slot_place
 
 
@@ -48,7 +48,7 @@ class SlotSets(wiring.Component):
         for choice, place in enumerate(self.places):
             hashed = self.rest
             if choice:
-                hashed = mixed(m, "mixed_rest", hashed, choice, c.rest_width)
+                hashed = hash_key_hw(m, "mixed_rest", hashed, choice, c.rest_width)
             set_ = partitioned_set(m, c, f"set{choice}", hashed, self.parts_log2, self.part)
             with m.If(self.enable):
                 m.d.sync += [

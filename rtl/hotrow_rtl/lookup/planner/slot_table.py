@@ -17,7 +17,7 @@ from ...config import Config, log2
 from ...interfaces.lookup_payloads import NUMBER_WIDTH, Ask
 from ...primitives.bits import delay, onehot_mux, onehot_to_index
 from ...primitives.ram import ClearedRam
-from .min_tree import Least, contender
+from .min_tree import MinTree, candidate
 from .payloads import (
     plan_answer,
     plan_request,
@@ -32,7 +32,7 @@ from .replacement_policy import filled, swept, used
 COMPARED = 3  # cycles from the request to what its ways say: read, hold, compare
 
 
-class SlotBank(wiring.Component):
+class SlotTable(wiring.Component):
     """Find, install, remove, plan or mark one row a cycle.
 
     A row enters the set with more free ways, the first among equals, at the lowest free way. A
@@ -71,7 +71,7 @@ class SlotBank(wiring.Component):
     Timing
     ------
     Latency 4 + log2(`directory_choices` * `directory_ways`) cycles: read, hold, compare, rounds of
-    `Least`, encode; `distance` is one more, to write. Clearing takes `directory_sets` / `banks`
+    `MinTree`, encode; `distance` is one more, to write. Clearing takes `directory_sets` / `banks`
     cycles, a sweep 3 more.
     """
 
@@ -160,8 +160,8 @@ class SlotBank(wiring.Component):
         states, contenders = [], []
         for index, way in enumerate(word):
             state = Signal(slot_state(c).size, name=f"state{choice}_{index}", reset_less=True)
-            entry = Signal(contender(NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1),
-                           name=f"contender{choice}_{index}", reset_less=True)
+            entry = Signal(candidate(NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1),
+                           name=f"candidate{choice}_{index}", reset_less=True)
             age = (self.setting.batch - way.state.used)[:c.stamp_bits]
             m.d.sync += [
                 state.eq(way.state),
@@ -178,10 +178,10 @@ class SlotBank(wiring.Component):
                 "contenders": contenders, "spare": spare}
 
     def _victim(self, m, sides):
-        """(the contender that leaves, its index): each choice finds its own, then they meet."""
+        """(the candidate that leaves, its index): each choice finds its own, then they meet."""
         c, found = self.config, []
         for choice, side in enumerate(sides):
-            m.submodules[f"least{choice}"] = least = Least(
+            m.submodules[f"least{choice}"] = least = MinTree(
                 NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1, c.directory_ways)
             m.d.comb += least.contenders.eq(Cat(entry.as_value() for entry in side["contenders"]))
             spare = delay(m, side["spare"], least.latency - 1, f"spare_of_{choice}")[-1]

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
 from ...interfaces.records import row_key
-from ..hashing.xorshift_hardware import unmixed
+from ..hashing.xorshift_hardware import unhash_key_hw
 from .payloads import set_width
 
 
@@ -54,7 +54,7 @@ class VictimKey(wiring.Component):
         with m.If(self.advance):
             m.d.sync += [
                 bank.eq(self.slot[ways:]),
-                rest.eq(Mux(second, unmixed(hashed, 1, c.rest_width), hashed)),
-                self.key.eq(unmixed(Cat(bank, rest), 0, c.key_width)),
+                rest.eq(Mux(second, unhash_key_hw(hashed, 1, c.rest_width), hashed)),
+                self.key.eq(unhash_key_hw(Cat(bank, rest), 0, c.key_width)),
             ]
         return m

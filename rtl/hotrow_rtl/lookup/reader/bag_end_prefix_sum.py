@@ -90,7 +90,7 @@ class EndLayer(wiring.Component):
         return m
 
 
-class BagEnds(wiring.Component):
+class BagEndPrefixSum(wiring.Component):
     """Add up lengths.
 
     The last bag of a batch is open, and so is one whose length could not be read, with all

@@ -8,7 +8,7 @@ from ...config import Config
 from .batch_descriptor import bag_name, batch_order, chunk_bags, names_width, place, step_by_one
 
 
-class BagPlaces(wiring.Component):
+class BagIndexer(wiring.Component):
     """Name the bags of each chunk.
 
     Each of them keeps the place of its bag in the next chunk, and advances by the bags of a chunk:

@@ -48,7 +48,7 @@ class FirstBag(wiring.Component):
         return m
 
 
-class FirstBags(wiring.Component):
+class BagSelect(wiring.Component):
     """Choose for every lane of a word.
 
     Parameters

@@ -5,17 +5,17 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
-from ...primitives.skid_buffer import Skid
-from .bag_end_prefix_sum import BagEnds
-from .bag_indexer import BagPlaces
+from ...primitives.skid_buffer import SkidBuffer
+from .bag_end_prefix_sum import BagEndPrefixSum
+from .bag_indexer import BagIndexer
 from .batch_descriptor import batch_order, fetched_words, names_width, unchecked_beat
-from .lane_assigner import LaneFill
+from .lane_assigner import LaneAssigner
 from .length_buffer import kept_words
-from .length_chunks import BagChunks
-from .word_splitter import WordWalk, piece
+from .length_chunks import LengthChunks
+from .word_splitter import WordSplitter, piece
 
 
-class BagWalk(wiring.Component):
+class BagSequencer(wiring.Component):
     """Find out where bags end and who they are, then lay both out over the words of ids.
 
     All ids of a batch are delivered, once, whatever the lengths say: the last bag, and one whose
@@ -31,11 +31,11 @@ class BagWalk(wiring.Component):
     chunks, places, words : In(stream(batch_order(config)))
         The same order for each, taken apart, as each is done with the batch before.
     kept, fetched : In(stream)
-        Lengths, as of `BagChunks`.
+        Lengths, as of `LengthChunks`.
     fetches : Out(1)
         The next word fetched is for this unit.
     ids : In(stream)
-        As from `Fetch`, exactly the words of each batch's ids.
+        As from `ReadClient`, exactly the words of each batch's ids.
     lookups : Out(stream(unchecked_beat(config)))
         A beat is a bus word of ids.
 
@@ -62,13 +62,13 @@ class BagWalk(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.cutter = cutter = BagChunks(c)
-        m.submodules.ends = ends = BagEnds(c)
-        m.submodules.namer = namer = BagPlaces(c)
-        m.submodules.walk = walk = WordWalk(c)
-        m.submodules.skid = skid = Skid(piece(c).size, rigid=True)
-        m.submodules.names = names = Skid(names_width(c))
-        m.submodules.fill = fill = LaneFill(c)
+        m.submodules.cutter = cutter = LengthChunks(c)
+        m.submodules.ends = ends = BagEndPrefixSum(c)
+        m.submodules.namer = namer = BagIndexer(c)
+        m.submodules.walk = walk = WordSplitter(c)
+        m.submodules.skid = skid = SkidBuffer(piece(c).size, rigid=True)
+        m.submodules.names = names = SkidBuffer(names_width(c))
+        m.submodules.fill = fill = LaneAssigner(c)
         connect(m, orders=flipped(self.chunks), cutter=cutter.start)
         connect(m, orders=flipped(self.places), namer=namer.start)
         connect(m, orders=flipped(self.words), walk=walk.start)

@@ -4,14 +4,14 @@ from amaranth import Module
 from amaranth.lib import data, stream
 
 from ...config import Config, log2
-from ...interfaces.records import Fetch, lookup
+from ...interfaces.records import ReadClient, lookup
 
 LENGTH_WIDTH = 16
 
 
 def fetched_words(config: Config) -> stream.Signature:
-    """The words of `Fetch`, as a stream."""
-    return Fetch(config).members["words"].signature.flip()
+    """The words of `ReadClient`, as a stream."""
+    return ReadClient(config).members["words"].signature.flip()
 
 
 def chunk_bags(config: Config) -> int:

@@ -6,17 +6,17 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config, log2
 from ...contract.encoding import BatchFlag, Status
-from ...interfaces.records import Fetch, command
-from ...primitives.skid_buffer import Skid
-from .bag_sequencer import BagWalk
+from ...interfaces.records import ReadClient, command
+from ...primitives.skid_buffer import SkidBuffer
+from .bag_sequencer import BagSequencer
 from .batch_descriptor import bags_width, batch_order, chunk_bags, unchecked_beat
-from .length_buffer import LengthStore
+from .length_buffer import LengthBuffer
 from .length_sum import LENGTH_BYTES, LengthSum
 
 verdict = data.StructLayout({"status": 8, "error_index": 64})
 
 
-class BatchWalk(wiring.Component):
+class BatchFetch(wiring.Component):
     """Lead each batch from its requests to its lookups, the next one's requests ahead.
 
     The sum of a jagged batch's lengths must be known before its ids are requested. They are kept
@@ -35,7 +35,7 @@ class BatchWalk(wiring.Component):
     Timing
     ------
     Requests leave 1 cycle after the command, for lengths 2 cycles. A command is taken the
-    cycle after the batch before it has begun, in `WordWalk`, which is when the one before that has
+    cycle after the batch before it has begun, in `WordSplitter`, which is when the one before that has
     ended there.
     """
 
@@ -43,8 +43,8 @@ class BatchWalk(wiring.Component):
         self.config = config
         super().__init__({
             "command": In(stream.Signature(command)),
-            "ids": Out(Fetch(config)),
-            "lengths": Out(Fetch(config)),
+            "ids": Out(ReadClient(config)),
+            "lengths": Out(ReadClient(config)),
             "verdict": Out(stream.Signature(verdict)),
             "lookups": Out(stream.Signature(unchecked_beat(config))),
         })
@@ -53,8 +53,8 @@ class BatchWalk(wiring.Component):
         m = Module()
         c, given = self.config, self.command.p
         m.submodules.length_sum = length_sum = LengthSum(c)
-        m.submodules.store = store = LengthStore(c)
-        m.submodules.walk = walk = BagWalk(c)
+        m.submodules.store = store = LengthBuffer(c)
+        m.submodules.walk = walk = BagSequencer(c)
         connect(m, store=store.o, walk=walk.kept)
         connect(m, port=flipped(self.ids.words), walk=walk.ids)
         connect(m, walk=walk.lookups, lookups=flipped(self.lookups))
@@ -160,7 +160,7 @@ class BatchWalk(wiring.Component):
         # A list of lengths goes to the walk, or to the sum, and then to the store if it fits. Which
         # of them takes a word comes late.
         summed, words, shape = length_sum.words, self.lengths.words, self.lengths.words.p.shape()
-        m.submodules.skid = skid = Skid(shape.size)
+        m.submodules.skid = skid = SkidBuffer(shape.size)
         word = data.View(shape, skid.o.p)
         m.d.comb += [
             skid.i.valid.eq(words.valid),

@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config
-from .bag_select import FirstBags
+from .bag_select import BagSelect
 from .batch_descriptor import bag_name, chunk_bags, fetched_words, unchecked_beat
 from .word_splitter import piece
 
 
-class LaneFill(wiring.Component):
+class LaneAssigner(wiring.Component):
     """Put together what the pieces say about a word, and give it to the word's ids.
 
     A lane's bag is the first that ends after it, unless a piece before told another.
@@ -23,7 +23,7 @@ class LaneFill(wiring.Component):
     -------
     pieces : In(stream(piece(config)))
     words : In(stream)
-        As from `Fetch`: ids, a word for each piece that leaves.
+        As from `ReadClient`: ids, a word for each piece that leaves.
     lookups : Out(stream(unchecked_beat(config)))
 
     Timing
@@ -67,7 +67,7 @@ class LaneFill(wiring.Component):
         m.d.comb += [names.word_select(bag, size).eq(given.names.word_select(bag, size))
                      for bag in range(chunk_bags(c))]
         for which, registers, covered in (("here", here, is_here), ("behind", behind, is_behind)):
-            m.submodules[f"bags_{which}"] = unit = FirstBags(c)
+            m.submodules[f"bags_{which}"] = unit = BagSelect(c)
             m.d.comb += [unit.ends.eq(given[which]), unit.names.eq(names)]
             with m.If(free):
                 m.d.sync += covered.eq(given[which][-c.lanes:])  # whether any bag ends after each

@@ -14,7 +14,7 @@ def kept_words(config: Config) -> stream.Signature:
     return stream.Signature(data.StructLayout({"data": config.bus_width}))
 
 
-class LengthStore(wiring.Component):
+class LengthBuffer(wiring.Component):
     """A queue of bus words that leave only once they are kept.
 
     Parameters

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 from .batch_descriptor import LENGTH_WIDTH, batch_order, chunk_bags, fetched_words
 from .length_buffer import kept_words
 
@@ -24,7 +24,7 @@ def bag_chunk(config: Config) -> data.StructLayout:
     })
 
 
-class BagChunks(wiring.Component):
+class LengthChunks(wiring.Component):
     """Take each half of a bus word of lengths as a chunk, or say one id a bag for a dense batch.
 
     Parameters
@@ -36,13 +36,13 @@ class BagChunks(wiring.Component):
     start : In(stream(batch_order(config)))
         Taken when the previous batch is over.
     kept : In(stream)
-        As from `LengthStore`: the words of the batches whose lengths are kept.
+        As from `LengthBuffer`: the words of the batches whose lengths are kept.
     fetched : In(stream)
-        As from `Fetch`: the words of the other jagged batches.
+        As from `ReadClient`: the words of the other jagged batches.
     fetches : Out(1)
         The next word fetched is for this unit.
     chunks : Out(stream(bag_chunk(config)))
-        For a rigid pipeline, see `Skid`.
+        For a rigid pipeline, see `SkidBuffer`.
 
     Timing
     ------
@@ -63,7 +63,7 @@ class BagChunks(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, given = self.config, self.chunks, self.start.p
-        m.submodules.skid = skid = Skid(bag_chunk(c).size, rigid=True)
+        m.submodules.skid = skid = SkidBuffer(bag_chunk(c).size, rigid=True)
         chunk = data.View(bag_chunk(c), skid.i.p)
         busy, jagged, kept = (Signal(name=name) for name in ("busy", "jagged", "kept"))
         wide, last_bag = Signal.like(given.wide), Signal.like(given.last_bag)

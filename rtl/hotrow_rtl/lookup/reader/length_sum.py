@@ -27,7 +27,7 @@ class LengthSum(wiring.Component):
     start : In(stream)
         The `count` of lengths in the next list, at least 1. Taken when the previous is over.
     words : In(stream)
-        As from `Fetch`, exactly the words of the list.
+        As from `ReadClient`, exactly the words of the list.
     total : Out(stream)
         The `sum` of each list, and the `fault` of its first word that has one.
 

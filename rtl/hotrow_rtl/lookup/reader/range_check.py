@@ -8,7 +8,7 @@ from ...config import Config
 from ...interfaces.records import lookup_beat, table_update
 from ...interfaces.table_bounds import extent_of, table_extent
 from ...primitives.ram import Ram
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 from .batch_descriptor import unchecked_beat
 
 
@@ -55,7 +55,7 @@ class RangeCheck(wiring.Component):
         c, out = self.config, self.beats
         kept = table_extent(c)
         reading = Signal(unchecked_beat(c), reset_less=True)
-        m.submodules.exit = exit_ = ResetInserter(self.restart)(Skid(lookup_beat(c).size))
+        m.submodules.exit = exit_ = ResetInserter(self.restart)(SkidBuffer(lookup_beat(c).size))
         compared = data.View(lookup_beat(c), exit_.i.p)
         # Of an id its row, and whether there is more to it.
         holding = [Signal(data.StructLayout({

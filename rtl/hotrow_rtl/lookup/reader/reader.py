@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
-from ...interfaces.records import Fetch, command, lookup_beat, table_update
-from .batch_fetch import BatchWalk, verdict
+from ...interfaces.records import ReadClient, command, lookup_beat, table_update
+from .batch_fetch import BatchFetch, verdict
 from .range_check import RangeCheck
 
 __all__ = ["LookupReader", "verdict"]
@@ -25,7 +25,7 @@ class LookupReader(wiring.Component):
         A batch that passed the checks of the queue, with byte addresses.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
-    ids, lengths : Out(Fetch(config))
+    ids, lengths : Out(ReadClient(config))
     verdict : Out(stream(verdict))
         One per command, in order, before its first beat. OK: beats follow. Otherwise the command
         is refused for the sum of its lengths (LOOKUPS, `error_index` the sum) or a bus fault
@@ -58,8 +58,8 @@ class LookupReader(wiring.Component):
         super().__init__({
             "command": In(stream.Signature(command)),
             "table_update": In(table_update(config)),
-            "ids": Out(Fetch(config)),
-            "lengths": Out(Fetch(config)),
+            "ids": Out(ReadClient(config)),
+            "lengths": Out(ReadClient(config)),
             "verdict": Out(stream.Signature(verdict)),
             "beats": Out(stream.Signature(lookup_beat(config))),
             "restart": In(1),
@@ -68,7 +68,7 @@ class LookupReader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        walk, check = BatchWalk(self.config), RangeCheck(self.config)
+        walk, check = BatchFetch(self.config), RangeCheck(self.config)
         m.submodules.walk = ResetInserter(self.restart)(walk)
         m.submodules.check = check
         connect(m, walk=walk.command, command=flipped(self.command))

@@ -28,7 +28,7 @@ def piece(config: Config) -> data.StructLayout:
     })
 
 
-class WordWalk(wiring.Component):
+class WordSplitter(wiring.Component):
     """Walk over the words of each batch, chunk by chunk.
 
     Parameters

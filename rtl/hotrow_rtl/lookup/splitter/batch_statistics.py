@@ -11,7 +11,7 @@ from ...interfaces.records import outcome
 from .miss_numbering import split_beat
 
 
-class BatchTally(wiring.Component):
+class BatchStatistics(wiring.Component):
     """Add up the owners of each batch, with the lookups that they stand for.
 
     In a batch that splits, hits are lookups with a slot, of a planner those that had one when their

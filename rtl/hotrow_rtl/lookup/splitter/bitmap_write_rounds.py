@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 
 PARITIES = range(2)
 
@@ -38,7 +38,7 @@ def mark_round(config: Config) -> data.StructLayout:
     })
 
 
-class MarkRounds(wiring.Component):
+class BitmapWriteScheduler(wiring.Component):
     """Cut each beat into rounds that touch one even and one odd mark word at most.
 
     The first lane that marks a word leads the others that mark the same; a round serves the first
@@ -70,7 +70,7 @@ class MarkRounds(wiring.Component):
         m = Module()
         c, out = self.config, self.rounds
         m.submodules.taken = taken = ResetInserter(self.restart)(
-            Skid(marked_beat(c).size, rigid=True))
+            SkidBuffer(marked_beat(c).size, rigid=True))
         m.d.comb += [
             taken.i.valid.eq(self.beats.valid),
             taken.i.p.eq(self.beats.p.as_value()),

@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
 from ...primitives.ram import ClearedRam
-from .bitmap_write_rounds import PARITIES, MarkRounds, marked_beat, row_width
-from .sample_partition import SampleLists, batch_samples, counted_samples
+from .bitmap_write_rounds import PARITIES, BitmapWriteScheduler, marked_beat, row_width
+from .sample_partition import SamplePartition, batch_samples, counted_samples
 
 HALVES = range(2)
 
@@ -98,7 +98,7 @@ class WordMarker(wiring.Component):
         return m
 
 
-class SampleMarks(wiring.Component):
+class ColdSampleBitmap(wiring.Component):
     """Mark the cold samples of a batch in any order, then list the popular and the other ones.
 
     A mark may come at any time during the batch, so that a sample that looks popular until the
@@ -116,7 +116,7 @@ class SampleMarks(wiring.Component):
     beats : In(stream(marked_beat(config)))
         A batch has at least one.
     popular, nonpopular, counted
-        As of `SampleLists`.
+        As of `SamplePartition`.
     restart : In(1)
         A pulse forgets everything.
     ready : Out(1)
@@ -131,7 +131,7 @@ class SampleMarks(wiring.Component):
     their memory. Clearing takes `batch_samples` / (2 * `lanes`) cycles.
     """
 
-    latency = MarkRounds.latency + WordMarker.latency + SampleLists.latency
+    latency = BitmapWriteScheduler.latency + WordMarker.latency + SamplePartition.latency
 
     def __init__(self, config: Config):
         self.config = config
@@ -148,8 +148,8 @@ class SampleMarks(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.cutter = cutter = MarkRounds(c)
-        m.submodules.lists = lists = SampleLists(c)
+        m.submodules.cutter = cutter = BitmapWriteScheduler(c)
+        m.submodules.lists = lists = SamplePartition(c)
         rams = [[ClearedRam(c.lanes, 1 << row_width(c)) for _ in PARITIES] for _ in HALVES]
         for half in HALVES:
             for parity, name in zip(PARITIES, ("even", "odd")):

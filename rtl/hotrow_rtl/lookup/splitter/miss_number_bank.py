@@ -26,7 +26,7 @@ def number_request(config: Config) -> data.StructLayout:
     return joined(number_lane(config), number_shared(config))
 
 
-class NumberBank(wiring.Component):
+class MissNumberBank(wiring.Component):
     """One number per place.
 
     Parameters

@@ -67,7 +67,7 @@ def split_beat(config: Config) -> data.StructLayout:
     })
 
 
-class MissNumbers(wiring.Component):
+class MissNumbering(wiring.Component):
     """Number the missed rows of each batch in order of lookups.
 
     An owner that the miss table does not know from before gets the next number; if the table
@@ -89,7 +89,7 @@ class MissNumbers(wiring.Component):
         its beat or after it, but before the next one.
     asks : In(Ask)
         Of a card with a planner, as the next two: what a batch that splits is asked for, as of
-        `Placer`. One that is planned lists the rows that it brings, too; one that is marked, none.
+        `BankRequestStage`. One that is planned lists the rows that it brings, too; one that is marked, none.
     begin : In(1)
         A pulse before a batch that is planned: its first missed row has the number `config.slots`.
     planned : Out(stream(planned_beat(config)))

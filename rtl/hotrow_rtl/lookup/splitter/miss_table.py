@@ -22,7 +22,7 @@ def miss_set(config: Config) -> data.StructLayout:
     return data.StructLayout({"ways": data.ArrayLayout(way, MISS_WAYS)})
 
 
-class MissBank(wiring.Component):
+class MissTableBank(wiring.Component):
     """Keep up to `MISS_WAYS` rows of each set, the first ones of the batch.
 
     A row that its batch entered before is `repeated`. Another enters the lowest free way: one

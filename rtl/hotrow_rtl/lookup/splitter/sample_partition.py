@@ -8,7 +8,7 @@ from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
 from ...primitives.bits import prefix_popcount
 from ...primitives.fifo import RamFifo
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 
 UNDER_WAY = 4  # batches whose number of samples is known before their marks are complete
 
@@ -23,7 +23,7 @@ def counted_samples() -> data.StructLayout:
     return data.StructLayout({"popular": 32})
 
 
-class SampleLists(wiring.Component):
+class SamplePartition(wiring.Component):
     """List the unmarked and the marked samples of each batch, `lanes` of them a cycle.
 
     The marks of `lanes` consecutive samples are one word; those of a batch fill words from 0 on of
@@ -88,7 +88,7 @@ class SampleLists(wiring.Component):
         c = self.config
         m.submodules.sizes = sizes = RamFifo(batch_samples(c), UNDER_WAY)
         # The queue's counts are far from `begin`.
-        m.submodules.size = size = ResetInserter(self.restart)(Skid(batch_samples(c).size))
+        m.submodules.size = size = ResetInserter(self.restart)(SkidBuffer(batch_samples(c).size))
         samples = Signal(batch_samples(c))
         m.d.comb += [
             sizes.clear.eq(self.restart),
@@ -141,7 +141,7 @@ class SampleLists(wiring.Component):
             m.d.sync += found.eq(self.read)
         # The lists are far from the marks: what they are ready for moves nothing before them.
         part = data.StructLayout({"marks": c.lanes, "there": c.lanes, "at": len(at), "last": 1})
-        m.submodules.parted = parted = ResetInserter(self.restart)(Skid(part.size))
+        m.submodules.parted = parted = ResetInserter(self.restart)(SkidBuffer(part.size))
         parting, now = Signal(part), Signal(part)
         m.d.comb += [
             moves.eq(found & parted.i.ready),
@@ -163,7 +163,7 @@ class SampleLists(wiring.Component):
         warm = ~now.marks & now.there
         # Those that take the lists are far, too, and in different places.
         entry = data.StructLayout({"present": c.lanes, "at": len(at), "last": 1})
-        skids = [ResetInserter(self.restart)(Skid(entry.size)) for _ in range(2)]
+        skids = [ResetInserter(self.restart)(SkidBuffer(entry.size)) for _ in range(2)]
         m.submodules.popular, m.submodules.nonpopular = skids
         lists = ((self.popular, skids[0], warm),
                  (self.nonpopular, skids[1], now.marks & now.there))

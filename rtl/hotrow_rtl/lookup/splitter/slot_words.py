@@ -12,7 +12,7 @@ from .bitmap_write_rounds import marked_beat
 from .miss_numbering import split_beat
 
 
-class SlotLanes(wiring.Component):
+class SlotWords(wiring.Component):
     """Give each owner its slot or the number of its miss, and each lookup that joins one the same.
 
     Parameters
@@ -28,7 +28,7 @@ class SlotLanes(wiring.Component):
     marks : Out(stream(marked_beat(config)))
         Samples that have a lookup without a slot, refused ones included.
     asks : In(Ask)
-        Of a card with a planner: what a batch that is split is asked for, as of `Placer`. One that
+        Of a card with a planner: what a batch that is split is asked for, as of `BankRequestStage`. One that
         is planned marks no samples, and its missed lookups have their numbers as slots; one that
         is marked is dropped.
     restart : In(1)

@@ -11,11 +11,11 @@ from ...contract.encoding import Status
 from ...float.formats import ElementType
 from ...interfaces.records import packed_address, region_update, table, table_update
 from ...memory.region_check import RegionCheck
-from ...primitives.skid_buffer import Skid
-from ...primitives.valid_bit_ram import ValidRam
+from ...primitives.skid_buffer import SkidBuffer
+from ...primitives.valid_bit_ram import ValidBitRam
 from ..port.page_splitter import crosses_page
 from ..port.payloads import COPY_BYTES, checked_copy, move_setting, wanted_copy
-from .array_address import STRIDE4_WIDTH, ItemAddress
+from .array_address import STRIDE4_WIDTH, ArrayAddress
 
 
 def first_error(*checks):
@@ -26,7 +26,7 @@ def first_error(*checks):
     return status
 
 
-class CopyAddresses(wiring.Component):
+class AddressPipeline(wiring.Component):
     """Resolve copies, or say why they are refused.
 
     Parameters
@@ -68,9 +68,9 @@ class CopyAddresses(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, out, setting = self.config, self.checked, self.setting
-        m.submodules.tables = tables = ValidRam(table(config), config.tables)
-        m.submodules.source = source = ItemAddress()
-        m.submodules.destination = destination = ItemAddress()
+        m.submodules.tables = tables = ValidBitRam(table(config), config.tables)
+        m.submodules.source = source = ArrayAddress()
+        m.submodules.destination = destination = ArrayAddress()
         m.submodules.source_check = source_check = RegionCheck(config)
         m.submodules.destination_check = destination_check = RegionCheck(config)
         for check in (source_check, destination_check):
@@ -87,7 +87,7 @@ class CopyAddresses(wiring.Component):
         # whenever the output can take what comes out, and no table is being written.
         advance = source_check.accesses.ready
         stage = data.StructLayout({"valid": 1, "wanted": wanted_copy(config)})
-        m.submodules.taken = taken = Skid(wanted_copy(config).size, rigid=True)
+        m.submodules.taken = taken = SkidBuffer(wanted_copy(config).size, rigid=True)
         given = data.View(wanted_copy(config), taken.o.p)
         m.d.comb += [
             taken.i.valid.eq(self.wanted.valid),
@@ -127,10 +127,10 @@ class CopyAddresses(wiring.Component):
                                   "last": 1})
         assert STRIDE4_WIDTH + 2 == len(setting.stride)
         notes = [Signal(note, name=f"note{number}")
-                 for number in range(ItemAddress.latency + RegionCheck.latency)]
+                 for number in range(ArrayAddress.latency + RegionCheck.latency)]
         # Base of the table's end, and of both ends in the stage behind.
         bases = [Signal(packed_address, name=f"base{number}")
-                 for number in range(ItemAddress.latency - 2)]
+                 for number in range(ArrayAddress.latency - 2)]
         source_base, destination_base = Signal(packed_address), Signal(packed_address)
         slot_base = Mux(notes[len(bases) - 1].is_state, setting.state_slots, setting.slots)
         slot16 = carried16 = entry.row16  # what a row takes in its slot, and what is carried
@@ -170,7 +170,7 @@ class CopyAddresses(wiring.Component):
         m.d.comb += [source.base.eq(source_base), destination.base.eq(destination_base)]
 
         # Stages 8 to 10: both region checks, in step.
-        asked = notes[ItemAddress.latency - 1]
+        asked = notes[ArrayAddress.latency - 1]
         for check, end in ((source_check, source), (destination_check, destination)):
             m.d.comb += [
                 check.accesses.valid.eq(asked.valid),

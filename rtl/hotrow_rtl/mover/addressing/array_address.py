@@ -10,7 +10,7 @@ from ...interfaces.records import packed_address
 STRIDE4_WIDTH = 14  # strides below 64 KiB, in steps of 4 bytes
 
 
-class ItemAddress(wiring.Component):
+class ArrayAddress(wiring.Component):
     """Compute `base + 4 * stride4 * number`.
 
     Members

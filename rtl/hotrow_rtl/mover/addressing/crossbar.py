@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config, log2
 from ...primitives.fifo import RamFifo
-from ...primitives.round_robin_arbiter import RoundRobin
-from ...primitives.skid_buffer import Skid
+from ...primitives.round_robin_arbiter import RoundRobinArbiter
+from ...primitives.skid_buffer import SkidBuffer
 from ..port.payloads import addressed_copy
 from .port_interleave import row_port
 
@@ -58,7 +58,7 @@ class CopySteering(wiring.Component):
         m = Module()
         copy = data.View(addressed_copy(self.config), self.copies.p)
         width, port_width = len(self.copies.p), log2(self.config.row_ports)
-        m.submodules.skid = skid = Skid(width + port_width)
+        m.submodules.skid = skid = SkidBuffer(width + port_width)
         begun, first, chosen = Signal(), Signal(port_width), Signal(port_width)
         row = Signal.like(copy.source)
         m.d.comb += [
@@ -110,8 +110,8 @@ class EntryTurns(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count, width = len(self.lanes), len(self.copies.p)
-        m.submodules.turns = turns = RoundRobin(count)
-        m.submodules.skid = skid = Skid(width)
+        m.submodules.turns = turns = RoundRobinArbiter(count)
+        m.submodules.skid = skid = SkidBuffer(width)
         inside, owner, chosen = Signal(), Signal(count), Signal(count)  # an entry has begun
         valids, taken = Cat(lane.valid for lane in self.lanes), Signal()
         copy = data.View(addressed_copy(self.config), skid.i.p)
@@ -134,7 +134,7 @@ class EntryTurns(wiring.Component):
         return m
 
 
-class CopyExchange(wiring.Component):
+class AddressCrossbar(wiring.Component):
     """Steer entries to row ports; entries of one lane and one port keep their order, no others do.
 
     Between each lane and each port lies a queue, so that a lane waits only for a port that is far

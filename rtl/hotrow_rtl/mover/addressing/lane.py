@@ -6,15 +6,15 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
 from ...interfaces.records import element, region_update, row_entry, table_update
-from ...primitives.stream_routing import pass_on
+from ...primitives.stream_routing import stream_connect
 from ..port.payloads import addressed_copy, checked_copy, move_setting, refusal, wanted_copy
-from .address_pipeline import CopyAddresses
-from .row_requests import RowEntries
-from .row_state_gate import CopyGate
-from .span_chunks import SpanPieces
+from .address_pipeline import AddressPipeline
+from .row_requests import RowRequests
+from .row_state_gate import RowStateGate
+from .span_chunks import SpanChunks
 
 
-class CopyLane(wiring.Component):
+class AddressLane(wiring.Component):
     """Turn every `row_ports`-th entry of a list, or piece of a span, from number `lane` on, into
     copies.
 
@@ -40,7 +40,7 @@ class CopyLane(wiring.Component):
     checked : Out(stream(checked_copy(config)))
         Of commands on `bags`, in place of lists and copies.
     refused, refusing : Out
-        As of `CopyGate`; indices are those of the whole list.
+        As of `RowStateGate`; indices are those of the whole list.
     clear : In(1)
         Forget the list; tables and regions stay.
     ready : Out(1)
@@ -75,21 +75,21 @@ class CopyLane(wiring.Component):
         m = Module()
         config, setting = self.config, self.setting
         cleared = ResetInserter(self.clear)
-        entries, pieces, gate = RowEntries(config), SpanPieces(), CopyGate(config)
+        entries, pieces, gate = RowRequests(config), SpanChunks(), RowStateGate(config)
         m.submodules.pieces = cleared(pieces)
         m.submodules.entries = cleared(entries)
-        m.submodules.addresses = addresses = CopyAddresses(config)  # keeps its tables
+        m.submodules.addresses = addresses = AddressPipeline(config)  # keeps its tables
         m.submodules.gate = cleared(gate)
 
         final = Signal()  # the last piece is one of this lane's
         connect(m, targets=flipped(self.targets), entries=entries.targets)
         with m.If(setting.bags if config.arithmetic else 0):
             if config.arithmetic:
-                pass_on(m, self.wanted, addresses.wanted)
-                pass_on(m, addresses.checked, self.checked)
+                stream_connect(m, self.wanted, addresses.wanted)
+                stream_connect(m, addresses.checked, self.checked)
         with m.Else():
-            pass_on(m, entries.copies, addresses.wanted)
-            pass_on(m, addresses.checked, gate.checked)
+            stream_connect(m, entries.copies, addresses.wanted)
+            stream_connect(m, addresses.checked, gate.checked)
         connect(m, gate=gate.copies, copies=flipped(self.copies))
         connect(m, flipped(self.table_update), addresses.table_update)
         connect(m, flipped(self.region_update), addresses.region_update)

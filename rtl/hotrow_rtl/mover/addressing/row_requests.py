@@ -9,7 +9,7 @@ from ...interfaces.records import element, row_entry
 from ..port.payloads import wanted_copy
 
 
-class RowEntries(wiring.Component):
+class RowRequests(wiring.Component):
     """Join entries and slots; with state, make two copies of each entry.
 
     Parameters

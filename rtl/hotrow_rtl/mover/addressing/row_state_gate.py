@@ -8,7 +8,7 @@ from ...config import Config
 from ..port.payloads import addressed_copy, checked_copy, refusal
 
 
-class CopyGate(wiring.Component):
+class RowStateGate(wiring.Component):
     """Hold a row back until the verdict on its state is known.
 
     Parameters

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
-class SpanPieces(wiring.Component):
+class SpanChunks(wiring.Component):
     """Count the pieces of a span.
 
     Members

@@ -9,7 +9,7 @@ from ...arithmetic.pooling import RowPool
 from ...config import Config
 from ...interfaces.records import element, row_entry
 from ...primitives.fifo import RamFifo
-from ...primitives.stream_routing import pass_on
+from ...primitives.stream_routing import stream_connect
 from ..port.payloads import (
     addressed_copy,
     arrived_copy,
@@ -21,12 +21,12 @@ from ..port.payloads import (
     wanted_copy,
 )
 from .payloads import bag_end, bag_item, bag_read, bag_setting
-from .read_collect import BagWords
-from .read_issue import BagReads
-from .read_requests import LENGTH, BagEntries
-from .write_back import BagWrites
+from .read_collect import BagReadCollect
+from .read_issue import BagReadIssue
+from .read_requests import LENGTH, BagReadRequests
+from .write_back import BagWriteBack
 
-ENTRIES_CHECKED = 32  # at a time: more than the stages of `CopyAddresses`
+ENTRIES_CHECKED = 32  # at a time: more than the stages of `AddressPipeline`
 STATES = 16  # that wait for the sums of squares of their rows
 BAGS_COMPUTED = 64  # at a time: more than `RowPool` has inside
 
@@ -46,10 +46,10 @@ class RowArithmetic(wiring.Component):
     setting : In(bag_setting())
         From the pulse until the command is over.
     rows, lengths, targets, weights : In(stream)
-        The lists, as of `BagEntries`.
+        The lists, as of `BagReadRequests`.
     wanted : Out(stream(wanted_copy(config)))
     checked : In(stream(checked_copy(config)))
-        What `CopyAddresses` makes of them, in order.
+        What `AddressPipeline` makes of them, in order.
     copies : Out(stream(addressed_copy(config))).array(config.row_ports)
     read_rows : In(stream(arrived_copy(config))).array(config.row_ports)
     read_words : In(stream(source_word(config))).array(config.row_ports)
@@ -94,16 +94,16 @@ class RowArithmetic(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.entries = entries = BagEntries(config)
+        m.submodules.entries = entries = BagReadRequests(config)
         m.submodules.items = items = RamFifo(bag_item(), ENTRIES_CHECKED)
-        m.submodules.reads = reads = BagReads(config)
+        m.submodules.reads = reads = BagReadIssue(config)
         m.submodules.order = order = RamFifo(bag_read(config), max(16, copies_waiting(config)))
-        m.submodules.words = words = BagWords(config)
+        m.submodules.words = words = BagReadCollect(config)
         m.submodules.ends = ends = RamFifo(bag_end(config), BAGS_COMPUTED)
         m.submodules.pool = pool = RowPool(config)
         m.submodules.states = states = RamFifo(32, STATES)
         m.submodules.update = update = RowUpdate(config)
-        m.submodules.writes = writes = BagWrites(config)
+        m.submodules.writes = writes = BagWriteBack(config)
 
         for name in ("rows", "lengths", "targets", "weights"):
             connect(m, flipped(getattr(self, name)), getattr(entries, name))
@@ -126,9 +126,9 @@ class RowArithmetic(wiring.Component):
         connect(m, words=words.states, states=states.i)
         connect(m, states=states.o, update=update.states)
         with m.If(self.setting.updates):
-            pass_on(m, update.updated, writes.rows)
+            stream_connect(m, update.updated, writes.rows)
         with m.Else():
-            pass_on(m, pool.pooled, writes.rows)
+            stream_connect(m, pool.pooled, writes.rows)
         connect(m, update=update.updated_states, writes=writes.states)
         connect(m, writes.made, flipped(self.made))
         connect(m, writes.words, flipped(self.made_words))

@@ -8,15 +8,15 @@ from ...arithmetic.payloads import pooled_row, row_setting
 from ...config import ROW_ALIGNMENT, Config, log2
 from ...contract.encoding import Status
 from ...primitives.fifo import RamFifo
-from ...primitives.skid_buffer import Skid
-from ..port.byte_aligner import Realigner
+from ...primitives.skid_buffer import SkidBuffer
+from ..port.byte_aligner import ByteAligner
 from ..port.payloads import arrived_copy, source_word, word_count_width
 from .payloads import ReadKind, bag_end, bag_read, bag_setting
 
 READS_AHEAD = 16  # that are told before their words
 
 
-class BagWords(wiring.Component):
+class BagReadCollect(wiring.Component):
     """Take what was read from the ports in order, give the words of each from a first byte on, and
     tell what becomes of each bag.
 
@@ -32,14 +32,14 @@ class BagWords(wiring.Component):
     order : In(stream(bag_read(config)))
     setting : In(bag_setting())
     settled : In(1)
-        `summands` and `shape`, as of `BagReads`, hold for every read to come.
+        `summands` and `shape`, as of `BagReadIssue`, hold for every read to come.
     summands, shape : In(row_setting)
     read_rows : In(stream(arrived_copy(config))).array(config.row_ports)
     read_words : In(stream(source_word(config))).array(config.row_ports)
         Of each port, as of `RowReader`.
     rows : Out(stream(pooled_row(config)))
     words : Out(stream(config.bus_width))
-        Summands, as of `BagSums`.
+        Summands, as of `BagSum`.
     row_words : Out(stream(config.bus_width))
     states : Out(stream(32))
         Rows that are updated, and their states.
@@ -74,8 +74,8 @@ class BagWords(wiring.Component):
         m = Module()
         config, read = self.config, bag_read(self.config)
         counted = data.StructLayout({"kind": ReadKind, "less": word_count_width(config)})
-        m.submodules.opened = opened = Skid(data.StructLayout({"read": read, "fault": 2}).size)
-        m.submodules.realigner = realigner = Realigner(config)
+        m.submodules.opened = opened = SkidBuffer(data.StructLayout({"read": read, "fault": 2}).size)
+        m.submodules.realigner = realigner = ByteAligner(config)
         m.submodules.queue = queue = RamFifo(pooled_row(config), READS_AHEAD)
         m.submodules.kinds = kinds = RamFifo(counted, READS_AHEAD)
         connect(m, queue=queue.o, rows=flipped(self.rows))

@@ -9,7 +9,7 @@ from ...arithmetic.payloads import row_setting
 from ...config import ROW_ALIGNMENT, Config, log2
 from ...contract.encoding import Status
 from ...float.formats import ElementType
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 from ..addressing.address_pipeline import first_error
 from ..addressing.port_interleave import row_port
 from ..port.payloads import addressed_copy, checked_copy
@@ -18,7 +18,7 @@ from .payloads import ReadKind, asked_read, bag_item, bag_read, bag_setting
 SETTLES = 5  # cycles from when the shape is known to the first row
 
 
-class BagReads(wiring.Component):
+class BagReadIssue(wiring.Component):
     """Refuse rows unlike the first one, read the others, and tell the order of all.
 
     The first listed row decides on bytes and type. If it has no table, or one whose rows cannot be
@@ -70,7 +70,7 @@ class BagReads(wiring.Component):
         m = Module()
         config, item, checked = self.config, self.items.p, self.checked.p
         setting = self.setting
-        m.submodules.skid = skid = Skid(asked_read(config).size)
+        m.submodules.skid = skid = SkidBuffer(asked_read(config).size)
         given = data.View(asked_read(config), skid.i.p)
         taken = data.View(asked_read(config), skid.o.p)
         copy = checked.copy

@@ -13,7 +13,7 @@ from .payloads import ReadKind, bag_item, bag_setting
 LENGTH = 16  # bits of a length in memory
 
 
-class BagEntries(wiring.Component):
+class BagReadRequests(wiring.Component):
     """Walk the bags, and ask for each of their reads with its place, weight and slot.
 
     A bag of a POOL is its rows; that of an UPDATE the gradients of one row, which are its slots,

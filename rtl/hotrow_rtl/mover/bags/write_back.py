@@ -6,14 +6,14 @@ from amaranth.lib.wiring import In, Out
 
 from ...arithmetic.payloads import row_setting, row_word
 from ...config import ROW_ALIGNMENT, Config, log2
-from ..port.alignment import CopyPlacement
+from ..port.alignment import CopyAlignment
 from ..port.payloads import COPY_BYTES, made_row, refusal, source_word
 from .payloads import bag_end
 
 STATE_BYTES = 4
 
 
-class BagWrites(wiring.Component):
+class BagWriteBack(wiring.Component):
     """Join each row with the end of its bag, and write it or drop it.
 
     Parameters
@@ -35,7 +35,7 @@ class BagWrites(wiring.Component):
     words : Out(stream(source_word(config)))
         Those to be written. A row is told no later than its first word is taken.
     refused, refusing : Out
-        As of `CopyGate`: the bags that are not written. Of one that tells nothing, as an earlier
+        As of `RowStateGate`: the bags that are not written. Of one that tells nothing, as an earlier
         or later one does for it, the status is OK.
 
     Timing
@@ -60,7 +60,7 @@ class BagWrites(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, given = self.config, self.ends.p
-        m.submodules.placement = placement = CopyPlacement(config)
+        m.submodules.placement = placement = CopyAlignment(config)
         placed, end = placement.placed, Signal(bag_end(config))  # the end is that of the placed
         copy, row_bytes = placement.copies.p, Signal(COPY_BYTES)
         m.d.comb += [

@@ -8,7 +8,7 @@ from ...config import STATE_ALIGNMENT, Config, log2
 from .payloads import addressed_copy, lane_width, placed_copy
 
 
-class CopyPlacement(wiring.Component):
+class CopyAlignment(wiring.Component):
     """Compute what moving a copy's words needs from its addresses.
 
     Parameters

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...config import Config
 from ...interfaces.records import FAULT_TIMEOUT
 from ...primitives.ram import ClearedRam
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 from .payloads import buffer_words, burst, burst_end, ended_burst, tag, tagged_burst
 
 
@@ -17,7 +17,7 @@ def place(config: Config) -> data.StructLayout:
         "valid": 1, "id": tag(config), "position": range(buffer_words(config))})
 
 
-class BurstWindow(wiring.Component):
+class BurstTracker(wiring.Component):
     """Give bursts ids and room in the buffer, and report their ends in order.
 
     Parameters
@@ -114,7 +114,7 @@ class BurstWindow(wiring.Component):
             held.turn.eq(end.turn),
             held.fault.eq(end.fault),
         ]
-        m.submodules.skid = skid = Skid(burst_end().size)
+        m.submodules.skid = skid = SkidBuffer(burst_end().size)
         m.d.comb += [
             retire.eq(skid.i.valid & skid.i.ready),
             skid.i.valid.eq(some & ((found.turn == turn) | self.stopped)),

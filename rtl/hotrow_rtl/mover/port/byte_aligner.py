@@ -1,4 +1,4 @@
-"""Realigner: shift the bytes of a row from their place in source words to that in destination
+"""ByteAligner: shift the bytes of a row from their place in source words to that in destination
 words."""
 
 from amaranth import Cat, Module, Mux, Signal
@@ -6,11 +6,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 from .payloads import destination_word, lane_width, source_word
 
 
-class Realigner(wiring.Component):
+class ByteAligner(wiring.Component):
     """Rotate every source word, and join the parts of two that fall into one destination word.
 
     Parameters
@@ -42,7 +42,7 @@ class Realigner(wiring.Component):
         m = Module()
         lanes, out = self.config.lanes, self.aligned
         width = self.config.bus_width
-        m.submodules.taken = taken = Skid(source_word(self.config).size)
+        m.submodules.taken = taken = SkidBuffer(source_word(self.config).size)
         item, valid = data.View(source_word(self.config), taken.o.p), taken.o.valid
         rotated = item.data
         for power in range(lane_width(self.config)):

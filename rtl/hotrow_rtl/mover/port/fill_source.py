@@ -9,7 +9,7 @@ from ...memory.axi import OKAY, AXI4Read
 from .payloads import tag
 
 
-class FillReads(wiring.Component):
+class FillSource(wiring.Component):
     """Lie between a row reader and memory, and take memory's place during a FILL.
 
     The reader, and all behind it, need not know: a FILL is a copy from its destination.

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import STATE_ALIGNMENT, Config, log2
-from ...primitives.skid_buffer import Skid
+from ...primitives.skid_buffer import SkidBuffer
 from .payloads import PAGE_WIDTH, burst, span
 
 
@@ -15,7 +15,7 @@ def crosses_page(address, size):
     return (address[step:PAGE_WIDTH] + (size >> step) - 1)[PAGE_WIDTH - step]
 
 
-class PageCutter(wiring.Component):
+class PageSplitter(wiring.Component):
     """Cut each span that crosses a page at the boundary.
 
     Parameters
@@ -47,7 +47,7 @@ class PageCutter(wiring.Component):
         m = Module()
         word = log2(self.config.bus_bytes)
         address, crosses = self.spans.p.address, self.spans.p.crosses
-        m.submodules.skid = skid = Skid(burst(self.config).size)
+        m.submodules.skid = skid = SkidBuffer(burst(self.config).size)
         cut = data.View(burst(self.config), skid.i.p)
         second = Signal()
         step = log2(STATE_ALIGNMENT)

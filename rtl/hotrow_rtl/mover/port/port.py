@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config
 from ...memory.axi import AXI4Read, AXI4Write
 from ...primitives.fifo import RamFifo
-from ...primitives.stream_routing import fork, pass_on
-from .fill_source import FillReads
+from ...primitives.stream_routing import fork, stream_connect
+from .fill_source import FillSource
 from .payloads import (
     addressed_copy,
     arrived_copy,
@@ -20,7 +20,7 @@ from .payloads import (
     tag,
 )
 from .reader import RowReader
-from .write_tracker import MoveTracker
+from .write_tracker import WriteTracker
 from .writer import RowWriter
 
 
@@ -43,7 +43,7 @@ class RowPort(wiring.Component):
     made_words : In(stream(source_word(config)))
         As of `RowWriter`.
     start, fills, pattern : In
-        As of `FillReads`.
+        As of `FillSource`.
     read_bus : Out(AXI4Read)
         `outstanding` ids, answers in any order.
     write_bus : Out(AXI4Write)
@@ -93,10 +93,10 @@ class RowPort(wiring.Component):
         config = self.config
         cleared = ResetInserter(self.clear)
         identities = RamFifo(copy_identity(), copies_in_flight(config))
-        tracker = MoveTracker()
+        tracker = WriteTracker()
         m.submodules.identities = cleared(identities)
         m.submodules.reader = reader = RowReader(config)
-        m.submodules.fill_reads = fill_reads = FillReads(config)
+        m.submodules.fill_reads = fill_reads = FillSource(config)
         m.submodules.writer = writer = RowWriter(config)
         m.submodules.tracker = cleared(tracker)
 
@@ -109,15 +109,15 @@ class RowPort(wiring.Component):
                     writer.rows.p.eq(self.made.p.row),
                     identities.i.p.eq(self.made.p.identity),
                 ]
-                pass_on(m, reader.rows, self.read_rows)
-                pass_on(m, reader.words, self.read_words)
-                pass_on(m, self.made_words, writer.words)
+                stream_connect(m, reader.rows, self.read_rows)
+                stream_connect(m, reader.words, self.read_words)
+                stream_connect(m, self.made_words, writer.words)
                 fork(m, self.made, writer.rows, identities.i)
         with m.Else():
             fork(m, self.copies, reader.copies, identities.i)
             m.d.comb += identities.i.p.eq(self.copies.p.identity)
-            pass_on(m, reader.rows, writer.rows)
-            pass_on(m, reader.words, writer.words)
+            stream_connect(m, reader.rows, writer.rows)
+            stream_connect(m, reader.words, writer.words)
         connect(m, reader=reader.bus, fill_reads=fill_reads.reader)
         connect(m, fill_reads.memory, flipped(self.read_bus))
         connect(m, writer.bus, flipped(self.write_bus))

@@ -8,13 +8,13 @@ from ...config import Config
 from ...memory.axi import AXI4Read
 from ...primitives.fifo import RamFifo
 from ...primitives.stream_routing import fork
-from .alignment import CopyPlacement
+from .alignment import CopyAlignment
 from .axi_read import RowReadPort
-from .burst_tracker import BurstWindow
-from .page_splitter import PageCutter
+from .burst_tracker import BurstTracker
+from .page_splitter import PageSplitter
 from .payloads import addressed_copy, arrived_copy, copies_waiting, placed_copy, source_word, tag
-from .reorder_buffer import RowBuffer
-from .row_stream import RowStreamer
+from .reorder_buffer import ReorderBuffer
+from .row_stream import RowStream
 
 
 class RowReader(wiring.Component):
@@ -63,10 +63,10 @@ class RowReader(wiring.Component):
         m = Module()
         config = self.config
         cleared = ResetInserter(self.clear)
-        cutter, window = PageCutter(config), BurstWindow(config)
-        placement = CopyPlacement(config)
+        cutter, window = PageSplitter(config), BurstTracker(config)
+        placement = CopyAlignment(config)
         waiting = RamFifo(placed_copy(config), copies_waiting(config))
-        buffer, streamer = RowBuffer(config), RowStreamer(config)
+        buffer, streamer = ReorderBuffer(config), RowStream(config)
         m.submodules.cutter = cleared(cutter)
         m.submodules.window = cleared(window)
         m.submodules.placement = cleared(placement)

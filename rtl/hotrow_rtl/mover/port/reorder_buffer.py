@@ -10,11 +10,11 @@ from .burst_tracker import place
 from .payloads import buffer_words, ended_burst, id_state, read_beat, tag
 
 
-class RowBuffer(wiring.Component):
+class ReorderBuffer(wiring.Component):
     """Write each beat behind the former beat of its burst, and tell when a burst has ended.
 
     What is known of each id lies in memory, of which no burst may be under way before it has been
-    swept: as long as `BurstWindow` takes none.
+    swept: as long as `BurstTracker` takes none.
 
     Parameters
     ----------

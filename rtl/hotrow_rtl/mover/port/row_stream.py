@@ -16,7 +16,7 @@ from .payloads import (
 )
 
 
-class RowStreamer(wiring.Component):
+class RowStream(wiring.Component):
     """Announce each copy when all its reads have ended, then stream its words.
 
     Parameters

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .payloads import burst_end, copy_identity, ended_copy, read_end
 
 
-class MoveTracker(wiring.Component):
+class WriteTracker(wiring.Component):
     """Tell when each copy has landed or failed.
 
     Members

@@ -8,8 +8,8 @@ from ...config import Config
 from ...memory.axi import AXI4Write
 from ...primitives.fifo import RamFifo
 from .axi_write import RowWritePort
-from .byte_aligner import Realigner
-from .page_splitter import PageCutter
+from .byte_aligner import ByteAligner
+from .page_splitter import PageSplitter
 from .payloads import arrived_copy, burst_end, read_end, source_word, writes_waiting
 
 
@@ -37,7 +37,7 @@ class RowWriter(wiring.Component):
 
     Timing
     ------
-    Latency 3 cycles from source words to W; one destination word per cycle, see `Realigner`. In
+    Latency 3 cycles from source words to W; one destination word per cycle, see `ByteAligner`. In
     the steady state a row of w words takes at least (w + b + 2) / writes_waiting(config) cycles
     if B comes b cycles after the last W.
     """
@@ -63,7 +63,7 @@ class RowWriter(wiring.Component):
         config = self.config
         cleared = ResetInserter(self.clear)
         moves = RamFifo(read_end(), writes_waiting(config))
-        cutter, realigner = PageCutter(config), Realigner(config)
+        cutter, realigner = PageSplitter(config), ByteAligner(config)
         m.submodules.moves = cleared(moves)
         m.submodules.cutter = cleared(cutter)
         m.submodules.realigner = cleared(realigner)

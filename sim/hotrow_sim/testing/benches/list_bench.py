@@ -1,4 +1,4 @@
-"""Memory for `Fetch` and `Deposit` interfaces in Amaranth's simulator, in place of the ports."""
+"""Memory for `ReadClient` and `WriteClient` interfaces in Amaranth's simulator, in place of the ports."""
 
 from itertools import cycle
 
@@ -69,12 +69,12 @@ class ListMemory:
         self.open.clear()
 
     def serve(self, fetch):
-        """Answer the requests of a `Fetch`, in the background."""
+        """Answer the requests of a `ReadClient`, in the background."""
         self._repeat(self._fetch, fetch, (fetch.request.ready, fetch.words.valid))
 
     def accept(self, deposit, *, striped=False, whole=None):
-        """Take the sequences of a `Deposit`, in the background; `striped` and, of a card with a
-        planner, its signal `whole` as in a `ResultPort`."""
+        """Take the sequences of a `WriteClient`, in the background; `striped` and, of a card with a
+        planner, its signal `whole` as in a `DmaWritePort`."""
         self._repeat(self._deposit, deposit,
                      (deposit.request.ready, deposit.words.ready, deposit.outcome.valid), striped,
                      whole)

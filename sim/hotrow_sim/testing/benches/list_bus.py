@@ -10,7 +10,7 @@ from .stream_bench import STEADY
 class ListBus(ListMemory):
     """Fetches that share one bus, each with its requests ahead of its words.
 
-    As with `ListPort`, a client may have two lists under way, and `depth` of its words wait in a
+    As with `DmaReadPort`, a client may have two lists under way, and `depth` of its words wait in a
     buffer; a word arrives `latency` cycles after its request at the earliest, and only one does in
     a cycle. The clients take turns.
 

@@ -6,9 +6,9 @@ import numpy as np
 from hotrow_rtl.contract.encoding import OPERANDS, BatchFlag, Opcode
 from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, lists_of
-from hotrow_rtl.lookup.engine import LookupEngines
+from hotrow_rtl.lookup.engine import LookupEngine
 
-from ...model.lookup_engines import LookupEngines as Model
+from ...model.lookup_engines import LookupEngine as Model
 from .command_parts import submit
 from .list_bench import ListMemory
 from .stream_bench import STEADY, StreamBench
@@ -52,7 +52,7 @@ class PlanBench:
 
     def __init__(self, config, last_rows, gaps=STEADY, pauses=STEADY):
         self.config, self.pauses = config, pauses
-        self.dut = LookupEngines(config)
+        self.dut = LookupEngine(config)
         self.bench = StreamBench(self.dut)
         self.memory = ListMemory(self.bench, config, gaps=gaps, pauses=pauses)
         most = config.directory_partitions.bit_length() - 1

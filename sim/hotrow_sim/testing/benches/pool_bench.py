@@ -7,7 +7,7 @@ import numpy as np
 from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.arithmetic.bag_sum import BagSums
+from hotrow_rtl.arithmetic.bag_sum import BagSum
 from hotrow_rtl.arithmetic.optimizer import Optimizer, RowUpdate
 from hotrow_rtl.arithmetic.payloads import pooled_row, row_setting, row_word
 from hotrow_rtl.arithmetic.pooling import RowPool
@@ -170,7 +170,7 @@ class GradientUpdate(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = BagSums(self.config)
+        m.submodules.sums = sums = BagSum(self.config)
         m.submodules.update = update = RowUpdate(self.config)
         connect(m, counts=flipped(self.counts), sums=sums.rows)
         connect(m, gradients=flipped(self.gradients), sums=sums.words)

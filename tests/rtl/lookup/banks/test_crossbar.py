@@ -1,4 +1,4 @@
-"""BankRing against banks of any speed: order, answers, restarts, latency and rate."""
+"""BankCrossbar against banks of any speed: order, answers, restarts, latency and rate."""
 
 import dataclasses
 from collections import Counter, deque
@@ -8,8 +8,8 @@ import pytest
 from amaranth.lib import data
 from hotrow_rtl.config import RING_BEATS, preset
 from hotrow_rtl.interfaces.lookup_payloads import asked_beat, count_answer, count_request
-from hotrow_rtl.lookup.banks.bank_queue import BankFeed
-from hotrow_rtl.lookup.banks.crossbar import BankRing
+from hotrow_rtl.lookup.banks.bank_queue import BankQueue
+from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cycles.bank_ring import ring_cycles
@@ -92,7 +92,7 @@ def expected(config, beats):
 
 
 def ring_of(config):
-    return BankRing(config, 12, REQUEST, SHARED, ANSWER)
+    return BankCrossbar(config, 12, REQUEST, SHARED, ANSWER)
 
 
 def check(config, beats, taken):
@@ -160,7 +160,7 @@ def test_full_ring_takes_nothing_and_loses_nothing():
 
 def test_latency():
     """A lone beat of one request, then one that asks for nothing."""
-    for valid, latency in ((1, BankFeed.latency + 2 + BankRing.latency), (0, BankRing.latency + 1)):
+    for valid, latency in ((1, BankQueue.latency + 2 + BankCrossbar.latency), (0, BankCrossbar.latency + 1)):
         lanes = [{"valid": valid, "bank": 3, "request": 9}] + [{}] * (TINY.lanes - 1)
         ring = ring_of(TINY)
         bench = StreamBench(ring)
@@ -252,4 +252,4 @@ def test_one_bank_for_each_lane():
                          ids=lambda config: config.name)
 def test_memory(config):
     shapes = asked_beat(config), count_request(config), 3, count_answer(config)
-    assert memory_bits(BankRing(config, *shapes)) == bank_ring_bits(config, *shapes)
+    assert memory_bits(BankCrossbar(config, *shapes)) == bank_ring_bits(config, *shapes)

@@ -1,4 +1,4 @@
-"""Placer: each owner's request and its bank, as `placement` has them for integers."""
+"""BankRequestStage: each owner's request and its bank, as `placement` has them for integers."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import data
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.lookup_payloads import Edit, asked_beat, combined_beat, row_request
-from hotrow_rtl.lookup.combiner.bank_request import Placer
+from hotrow_rtl.lookup.combiner.bank_request import BankRequestStage
 from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
@@ -53,7 +53,7 @@ def check(config, at, beat, out):
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED)],
                          ids=["steady", "gaps", "back-pressure"])
 def test_requests_of_owners(config, gaps, pauses):
-    dut, beats = Placer(config), beats_of(config, 60, seed=9)
+    dut, beats = BankRequestStage(config), beats_of(config, 60, seed=9)
     bench = StreamBench(dut)
     bench.source(dut.combined, beats, gaps)
     taken = bench.sink(dut.beats, len(beats), pauses)
@@ -61,11 +61,11 @@ def test_requests_of_owners(config, gaps, pauses):
     for at, (beat, out) in enumerate(zip(beats, taken, strict=True)):
         check(config, at, beat, out)
     if gaps is STEADY and pauses is STEADY:
-        assert cycles == len(beats) + Placer.latency
+        assert cycles == len(beats) + BankRequestStage.latency
 
 
 def test_restart_drops_the_beat():
-    dut = Placer(TINY)
+    dut = BankRequestStage(TINY)
     bench = StreamBench(dut)
 
     async def drive(ctx):

@@ -11,8 +11,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Opcode
 from hotrow_rtl.interfaces.lookup_payloads import count_answer, count_request
 from hotrow_rtl.interfaces.records import command, harvest_entry, outcome, result
-from hotrow_rtl.lookup.counters.bank import CountBank
-from hotrow_rtl.lookup.counters.scan_engine import CounterScans
+from hotrow_rtl.lookup.counters.bank import CounterBank
+from hotrow_rtl.lookup.counters.scan_engine import ScanEngine
 from hotrow_rtl.lookup.hashing.row_location import counter_rest, key_of, place
 from hotrow_sim.cycles.counters import bank_cycles, clear_cycles, decay_cycles, harvest_cycles
 from hotrow_sim.golden.counters import Counters, pack_key, unpack_key
@@ -55,8 +55,8 @@ class CountedBanks(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.scans = scans = CounterScans(self.config)
-        banks = [CountBank(self.config) for _ in self.requests]
+        m.submodules.scans = scans = ScanEngine(self.config)
+        banks = [CounterBank(self.config) for _ in self.requests]
         for name in ("command", "harvested", "outcome"):
             connect(m, outer=flipped(getattr(self, name)), scans=getattr(scans, name))
         m.d.comb += [
@@ -276,7 +276,7 @@ def test_one_request_a_cycle():
     table, row = (np.concatenate(part) for part in zip(*apart))
     beat = np.arange(200) * 5  # no window holds two of a row
     bench = Bench(config, [("observe", table, row, beat)]).run()
-    assert bench.cycles[0] <= 200 + CountBank.latency + 2
+    assert bench.cycles[0] <= 200 + CounterBank.latency + 2
     together = rows_of_one_set(config, 100, bank=2)
     bench = Bench(config, [("observe", *together, np.arange(100) * 5)]).run()
-    assert abs(bench.cycles[0] - 100 * CountBank.distance) <= CountBank.distance
+    assert abs(bench.cycles[0] - 100 * CounterBank.distance) <= CounterBank.distance

@@ -17,10 +17,10 @@ from hotrow_rtl.interfaces.lookup_payloads import (
     beat_request,
     row_request,
 )
-from hotrow_rtl.interfaces.records import Fetch, command, outcome, result, table_update
-from hotrow_rtl.lookup.banks.crossbar import BankRing
+from hotrow_rtl.interfaces.records import ReadClient, command, outcome, result, table_update
+from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
-from hotrow_rtl.lookup.directory.install_remove import DirectoryList
+from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.hashing.row_location import key_of
 from hotrow_sim.golden import directory as golden
 from hotrow_sim.testing.benches.list_bench import ListMemory
@@ -133,7 +133,7 @@ class ListedDirectory(wiring.Component):
         super().__init__({
             "command": In(stream.Signature(command)),
             "table_update": In(table_update(config)),
-            "source": Out(Fetch(config)),
+            "source": Out(ReadClient(config)),
             "slots": Out(stream.Signature(result(32))),
             "outcome": Out(stream.Signature(outcome)),
             "restart": In(1),
@@ -142,8 +142,8 @@ class ListedDirectory(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.entries = entries = DirectoryList(c)
-        m.submodules.ring = ring = BankRing(
+        m.submodules.entries = entries = InstallRemove(c)
+        m.submodules.ring = ring = BankCrossbar(
             c, asked_beat(c), row_request(c), beat_request(c), bank_answer(c))
         for name in ("command", "table_update", "source", "slots", "outcome"):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
@@ -287,7 +287,7 @@ class Lists:
 
 def run(config, lists, gaps=STEADY, pauses=STEADY):
     """Through the played ring, as ragged as memory and sinks; the ring afterwards."""
-    dut = DirectoryList(config)
+    dut = InstallRemove(config)
     bench = Lists(config, dut, gaps, pauses)
     ring = Ring(bench.bench, dut, config, gaps, pauses)
     bench.run(lists)

@@ -8,7 +8,7 @@ from hotrow_rtl.config import ROW_NUMBER_WIDTH
 from hotrow_rtl.contract.encoding import AllFlag, Opcode
 from hotrow_rtl.interfaces.records import FAULT_DECERR
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
-from hotrow_rtl.lookup.directory.install_remove import DirectoryList
+from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_sim.cycles.directory import clear_cycles, list_cycles
 from hotrow_sim.golden import directory as golden
@@ -103,7 +103,7 @@ def test_one_entry_a_cycle(config, wrong):
 def test_restart_forgets_the_list(after):
     """The next list starts from whatever the ring had done; its counts are its own."""
     config, begun, seed = TINY, [], 6
-    dut = DirectoryList(config)
+    dut = InstallRemove(config)
     bench = Lists(config, dut, pauses=(0, 0, 2))
     ring = Ring(bench.bench, dut, config, pauses=(0, 1))
     dropped = List(Opcode.INSTALL, rows(config, 40, seed, wrong=0.2))

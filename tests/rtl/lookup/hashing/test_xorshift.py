@@ -8,8 +8,8 @@ from amaranth.sim import Simulator
 from hotrow.traces import open_trace
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.lookup.hashing.row_location import place
-from hotrow_rtl.lookup.hashing.xorshift import CHAINS, mix, unmix
-from hotrow_rtl.lookup.hashing.xorshift_hardware import mixed, unmixed
+from hotrow_rtl.lookup.hashing.xorshift import CHAINS, hash_key, unhash_key
+from hotrow_rtl.lookup.hashing.xorshift_hardware import hash_key_hw, unhash_key_hw
 
 # The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
 RETAIL = Path(os.environ.get("HOTROW_SHARED_DATA", Path(__file__).parents[5] / "shared" / "data")
@@ -28,17 +28,17 @@ def keys(width, count, seed):
 def test_small_words_are_permuted(width, choice):
     """Every word of a small width exactly once: the steps are invertible at any width."""
     words = np.arange(1 << width, dtype=np.uint64)
-    assert len(np.unique(mix(words, choice, width))) == len(words)
+    assert len(np.unique(hash_key(words, choice, width))) == len(words)
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_unmix_is_the_inverse(width, choice):
     given = keys(width, 10_000, seed=width)
-    mixed = mix(given, choice, width)
+    mixed = hash_key(given, choice, width)
     assert (mixed < 1 << width).all()
-    assert (unmix(mixed, choice, width) == given).all()
-    assert (mix(unmix(given, choice, width), choice, width) == given).all()
+    assert (unhash_key(mixed, choice, width) == given).all()
+    assert (hash_key(unhash_key(given, choice, width), choice, width) == given).all()
     assert np.mean(mixed == given) < 0.001, "a permutation that moves nothing spreads nothing"
 
 
@@ -48,7 +48,7 @@ def test_no_key_bits_are_ignored(width, choice):
     """Linear over GF(2), with full rank: the images of the unit vectors are independent."""
     basis = []
     for bit in range(width):
-        image = mix(1 << bit, choice, width)
+        image = hash_key(1 << bit, choice, width)
         for vector in basis:
             image = min(image, image ^ vector)
         assert image, f"bit {bit} adds nothing to the lower ones"
@@ -60,15 +60,15 @@ def test_integers_arrays_and_hardware_agree(choice):
     width = 38
     m, key = Module(), Signal(width)
     there, back = Signal(width), Signal(width)
-    m.d.comb += [there.eq(mixed(m, "step", key, choice, width)),
-                 back.eq(unmixed(there, choice, width))]
+    m.d.comb += [there.eq(hash_key_hw(m, "step", key, choice, width)),
+                 back.eq(unhash_key_hw(there, choice, width))]
     given = keys(width, 50, seed=choice)
-    expected = mix(given, choice, width)
+    expected = hash_key(given, choice, width)
 
     async def check(ctx):
         for word, want in zip(given.tolist(), expected.tolist()):
             ctx.set(key, word)
-            assert ctx.get(there) == want == mix(word, choice, width)
+            assert ctx.get(there) == want == hash_key(word, choice, width)
             assert ctx.get(back) == word
     simulator = Simulator(m)
     simulator.add_testbench(check)
@@ -81,7 +81,7 @@ WIDTHS = ((32, 38), (28, 33))
 
 def check_spread(key, width, choice, sets, what):
     """The fullest set, which decides what is evicted, holds about what it would of random rows."""
-    rows = np.bincount((mix(key, choice, width) & np.uint64(sets - 1)).astype(int), minlength=sets)
+    rows = np.bincount((hash_key(key, choice, width) & np.uint64(sets - 1)).astype(int), minlength=sets)
     rng = np.random.default_rng(sets)
     random = max(np.bincount(rng.integers(0, sets, len(key))).max() for _ in range(9))
     assert rows.max() <= 1.25 * random, (
@@ -132,5 +132,5 @@ def test_rows_of_a_real_log_spread_over_the_banks(config):
 def test_choices_disagree():
     """Rows that share a set of the first choice are spread by the second."""
     key, sets = keys(38, 1 << 18, seed=1), 1 << 6
-    together = key[mix(key, 0, 38) & np.uint64(sets - 1) == 5]
+    together = key[hash_key(key, 0, 38) & np.uint64(sets - 1) == 5]
     check_spread(together, 38, 1, sets, "rows of one set of the first choice")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH
-from hotrow_rtl.lookup.planner.bypass_table import BypassStamps, WaitFor, entry_width
+from hotrow_rtl.lookup.planner.bypass_table import BypassTable, DependencyReducer, entry_width
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
@@ -15,7 +15,7 @@ NEVER = -1
 
 def test_the_newest_batch_of_the_entries_that_were_asked():
     """Few entries, rows back to back, so that what is on its way to the table counts."""
-    rng, dut = np.random.default_rng(1), BypassStamps(TINY)
+    rng, dut = np.random.default_rng(1), BypassTable(TINY)
     bench, last, told = StreamBench(dut), {}, []
 
     async def begin(ctx, batch, unretired):
@@ -67,7 +67,7 @@ def test_the_newest_batch_of_the_entries_that_were_asked():
 
 def test_the_newest_of_all_banks():
     config = replace(TINY, name="bus-32", bus_bytes=32, directory_sets=128)
-    rng, dut = np.random.default_rng(2), WaitFor(config)
+    rng, dut = np.random.default_rng(2), DependencyReducer(config)
     bench = StreamBench(dut)
 
     async def check(ctx):
@@ -91,5 +91,5 @@ def test_the_newest_of_all_banks():
 
 
 def test_memory():
-    assert memory_bits(BypassStamps(TINY)) == 33 * TINY.bypass_stamps // TINY.banks
+    assert memory_bits(BypassTable(TINY)) == 33 * TINY.bypass_stamps // TINY.banks
     assert 1 << entry_width(TINY) == TINY.bypass_stamps // TINY.banks

@@ -8,9 +8,9 @@ import pytest
 from hotrow_rtl.config import log2, preset
 from hotrow_rtl.interfaces.lookup_payloads import Ask
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
-from hotrow_rtl.lookup.hashing.xorshift import unmix
+from hotrow_rtl.lookup.hashing.xorshift import unhash_key
 from hotrow_rtl.lookup.planner.payloads import Policy as Choice
-from hotrow_rtl.lookup.planner.slot_table import SlotBank
+from hotrow_rtl.lookup.planner.slot_table import SlotTable
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.slots import slot_bank_bits
 from hotrow_sim.golden.counters import unpack_key
@@ -36,7 +36,7 @@ class Player:
         self.config, self.seed = config, seed
         self.model = Slots(config, policy, admission, writes)
         self.directory = Directory(config)
-        self.dut = SlotBank(config)
+        self.dut = SlotTable(config)
         self.bench = StreamBench(self.dut)
         self.setting = {"policy": getattr(Choice, policy.upper()), "admission": admission,
                         "writes": writes}
@@ -111,7 +111,7 @@ class Player:
         if victim is not None:
             low = config.rest_width - config.directory_tag_width
             hashed = int(answer.tag) << low | int(place.set) & (1 << low) - 1
-            left = unmix(hashed, 1, config.rest_width) if place.choice else hashed
+            left = unhash_key(hashed, 1, config.rest_width) if place.choice else hashed
             assert directory_hash(config, int(place.choice), left) == hashed
             assert (int(key_of(config, BANK, left)), bool(answer.dirty)) == (victim, dirty)
         self.seen["hit"] += hit
@@ -282,4 +282,4 @@ def test_restart_drops_what_is_inside():
 
 @pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5-85f")], ids=lambda config: config.name)
 def test_memory(config):
-    assert memory_bits(SlotBank(config)) == slot_bank_bits(config)
+    assert memory_bits(SlotTable(config)) == slot_bank_bits(config)

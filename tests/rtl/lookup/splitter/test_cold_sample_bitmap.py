@@ -1,11 +1,11 @@
-"""SampleMarks against NumPy: lists and numbers of popular samples; rate, latency, memory."""
+"""ColdSampleBitmap against NumPy: lists and numbers of popular samples; rate, latency, memory."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.lookup.splitter.cold_sample_bitmap import SampleMarks
+from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.sample_marks import sample_marks_bits
 from hotrow_sim.cycles.sample_marks import listing_cycles, mark_rounds
@@ -52,7 +52,7 @@ def any_order(rng, size):
     return rng.integers(0, size, 2 * size)
 
 
-def mixed(config, seed, sizes, cold=None):
+def hash_key_hw(config, seed, sizes, cold=None):
     rng = np.random.default_rng(seed)
     for number, size in enumerate(sizes):
         samples = [sample_major(size, 1), feature_major(size, 3), jagged(rng, size),
@@ -79,7 +79,7 @@ class Bench:
 
     def __init__(self, config, gaps=STEADY, pauses=STEADY, late=0):
         self.config, self.gaps, self.pauses, self.late = config, gaps, pauses, late
-        self.dut = SampleMarks(config)
+        self.dut = ColdSampleBitmap(config)
         self.bench = StreamBench(self.dut)
         self.lists = {"popular": [], "nonpopular": []}
         self.entered, self.ended = [], {"popular": [], "nonpopular": []}
@@ -165,13 +165,13 @@ SLOW_TAKER = (0, 1, 0, 0, 1, 1, 0)
 def test_lists_of_every_kind_of_batch(config, gaps, pauses, late):
     for seed in range(2):
         sizes = np.random.default_rng(seed).permutation(SIZES).tolist()
-        Bench(config, gaps, pauses, late).run(list(mixed(config, seed, sizes)))
+        Bench(config, gaps, pauses, late).run(list(hash_key_hw(config, seed, sizes)))
 
 
 @pytest.mark.parametrize("config", [TINY, LEAST], ids=lambda config: config.name)
 @pytest.mark.parametrize("cold", [0, 1])
 def test_all_popular_and_none(config, cold):
-    Bench(config).run(list(mixed(config, 5, SIZES, cold)))
+    Bench(config).run(list(hash_key_hw(config, 5, SIZES, cold)))
 
 
 @CONFIGS
@@ -200,7 +200,7 @@ def test_at_length(config, seed):
     rng = np.random.default_rng(seed)
     sizes = [int(size) for size in rng.choice([1, 3, 60, 250, 700, config.batch_samples], 20)]
     gaps, pauses = ([int(gap) for gap in rng.choice([0, 0, 0, 0, 1, 9], 97)] for _ in range(2))
-    Bench(config, gaps, pauses).run(list(mixed(config, seed, sizes)))
+    Bench(config, gaps, pauses).run(list(hash_key_hw(config, seed, sizes)))
 
 
 @pytest.mark.slow
@@ -273,8 +273,8 @@ def test_rounds_of_a_beat(config):
 def test_restart(taking, after):
     """Marks, sizes and lists in progress are forgotten; `ready` tells when the memory is clear."""
     config = LEAST if after % 2 else TINY
-    dropped = list(mixed(config, after, [60, 5, 1, 40, 64, 30], cold=0.6))
-    kept = list(mixed(config, after + 1, [64, 9, 1, 33, 50], cold=0.1))
+    dropped = list(hash_key_hw(config, after, [60, 5, 1, 40, 64, 30], cold=0.6))
+    kept = list(hash_key_hw(config, after + 1, [64, 9, 1, 33, 50], cold=0.1))
     bench = Bench(config)
     dut = bench.dut
     lists = [getattr(dut, name) for name in ("popular", "nonpopular", "counted")]
@@ -341,4 +341,4 @@ def test_restart(taking, after):
 @pytest.mark.parametrize("config", [TINY, WIDE, LEAST, preset("ecp5-85f")],
                          ids=lambda config: config.name)
 def test_memory(config):
-    assert memory_bits(SampleMarks(config)) == sample_marks_bits(config)
+    assert memory_bits(ColdSampleBitmap(config)) == sample_marks_bits(config)

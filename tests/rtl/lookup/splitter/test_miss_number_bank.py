@@ -1,4 +1,4 @@
-"""NumberBank beside a list of numbers."""
+"""MissNumberBank beside a list of numbers."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.lookup_payloads import miss_place
-from hotrow_rtl.lookup.splitter.miss_number_bank import NumberBank
+from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.misses import miss_numbers_bits
 from hotrow_sim.testing.benches.stream_bench import StreamBench
@@ -54,8 +54,8 @@ def test_equals_a_list(config, places, idle):
         while rng.random() < idle:
             turns.append((None, None))
         turns.append(each)
-    turns += [(None, None)] * NumberBank.latency
-    dut = NumberBank(config)
+    turns += [(None, None)] * MissNumberBank.latency
+    dut = MissNumberBank(config)
     bench, told = StreamBench(dut), []
 
     async def drive(ctx):
@@ -63,15 +63,15 @@ def test_equals_a_list(config, places, idle):
             told.append(await offer(ctx, dut, request))
     bench.process("drive", drive)
     bench.run(2000)
-    assert told == [None] * NumberBank.latency + [
-        number for _, number in turns[:-NumberBank.latency]]
+    assert told == [None] * MissNumberBank.latency + [
+        number for _, number in turns[:-MissNumberBank.latency]]
 
 
-@pytest.mark.parametrize("after", range(NumberBank.latency + 2))
+@pytest.mark.parametrize("after", range(MissNumberBank.latency + 2))
 def test_restart(after):
     """Requests that came up to `after` cycles before the restart are answered before it or never;
     those behind it are."""
-    dut = NumberBank(TINY)
+    dut = MissNumberBank(TINY)
     bench, told = StreamBench(dut), []
     first, behind = requests_of(TINY, after + 1, 4, seed=1), requests_of(TINY, 20, 4, seed=2)
 
@@ -80,11 +80,11 @@ def test_restart(after):
             ctx.set(dut.restart, number == after)
             told.append(await offer(ctx, dut, request))
         ctx.set(dut.restart, 0)
-        for request, _ in [*behind, *[(None, None)] * NumberBank.latency]:
+        for request, _ in [*behind, *[(None, None)] * MissNumberBank.latency]:
             told.append(await offer(ctx, dut, request))
     bench.process("drive", drive)
     bench.run(200)
-    before = [number for _, number in first][:max(0, after + 1 - NumberBank.latency)]
+    before = [number for _, number in first][:max(0, after + 1 - MissNumberBank.latency)]
     assert [number for number in told if number is not None] == before + [
         number for _, number in behind]
 
@@ -92,4 +92,4 @@ def test_restart(after):
 @pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5-85f"), preset("alveo-u55c")],
                          ids=lambda config: config.name)
 def test_memory(config):
-    assert config.banks * memory_bits(NumberBank(config)) == miss_numbers_bits(config)
+    assert config.banks * memory_bits(MissNumberBank(config)) == miss_numbers_bits(config)

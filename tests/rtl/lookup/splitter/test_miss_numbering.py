@@ -1,4 +1,4 @@
-"""MissNumbers with a ring of number banks behind it, fed with the golden table's answers."""
+"""MissNumbering with a ring of number banks behind it, fed with the golden table's answers."""
 
 import dataclasses
 from collections import Counter
@@ -19,10 +19,10 @@ from hotrow_rtl.interfaces.lookup_payloads import (
     miss_place,
 )
 from hotrow_rtl.interfaces.records import row_entry
-from hotrow_rtl.lookup.banks.crossbar import BankRing
+from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.hashing.row_location import place
-from hotrow_rtl.lookup.splitter.miss_number_bank import NumberBank, number_lane, number_shared
-from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbers, split_beat
+from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_lane, number_shared
+from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering, split_beat
 from hotrow_sim.cost.bank_ring import bank_ring_bits
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.misses import miss_numbers_bits
@@ -40,7 +40,7 @@ FEW_PLACES = dataclasses.replace(TINY, name="few-places", miss_entries=32, direc
 
 
 class NumberedRing(wiring.Component):
-    """MissNumbers, the ring and its banks."""
+    """MissNumbering, the ring and its banks."""
 
     def __init__(self, config):
         self.config = config
@@ -56,8 +56,8 @@ class NumberedRing(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.numbers = numbers = MissNumbers(c)
-        m.submodules.ring = ring = BankRing(
+        m.submodules.numbers = numbers = MissNumbering(c)
+        m.submodules.ring = ring = BankCrossbar(
             c, split_beat(c), number_lane(c), number_shared(c), c.slot_word_width)
         m.d.comb += [numbers.restart.eq(self.restart), ring.restart.eq(self.restart)]
         connect(m, outer=flipped(self.answered), numbers=numbers.answered)
@@ -65,7 +65,7 @@ class NumberedRing(wiring.Component):
         connect(m, numbers=numbers.beats, ring=ring.beats)
         connect(m, ring=ring.answered, outer=flipped(self.numbered))
         for number in range(c.banks):
-            m.submodules[f"bank{number}"] = bank = NumberBank(c)
+            m.submodules[f"bank{number}"] = bank = MissNumberBank(c)
             m.d.comb += bank.restart.eq(self.restart)
             connect(m, ring=ring.requests[number], bank=bank.requests)
             connect(m, bank=bank.answers, ring=ring.answers[number])
@@ -239,7 +239,7 @@ def run(config, batches, gaps=STEADY, pauses=STEADY, list_pauses=STEADY):
     return cycles
 
 
-def mixed(config, seed):
+def hash_key_hw(config, seed):
     """Batches of every kind: short and long, of few rows and of many, all hit and all missed."""
     kinds = [(1, 3, 0), (1, 9, 0.5), (2, 1, 0), (30, 40, 0.3), (5, 20, 1), (20, 3000, 0), (3, 9, 0),
              (12, 4, 0), (20, 30, 0.1)]
@@ -260,7 +260,7 @@ LONG = (0, 0, 50, 1)  # fills the ring
     ids=["steady", "gaps", "back-pressure", "list-back-pressure", "all", "slow-list",
          "wide-steady", "wide-all"])
 def test_numbers_and_list(config, gaps, pauses, list_pauses):
-    run(config, list(mixed(config, seed=1)), gaps, pauses, list_pauses)
+    run(config, list(hash_key_hw(config, seed=1)), gaps, pauses, list_pauses)
 
 
 @pytest.mark.parametrize("hits", [0, 0.5, 1])
@@ -270,7 +270,7 @@ def test_rate_and_latency(hits):
     asks = [ask for batch in batches for ask in batch.asks]
     cycles = run(TINY, batches)
     free = [{bank: [()] * count for bank, count in ask.items()} for ask in asks]  # of sets
-    assert cycles == ring_cycles(free, NumberBank.latency) + MissNumbers.latency
+    assert cycles == ring_cycles(free, MissNumberBank.latency) + MissNumbering.latency
     assert cycles <= 1.25 * len(asks)
 
 
@@ -278,12 +278,12 @@ def test_rate_and_latency(hits):
                          ids=["both", "listed-first", "beats-first"])
 def test_one_beat_a_cycle(pauses, list_pauses, every):
     """Without a ring behind: as fast as the slower of the two outputs is taken."""
-    batch, dut = Batch(TINY, 50, 100, seed=3), MissNumbers(TINY)
+    batch, dut = Batch(TINY, 50, 100, seed=3), MissNumbering(TINY)
     bench = StreamBench(dut)
     bench.source(dut.answered, batch.beats)
     bench.sink(dut.beats, 50, (pauses,), "beats")
     lists = bench.sink(dut.listed, 50, (list_pauses,), "listed", read_list)
-    assert bench.run(200) == every * 50 + MissNumbers.latency
+    assert bench.run(200) == every * 50 + MissNumbering.latency
     check_lists([batch], lists)
 
 
@@ -334,7 +334,7 @@ def test_restart(after):
 @pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5-85f")], ids=lambda config: config.name)
 def test_memory(config):
     """Nothing before the ring, and the numbers behind it."""
-    assert memory_bits(MissNumbers(config)) == 0
+    assert memory_bits(MissNumbering(config)) == 0
     assert memory_bits(NumberedRing(config)) == miss_numbers_bits(config) + bank_ring_bits(
         config, split_beat(config), number_lane(config), number_shared(config),
         config.slot_word_width)

@@ -1,4 +1,4 @@
-"""MissBank beside the golden table: batches by epoch, rows of one set as close as they may come."""
+"""MissTableBank beside the golden table: batches by epoch, rows of one set as close as they may come."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import EPOCH_WIDTH, MISS_WAYS, preset
 from hotrow_rtl.lookup.hashing.row_location import key_of
-from hotrow_rtl.lookup.splitter.miss_table import MissBank
+from hotrow_rtl.lookup.splitter.miss_table import MissTableBank
 from hotrow_sim.cost.design import memory_bits
 from hotrow_sim.cost.misses import miss_table_bits
 from hotrow_sim.golden.misses import MissTable
@@ -39,7 +39,7 @@ class Driver:
     """Enters rows as early as the distance allows; `told` is what the bank answered to each."""
 
     def __init__(self, config):
-        self.config, self.dut = config, MissBank(config)
+        self.config, self.dut = config, MissTableBank(config)
         self.bench = StreamBench(self.dut)
         self.cycle, self.entered, self.told = 0, [], []
         self.rng = np.random.default_rng(0)
@@ -53,7 +53,7 @@ class Driver:
         _, _, answer = await ctx.tick().sample(self.dut.answer)
         if rest is not None:
             self.entered.append((self.cycle, rest % self.config.miss_sets))
-        if any(cycle == self.cycle - MissBank.latency for cycle, _ in self.entered[-8:]):
+        if any(cycle == self.cycle - MissTableBank.latency for cycle, _ in self.entered[-8:]):
             self.told.append((answer.kept, answer.repeated, answer.place if answer.kept else None))
         self.cycle += 1
 
@@ -61,13 +61,13 @@ class Driver:
         for number, rest in enumerate(rests):
             for _ in range(gaps[number % len(gaps)]):
                 await self.tick(ctx, epoch=epoch)
-            while any(cycle > self.cycle - MissBank.distance and at == rest % self.config.miss_sets
+            while any(cycle > self.cycle - MissTableBank.distance and at == rest % self.config.miss_sets
                       for cycle, at in self.entered[-8:]):
                 await self.tick(ctx, epoch=epoch)
             await self.tick(ctx, rest, epoch)
 
     async def drain(self, ctx):
-        for _ in range(MissBank.latency):
+        for _ in range(MissTableBank.latency):
             await self.tick(ctx)
 
     async def pulse(self, ctx, signal):
@@ -124,7 +124,7 @@ def test_rows_of_one_set_at_the_distance(ways):
     rests = [3 + TINY.miss_sets * (977 * number + 5) for number in range(ways)]
     count = 40
     cycles = run(TINY, [[rests[number % ways] for number in range(count)]])
-    assert cycles == (count - 1) * MissBank.distance + 1
+    assert cycles == (count - 1) * MissTableBank.distance + 1
 
 
 def test_one_row_a_cycle():
@@ -148,7 +148,7 @@ def test_every_epoch_then_a_sweep():
     assert driver.told == [answer for rests in batches for answer in expected(TWO_SETS, rests)]
 
 
-@pytest.mark.parametrize("after", range(MissBank.latency + 3))
+@pytest.mark.parametrize("after", range(MissTableBank.latency + 3))
 @pytest.mark.parametrize("name", ["restart", "clear"])
 def test_restart_and_clear_in_flight(name, after):
     """A row enters, then the pulse comes `after` cycles later, in the same cycle at the least."""
@@ -163,7 +163,7 @@ def test_restart_and_clear_in_flight(name, after):
             await driver.tick(ctx, rests[cycle] if cycle < 2 else None)
         ctx.set(pulse, 0)
         await driver.sweep(ctx)
-        for _ in range(2 * MissBank.distance):
+        for _ in range(2 * MissTableBank.distance):
             await driver.tick(ctx)
         driver.told.clear()
         await driver.enter(ctx, rests)
@@ -171,7 +171,7 @@ def test_restart_and_clear_in_flight(name, after):
         await driver.drain(ctx)
     driver.run(drive)
     # A row is written `latency` cycles after it came; a restart leaves it then, a sweep never.
-    there = [int(name == "restart" and after - cycle >= MissBank.latency) for cycle in range(2)]
+    there = [int(name == "restart" and after - cycle >= MissTableBank.latency) for cycle in range(2)]
     assert driver.told == [(1, repeated, MISS_WAYS * rest)
                            for rest, repeated in zip(rests, there)] + expected(TWO_SETS, other)
 
@@ -179,4 +179,4 @@ def test_restart_and_clear_in_flight(name, after):
 @pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5-85f"), preset("alveo-u55c")],
                          ids=lambda config: config.name)
 def test_memory(config):
-    assert config.banks * memory_bits(MissBank(config)) == miss_table_bits(config)
+    assert config.banks * memory_bits(MissTableBank(config)) == miss_table_bits(config)

@@ -11,10 +11,10 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT, Status
 from hotrow_rtl.interfaces.lookup_payloads import answered_beat, lane_results
 from hotrow_rtl.interfaces.records import outcome
-from hotrow_rtl.lookup.splitter.batch_statistics import BatchTally
+from hotrow_rtl.lookup.splitter.batch_statistics import BatchStatistics
 from hotrow_rtl.lookup.splitter.bitmap_write_rounds import marked_beat
 from hotrow_rtl.lookup.splitter.miss_numbering import split_beat
-from hotrow_rtl.lookup.splitter.slot_words import SlotLanes
+from hotrow_rtl.lookup.splitter.slot_words import SlotWords
 from hotrow_rtl.primitives.stream_routing import fork
 from hotrow_sim.golden.window import owners
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -42,8 +42,8 @@ class Ends(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.lanes = lanes = SlotLanes(self.config)
-        m.submodules.tally = tally = BatchTally(self.config)
+        m.submodules.lanes = lanes = SlotWords(self.config)
+        m.submodules.tally = tally = BatchStatistics(self.config)
         fork(m, self.beats, lanes.beats, tally.beats)
         for unit in (lanes, tally):
             m.d.comb += [unit.beats.p.eq(self.beats.p), unit.restart.eq(self.restart)]
@@ -155,7 +155,7 @@ def test_words_marks_and_counts(config, gaps, pauses):
 def test_a_beat_a_cycle():
     """But that a batch which ends right behind another waits a cycle."""
     batches = [Batch(TINY, beats, seed=beats) for beats in (40, 1, 25)]
-    assert run(TINY, batches) == 66 + 1 + SlotLanes.latency
+    assert run(TINY, batches) == 66 + 1 + SlotWords.latency
 
 
 @pytest.mark.parametrize("after", range(1, 6))

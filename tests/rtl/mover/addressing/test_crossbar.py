@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.mover.addressing.crossbar import CopyExchange
+from hotrow_rtl.mover.addressing.crossbar import AddressCrossbar
 from hotrow_rtl.mover.addressing.port_interleave import row_port
 from hotrow_rtl.mover.port.payloads import addressed_copy
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -30,7 +30,7 @@ def copies_of(config, rng, lane, entries, states):
 
 def exchange(config, by_lane, gaps, pauses, expected):
     """Run copies through an exchange; return what each port gives, and the cycles."""
-    dut = CopyExchange(config)
+    dut = AddressCrossbar(config)
     bench = StreamBench(dut)
     for lane, copies in zip(dut.lanes, by_lane):
         bench.source(lane, copies, gaps)
@@ -73,7 +73,7 @@ def test_entries_come_whole_and_in_the_order_of_their_lane(ports, gaps, pauses):
 def test_random_rows_keep_the_ports_busy(ports):
     """Lanes that bring as much as the ports can take: 0.95 of a copy a cycle from each port."""
     config, rng, limit = replace(TINY, row_ports=ports), np.random.default_rng(5), 800
-    dut = CopyExchange(config)
+    dut = AddressCrossbar(config)
     bench, counted = StreamBench(dut), []
 
     def feed(stream, copies):

@@ -4,8 +4,8 @@ from itertools import product
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.mover.port.alignment import CopyPlacement
-from hotrow_rtl.mover.port.byte_aligner import Realigner
+from hotrow_rtl.mover.port.alignment import CopyAlignment
+from hotrow_rtl.mover.port.byte_aligner import ByteAligner
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIGS = {16: preset("tiny"), 64: replace(
@@ -23,8 +23,8 @@ def cases(config):
 
 
 def placements(config, copies):
-    """What CopyPlacement says of copies that start at those lanes, near a page's end."""
-    dut = CopyPlacement(config)
+    """What CopyAlignment says of copies that start at those lanes, near a page's end."""
+    dut = CopyAlignment(config)
     bench = StreamBench(dut)
     bench.source(dut.copies, [
         {"source": PAGE - config.bus_bytes + 4 * first, "destination": PAGE + 4 * begin,
@@ -38,7 +38,7 @@ def realign(config, copies, gaps, pauses):
     """Move random bytes; return source bytes, destination (strobes, bytes), and the cycles."""
     rng = np.random.default_rng(1)
     sources, words, count = [], [], 0
-    dut = Realigner(config)
+    dut = ByteAligner(config)
     layout = dut.words.payload.shape()
     for (first, begin, lanes), placement in zip(copies, placements(config, copies)):
         octets = rng.integers(0, 256, -(-(first + lanes) // config.lanes) * config.bus_bytes,
@@ -83,4 +83,4 @@ def test_every_shift(bus_bytes, gaps, pauses):
 def test_cycles_of_a_copy(first, begin, lanes, cycles):
     """max(source words, destination words), one more as the docstring says."""
     _, _, used = realign(CONFIGS[16], [(first, begin, lanes)] * 20, STEADY, STEADY)
-    assert 20 * cycles <= used <= 20 * cycles + Realigner.latency + 1
+    assert 20 * cycles <= used <= 20 * cycles + ByteAligner.latency + 1
