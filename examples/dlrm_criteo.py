@@ -14,7 +14,7 @@ import sys
 import hotrow
 import torch
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
-from hotrow.torch.dlrm import DLRM
+from hotrow.torch.training.dlrm import DLRM
 from hotrow.traces import open_trace
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from hotrow.torch.arithmetic import SGD
-from hotrow.torch.dlrm import BOTTOM_WIDTHS, DLRM, TOP_WIDTHS
-from hotrow.torch.resident import ResidentTrainer
-from hotrow.torch.tables import EmbeddingTables
+from hotrow.torch.memory.tables import EmbeddingTables
+from hotrow.torch.optim.arithmetic import SGD
+from hotrow.torch.training.dlrm import BOTTOM_WIDTHS, DLRM, TOP_WIDTHS
+from hotrow.torch.training.resident import ResidentTrainer
 from hotrow.traces.synthetic import SyntheticTrace
 from torch.nn.functional import binary_cross_entropy_with_logits
 

@@ -9,7 +9,7 @@ import torch
 from hotrow.bench.live_tensors import Watch
 from hotrow.bench.train_baselines import count, filled, ranked_rows
 from hotrow.cli import main
-from hotrow.torch.tables import EmbeddingTables
+from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.traces import open_trace
 
 SMALL = ["--preset", "tiny", "--trace", "zipf:1.05", "--tables", "3", "--rows", "900",

@@ -23,8 +23,8 @@ def run_program(device):
 def train(device, optimizer):
     """DLRM in mode hotline beside plain PyTorch, each step checked, and the tables afterwards."""
     pytest.importorskip("torch")
-    from hotrow.torch.check import StepCheck
-    from hotrow.torch.hotline import HotlineTrainer
+    from hotrow.torch.training.check import StepCheck
+    from hotrow.torch.training.hotline import HotlineTrainer
 
     from tests.torch.conftest import Setting
 

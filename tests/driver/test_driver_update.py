@@ -222,8 +222,8 @@ def test_a_mixed_run_on_a_real_log(device, transport):
     """SGD and row-wise Adagrad by turns: golden bit for bit; the trainer's SGD bit for bit, its
     Adagrad within the limit of the per-step check, a millionth."""
     torch = pytest.importorskip("torch")
-    from hotrow.torch import arithmetic
-    from hotrow.torch.check import excess
+    from hotrow.torch.optim import arithmetic
+    from hotrow.torch.training.check import excess
 
     steps, samples = (6, 1024) if transport == "model" else (4, 256)
     ids = np.loadtxt(RETAIL, np.int64, skiprows=1, usecols=(4, 5, 6, 7), max_rows=steps * samples)

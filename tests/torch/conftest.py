@@ -7,13 +7,13 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.arithmetic import OPTIMIZERS
-from hotrow.torch.check import StepCheck
-from hotrow.torch.dlrm import DLRM
-from hotrow.torch.hotline import HotlineTrainer
-from hotrow.torch.reference import ReferenceTrainer
-from hotrow.torch.relearning import Relearning
-from hotrow.torch.tables import EmbeddingTables
+from hotrow.torch.memory.tables import EmbeddingTables
+from hotrow.torch.optim.arithmetic import OPTIMIZERS
+from hotrow.torch.training.check import StepCheck
+from hotrow.torch.training.dlrm import DLRM
+from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.training.reference import ReferenceTrainer
+from hotrow.torch.training.relearning import Relearning
 from hotrow.traces import Samples
 
 

@@ -19,7 +19,7 @@ from hotrow.torch import (
     TrainPipeline,
     average_gradients,
 )
-from hotrow.torch.sharded_store import ShardedStore
+from hotrow.torch.sharded.store import ShardedStore
 from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.arithmetic import SGD, RowwiseAdagrad, pool, row_mean, sum_duplicates
+from hotrow.torch.optim.arithmetic import SGD, RowwiseAdagrad, pool, row_mean, sum_duplicates
 
 
 def in_order(rows, storage):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from hotrow.contract import MISS_FLAG
-from hotrow.torch.check import ABSOLUTE, RELATIVE, StepCheck, excess
-from hotrow.torch.hotline import HotlineTrainer
+from hotrow.torch.training.check import ABSOLUTE, RELATIVE, StepCheck, excess
+from hotrow.torch.training.hotline import HotlineTrainer
 
 STEPS, FAULTY = 6, 4  # the faulty step is one of the last, so that rows are cold and come again
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
-from hotrow.torch.configs import TableGroup
+from hotrow.torch.features.configs import TableGroup
 from torch import nn
 
 from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hotrow.torch.dlrm import DLRM
+from hotrow.torch.training.dlrm import DLRM
 
 
 @pytest.mark.parametrize("dense, tables, dim", [(13, 26, 16), (1, 4, 16), (0, 4, 8), (0, 1, 8)])

@@ -4,11 +4,11 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.torch import slots
-from hotrow.torch.check import StepCheck
-from hotrow.torch.hotline import HotlineTrainer
-from hotrow.torch.resident import ResidentTrainer
-from hotrow.torch.rows import RowKind
+from hotrow.torch.memory import slots
+from hotrow.torch.memory.rows import RowKind
+from hotrow.torch.training.check import StepCheck
+from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.training.resident import ResidentTrainer
 from torch import nn
 
 KINDS = [(optimizer, jagged) for optimizer in ("sgd", "rowwise_adagrad")
@@ -105,7 +105,7 @@ def test_more_misses_than_the_card_keeps_unique(setting, device):
 
 
 def test_cold_area_grows(setting, device, monkeypatch):
-    monkeypatch.setattr("hotrow.torch.hotline._FIRST_COLD_ROWS", 8)
+    monkeypatch.setattr("hotrow.torch.training.hotline._FIRST_COLD_ROWS", 8)
     here = setting(6, optimizer="rowwise_adagrad")
     trainer = HotlineTrainer(*here.parts(), device, hot_rows=40)
     check = StepCheck(trainer, here.reference())

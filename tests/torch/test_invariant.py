@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from hotrow import Error
-from hotrow.torch.cached import CachedStore
+from hotrow.torch.store.cached import CachedStore
 from hotrow_sim.golden.slots import Slots
 
 from tests.torch.training import draw, train

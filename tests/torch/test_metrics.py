@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hotrow.torch.metrics import auc, log_loss
+from hotrow.torch.training.metrics import auc, log_loss
 
 
 def auc_by_pairs(label, score):

@@ -1,6 +1,6 @@
 import pytest
 from hotrow.errors import Error
-from hotrow.torch.options import HotBudget, TrainOptions
+from hotrow.torch.training.options import HotBudget, TrainOptions
 
 SLOTS, TABLE_ROWS, ROW_BYTES = 16384, 10_000, 64
 

@@ -6,7 +6,7 @@ import hotrow
 import pytest
 import torch
 from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
-from hotrow.torch.pipeline import indexed
+from hotrow.torch.pipeline.train_pipeline import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import hotrow
 import pytest
-from hotrow.torch.check import StepCheck
-from hotrow.torch.pooled import PooledTrainer
-from hotrow.torch.resident import ResidentTrainer
+from hotrow.torch.training.check import StepCheck
+from hotrow.torch.training.pooled import PooledTrainer
+from hotrow.torch.training.resident import ResidentTrainer
 from hotrow_rtl.config import preset
 
 from tests.torch.conftest import relearn

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 from hotrow.cli import main
-from hotrow.torch.arithmetic import SGD
-from hotrow.torch.check import StepCheck
-from hotrow.torch.dlrm import DLRM
-from hotrow.torch.hotline import HotlineTrainer
-from hotrow.torch.reference import ReferenceTrainer
-from hotrow.torch.relearning import Exchange, Exchanged, Relearning
-from hotrow.torch.resident import ResidentTrainer
-from hotrow.torch.tables import EmbeddingTables
+from hotrow.torch.memory.tables import EmbeddingTables
+from hotrow.torch.optim.arithmetic import SGD
+from hotrow.torch.training.check import StepCheck
+from hotrow.torch.training.dlrm import DLRM
+from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.training.reference import ReferenceTrainer
+from hotrow.torch.training.relearning import Exchange, Exchanged, Relearning
+from hotrow.torch.training.resident import ResidentTrainer
 from hotrow.traces import open_trace
 
 from tests.torch.conftest import relearn

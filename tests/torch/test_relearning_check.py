@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from hotrow.cli import main
-from hotrow.torch.hotline import HotlineTrainer
+from hotrow.torch.training.hotline import HotlineTrainer
 
 from tests.torch.conftest import relearn
 

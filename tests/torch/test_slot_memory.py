@@ -10,7 +10,7 @@ import hotrow
 import pytest
 import torch
 from hotrow.torch import HotEmbeddingBagCollection
-from hotrow.torch.slot_memory import SlotMemory, memory_on
+from hotrow.torch.memory.slot_memory import SlotMemory, memory_on
 
 from tests.torch.training import PLANNING, TABLES, draw, train
 

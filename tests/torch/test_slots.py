@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from hotrow.torch import slots as module
-from hotrow.torch.rows import RowKind
-from hotrow.torch.slots import SlotStorage
+from hotrow.torch.memory import slots as module
+from hotrow.torch.memory.rows import RowKind
+from hotrow.torch.memory.slots import SlotStorage
 
 SLOTS = 50
 

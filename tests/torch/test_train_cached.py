@@ -76,7 +76,7 @@ def test_traces_in_every_mode(train, trace, optimizer):
 KILLED = """
 import os, signal, sys
 from hotrow.cli import main
-from hotrow.torch import collection_trainer
+from hotrow.torch.training import collection_trainer
 {}
 main(sys.argv[1:])
 """
@@ -90,7 +90,7 @@ def dying(self, samples):
 collection_trainer.CollectionTrainer.step = dying
 """
 IN_A_CHECKPOINT = """
-from hotrow.torch import checkpoint
+from hotrow.torch.pipeline import checkpoint
 save, left = checkpoint.torch.save, [{}]
 def dying(parts, file):
     left[0] -= 1

@@ -154,7 +154,8 @@ def test_report_for_people(hotrow, log):
 
 
 def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
-    monkeypatch.setattr("hotrow.torch.hotline.HotlineTrainer.write_back", lambda self, cold: None)
+    monkeypatch.setattr("hotrow.torch.training.hotline.HotlineTrainer.write_back",
+                        lambda self, cold: None)
     code, shown, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
                             *MODEL, *SMALL, "--batch-size", 20)
     assert code == 1 and "check FAILED" in shown

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.arithmetic import SGD, RowwiseAdagrad, sum_duplicates
+from hotrow.torch.optim.arithmetic import SGD, RowwiseAdagrad, sum_duplicates
 from hotrow_sim.golden.update import gradient_sums, rowwise_adagrad, sgd
 
 LR, EPS = 0.05, 1e-8

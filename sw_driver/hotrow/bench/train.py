@@ -11,10 +11,10 @@ from statistics import median
 import torch
 
 from ..errors import Error
-from ..torch.arithmetic import OPTIMIZERS
-from ..torch.dlrm import DLRM
-from ..torch.metrics import log_loss
-from ..torch.tables import EmbeddingTables
+from ..torch.memory.tables import EmbeddingTables
+from ..torch.optim.arithmetic import OPTIMIZERS
+from ..torch.training.dlrm import DLRM
+from ..torch.training.metrics import log_loss
 from .live_tensors import Watch
 from .train_baselines import count, fae, filled, ranked_rows, static_cache
 from .train_modes import MODES, Mode, hot_share

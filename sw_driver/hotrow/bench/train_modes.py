@@ -7,9 +7,9 @@ import torch
 
 from .. import device as driver
 from ..errors import Error
-from ..torch.collection_trainer import CollectionTrainer
-from ..torch.hotline import HotlineTrainer
-from ..torch.relearning import Exchange
+from ..torch.training.collection_trainer import CollectionTrainer
+from ..torch.training.hotline import HotlineTrainer
+from ..torch.training.relearning import Exchange
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 _HOT = "hotline:"

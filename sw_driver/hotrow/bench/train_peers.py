@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ..torch.trainer import StepResult
+from ..torch.training.trainer import StepResult
 
 
 class Absent(Exception):

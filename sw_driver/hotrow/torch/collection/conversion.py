@@ -1,0 +1,54 @@
+"""Swapping a model's `nn.EmbeddingBag`s for tables that a device serves."""
+
+from torch import nn
+
+from ...errors import Error
+from ..features.configs import TableConfig
+from .collection import HotEmbeddingBagCollection
+from .embedding_bag import HotEmbeddingBag, check_convertible
+
+
+def convert(model, **options):
+    """Replace every `nn.EmbeddingBag` of a model, in place, with its weights.
+
+    Leave the old bags' parameters out of the model's optimizer: make that after the conversion.
+    `state_dict()` has the keys that it had before.
+
+    Parameters
+    ----------
+    model : nn.Module
+    **options
+        Of `HotEmbeddingBagCollection`: device, mode, optimizer, lr, ....
+
+    Returns
+    -------
+    HotEmbeddingBagCollection
+        Of all tables; step its `optimizer` beside the model's own, and close it at the end.
+
+    Raises
+    ------
+    Error
+        No EmbeddingBag, or one with max_norm, scale_grad_by_freq or mode "max".
+    """
+    found = {name: module for name, module in model.named_modules(remove_duplicate=False)
+             if isinstance(module, nn.EmbeddingBag)}
+    if not found:
+        raise Error(f"{type(model).__name__} has no nn.EmbeddingBag to convert")
+    if "" in found:
+        raise Error("this is an EmbeddingBag itself: make a HotEmbeddingBag in its place")
+    tables = {}  # of each bag, once
+    for name, bag in found.items():
+        check_convertible(name, bag)
+        tables.setdefault(bag, TableConfig(name.replace(".", "/"), *bag.weight.shape, bag.mode,
+                                           bag.weight.dtype))
+    collection = HotEmbeddingBagCollection(tables.values(), **options)
+    hot = {}
+    for bag, config in tables.items():
+        collection.table(config.name)[0].copy_(bag.weight.detach())
+        hot[bag] = HotEmbeddingBag(
+            bag.num_embeddings, bag.embedding_dim, bag.mode, bag.include_last_offset,
+            bag.padding_idx, collection=collection, name=config.name)
+    for name, bag in found.items():
+        parent, _, attribute = name.rpartition(".")
+        setattr(model.get_submodule(parent), attribute, hot[bag])
+    return collection

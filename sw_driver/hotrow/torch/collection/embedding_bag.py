@@ -1,0 +1,120 @@
+"""`HotEmbeddingBag`: one table, called as `torch.nn.EmbeddingBag` is."""
+
+import torch
+from torch import nn
+
+from ...errors import BatchError, Error
+from ..features.bags import Bags
+from ..features.configs import TableConfig
+from .collection import HotEmbeddingBagCollection
+
+
+class HotEmbeddingBag(nn.Module):
+    """Stands where an `nn.EmbeddingBag` stood; its rows train by `optimizer`.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int
+    mode : str
+        "mean" or "sum", of each bag.
+    include_last_offset : bool
+    padding_idx : int, optional
+        An id that counts nowhere.
+    cache : str
+        The collection's mode: "scratchpipe", "freqcache", "hotline" or "resident".
+    collection : HotEmbeddingBagCollection, optional
+        Whose table `name` this is; else one of this table alone is made, with `options`.
+    name : str
+        Of the table.
+    **options
+        Of `HotEmbeddingBagCollection`: device, optimizer, lr, ....
+
+    Members
+    -------
+    collection : HotEmbeddingBagCollection
+    optimizer : RowOptimizer
+    """
+
+    def __init__(self, num_embeddings, embedding_dim, mode="mean", include_last_offset=False,
+                 padding_idx=None, *, cache="scratchpipe", collection=None, name="bag", **options):
+        super().__init__()
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
+        if padding_idx is not None and padding_idx < 0:
+            self.padding_idx = num_embeddings + padding_idx
+        if collection is None:
+            collection = HotEmbeddingBagCollection(
+                [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **options)
+        # In a list: the tables of a collection are nobody's parameters, several bags may share it.
+        self._shared, self.name = [collection], name
+        self._table = [config.name for config in collection.tables].index(name)
+
+    @property
+    def collection(self):
+        return self._shared[0]
+
+    @property
+    def optimizer(self):
+        return self.collection.optimizer
+
+    def bags(self, input, offsets=None, per_sample_weights=None):
+        """What is to be looked up, as `collection.prefetch` takes it: Bags."""
+        input = torch.as_tensor(input)
+        if input.dim() == 2:
+            if offsets is not None:
+                raise BatchError("expected no offsets with an input of 2 dimensions: every row "
+                                 "is a bag")
+            samples, length = input.shape
+            offsets, last = torch.arange(0, (samples + 1) * length, max(1, length)), True
+            if not length:
+                offsets = torch.zeros(samples + 1, dtype=torch.int64)
+            input = input.reshape(-1)
+            if per_sample_weights is not None:
+                per_sample_weights = per_sample_weights.reshape(-1)
+        elif offsets is None:
+            raise BatchError("expected offsets with an input of 1 dimension")
+        else:
+            last = self.include_last_offset
+        return Bags.of([self._table], input, offsets, per_sample_weights, padding=self.padding_idx,
+                       include_last_offset=last)
+
+    def forward(self, input, offsets=None, per_sample_weights=None):
+        """Pooled bags float32[samples, embedding_dim]; arguments as of `nn.EmbeddingBag`."""
+        bags = self.bags(input, offsets, per_sample_weights)
+        return self.collection.lookup(bags, self.training)[0]
+
+    @property
+    def weight(self):
+        """The table's rows, up to date: a view, no parameter."""
+        self.collection.flush()
+        return self.collection.table(self.name)[0]
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        destination[prefix + "weight"] = self.weight
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected,
+                              errors):
+        key = prefix + "weight"
+        if key not in state_dict:
+            missing.append(key)
+            return
+        self.collection.reset_cache_states()
+        weight = self.collection.table(self.name)[0]
+        if state_dict[key].shape != weight.shape:
+            errors.append(f"{key} has shape {list(state_dict[key].shape)}, and the table "
+                          f"{list(weight.shape)}")
+        else:
+            weight.copy_(state_dict[key])
+
+    def extra_repr(self):
+        return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "
+                f"cache={self.collection.mode!r}")
+
+
+def check_convertible(name, bag):
+    """Raise Error if an `nn.EmbeddingBag` does what no `HotEmbeddingBag` does."""
+    refused = {"max_norm": bag.max_norm is not None, "scale_grad_by_freq": bag.scale_grad_by_freq,
+               f"mode={bag.mode!r}": bag.mode not in ("sum", "mean")}
+    for what in (what for what, used in refused.items() if used):
+        raise Error(f"{name}: an EmbeddingBag with {what} cannot be converted; sum or mean can, "
+                    f"without max_norm and scale_grad_by_freq")

@@ -1,0 +1,251 @@
+"""What callers look up, in one form: bags of ids, feature after feature."""
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from ...batch import Batch
+from ...errors import BatchError
+
+
+@dataclass(frozen=True, eq=False)
+class Bags:
+    """Bags of ids for some tables.
+
+    Parameters
+    ----------
+    tables : tuple of int
+        Number of the table of each feature.
+    ids : int64[n]
+        All bags of the first feature, then of the second, ....
+    lengths : int64[features * samples]
+        Ids of each bag.
+    weights : float32[n], optional
+        Of each lookup.
+    """
+
+    tables: tuple
+    ids: torch.Tensor
+    lengths: torch.Tensor
+    weights: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, tables, inputs, offsets=None, weights=None, names=(), padding=None,
+           include_last_offset=True):
+        """From what PyTorch users pass.
+
+        Parameters
+        ----------
+        tables : sequence of int
+        inputs
+            Ids [samples, features], one each; a sequence of (indices, offsets) or (indices,
+            offsets, weights), one per feature; with `offsets`, indices [n] of all features;
+            or a KeyedJaggedTensor.
+        offsets : integers [features * samples + 1], optional
+            Where each bag begins, feature after feature, and where the last one ends.
+        weights : float32[n], optional
+        names : sequence of str
+            Of the features, to find them in a KeyedJaggedTensor.
+        padding : int, optional
+            An id that stands for no lookup.
+        include_last_offset : bool
+            Whether `offsets` holds the end of the last bag; the offsets of pairs never do.
+
+        Raises
+        ------
+        BatchError
+        """
+        if isinstance(inputs, cls):
+            return inputs
+        tables = tuple(tables)
+        if hasattr(inputs, "keys") and hasattr(inputs, "values") and hasattr(inputs, "lengths"):
+            bags = _keyed(cls, tables, inputs, names)
+        elif isinstance(inputs, (list, tuple)):
+            bags = _pairs(cls, tables, inputs)
+        elif offsets is not None:
+            ids = _ids(inputs, "indices")
+            bags = cls(tables, ids, _lengths(offsets, len(ids), len(tables), include_last_offset),
+                       _weights(weights))
+        else:
+            ids = _ids(inputs, "ids", dimensions=2)
+            if ids.shape[1] != len(tables):
+                raise BatchError(f"expected ids as [samples, {len(tables)} features], got "
+                                 f"{list(ids.shape)}")
+            one = torch.ones((), dtype=torch.int64)  # seen as many, it takes no memory
+            bags = cls(tables, ids.T.reshape(-1), one.expand(ids.numel()), _weights(weights))
+        if bags.weights is not None and len(bags.weights) != len(bags.ids):
+            raise BatchError(f"expected a weight for each of {len(bags.ids)} lookups, got "
+                             f"{len(bags.weights)}")
+        return bags if padding is None else bags._without(padding)
+
+    @property
+    def features(self) -> int:
+        return len(self.tables)
+
+    @property
+    def samples(self) -> int:
+        return len(self.lengths) // max(1, self.features)
+
+    @cached_property
+    def counts(self):
+        """Lookups of each feature: list of int."""
+        return self.lengths.view(self.features, self.samples).sum(1).tolist()
+
+    def columns(self, order):
+        """Some features, in the order in which they are named: Bags."""
+        if list(order) == list(range(self.features)):
+            return self
+        ids, lengths = self.ids.split(self.counts), self.lengths.view(self.features, self.samples)
+        weights = None if self.weights is None else self.weights.split(self.counts)
+        return Bags(tuple(self.tables[each] for each in order),
+                    torch.cat([ids[each] for each in order]),
+                    torch.cat([lengths[each] for each in order]),
+                    None if weights is None else torch.cat([weights[each] for each in order]))
+
+    def rows(self, samples):
+        """Some samples int64[k], in the order in which they are named: Bags."""
+        chosen = (torch.arange(self.features)[:, None] * self.samples + samples).ravel()
+        lookups = lookups_of(self.lengths, chosen)
+        return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
+                    None if self.weights is None else self.weights[lookups])
+
+    def checked(self, configs, what, mode="fatal", warn=True):
+        """These bags, if every id is a row of its table, else what the mode says.
+
+        Parameters
+        ----------
+        configs : sequence of TableConfig
+        what : str
+            The batch in words.
+        mode : str
+            As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns and looks up row 0 instead,
+            "ignore" looks up row 0.
+        warn : bool
+            False if this batch is checked again.
+
+        Raises
+        ------
+        BatchError
+        """
+        if not len(self.ids):
+            return self
+        rows = torch.tensor([configs[table].num_embeddings for table in self.tables])
+        limit = torch.repeat_interleave(rows, torch.tensor(self.counts))
+        wrong = (self.ids < 0) | (self.ids >= limit)
+        if not wrong.any():
+            return self
+        error = self._wrong(int(wrong.nonzero()[0]), configs, what)
+        if mode == "fatal":
+            raise error
+        if mode == "warning" and warn:
+            count = int(wrong.sum())
+            more = f"; {count - 1} more ids are none of theirs" if count > 1 else ""
+            warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
+        return Bags(self.tables, self.ids.masked_fill(wrong, 0), self.lengths, self.weights)
+
+    def _wrong(self, position, configs, what):
+        """The error about an id that is not a row of its table."""
+        bag = int(torch.searchsorted(self.lengths.cumsum(0), position, right=True))
+        feature, sample = divmod(bag, self.samples)
+        table = configs[self.tables[feature]]
+        return BatchError(
+            f"{what}: id {int(self.ids[position])} of sample {sample} is no row of table "
+            f"{table.name!r}, which has rows 0 to {table.num_embeddings - 1}",
+            position=position, table=self.tables[feature], row=int(self.ids[position]),
+            sample=sample, column=feature)
+
+    def device_batch(self, registered):
+        """As a device takes them; `registered` are its tables, by number.
+
+        It knows tables, no features: bags of several features of a table stand one after the other,
+        as of so many samples more, and tables with fewer features have empty bags at the end.
+        """
+        numbers = list(dict.fromkeys(self.tables))
+        tables, features = [registered[each] for each in numbers], Counter(self.tables)
+        most, lengths = max(features.values()), self.lengths
+        if any(features[each] < most for each in numbers):
+            lengths = torch.cat([
+                functional.pad(part, (0, (most - features[each]) * self.samples))
+                for each, part in zip(numbers, lengths.split(
+                    [features[each] * self.samples for each in numbers]))])
+        ids = self.ids.numpy()
+        if bool((lengths == 1).all()):
+            return Batch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
+        return Batch.jagged(ids, lengths.numpy(), most * self.samples, tables, feature_major=True)
+
+    def _without(self, padding):
+        kept = self.ids != padding
+        bags = torch.repeat_interleave(torch.arange(len(self.lengths)), self.lengths)
+        return Bags(self.tables, self.ids[kept],
+                    torch.bincount(bags[kept], minlength=len(self.lengths)),
+                    None if self.weights is None else self.weights[kept])
+
+
+def lookups_of(lengths, bags):
+    """Lookups of some bags int64[k], one bag after the other: int64[n]."""
+    starts, lengths = (lengths.cumsum(0) - lengths)[bags], lengths[bags]
+    within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(
+        lengths.cumsum(0) - lengths, lengths)
+    return torch.repeat_interleave(starts, lengths) + within
+
+
+def _keyed(cls, tables, keyed, names):
+    keys = list(keyed.keys())
+    if set(names) - set(keys):
+        raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
+    weights = keyed.weights_or_none() if hasattr(keyed, "weights_or_none") else None
+    bags = cls(tuple(range(len(keys))), _ids(keyed.values(), "values"),
+               _ids(keyed.lengths(), "lengths"), _weights(weights))
+    chosen = bags.columns([keys.index(name) for name in names])
+    return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
+
+
+def _pairs(cls, tables, pairs):
+    if len(pairs) != len(tables):
+        raise BatchError(f"expected (indices, offsets) of {len(tables)} tables, got {len(pairs)}")
+    ids, lengths, weights = [], [], []
+    for number, (indices, offsets, *weight) in enumerate(pairs):
+        ids.append(_ids(indices, f"indices of feature {number}"))
+        lengths.append(_lengths(offsets, len(ids[-1]), 1, include_last=False))
+        weights += [_weights(each) for each in weight if each is not None]
+    samples = {len(each) for each in lengths}
+    if len(samples) != 1:
+        raise BatchError(f"every feature needs the same number of bags, got "
+                         f"{', '.join(str(len(each)) for each in lengths)}")
+    if weights and len(weights) != len(ids):
+        raise BatchError(f"{len(weights)} of {len(ids)} features have weights: give all or none")
+    return cls(tables, torch.cat(ids), torch.cat(lengths), torch.cat(weights) if weights else None)
+
+
+def _ids(values, what, dimensions=1):
+    values = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(
+        values, *(() if len(values) else (np.int64,))))
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise BatchError(f"expected {what} as integers, got {values.dtype}")
+    if values.dim() != dimensions:
+        raise BatchError(f"expected {what} with {dimensions} "
+                         f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}")
+    return values.detach().to("cpu", torch.int64)
+
+
+def _lengths(offsets, lookups, features, include_last):
+    """From where bags begin."""
+    offsets = _ids(offsets, "offsets")
+    if not include_last:
+        offsets = torch.cat((offsets, torch.tensor([lookups])))
+    bags = len(offsets) - 1
+    lengths = offsets.diff()
+    if bags < 0 or bags % features or offsets[0] != 0 or offsets[-1] != lookups or (
+            lengths < 0).any():
+        raise BatchError(f"the offsets of {features} features must be as many per feature, start "
+                         f"at 0, not decrease, and end at the {lookups} indices")
+    return lengths
+
+
+def _weights(weights):
+    return None if weights is None else weights.to(torch.float32)

@@ -1,0 +1,160 @@
+"""The trainer's arithmetic on embedding rows, fp32, written once.
+
+Every operation is defined per row, so its bits do not depend on which rows are treated together,
+on where a row is stored, or on the number of threads.
+"""
+
+import torch
+from torch.nn.functional import embedding_bag
+
+from ..memory.slot_memory import carried
+
+
+def pool(storage, rows, lengths, weights=None):
+    """Sum the rows of each bag in lookup order, in fp32; an empty bag gives zeros.
+
+    Parameters
+    ----------
+    storage : [R, D]
+    rows : int64[n]
+        Row of each lookup, bag after bag.
+    lengths : int64[bags]
+    weights : float32[n], optional
+        Of each lookup; products and sums are fused.
+
+    Returns
+    -------
+    float32[bags, D]
+    """
+    if not len(rows):
+        return torch.zeros(len(lengths), storage.shape[1], device=storage.device)
+    if not storage.is_contiguous() or storage.dtype != torch.float32:
+        storage = storage[rows].float()
+        rows = torch.arange(len(rows), device=storage.device)
+    return embedding_bag(rows, storage, lengths.cumsum(0) - lengths, mode="sum",
+                         per_sample_weights=weights)
+
+
+def sum_duplicates(rows, bags, gradients, weights=None):
+    """Sum the gradients of each row in lookup order, stable.
+
+    Parameters
+    ----------
+    rows : int64[n]
+        Row of each lookup.
+    bags : int64[n]
+        Bag of each lookup.
+    gradients : float32[bags, D]
+        Of the loss with respect to each pooled bag, on any device; so are the sums.
+    weights : float32[n], optional
+        Of each lookup, there, too.
+
+    Returns
+    -------
+    unique : int64[u]
+        Ascending.
+    sums : float32[u, D]
+    """
+    rows, order = torch.sort(rows, stable=True)
+    unique, counts = torch.unique_consecutive(rows, return_counts=True)
+    there = gradients.device
+    if weights is not None:
+        weights = weights[carried(order, there)]
+    return unique, pool(gradients, carried(bags[order], there), carried(counts, there), weights)
+
+
+def row_mean(values):
+    """Mean of each row, float32[n, D] to float32[n], by halving.
+
+    The upper half is added to the lower until one column is left (an odd middle column waits for
+    the next round); then a true division by D.
+    """
+    width = values.shape[1]
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        folded = values[:, :half] + values[:, -half:]
+        values = torch.cat((folded, values[:, half:-half]), dim=1)
+    return values[:, 0] / width
+
+
+def stepped(rule, weights, state, gradients, sound=None):
+    """Rows after a step of a rule: (weights, state), fp32.
+
+    Parameters
+    ----------
+    rule : SGD, RowwiseAdagrad or Adagrad
+    weights : [u, D]
+    state : float32[u], float32[u, D] or None
+    gradients : float32[u, D]
+    sound : bool[], optional
+        Where it is false the rows stay as they are.
+    """
+    weights = weights.float()
+    after, state_after = rule.update(weights, gradients, state)
+    if sound is not None:
+        after = torch.where(sound, after, weights)
+        state_after = None if state is None else torch.where(sound, state_after, state)
+    return after, state_after
+
+
+class SGD:
+    """w = fma(-lr, g, w)."""
+
+    name, state, state_bytes = "sgd", None, 0
+
+    def __init__(self, lr):
+        self.lr = lr
+
+    def update(self, weights, gradients, state=None):
+        """The rows after one step: (weights, state)."""
+        return torch.add(weights, gradients, alpha=-self.lr), None
+
+
+class RowwiseAdagrad:
+    """s += mean(g * g), then w -= lr / (sqrt(s) + eps) * g; one fp32 of state per row.
+
+    Parameters
+    ----------
+    lr : float
+    eps : float
+    initial : float
+        Where the accumulator of a row starts. Far above zero on purpose: from zero the first step
+        of a row has length lr whatever its gradient, so that a rounding of a small gradient would
+        pass to the row undamped.
+    """
+
+    name, state, state_bytes = "rowwise_adagrad", "row", 4
+    default_eps, default_initial = 1e-8, 0.01
+
+    def __init__(self, lr, eps=default_eps, initial=default_initial):
+        self.lr, self.eps, self.initial = lr, eps, initial
+
+    def update(self, weights, gradients, state):
+        """The rows after one step: (weights, state)."""
+        state = state + row_mean(gradients * gradients)
+        factor = self.lr / (state.sqrt() + self.eps)
+        return weights - factor[:, None] * gradients, state
+
+
+class Adagrad:
+    """s += g * g, then w -= lr * g / (sqrt(s) + eps), element by element, as `torch.optim.Adagrad`.
+
+    Parameters
+    ----------
+    lr, eps : float
+    initial : float
+        Where the accumulators of a row start.
+    """
+
+    name, state = "adagrad", "element"
+
+    def __init__(self, lr, eps=1e-10, initial=0.0):
+        self.lr, self.eps, self.initial = lr, eps, initial
+
+    def update(self, weights, gradients, state):
+        """The rows after one step: (weights, state)."""
+        state = torch.addcmul(state, gradients, gradients)
+        return torch.addcdiv(weights, gradients, state.sqrt() + self.eps, value=-self.lr), state
+
+
+OPTIMIZERS = {optimizer.name: optimizer for optimizer in (SGD, RowwiseAdagrad, Adagrad)}

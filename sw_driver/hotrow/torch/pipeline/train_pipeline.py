@@ -1,0 +1,254 @@
+"""A loader read ahead of training, so that the rows of coming batches are on their way."""
+
+import time
+from collections import deque
+from contextlib import suppress
+
+import torch
+
+from ...errors import Error
+from ..collection.collection import HotEmbeddingBagCollection
+from ..collection.embedding_bag import HotEmbeddingBag
+from ..features.bags import Bags
+from ..training.hotline import refuse_batch_coupled
+
+_STAGES = ("plan", "collect", "exchange", "insert")
+
+
+class TrainPipeline:
+    """Yields a loader's batches in order, each when its rows are about to be used.
+
+    While a batch trains, the stages plan, collect, exchange and insert of the next ones run on the
+    collection's threads (`workers`). Batches are read on the caller's thread, at most `ahead` of
+    them beyond the one that trains, none beyond the end of the epoch, and with random numbers of
+    their own, so that reading ahead does not shift those that the model draws. Use it as a context
+    manager, and whatever ends the loop ends the threads; iterate it once an epoch.
+
+    Parameters
+    ----------
+    loader : iterable
+        A `DataLoader`, or anything that can be iterated once an epoch.
+    model : nn.Module
+        Holds one collection, or is one.
+    inputs : callable
+        From a batch to what the collection is called with; a tuple is its arguments.
+    ahead : int, optional
+        Batches; the collection's depth and look-ahead together unless it is given.
+    watch : callable, optional
+        Called with `figures` after each batch.
+    writer : optional
+        A TensorBoard `SummaryWriter`, or what has its `add_scalar`.
+
+    Members
+    -------
+    epoch, batch : int
+        Epoch under way, and batches of it that were yielded. With the batch's optimizer step
+        behind, this is the place at which a resumed run goes on.
+
+    Raises
+    ------
+    Error
+        If there is no collection in the model, or several.
+    """
+
+    def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
+        self.loader, self.model, self.collection = loader, model, _collection_of(model)
+        self._inputs, self._watch, self._writer = inputs, watch, writer
+        store = self.collection.store
+        self.ahead = ahead if ahead is not None else (
+            getattr(store, "depth", 1) - 1 + getattr(store, "look_ahead", 0))
+        if self.ahead < 0:
+            raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
+        self.epoch = self.batch = self._skip = self._done = 0
+        self._random = self._resumed = self._iterator = None
+        self._seconds, self._started, self._looks_up = 0.0, None, True
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        with suppress(*([BaseException] if kind else [])):  # the first error is the one to show
+            self.close()
+
+    def close(self):
+        """Let go of what was read ahead, and end the threads."""
+        if self._iterator is not None:
+            self._iterator.close()
+        self.collection.abandon()
+
+    def __iter__(self):
+        if self._iterator is not None:
+            self._iterator.close()
+        self._iterator = self._epoch()
+        return self._iterator
+
+    def train(self, loss, *optimizers, select=None):
+        """Train one epoch.
+
+        In mode hotline a batch is trained in two parts: first its popular samples, while the rows
+        of the others are gathered. Each part's loss counts as its share of the batch, and both
+        belong to one step.
+
+        Parameters
+        ----------
+        loss : callable
+            From a batch, or a part of one, to the mean loss of its samples.
+        *optimizers : torch.optim.Optimizer
+            Of the rest of the model; the collection's own takes its step behind them.
+        select : callable, optional
+            From a batch and samples int64[k] to a batch of these; by default tensors, and tuples,
+            lists and dicts of them, are indexed.
+
+        Raises
+        ------
+        Error
+            In hotline, a layer that couples the samples of a batch.
+        """
+        hotline, optimizers = self.collection.mode == "hotline", (
+            *optimizers, self.collection.optimizer)
+        if hotline:
+            refuse_batch_coupled(self.model)
+        for batch in self:
+            for each in optimizers:
+                each.zero_grad()
+            if hotline and self._looks_up:
+                size = self.collection.waiting_samples
+                for samples in self.collection.parts():
+                    part = (select or indexed)(batch, samples)
+                    (loss(part) * (len(samples) / size)).backward()
+            else:
+                loss(batch).backward()
+            for each in optimizers:
+                each.step()
+
+    def state_dict(self):
+        """Where to go on: to be taken after the step of the batch that was yielded last."""
+        return {"epoch": self.epoch, "batch": self.batch, "random": self._random,
+                "model_random": torch.get_rng_state()}
+
+    def load_state_dict(self, state):
+        """The next epoch goes on at the batch at which the state was taken."""
+        self.epoch, self._skip = state["epoch"], state["batch"]
+        self._resumed = state["random"]
+        torch.set_rng_state(state["model_random"])
+
+    @property
+    def figures(self):
+        """What was reached so far: dict of `batches`, `batches_per_s`, `hit_rate`, `seconds` by
+        stage, and `stall`, the seconds that training waited for rows. Where `train` takes batches
+        in two parts, `popular_fraction` of their samples, and the share `gather_hidden` of the time
+        of bringing the others' rows in which it was busy with popular samples; else None."""
+        seconds = self._seconds + (
+            0.0 if self._started is None else time.perf_counter() - self._started)
+        counted = self.collection.statistics
+        stages = getattr(self.collection.store, "stages", None)
+        parted = getattr(self.collection.store, "parted", {})
+        return {
+            "batches": self._done,
+            "batches_per_s": self._done / seconds if seconds else None,
+            "hit_rate": counted["hits"] / counted["lookups"] if counted.get("lookups") else None,
+            "seconds": dict(zip(_STAGES, stages.seconds)) if stages else {},
+            "stall": stages.waited if stages else 0.0,
+            "popular_fraction": parted["popular"] / parted["samples"] if parted else None,
+            "gather_hidden": self.collection.store.hidden if parted else None,
+        }
+
+    def _epoch(self):
+        """One pass; what is left of one after `load_state_dict`."""
+        waiting, skip = deque(), self._skip
+        reader = self._read()
+        self._started = time.perf_counter()
+        try:
+            for _ in range(skip):
+                next(reader)
+            self.batch, self._skip, ended = skip, 0, False
+            while True:
+                while not ended and len(waiting) <= self.ahead:
+                    batch = next(reader, _END)
+                    ended = batch is _END
+                    if not ended:
+                        waiting.append((batch, self._prefetch(batch)))
+                if not waiting:
+                    break
+                self.batch += 1
+                batch, self._looks_up = waiting.popleft()
+                yield batch
+                self._done += 1
+                self._tell()
+            self.epoch, self.batch, self._random = self.epoch + 1, 0, None
+            self.collection.finish()
+        finally:
+            self._seconds += time.perf_counter() - self._started
+            self._started = self._iterator = None
+            if waiting:
+                self.collection.abandon()
+
+    def _read(self):
+        """The loader's batches, read with random numbers that the model does not see."""
+        if self._resumed is not None:
+            self._random, self._resumed = self._resumed, None
+        else:
+            seed = int(torch.randint(1 << 62, ()))
+            self._random = torch.Generator().manual_seed(seed).get_state()
+        state, iterator = self._random, None
+        while True:
+            kept = torch.get_rng_state()
+            torch.set_rng_state(state)
+            try:
+                iterator = iter(self.loader) if iterator is None else iterator
+                batch = next(iterator, _END)
+            finally:
+                state = torch.get_rng_state()
+                torch.set_rng_state(kept)
+            if batch is _END:
+                return
+            yield batch
+
+    def _prefetch(self, batch):
+        """Whether the batch looks up anything."""
+        inputs = self._inputs(batch)
+        bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+        self.collection.prefetch(bags)
+        return len(bags.ids) > 0
+
+    def _tell(self):
+        if self._watch is None and self._writer is None:
+            return
+        figures = self.figures
+        if self._watch is not None:
+            self._watch(figures)
+        if self._writer is not None:
+            for name in ("batches_per_s", "hit_rate", "stall", "popular_fraction",
+                         "gather_hidden"):
+                if figures[name] is not None:
+                    self._writer.add_scalar(f"hotrow/{name}", figures[name], self._done)
+
+
+_END = object()
+
+
+def indexed(batch, samples):
+    """Some samples int64[k] of a tensor, or of a tuple, list or dict of what has samples."""
+    if isinstance(batch, Bags):
+        return batch.rows(samples)
+    if isinstance(batch, dict):
+        return {name: indexed(each, samples) for name, each in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(indexed(each, samples) for each in batch)
+    if isinstance(batch, torch.Tensor):
+        return batch[samples]
+    raise Error(f"a batch holds tensors, and tuples, lists and dicts of them, not "
+                f"{type(batch).__name__}: tell with select= how to take some of its samples")
+
+
+def _collection_of(model):
+    found = {id(each): each for module in model.modules() for each in (
+        [module] if isinstance(module, HotEmbeddingBagCollection)
+        else [module.collection] if isinstance(module, HotEmbeddingBag) else [])}
+    if len(found) != 1:
+        raise Error(f"a pipeline serves one HotEmbeddingBagCollection, and {type(model).__name__} "
+                    f"has {len(found)}")
+    return next(iter(found.values()))

@@ -1,0 +1,115 @@
+"""The processes of `torch.distributed` that train one model, and what they tell each other."""
+
+import math
+
+import torch
+import torch.distributed as dist
+
+from ...errors import Error
+
+
+class Ranks:
+    """The ranks of a process group, as those see each other that keep rows in host memory.
+
+    Every call is made by all ranks, in one order.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        All processes unless it is given. One whose tensors lie on GPUs alone (nccl) gets a gloo
+        group beside it, as rows come from host memory.
+
+    Members
+    -------
+    rank, world : int
+        This process's number, and how many there are.
+
+    Raises
+    ------
+    Error
+        If `torch.distributed` was not initialised.
+    """
+
+    def __init__(self, group=None):
+        if not dist.is_initialized():
+            raise Error("several processes need torch.distributed.init_process_group() first: "
+                        "start them by torchrun, which tells each its rank")
+        if "gloo" not in str(dist.get_backend_config(group)):
+            group = dist.new_group(dist.get_process_group_ranks(group or dist.group.WORLD),
+                                   backend="gloo")
+        self._group = group
+        self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
+
+    def exchange(self, rows, counts):
+        """Give each rank some rows, and take those that it gives.
+
+        Parameters
+        ----------
+        rows : Tensor [n, ...] or [n]
+            For rank 0, then for rank 1, ....
+        counts : int64[world]
+            Rows for each.
+
+        Returns
+        -------
+        (Tensor [m, ...], int64[world])
+            From rank 0, then from rank 1, ...; how many are from each.
+        """
+        theirs = torch.empty_like(counts)
+        dist.all_to_all_single(theirs, counts, group=self._group)
+        return self.answer(rows, counts, theirs), theirs
+
+    def answer(self, rows, counts, theirs):
+        """As `exchange` where it is known how many rows come from each: `theirs` int64[world]."""
+        width = math.prod(rows.shape[1:])
+        raw = rows.contiguous().view(len(rows), width).view(torch.uint8)
+        taken = raw.new_empty(int(theirs.sum()), raw.shape[1])
+        dist.all_to_all_single(taken, raw, theirs.tolist(), counts.tolist(), group=self._group)
+        return taken.view(rows.dtype).view(len(taken), *rows.shape[1:])
+
+    def gather(self, tensor):
+        """The tensors of all ranks, of one shape: list in rank order."""
+        parts = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(parts, tensor.contiguous(), group=self._group)
+        return parts
+
+    def least(self, number):
+        """The smallest of the ranks' integers."""
+        return min(int(each) for each in self.gather(torch.tensor([number])))
+
+    def total(self, number):
+        """The sum of the ranks' integers."""
+        return sum(int(each) for each in self.gather(torch.tensor([number])))
+
+    def first(self, number):
+        """The integer of rank 0."""
+        return int(self.gather(torch.tensor([number]))[0])
+
+
+def average_gradients(parameters, group=None):
+    """Average the gradients of parameters over the ranks, added in rank order.
+
+    For the dense part of a model, between backward and the optimizer's step: with it a run on
+    several ranks has the bits of one rank that takes their batches one after the other.
+    `DistributedDataParallel` does the same in an order of its own.
+
+    Parameters
+    ----------
+    parameters : iterable of Parameter
+        Those without a gradient count as zero where another rank has one.
+    group : ProcessGroup, optional
+        All processes unless it is given.
+    """
+    trained = [each for each in parameters if each.requires_grad]
+    if not trained:
+        return
+    flat = torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten()
+                      for each in trained])
+    parts = [torch.empty_like(flat) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, flat, group=group)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    sizes = [each.numel() for each in trained]
+    for each, mean in zip(trained, (total / len(parts)).split(sizes), strict=True):
+        each.grad = mean.view_as(each).clone()

@@ -1,0 +1,81 @@
+"""Which rank owns which row of tables that several processes train."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ..features.configs import TableGroup, group_tables
+from ..memory.tables import EmbeddingTables
+
+_DRAWN = 1 << 16  # rows whose initial contents are drawn at a time
+
+
+class Sharding:
+    """Rows of every table dealt to the ranks in turn, so that each owns about as many lookups.
+
+    Row r of the t-th table of a group belongs to rank (r + t) mod world, as its row r // world.
+    A row's *code* is its place among all rows of its owner, group after group.
+
+    Parameters
+    ----------
+    configs : sequence of TableConfig
+    rule : SGD, RowwiseAdagrad or Adagrad
+    rank, world : int
+
+    Members
+    -------
+    spans : list of TableGroup
+        The tables whole, and without memory: they tell flat rows only.
+    shards : list of TableGroup
+        The rank's own rows; a table has as many at every rank, the last one may stand for none.
+    first : int64[groups + 1]
+        Code at which each group begins.
+    codes : int
+        Codes of a rank.
+    """
+
+    def __init__(self, configs, rule, rank, world):
+        self.rank, self.world = rank, world
+        self.shards = group_tables([
+            replace(config, num_embeddings=-(-config.num_embeddings // world))
+            for config in configs], rule)
+        self.spans = [
+            TableGroup(shard.numbers, configs, rule, EmbeddingTables(
+                [configs[number].num_embeddings for number in shard.numbers], shard.kind.dim,
+                dtype=shard.kind.dtype, device="meta"))
+            for shard in self.shards]
+        self.first = np.cumsum([0, *(len(shard.tables.rows) for shard in self.shards)])
+        self.codes = int(self.first[-1])
+
+    def route(self, group, flat):
+        """(owner, code) of flat rows int64[n] of a whole group; int64[n] both."""
+        rows = self.spans[group].tables.locate(flat)
+        table, row = rows.table.astype(np.int64), rows.row.astype(np.int64)
+        code = self.first[group] + self.shards[group].tables.first[table] + row // self.world
+        return torch.from_numpy((row + table) % self.world), torch.from_numpy(code)
+
+    def own(self, group, local):
+        """Which rows of a group's table this rank owns: a slice of it; their number."""
+        rows = self.spans[group].tables.cardinalities[local]
+        begin = (self.rank - local) % self.world
+        return slice(begin, rows, self.world), len(range(begin, rows, self.world))
+
+    def initialise(self, seed):
+        """The contents that the whole tables would start with, of the rows owned."""
+        for group, (span, shard) in enumerate(zip(self.spans, self.shards, strict=True)):
+            generator = torch.Generator().manual_seed(seed)
+            ends = [*span.tables.first, len(span.tables.rows)]
+            for local, rows in enumerate(span.tables.cardinalities):
+                owned, count = self.own(group, local)
+                self._draw(shard.tables.table(local)[0][:count], owned, rows,
+                           ends[local + 1] - ends[local], generator)
+
+    def _draw(self, weights, owned, rows, padded, generator):
+        bound, taken = rows**-0.5, 0
+        for start in range(0, padded, _DRAWN):
+            drawn = weights.new_empty(min(_DRAWN, padded - start), weights.shape[1])
+            drawn.uniform_(-bound, bound, generator=generator)
+            mine = drawn[(owned.start - start) % self.world:max(0, rows - start):self.world]
+            weights[taken:taken + len(mine)] = mine
+            taken += len(mine)

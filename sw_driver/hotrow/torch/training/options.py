@@ -1,0 +1,153 @@
+"""Settings of a training run."""
+
+import re
+from dataclasses import dataclass, field
+
+from ...errors import Error
+from ...traces import open_trace
+
+MODES = ("hotline", "resident", "scratchpipe", "freqcache")
+CACHED = ("scratchpipe", "freqcache")  # modes in which a planner gives slots to coming batches
+OPTIMIZERS = ("sgd", "rowwise_adagrad")
+COLD = ("gathered", "pooled")
+HOT_SHARE = 0.25  # of all rows, unless the user says how many
+GENERATED_BATCHES = 80  # per epoch of a trace that never ends
+ROW_ALIGNMENT = 16  # bytes: rows that are multiples of it are trained in place
+_UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+@dataclass(frozen=True)
+class HotBudget:
+    """How much of the tables may be hot: `rows`, or `bytes` of rows, or a `share` of all rows.
+
+    `asked` is how the user put it; with none of them the default applies.
+    """
+
+    asked: str = ""
+    rows: int | None = None
+    bytes: int | None = None
+    share: float | None = None
+
+    @classmethod
+    def parse(cls, text):
+        """From "512MB" (units of 1024), "4096" (bytes) or "20%" (of all rows).
+
+        Raises
+        ------
+        ValueError
+        """
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*(%|[KMG]?B|)", text.strip().upper())
+        if not match:
+            raise ValueError(f"expected bytes such as 512MB, or a share of the rows such as 20%, "
+                             f"not {text!r}")
+        number, unit, asked = float(match[1]), match[2], f"--hot-budget {text}"
+        if unit != "%":
+            return cls(asked, bytes=int(number * _UNITS[unit]))
+        if number > 100:
+            raise ValueError(f"a share of the rows is at most 100%, not {text!r}")
+        return cls(asked, share=number / 100)
+
+    def resolve(self, table_rows, row_bytes, slots):
+        """Hot rows: an int, at least 1.
+
+        Parameters
+        ----------
+        table_rows : int
+            Rows of all tables.
+        row_bytes : int
+        slots : int
+            Of the card's directory.
+
+        Raises
+        ------
+        Error
+            If the user asks for more than the directory holds. The default is cut to it.
+        """
+        if self.rows is not None:
+            wanted = self.rows
+        elif self.bytes is not None:
+            wanted = min(self.bytes // row_bytes, table_rows)
+        elif self.share is not None:
+            wanted = int(self.share * table_rows)
+        else:
+            wanted = max(1, min(int(HOT_SHARE * table_rows), slots))
+        if not 1 <= wanted <= slots:
+            raise Error(f"{self.asked} is {wanted:,} rows of {row_bytes} bytes, and the card's "
+                        f"directory holds 1 to {slots:,}: ask for at most {slots * row_bytes:,} "
+                        "bytes")
+        return wanted
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What `hotrow train` takes; the names are those of the command line."""
+
+    trace: str
+    ids: tuple[str, ...] = ()
+    label: str | None = None
+    dense: tuple[str, ...] = ()
+    bag: str | None = None
+    mode: str = "hotline"
+    transport: str = "sim"
+    preset: str = "ecp5-85f"
+    optimizer: str = "sgd"
+    batch_size: int = 1024
+    batches: int | None = None
+    epochs: int = 1
+    dim: int = 16
+    mlp_scale: float = 1.0
+    lr: float = 0.3
+    seed: int = 0
+    hot_budget: HotBudget = field(default_factory=HotBudget)
+    eval_every: int | None = None
+    relearn_every: int = 0
+    relearn_decay: int = 1
+    cold: str = "gathered"
+    policy: str | None = None
+    depth: int = 4
+    look_ahead: int = 2
+    workers: int = 0
+    checkpoint: str | None = None
+    checkpoint_every: int = 20
+    resume: str | None = None
+
+    @property
+    def row_bytes(self):
+        return 4 * self.dim
+
+    def open_trace(self):
+        """The trace, once it is known that it can train.
+
+        Raises
+        ------
+        Error
+        """
+        if self.row_bytes % ROW_ALIGNMENT:
+            raise Error(f"a row of dim {self.dim} has {self.row_bytes} bytes, and rows are trained "
+                        f"in place in multiples of {ROW_ALIGNMENT}: choose a dim divisible by 4")
+        trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed)
+        if not trace.labelled:
+            raise Error(f"training needs a label: name the column of {self.trace} with --label")
+        if self.mode != "hotline" and self.relearn_every:
+            raise Error(f"mode {self.mode} has no hot rows to learn again: leave --relearn-every "
+                        "out")
+        if self.mode != "hotline" and self.cold != COLD[0]:
+            raise Error(f"mode {self.mode} has no cold rows: leave --cold out")
+        if self.mode not in CACHED:
+            for name in ("policy", "checkpoint", "resume"):
+                if getattr(self, name):
+                    raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}")
+        if self.mode == "hotline" and self.total_batches(trace) < 2:
+            raise Error(f"hotline learns on the first batch and needs at least 2, but {self.trace} "
+                        f"gives 1 batch of {self.batch_size}: lower --batch-size")
+        return trace
+
+    def epoch_batches(self, trace):
+        """Batches of one epoch."""
+        here = trace.batch_count(self.batch_size)
+        if here is None:
+            return self.batches or GENERATED_BATCHES
+        return min(self.batches or here, here)
+
+    def total_batches(self, trace):
+        return self.epochs * self.epoch_batches(trace)
