@@ -15,9 +15,9 @@ import numpy as np
 from hotrow.traces.synthetic import ranks
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.contract.encoding import NO_SLOT
-from hotrow_sim.golden.counters import Counters
-from hotrow_sim.golden.lookups import Lookups
-from hotrow_sim.golden.splitter import split
+from hotrow_sim.golden.lookup.counters import Counters
+from hotrow_sim.golden.lookup.reader import Lookups
+from hotrow_sim.golden.lookup.splitter import split
 
 SCORED = 3  # batches that are scored
 GENERATED_LEARNING = 50  # of a generated trace, which never ends

@@ -29,8 +29,8 @@ def board_library(name, windows=None):
     """
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card
-    from hotrow_sim.litedram import levelled_program
     from hotrow_sim.testing.boards import serial_board
+    from hotrow_sim.testing.boards.levelled_dram import levelled_program
 
     memory = MEMORY_BYTES if windows is None else from_program(
         levelled_program(windows), DRAM, description(DRAM, DRAM_CLOCK_MHZ))

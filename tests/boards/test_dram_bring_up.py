@@ -15,8 +15,8 @@ from hotrow_boards.dram.levelling import Levelling
 from hotrow_boards.dram.program import Section, bring_up
 from hotrow_boards.dram.sequencer import Sequencer
 from hotrow_boards.dram.window import WidestWindow
-from hotrow_sim.litedram import levelled_program
 from hotrow_sim.testing.benches.stream_bench import StreamBench
+from hotrow_sim.testing.boards.levelled_dram import levelled_program
 
 from tests.boards.generators import needs_litedram
 

@@ -7,7 +7,7 @@ from hotrow_boards.dram.shared_read import SharedRead
 from hotrow_boards.dram.shared_write import SharedWrite
 from hotrow_rtl.memory.axi import DECERR, OKAY, AXI4Read, AXI4Write
 from hotrow_sim.memory import Behaviour, MemoryModel
-from hotrow_sim.testing.memory import read_responder, write_responder
+from hotrow_sim.testing.axi_responders import read_responder, write_responder
 
 from tests.rtl.memory.axi_masters import MastersBench
 

@@ -8,7 +8,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import packed_address as address_layout
 from hotrow_rtl.memory.region_check import RegionCheck
-from hotrow_sim.golden.regions import Region, check_operand
+from hotrow_sim.golden.region_check import Region, check_operand
 from hotrow_sim.testing.cosim.memory_ports import number
 from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow import BatchError, CommandError, DeviceError, PaddedCopyWarning, RegistrationError
 from hotrow_rtl.config import preset
-from hotrow_sim.golden.pooling import pool
+from hotrow_sim.golden.arithmetic.pooling import pool
 
 from tests.driver.conftest import ROWS, usable
 

@@ -7,8 +7,8 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import BatchError, CommandError, PaddedCopyWarning, RegistrationError
-from hotrow_sim.golden.floats import widen
-from hotrow_sim.golden.update import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.float import widen
 
 from tests.driver.conftest import ROWS, usable
 from tests.driver.test_driver_pool import KINDS, register

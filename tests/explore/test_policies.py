@@ -10,7 +10,7 @@ from hotrow.cli import main
 from hotrow_explore.policies.bounds import belady, least_recent
 from hotrow_explore.policies.study import sized, study
 from hotrow_rtl.config import preset
-from hotrow_sim.golden.schedule import Offsets
+from hotrow_sim.golden.training_pipeline import Offsets
 
 TINY = preset("tiny")
 

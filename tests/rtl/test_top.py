@@ -24,8 +24,8 @@ from hotrow_sim.golden.records import (
 )
 from hotrow_sim.memory import SLVERR, Behaviour, MemoryModel
 from hotrow_sim.testing.axi_lite_master import AXI4LiteMaster
+from hotrow_sim.testing.axi_responders import read_responder, write_responder
 from hotrow_sim.testing.benches.stream_bench import StreamBench
-from hotrow_sim.testing.memory import read_responder, write_responder
 
 CONFIG = preset("tiny")
 QUEUES = ("LOOKUP", "MOVE")

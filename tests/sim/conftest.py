@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import packed_address
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.golden.region_check import Table
 from hotrow_sim.testing.bare_host import BareHost, aligned
 
 TINY = preset("tiny")

@@ -12,7 +12,7 @@ from hotrow_rtl.contract.encoding import (
     PlanPolicy,
     Status,
 )
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.records import ROW_RECORD
 from hotrow_sim.testing.fuzz.planning import STARVED
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status, packed_address
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import DECERR, SLVERR
 from hotrow_sim.model import open_transport as open_model
 from hotrow_sim.testing.bare_host import BareHost, aligned

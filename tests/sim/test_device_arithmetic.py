@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Opcode, PoolFlag, Status, UpdateFlag, packed_address
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.golden.region_check import Table
 
 NOWHERE = packed_address(60, 0)
 BEYOND = 20  # a region longer than its memory, the list buffer

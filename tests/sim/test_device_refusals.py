@@ -10,7 +10,7 @@ from hotrow_rtl.contract.encoding import (
     Status,
     packed_address,
 )
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.golden.region_check import Table
 
 COUNTS = ("lookups", "hits", "misses", "unique", "popular", "entries", "refused", "bytes")
 NOWHERE = packed_address(60, 0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.hashing.row_location import counter_place, place
-from hotrow_sim.golden.counters import Counters, pack_key, unpack_key
+from hotrow_sim.golden.lookup.counters import Counters, pack_key, unpack_key
 
 TINY = preset("tiny")
 APART = TINY.window_beats + 1  # beats

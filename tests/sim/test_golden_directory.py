@@ -10,7 +10,7 @@ from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_rtl.interfaces.lookup_payloads import slot_in_bank, slot_number
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
 from hotrow_rtl.lookup.hashing.xorshift import hash_key
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.golden.lookup.directory import Directory
 
 TINY = preset("tiny")
 CONFIGS = [

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hotrow_sim.golden.floats import (
+from hotrow_sim.golden.float import (
     INFINITY,
     QUIET_NAN,
     divide,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import BatchFlag
-from hotrow_sim.golden.lookups import read_batch
+from hotrow_sim.golden.lookup.reader import read_batch
 
 FEATURE_MAJOR, JAGGED, ID64 = BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED, BatchFlag.ID64
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.lookup.hashing.row_location import key_of, place
-from hotrow_sim.golden.misses import MissTable
+from hotrow_sim.golden.lookup.miss_table import MissTable
 
 TINY = preset("tiny")
 CONFIGS = [

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_SLOT
-from hotrow_sim.golden.counters import pack_key
-from hotrow_sim.golden.planner import NEVER, Planner
-from hotrow_sim.golden.policies import POLICIES
-from hotrow_sim.golden.schedule import Offsets, Schedule, reference
-from hotrow_sim.golden.slots import Slots
+from hotrow_sim.golden.lookup.counters import pack_key
+from hotrow_sim.golden.lookup.planner import NEVER, Planner
+from hotrow_sim.golden.lookup.replacement_policy import POLICIES
+from hotrow_sim.golden.lookup.slot_table import Slots
+from hotrow_sim.golden.training_pipeline import Offsets, Schedule, reference
 
 TINY = preset("tiny")  # 256 slots
 STARVED = replace(TINY, name="starved", directory_sets=16, directory_partitions=2)  # 64

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from hotrow_sim.golden.floats import narrow, widen
-from hotrow_sim.golden.pooling import bag_sum, pairwise_sum, partial_count, pool
-from hotrow_sim.golden.update import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.pooling import bag_sum, pairwise_sum, partial_count, pool
+from hotrow_sim.golden.float import narrow, widen
 
 F32 = np.float32
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status, packed_address
+from hotrow_sim.golden.mover.gather_scatter import move_rows
 from hotrow_sim.golden.records import ROW_RECORD
-from hotrow_sim.golden.regions import Region, Table, check_operand
-from hotrow_sim.golden.rows import move_rows
+from hotrow_sim.golden.region_check import Region, Table, check_operand
 
 CONFIG = replace(preset("tiny"), row_bytes=256)
 MEMORY = 1 << 16

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
-from hotrow_sim.golden.regions import Region
-from hotrow_sim.golden.spans import move_span
+from hotrow_sim.golden.mover.copy_fill import move_span
+from hotrow_sim.golden.region_check import Region
 from hotrow_sim.model.memory import Memory
 
 CONFIG = replace(preset("tiny"), row_bytes=256)

@@ -5,8 +5,8 @@ import pytest
 from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT, BatchFlag
 from hotrow_rtl.lookup.hashing.row_location import place
-from hotrow_sim.golden.lookups import read_batch
-from hotrow_sim.golden.splitter import split
+from hotrow_sim.golden.lookup.reader import read_batch
+from hotrow_sim.golden.lookup.splitter import split
 
 TINY = preset("tiny")
 CRAMPED = dataclasses.replace(TINY, name="cramped", miss_entries=32)

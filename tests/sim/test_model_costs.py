@@ -13,13 +13,13 @@ from hotrow_rtl.contract.encoding import (
 )
 from hotrow_rtl.lookup.planner.bank import PlannerBank
 from hotrow_rtl.lookup.planner.slot_table import distance
-from hotrow_sim.cycles.bank_ring import ring_cycles
-from hotrow_sim.cycles.lookup_engines import batch_command_cycles
-from hotrow_sim.golden.counters import pack_key
-from hotrow_sim.golden.planner import Planner
-from hotrow_sim.golden.window import owners
+from hotrow_sim.cycles.bank_crossbar import ring_cycles
+from hotrow_sim.cycles.lookup_engine import batch_command_cycles
+from hotrow_sim.golden.lookup.combiner import owners
+from hotrow_sim.golden.lookup.counters import pack_key
+from hotrow_sim.golden.lookup.planner import Planner
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.model.costs import CHECKED, ENGAGED, LATENCY, OPERAND
+from hotrow_sim.model.command_cycles import CHECKED, ENGAGED, LATENCY, OPERAND
 
 from tests.sim.conftest import TINY
 

@@ -1,7 +1,7 @@
 """The soak of the planner: what it compares, and that it finds a card that forgets holds."""
 
 import pytest
-from hotrow_sim.golden.slots import Slots
+from hotrow_sim.golden.lookup.slot_table import Slots
 from hotrow_sim.model import open_transport
 from hotrow_sim.testing.fuzz.plan_soak import Mismatch, main, soak
 

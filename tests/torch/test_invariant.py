@@ -7,7 +7,7 @@ import pytest
 import torch
 from hotrow import Error
 from hotrow.torch.store.cached import CachedStore
-from hotrow_sim.golden.slots import Slots
+from hotrow_sim.golden.lookup.slot_table import Slots
 
 from tests.torch.training import draw, train
 

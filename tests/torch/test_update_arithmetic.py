@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow.torch.optim.arithmetic import SGD, RowwiseAdagrad, sum_duplicates
-from hotrow_sim.golden.update import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
 
 LR, EPS = 0.05, 1e-8
 

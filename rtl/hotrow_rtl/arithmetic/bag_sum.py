@@ -45,7 +45,7 @@ class BagSum(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.pooling``. A bag of n rows of b beats takes n * b cycles, or b * s(m)
+    See ``hotrow_sim.cycles.arithmetic``. A bag of n rows of b beats takes n * b cycles, or b * s(m)
     for m = min(n, p) partial sums, see `TreeSum`, if those are more.
     """
 

@@ -59,7 +59,7 @@ class RowUpdate(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.pooling``. SGD: a beat a cycle. Adagrad: a row of b beats in
+    See ``hotrow_sim.cycles.arithmetic``. SGD: a beat a cycle. Adagrad: a row of b beats in
     max(4 * b, 31) cycles, or up to 35 if b is about 8: a quarter of the lanes is squared at a
     time, four rows are on their way, and one divider makes the factors. Two of the longest rows
     have room, so that the steps of a row overlap with those of others.

@@ -38,7 +38,7 @@ class RowPool(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.pooling``. As `BagSum`; means of short bags as `BagMean`. Words of
+    See ``hotrow_sim.cycles.arithmetic``. As `BagSum`; means of short bags as `BagMean`. Words of
     16-bit elements take two cycles, or one if their second half is beyond the row.
     """
 

@@ -80,7 +80,7 @@ class RowMover(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.row_mover``.
+    See ``hotrow_sim.cycles.mover``.
     """
 
     def __init__(self, config: Config):

@@ -6,7 +6,7 @@ import json
 from hotrow.bench import options as shared
 from hotrow.bench.lookups import batch_count
 from hotrow_rtl.config import preset
-from hotrow_sim.golden.schedule import Offsets
+from hotrow_sim.golden.training_pipeline import Offsets
 
 from .study import KNOWN, RUNS, sized, study
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from hotrow_sim.golden.slots import Slots
+from hotrow_sim.golden.lookup.slot_table import Slots
 
 NOT_KNOWN = float("inf")
 

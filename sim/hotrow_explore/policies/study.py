@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 from hotrow_rtl.config import Config
-from hotrow_sim.golden.counters import pack_key, unpack_key
-from hotrow_sim.golden.planner import Planner
-from hotrow_sim.golden.schedule import Offsets
+from hotrow_sim.golden.lookup.counters import pack_key, unpack_key
+from hotrow_sim.golden.lookup.planner import Planner
+from hotrow_sim.golden.training_pipeline import Offsets
 
 from .bounds import belady, least_recent
 from .next_use import NextUse

@@ -1,1 +1,1 @@
-"""What each unit costs in memory, as functions of the configuration."""
+"""Memory bits of each unit, as functions of the configuration."""

@@ -3,9 +3,9 @@
 from hotrow_rtl.config import LIST_ALIGNMENT
 from hotrow_rtl.contract.encoding import COMMAND_BYTES, Opcode, Status
 
+from ..golden.command_validator import Refusal, validate
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
-from ..golden.regions import check, unpack_address
-from ..golden.validation import Refusal, validate
+from ..golden.region_check import check, unpack_address
 from .outcome import Outcome
 
 WORD = 0xFFFF_FFFF

@@ -5,13 +5,13 @@ from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
 from hotrow_rtl.contract.registers import REGISTERS
 
+from .command_cycles import command_cycles
 from .command_queue import CommandQueue
-from .costs import command_cycles
 from .events import Events
-from .lookup_engines import LookupEngine
+from .lookup_engine import LookupEngine
 from .memory import Memory
 from .move_engine import MoveEngine
-from .registers import RegisterBlock
+from .register_block import RegisterBlock
 
 ACCESS_CYCLES = 8  # of the clock that one register access of the host takes
 DOORBELLS = {REGISTERS[f"{name.upper()}_TAIL"].offset for name in QUEUES}

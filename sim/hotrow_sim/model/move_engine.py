@@ -3,12 +3,12 @@
 import numpy as np
 from hotrow_rtl.contract.encoding import GatherFlag, Opcode, PoolFlag, UpdateFlag
 
-from ..golden.pooling import ONE
+from ..golden.arithmetic.pooling import ONE
+from ..golden.mover.copy_fill import move_span
+from ..golden.mover.gather_scatter import move_rows
+from ..golden.mover.pool import pool_rows
+from ..golden.mover.update import update_rows
 from ..golden.records import ROW_RECORD
-from ..golden.row_bags import pool_rows
-from ..golden.row_steps import update_rows
-from ..golden.rows import move_rows
-from ..golden.spans import move_span
 from .outcome import Outcome
 
 

@@ -53,9 +53,7 @@ def device_library(config: Config, trace=False, litedram=False):
             return library
     progress = Progress(config.name)
     progress("writing Verilog")
-    from hotrow_rtl.emit.verilog import (
-        emit,  # Amaranth is loaded only where something is to be built
-    )
+    from hotrow_rtl.emit.verilog import emit
 
     verilog = emit(config)
     name = f"{config.name}-{cache.digest(verilog, config, *parts)}.so"

@@ -7,9 +7,9 @@ import pytest
 from hotrow_rtl.arithmetic.bag_sum import BagSum
 from hotrow_rtl.arithmetic.optimizer import RowUpdate
 from hotrow_rtl.config import NARROW_BUS, PRESETS, preset
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.pooling import bag_sums_bits, row_update_bits
-from hotrow_sim.cycles.pooling import update_cycles
+from hotrow_sim.cost.arithmetic import bag_sum_bits, row_update_bits
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cycles.arithmetic import update_cycles
 from hotrow_sim.testing.benches.float_cases import fractions, numbers
 from hotrow_sim.testing.benches.pool_bench import TYPES, Update, check_rows, run_update
 from hotrow_sim.testing.benches.stream_bench import RAGGED
@@ -61,7 +61,7 @@ def test_updates(adagrad):
 
 @pytest.mark.parametrize("config", COMPUTING, ids=lambda c: c.name)
 def test_memory_equals_the_design(config):
-    assert bag_sums_bits(config) == memory_bits(BagSum(config))
+    assert bag_sum_bits(config) == memory_bits(BagSum(config))
     assert row_update_bits(config) == memory_bits(RowUpdate(config))
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hotrow_rtl.arithmetic.pooling import RowPool
 from hotrow_rtl.config import NARROW_BUS, PRESETS, preset
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.pooling import row_pool_bits
-from hotrow_sim.cycles.pooling import mean_cycles, pool_cycles
+from hotrow_sim.cost.arithmetic import row_pool_bits
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cycles.arithmetic import mean_cycles, pool_cycles
 from hotrow_sim.testing.benches.float_cases import CORNERS, fractions, numbers
 from hotrow_sim.testing.benches.pool_bench import TYPES, Bags, check_rows, run_pool
 from hotrow_sim.testing.benches.stream_bench import RAGGED

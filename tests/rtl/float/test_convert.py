@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.float.convert import Narrow, Widen
 from hotrow_rtl.float.formats import ElementType
-from hotrow_sim.golden.floats import narrow, widen
+from hotrow_sim.golden.float import narrow, widen
 from hotrow_sim.testing.benches.float_bench import run
 from hotrow_sim.testing.benches.float_cases import CORNERS, finite, halfway, numbers, products
 from hotrow_sim.testing.benches.float_check import check

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from hotrow_rtl.float.divide import Divide
-from hotrow_sim.cycles.floats import divide_cycles
-from hotrow_sim.golden.floats import divide
+from hotrow_sim.cycles.float import divide_cycles
+from hotrow_sim.golden.float import divide
 from hotrow_sim.testing.benches.float_bench import run
 from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, divide_cases, products
 from hotrow_sim.testing.benches.float_check import check

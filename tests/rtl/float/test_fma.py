@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.float.fma import FusedMultiplyAdd
-from hotrow_sim.golden.floats import fused_multiply_add
+from hotrow_sim.golden.float import fused_multiply_add
 from hotrow_sim.testing.benches.float_bench import run
 from hotrow_sim.testing.benches.float_cases import (
     CORNERS,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from hotrow_rtl.float.sqrt import SquareRoot
-from hotrow_sim.cycles.floats import root_cycles
-from hotrow_sim.golden.floats import square_root
+from hotrow_sim.cycles.float import root_cycles
+from hotrow_sim.golden.float import square_root
 from hotrow_sim.testing.benches.float_bench import run
 from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, numbers, products, root_cases
 from hotrow_sim.testing.benches.float_check import check

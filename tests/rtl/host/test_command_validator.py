@@ -30,9 +30,9 @@ from hotrow_rtl.interfaces.command_assembler import CommandAssembler
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, region_update, table_update
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_rtl.memory.region_check import RegionCheck
+from hotrow_sim.golden.command_validator import Refusal, validate
 from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
-from hotrow_sim.golden.regions import Region, Table
-from hotrow_sim.golden.validation import Refusal, validate
+from hotrow_sim.golden.region_check import Region, Table
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIG = replace(preset("tiny"), batch_lookups=1 << 16)

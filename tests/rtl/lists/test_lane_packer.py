@@ -10,7 +10,7 @@ from amaranth.lib import wiring
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lists.lane_packer import LanePacker
-from hotrow_sim.cost.design import memory_bits
+from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")

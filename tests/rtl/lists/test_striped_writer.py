@@ -9,8 +9,8 @@ from amaranth import Module, ResetInserter
 from amaranth.lib import wiring
 from hotrow_rtl.config import preset
 from hotrow_rtl.lists.striped_writer import ANY_BYTES, Element, StripedWriter
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.word_stripe import word_stripe_bits
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lists import striped_writer_bits
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -301,7 +301,7 @@ def test_restart(taking, after):
 def test_memory_equals_the_design(name):
     config = preset(name)
     for element in (ANY_BYTES, Element(config.entry_width, 8)):
-        assert memory_bits(StripedWriter(config, element)) == word_stripe_bits(config, element)
+        assert memory_bits(StripedWriter(config, element)) == striped_writer_bits(config, element)
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2, 3, 4, 33, 70])

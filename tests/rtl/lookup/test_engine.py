@@ -16,11 +16,11 @@ from hotrow_rtl.interfaces.records import COMMAND_PARTS, FAULT_DECERR, FAULT_SLV
 from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
-from hotrow_sim.cycles.lookup_engines import batch_command_cycles, list_command_cycles
-from hotrow_sim.golden.counters import Counters
-from hotrow_sim.golden.directory import Directory
-from hotrow_sim.golden.lookups import beats_of, read_batch
-from hotrow_sim.golden.splitter import split
+from hotrow_sim.cycles.lookup_engine import batch_command_cycles, list_command_cycles
+from hotrow_sim.golden.lookup.counters import Counters
+from hotrow_sim.golden.lookup.directory import Directory
+from hotrow_sim.golden.lookup.reader import beats_of, read_batch
+from hotrow_sim.golden.lookup.splitter import split
 from hotrow_sim.testing.benches.command_parts import submit
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench

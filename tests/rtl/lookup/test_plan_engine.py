@@ -7,7 +7,7 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH, BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.testing.benches.plan_bench import PlanBench
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 

@@ -7,10 +7,10 @@ from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, FAULT_TIME
 from hotrow_rtl.memory.read_port import BLOCK_RAM_ROWS, SHALLOW_BEATS, DmaReadPort
 from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import shallow_lists
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.row_mover import row_mover_bits
-from hotrow_sim.cycles.row_mover import move_cycles
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.mover import row_mover_bits
+from hotrow_sim.cycles.mover import move_cycles
+from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour, dram_timing
 from hotrow_sim.testing.benches.row_bench import (
     LISTED,

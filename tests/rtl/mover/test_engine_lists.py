@@ -12,8 +12,9 @@ from hotrow_rtl.contract.encoding import packed_address
 from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import list_clients, shallow_lists
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
+from hotrow_sim.testing.axi_responders import read_responder
 from hotrow_sim.testing.benches.row_bench import (
     LISTED,
     SOURCE_LIST,
@@ -22,7 +23,6 @@ from hotrow_sim.testing.benches.row_bench import (
     RowBench,
     compare,
 )
-from hotrow_sim.testing.memory import read_responder
 
 LISTS = {"rows": "rows", "targets": "targets", "lengths": "bag lengths", "weights": "row weights"}
 LONG_TARGETS = SOURCE_LIST + 0x10000

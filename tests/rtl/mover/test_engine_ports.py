@@ -9,9 +9,9 @@ from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
 from hotrow_rtl.mover.addressing.port_interleave import row_port
 from hotrow_rtl.mover.engine import RowMover
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.row_mover import row_mover_bits
-from hotrow_sim.golden.regions import unpack_address
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.mover import row_mover_bits
+from hotrow_sim.golden.region_check import unpack_address
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.row_bench import (
     LISTED,

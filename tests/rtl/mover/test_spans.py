@@ -8,7 +8,7 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.mover.addressing.span_chunks import SpanChunks
-from hotrow_sim.cycles.row_mover import span_cycles
+from hotrow_sim.cycles.mover import span_cycles
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.row_bench import (
     BASE,

@@ -1,6 +1,6 @@
 """Replacement policies: the number that a slot is given, and by which its row leaves or stays.
 
-Source: see ``hotrow_sim.golden.policies``.
+Source: see ``hotrow_sim.golden.lookup.replacement_policy``.
 """
 
 from amaranth import Mux

@@ -64,7 +64,7 @@ class RowArithmetic(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.row_arithmetic``. Entries are asked for one a cycle, and words computed
+    See ``hotrow_sim.cycles.bags``. Entries are asked for one a cycle, and words computed
     one a cycle, over however many ports they come.
     """
 

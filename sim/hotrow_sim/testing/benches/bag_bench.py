@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hotrow_rtl.contract.encoding import Opcode, PoolFlag, UpdateFlag, packed_address
 
+from ...golden.mover.pool import pool_rows
+from ...golden.mover.update import update_rows
 from ...golden.records import ROW_RECORD
-from ...golden.row_bags import pool_rows
-from ...golden.row_steps import update_rows
 from . import row_bench as rowbench
 from .row_bench import DESTINATION, REGIONS, SOURCE_LIST, TABLES, TARGET_LIST, Image, word_faults
 

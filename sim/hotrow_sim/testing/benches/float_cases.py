@@ -5,7 +5,7 @@ Numbers are the bits of fp32 in uint32 arrays. Random ones come from a seed.
 
 import numpy as np
 
-from ...golden.floats import fused_multiply_add
+from ...golden.float import fused_multiply_add
 
 ONE, MINUS_ZERO, SIGN = 0x3F800000, 0x80000000, 0x80000000
 LARGEST_EXPONENT = 254

@@ -6,7 +6,7 @@ import numpy as np
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode
 from hotrow_rtl.lookup.reader.reader import LookupReader
 
-from ...golden.lookups import read_batch
+from ...golden.lookup.reader import read_batch
 from .list_bus import ListBus
 from .stream_bench import STEADY, StreamBench
 

@@ -8,7 +8,7 @@ from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, lists_of
 from hotrow_rtl.lookup.engine import LookupEngine
 
-from ...model.lookup_engines import LookupEngine as Model
+from ...model.lookup_engine import LookupEngine as Model
 from .command_parts import submit
 from .list_bench import ListMemory
 from .stream_bench import STEADY, StreamBench

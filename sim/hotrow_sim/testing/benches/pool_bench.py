@@ -14,9 +14,9 @@ from hotrow_rtl.arithmetic.pooling import RowPool
 from hotrow_rtl.config import Config
 from hotrow_rtl.float.formats import ElementType
 
-from ...golden.floats import widen
-from ...golden.pooling import ONE, pool
-from ...golden.update import gradient_sums, rowwise_adagrad, sgd
+from ...golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from ...golden.arithmetic.pooling import ONE, pool
+from ...golden.float import widen
 from ..units.stream_unit import SimulatedUnit, StreamUnit
 
 TYPES = {"fp32": np.uint32, "fp16": np.uint16, "bf16": np.uint16}

@@ -9,12 +9,12 @@ from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status, packed_addr
 from hotrow_rtl.interfaces.records import COMMAND_PARTS
 from hotrow_rtl.mover.engine import RowMover
 
+from ...golden.mover.copy_fill import move_span
+from ...golden.mover.gather_scatter import move_rows
 from ...golden.records import ROW_RECORD
-from ...golden.regions import Region, Table, unpack_address
-from ...golden.rows import move_rows
-from ...golden.spans import move_span
+from ...golden.region_check import Region, Table, unpack_address
 from ...memory import Behaviour, MemoryModel
-from ..memory import read_responder, write_responder
+from ..axi_responders import read_responder, write_responder
 from .command_parts import submit
 from .stream_bench import STEADY, StreamBench
 

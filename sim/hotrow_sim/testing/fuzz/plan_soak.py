@@ -27,7 +27,7 @@ from hotrow_rtl.contract.encoding import (
 )
 
 from ...golden.records import ROW_RECORD
-from ...golden.regions import Table
+from ...golden.region_check import Table
 from ...model import open_transport as open_model
 from ..bare_host import BareHost, aligned
 from .planning import STARVED

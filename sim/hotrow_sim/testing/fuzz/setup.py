@@ -6,7 +6,7 @@ import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.contract.encoding import packed_address
 
-from ...golden.regions import Table
+from ...golden.region_check import Table
 from ..bare_host import BareHost, aligned
 
 # Handles; 0 to 3 are the rings.

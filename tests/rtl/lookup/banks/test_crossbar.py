@@ -10,9 +10,9 @@ from hotrow_rtl.config import RING_BEATS, preset
 from hotrow_rtl.interfaces.lookup_payloads import asked_beat, count_answer, count_request
 from hotrow_rtl.lookup.banks.bank_queue import BankQueue
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
-from hotrow_sim.cost.bank_ring import bank_ring_bits
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cycles.bank_ring import ring_cycles
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import bank_crossbar_bits
+from hotrow_sim.cycles.bank_crossbar import ring_cycles
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -252,4 +252,4 @@ def test_one_bank_for_each_lane():
                          ids=lambda config: config.name)
 def test_memory(config):
     shapes = asked_beat(config), count_request(config), 3, count_answer(config)
-    assert memory_bits(BankCrossbar(config, *shapes)) == bank_ring_bits(config, *shapes)
+    assert memory_bits(BankCrossbar(config, *shapes)) == bank_crossbar_bits(config, *shapes)

@@ -10,13 +10,11 @@ from hotrow_rtl.interfaces.lookup_payloads import Edit, amount_width
 from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.hashing.row_location import key_of, place
-from hotrow_sim.cost.counters import counters_bits
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.directory import directory_bits
-from hotrow_sim.cost.misses import miss_table_bits
-from hotrow_sim.golden.counters import Counters, unpack_key
-from hotrow_sim.golden.directory import Directory
-from hotrow_sim.golden.misses import MissTable
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import counters_bits, directory_bits, miss_table_bits
+from hotrow_sim.golden.lookup.counters import Counters, unpack_key
+from hotrow_sim.golden.lookup.directory import Directory
+from hotrow_sim.golden.lookup.miss_table import MissTable
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)

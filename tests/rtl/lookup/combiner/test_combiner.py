@@ -8,7 +8,7 @@ from hotrow_rtl.config import EPOCH_WIDTH, preset
 from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.lookup.combiner.combiner import Combiner
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency
-from hotrow_sim.golden.window import owners
+from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")

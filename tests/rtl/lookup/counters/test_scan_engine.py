@@ -15,8 +15,8 @@ from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.counters.scan_engine import ScanEngine
 from hotrow_rtl.lookup.hashing.row_location import counter_rest, key_of, place
 from hotrow_sim.cycles.counters import bank_cycles, clear_cycles, decay_cycles, harvest_cycles
-from hotrow_sim.golden.counters import Counters, pack_key, unpack_key
-from hotrow_sim.golden.window import owners
+from hotrow_sim.golden.lookup.combiner import owners
+from hotrow_sim.golden.lookup.counters import Counters, pack_key, unpack_key
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")

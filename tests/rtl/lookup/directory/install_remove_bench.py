@@ -22,7 +22,7 @@ from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.hashing.row_location import key_of
-from hotrow_sim.golden import directory as golden
+from hotrow_sim.golden.lookup import directory as golden
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 

@@ -11,9 +11,9 @@ from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_rtl.interfaces.lookup_payloads import Edit
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.directory import directory_bank_bits, directory_bits
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import directory_bits
+from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
@@ -308,5 +308,5 @@ def test_clear_frees_every_slot(config):
                                     dataclasses.replace(preset("alveo-u55c"), planner=False)],
                          ids=lambda config: config.name)
 def test_memory_equals_the_model(config):
-    assert memory_bits(DirectoryBank(config)) == directory_bank_bits(config)
+    assert config.banks * memory_bits(DirectoryBank(config)) == directory_bits(config)
     assert directory_bits(config) == config.slots * (1 + config.directory_tag_width)

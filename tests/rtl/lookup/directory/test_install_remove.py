@@ -11,7 +11,7 @@ from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_sim.cycles.directory import clear_cycles, list_cycles
-from hotrow_sim.golden import directory as golden
+from hotrow_sim.golden.lookup import directory as golden
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 from tests.rtl.lookup.directory.install_remove_bench import (

@@ -5,7 +5,7 @@ import random
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.dispatch.result_addresses import COMMANDS, LISTS, ResultAddresses, lists_of
-from hotrow_sim.cost.design import memory_bits
+from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")

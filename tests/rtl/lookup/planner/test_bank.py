@@ -9,13 +9,11 @@ from hotrow_rtl.interfaces.lookup_payloads import Ask
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
 from hotrow_rtl.lookup.planner.bank import PlannerBank
 from hotrow_rtl.lookup.planner.payloads import Policy
-from hotrow_sim.cost.counters import counters_bits
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.misses import miss_table_bits
-from hotrow_sim.cost.slots import slot_bank_bits
-from hotrow_sim.golden.counters import Counters, unpack_key
-from hotrow_sim.golden.misses import MissTable
-from hotrow_sim.golden.planner import NEVER, Planner
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import counters_bits, miss_table_bits, slot_table_bits
+from hotrow_sim.golden.lookup.counters import Counters, unpack_key
+from hotrow_sim.golden.lookup.miss_table import MissTable
+from hotrow_sim.golden.lookup.planner import NEVER, Planner
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2,
@@ -295,5 +293,5 @@ def test_restart_drops_the_requests_in_flight(after):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_memory(config):
     bits = counters_bits(config) // config.banks + miss_table_bits(config) // config.banks
-    bits += slot_bank_bits(config) + 33 * config.bypass_stamps // config.banks
+    bits += slot_table_bits(config) + 33 * config.bypass_stamps // config.banks
     assert memory_bits(PlannerBank(config)) == bits

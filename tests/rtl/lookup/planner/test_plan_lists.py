@@ -6,8 +6,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
 from hotrow_rtl.lookup.planner.plan_lists import PlanLists, Victims
-from hotrow_sim.golden.counters import pack_key
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.golden.lookup.counters import pack_key
+from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")

@@ -11,12 +11,12 @@ from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
 from hotrow_rtl.lookup.hashing.xorshift import unhash_key
 from hotrow_rtl.lookup.planner.payloads import Policy as Choice
 from hotrow_rtl.lookup.planner.slot_table import SlotTable
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.slots import slot_bank_bits
-from hotrow_sim.golden.counters import unpack_key
-from hotrow_sim.golden.directory import Directory
-from hotrow_sim.golden.policies import POLICIES
-from hotrow_sim.golden.slots import Slots
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import slot_table_bits
+from hotrow_sim.golden.lookup.counters import unpack_key
+from hotrow_sim.golden.lookup.directory import Directory
+from hotrow_sim.golden.lookup.replacement_policy import POLICIES
+from hotrow_sim.golden.lookup.slot_table import Slots
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2, stamp_bits=5)
@@ -282,4 +282,4 @@ def test_restart_drops_what_is_inside():
 
 @pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5-85f")], ids=lambda config: config.name)
 def test_memory(config):
-    assert memory_bits(SlotTable(config)) == slot_bank_bits(config)
+    assert memory_bits(SlotTable(config)) == slot_table_bits(config)

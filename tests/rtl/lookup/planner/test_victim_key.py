@@ -8,8 +8,8 @@ from amaranth.lib import data
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
 from hotrow_rtl.lookup.planner.victim_key import VictimKey
-from hotrow_sim.golden.counters import pack_key
-from hotrow_sim.golden.directory import Directory
+from hotrow_sim.golden.lookup.counters import pack_key
+from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")

@@ -6,8 +6,8 @@ import numpy as np
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH, Opcode, Status
 from hotrow_rtl.lookup.planner.window import PlanWindow
-from hotrow_sim.golden.counters import Counters
-from hotrow_sim.model.planning import Planning
+from hotrow_sim.golden.lookup.counters import Counters
+from hotrow_sim.model.planner import Planning
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 CONFIG = replace(preset("tiny"), stamp_bits=4)  # up to 4 batches

@@ -6,7 +6,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag, Status
 from hotrow_rtl.lookup.reader.range_check import RangeCheck
 from hotrow_rtl.lookup.reader.reader import LookupReader
-from hotrow_sim.golden.lookups import read_batch
+from hotrow_sim.golden.lookup.reader import read_batch
 from hotrow_sim.testing.benches.list_bus import ListBus
 from hotrow_sim.testing.benches.lookup_bench import (
     KINDS,

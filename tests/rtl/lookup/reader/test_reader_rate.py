@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag
-from hotrow_sim.cycles.lookup_reader import dense_cycles, jagged_cycles, walk_cycles
+from hotrow_sim.cycles.reader import dense_cycles, jagged_cycles, walk_cycles
 from hotrow_sim.testing.benches.lookup_bench import KINDS, Batch, Trace, beats_in, lengths_of
 
 TINY = preset("tiny")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.sample_marks import sample_marks_bits
-from hotrow_sim.cycles.sample_marks import listing_cycles, mark_rounds
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import cold_sample_bitmap_bits
+from hotrow_sim.cycles.cold_sample_bitmap import listing_cycles, mark_rounds
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -341,4 +341,4 @@ def test_restart(taking, after):
 @pytest.mark.parametrize("config", [TINY, WIDE, LEAST, preset("ecp5-85f")],
                          ids=lambda config: config.name)
 def test_memory(config):
-    assert memory_bits(ColdSampleBitmap(config)) == sample_marks_bits(config)
+    assert memory_bits(ColdSampleBitmap(config)) == cold_sample_bitmap_bits(config)

@@ -7,8 +7,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.lookup_payloads import miss_place
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.misses import miss_numbers_bits
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import miss_numbers_bits
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")

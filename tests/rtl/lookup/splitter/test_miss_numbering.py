@@ -23,12 +23,11 @@ from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_lane, number_shared
 from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering, split_beat
-from hotrow_sim.cost.bank_ring import bank_ring_bits
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.misses import miss_numbers_bits
-from hotrow_sim.cycles.bank_ring import ring_cycles
-from hotrow_sim.golden.misses import MissTable
-from hotrow_sim.golden.window import owners
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import bank_crossbar_bits, miss_numbers_bits
+from hotrow_sim.cycles.bank_crossbar import ring_cycles
+from hotrow_sim.golden.lookup.combiner import owners
+from hotrow_sim.golden.lookup.miss_table import MissTable
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
@@ -335,6 +334,6 @@ def test_restart(after):
 def test_memory(config):
     """Nothing before the ring, and the numbers behind it."""
     assert memory_bits(MissNumbering(config)) == 0
-    assert memory_bits(NumberedRing(config)) == miss_numbers_bits(config) + bank_ring_bits(
+    assert memory_bits(NumberedRing(config)) == miss_numbers_bits(config) + bank_crossbar_bits(
         config, split_beat(config), number_lane(config), number_shared(config),
         config.slot_word_width)

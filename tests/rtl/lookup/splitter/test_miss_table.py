@@ -7,9 +7,9 @@ import pytest
 from hotrow_rtl.config import EPOCH_WIDTH, MISS_WAYS, preset
 from hotrow_rtl.lookup.hashing.row_location import key_of
 from hotrow_rtl.lookup.splitter.miss_table import MissTableBank
-from hotrow_sim.cost.design import memory_bits
-from hotrow_sim.cost.misses import miss_table_bits
-from hotrow_sim.golden.misses import MissTable
+from hotrow_sim.cost.design_memory import memory_bits
+from hotrow_sim.cost.lookup import miss_table_bits
+from hotrow_sim.golden.lookup.miss_table import MissTable
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")

@@ -16,7 +16,7 @@ from hotrow_rtl.lookup.splitter.bitmap_write_rounds import marked_beat
 from hotrow_rtl.lookup.splitter.miss_numbering import split_beat
 from hotrow_rtl.lookup.splitter.slot_words import SlotWords
 from hotrow_rtl.primitives.stream_routing import fork
-from hotrow_sim.golden.window import owners
+from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import COMMAND_PARTS
-from hotrow_sim.cycles.row_arithmetic import pool_rows_cycles, update_rows_cycles
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.cycles.bags import pool_rows_cycles, update_rows_cycles
+from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.testing.benches.bag_bench import ADAGRAD, LISTED, TINY, Pool, Update
 from hotrow_sim.testing.benches.row_bench import SIZE, TABLES, RowBench

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.mover.addressing.port_interleave import row_port
-from hotrow_sim.cycles.row_mover import move_cycles
-from hotrow_sim.golden.regions import Table
+from hotrow_sim.cycles.mover import move_cycles
+from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.testing.benches.row_bench import BASE, REGIONS, TABLES, TINY, Gather, RowBench
 

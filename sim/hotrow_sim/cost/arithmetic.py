@@ -1,0 +1,50 @@
+"""Memory bits of the units of `hotrow_rtl.arithmetic`."""
+
+from hotrow_rtl.arithmetic.payloads import BAG_WIDTH, MOST_PARTIALS, beats_of_longest
+from hotrow_rtl.arithmetic.reorder import SLOTS
+from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS
+from hotrow_rtl.arithmetic.tree_sum import ENTERING
+from hotrow_rtl.config import LARGEST_ROW, Config, log2
+
+INDEX_WIDTH = log2(MOST_PARTIALS)
+WORD_QUEUE = 32  # words of finished rows
+
+
+def bag_sum_bits(config: Config):
+    """Two copies of the partial sums of two bags; the sums of two rows in order; the sums that
+    wait for their neighbours, of the first level and of the others; the queues of bags."""
+    width, longest = config.bus_width, beats_of_longest(config)
+    partials = 2 * 2 * max(2048 // config.bus_bytes, longest) * width
+    reordered = 2 * longest * width
+    pair_beats = 1024 // config.bus_bytes
+    tag = log2(2 * longest) + log2(SLOTS) + 1
+    entering = ENTERING * (width + INDEX_WIDTH + 1 + log2(pair_beats) + tag)
+    pairs = 2 * pair_beats * width + 4 * pair_beats * width + entering
+    beat_index = log2(2 * LARGEST_ROW // config.bus_bytes)
+    bags = SLOTS * (BAG_WIDTH + 1 + INDEX_WIDTH) + SLOTS // 2 * (BAG_WIDTH + beat_index)
+    return partials + reordered + pairs + bags
+
+
+def row_words_bits(config: Config):
+    """A queue of words with their `last` flags."""
+    return WORD_QUEUE * (config.bus_width + 1)
+
+
+def row_pool_bits(config: Config):
+    return bag_sum_bits(config) + row_words_bits(config)
+
+
+def square_sum_bits(config: Config):
+    """The queues of steps and sums; the sums that wait for their neighbours."""
+    levels = log2(8192 // config.lanes)
+    waiting = 32 << 1 + (levels - 1).bit_length()
+    entering = ENTERING * (32 + levels + 1 + 1 + 1)
+    return (QUEUE + ROWS) * 32 + ENTERING * 32 + waiting + entering
+
+
+def row_update_bits(config: Config):
+    """Gradients and words of two rows, the sum of squares, and queues of two entries around the
+    scalars of Adagrad."""
+    width, longest = config.bus_width, beats_of_longest(config)
+    return (2 * longest * (width + 1) + longest * width + 2 * (width + 1)
+            + square_sum_bits(config) + 2 * 2 * 32 + row_words_bits(config))

@@ -1,0 +1,113 @@
+"""Golden model of UPDATE: a step of SGD or row-wise Adagrad on listed rows, in memory."""
+
+import numpy as np
+from hotrow_rtl.config import ROW_ALIGNMENT, Config
+from hotrow_rtl.contract.encoding import Element, Status, UpdateFlag
+
+from ..arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from ..float import widen
+from .addressing import Errors, Items, Moved, fault_status
+from .listed_rows import ListedRows
+from .pool import complete_bags
+
+STATE_BYTES = 4  # of row-wise Adagrad
+
+
+def update_rows(command, entries, counts, numbers, tables, regions, memory, config: Config,
+                entry_faults=0, count_faults=0, number_faults=0):
+    """Update listed rows by the sums of their gradients.
+
+    A row is not written if it or one of its gradients is refused, nor is any row from the first on
+    that `complete_bags` leaves out, which is also one without gradients. What a row holds that is
+    listed twice, or is a gradient, is undefined.
+
+    Parameters
+    ----------
+    command : mapping of str to int
+        `flags`, `gradient_count`, `stride`, `lr`, `eps`, and `gradients`, number 0 as a packed
+        address.
+    entries : ROW_RECORD[n]
+    counts : uint16[n]
+        Gradients of each row.
+    numbers : uint32[...]
+        Of each gradient in the array: its target, or its position; as many as are counted.
+    tables, regions, memory, config
+        As of `rows.move_rows`.
+    entry_faults, count_faults, number_faults : uint8 arrays or 0
+        How the bus words of the lists answered; 0 is well.
+
+    Returns
+    -------
+    Moved
+        The error is that of the first refused row, else what ends the list. A row's own error goes
+        first, then those of its gradients in order, then the addresses of row and state; then bus
+        faults, in the same order.
+    """
+    flags, total = command["flags"], command["gradient_count"]
+    adagrad, typed = bool(flags & UpdateFlag.ADAGRAD), bool(flags & UpdateFlag.TYPED)
+    taken, ended, ended_at = complete_bags(counts, count_faults, total, least=1)
+    counts = counts[:taken].astype(np.int64)
+    used = int(counts.sum())
+    if not taken:
+        return Moved(ended, ended_at, 0, 0, 0)
+
+    def gradient_bytes(table):
+        wide = not typed and table.type != Element.FP32
+        return table.row_bytes * (2 if wide else 1)
+
+    rows = ListedRows(
+        entries[:taken], np.broadcast_to(entry_faults, len(entries))[:taken], tables,
+        lambda table: 0 < gradient_bytes(table) <= min(command["stride"], config.row_bytes),
+        state_bytes=STATE_BYTES if adagrad else None)
+    kind, gradient_kind = rows.kind, rows.kind if typed else "fp32"
+    size = rows.row_bytes * (2 if gradient_kind != kind else 1)
+    owner = np.repeat(np.arange(taken), counts)
+    gradients = Items(regions, command["gradients"], command["stride"],
+                      np.asarray(numbers[:used], np.uint64), size, False, ROW_ALIGNMENT)
+    refused = Errors(used)
+    refused.note(fault_status(np.broadcast_to(number_faults, len(numbers))[:used]))
+    refused.note(gradients.status, address=gradients.packed)
+    _note_first(rows.errors, refused, owner)
+    places = rows.items(regions, write=True)
+    states = rows.states(regions) if adagrad else []
+
+    wanted = (rows.errors.status == Status.OK)[owner]
+    gradient_octets, faults = gradients.read(memory, wanted)
+    failed = Errors(used)
+    failed.note(fault_status(faults), np.flatnonzero(wanted), gradients.packed[wanted])
+    _note_first(rows.errors, failed, owner)
+    octets = rows.read(places, rows.row_bytes, memory)
+    state_octets = rows.read(states, STATE_BYTES, memory)
+
+    chosen = rows.errors.status == Status.OK
+    moved = 0
+    if chosen.any():
+        form = np.uint32 if kind == "fp32" else np.uint16
+        given = gradient_octets[chosen[owner[wanted]]].view(
+            np.uint32 if gradient_kind == "fp32" else np.uint16)
+        sums = gradient_sums(widen(given, gradient_kind), counts[chosen])
+        weights, lr = octets[chosen].view(form), np.uint32(command["lr"])
+        if adagrad:
+            weights, after = rowwise_adagrad(
+                weights, sums, state_octets[chosen].view(np.uint32).ravel(), lr,
+                np.uint32(command["eps"]), kind)
+            state_octets[chosen] = after[:, None].view(np.uint8)
+        else:
+            weights = sgd(weights, sums, lr, kind)
+        octets[chosen] = weights.view(np.uint8)
+        moved += rows.store(places, octets, chosen, memory) * rows.row_bytes
+        moved += rows.store(states, state_octets, chosen, memory) * STATE_BYTES
+    done = int(np.count_nonzero(rows.errors.status == Status.OK))
+    wrong = np.flatnonzero(rows.errors.status)
+    if len(wrong):
+        at = int(wrong[0])
+        return Moved(Status(int(rows.errors.status[at])), at, int(rows.errors.address[at]), done,
+                     moved)
+    return Moved(ended, ended_at, 0, done, moved)
+
+
+def _note_first(errors, of_gradients, owner):
+    """Note the first error among the gradients of each row."""
+    at, first = np.unique(owner[of_gradients.status != Status.OK], return_index=True)
+    found = np.flatnonzero(of_gradients.status)[first]
+    errors.note(of_gradients.status[found], at, of_gradients.address[found])
