@@ -1,4 +1,4 @@
-"""What a board is: its device, its clock, its memory, its link, and the accelerator it carries."""
+"""Description of a board: device, clock, memory, links and the accelerator that it carries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,8 +11,7 @@ from .ethernet.station import Rgmii, Station
 
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
 ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
-ECP5_25 = {"luts": 24288, "ffs": 24288, "bram": 56, "dsp": 28}
-# What differs from `ecp5-small` on an ECP5-45F, whose wires do not suffice for all of that.
+# Changes to `ecp5-small` for an ECP5-45F, which lacks routing for the full preset.
 ECP5_45_CARD = {
     "changes": {"tables": 16, "counter_sets": 512, "counter_ways": 2, "directory_choices": 1,
                 "directory_sets": 256, "miss_entries": 256, "batch_samples": 1024,
@@ -23,7 +22,7 @@ ECP5_45_CARD = {
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """Which of the things that a board has a card on it uses.
+    """Link and memory that a card on a board uses.
 
     Parameters
     ----------
@@ -32,7 +31,7 @@ class Variant:
     memory : str
         One of `Board.memories`.
     station : Station
-        Of a card whose link is "udp".
+        Addresses of a card with the link "udp".
     """
 
     link: str = "uart"
@@ -42,39 +41,40 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One board; see ``hotrow_boards.boards``.
+    """One board; the instances are in ``hotrow_boards.boards``.
 
     Parameters
     ----------
     name : str
-        On the command line.
+        Name on the command line.
     title : str
-        Maker and model.
+        Manufacturer and model.
     platform : str
-        Its class in amaranth-boards, "module:class".
+        Class in amaranth-boards, "module:class".
     device : str
-        The FPGA.
+        Part number of the FPGA, with speed grade.
     options : tuple of str
-        Of the router, for that FPGA.
+        nextpnr's options for that FPGA.
     capacity : mapping of str to int
-        What it has: luts, ffs, bram, dsp.
+        luts, ffs, bram and dsp of the FPGA.
     preset : str
+        Preset of the accelerator.
     changes : mapping
-        Members of the preset's `Config` that differ.
+        Fields of the preset's `Config` to replace.
     memory_bytes : int
-        Of block RAM as the card's memory, a power of two.
+        Size of the card's memory in block RAM, a power of two.
     dram : Dram, optional
-        That can be the card's memory instead.
+        DRAM that can replace the block RAM as the card's memory.
     clock_mhz : int
-        Of the card.
+        Clock of the card.
     loader : tuple of str
-        Arguments by which openFPGALoader knows the board.
+        openFPGALoader's arguments that select the board.
     uart : str
-        Over what a serial line goes.
+        Connection of the serial line, for `hotrow boards`.
     rgmii : Rgmii, optional
-        How the FPGA reaches the PHY of the board's Ethernet.
+        Connection of the FPGA to the Ethernet PHY.
     unused : str
-        What the board has besides that this design does not use.
+        Parts of the board that this design does not use.
     """
 
     name: str
@@ -95,37 +95,37 @@ class Board:
 
     @property
     def links(self) -> dict[str, str]:
-        """The transports by which a host can reach it, and over what."""
+        """Connection of each transport that reaches the board, by transport."""
         return {"uart": self.uart, **({"udp": "over gigabit Ethernet"} if self.rgmii else {})}
 
     @property
     def memories(self) -> dict[str, int]:
-        """Bytes of what can be the card's memory, by its name on the command line."""
+        """Bytes of each possible memory of the card, by its name on the command line."""
         return {"block": self.memory_bytes,
                 **({"dram": self.dram.memory_bytes} if self.dram else {})}
 
     def check(self, variant: Variant) -> None:
-        """Refuse a link or a memory that it does not have.
+        """Refuse a link or a memory that the board does not have.
 
         Raises
         ------
         ValueError
-            Naming those that it has.
+            Naming the links or memories of the board.
         """
-        for what, asked, has in (("link", variant.link, self.links),
-                                 ("memory", variant.memory, self.memories)):
-            if asked not in has:
-                raise ValueError(f"{self.title} has no {what} {asked!r} for a card: expected "
-                                 f"{' or '.join(has)}")
+        for kind, name, available in (("link", variant.link, self.links),
+                                      ("memory", variant.memory, self.memories)):
+            if name not in available:
+                raise ValueError(f"{self.title} has no {kind} {name!r} for a card: expected "
+                                 f"{' or '.join(available)}")
 
     @property
     def config(self) -> Config:
-        """The accelerator that it carries."""
+        """Configuration of the accelerator on the board."""
         return replace(preset(self.preset), name=f"{self.preset}-{self.name}",
                        clock_mhz=self.clock_mhz, **self.changes)
 
     def make_platform(self):
-        """A new object of its platform.
+        """A fresh instance of the board's platform.
 
         Raises
         ------

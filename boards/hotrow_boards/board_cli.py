@@ -16,8 +16,8 @@ _BUILD_FOLDER = Path("build")
 
 def boards(subparsers):
     """Add `hotrow boards`."""
-    parser = subparsers.add_parser("boards", help="what bitstreams can be built for",
-                                   description="List the boards, and what each carries.")
+    parser = subparsers.add_parser("boards", help="list the boards",
+                                   description="List the boards and what each carries.")
     _add_json(parser)
     parser.set_defaults(run=_list)
 
@@ -27,22 +27,22 @@ def build(subparsers):
     parser = subparsers.add_parser(
         "build", help="build the bitstream of a board",
         description="Synthesise, place, route and pack the accelerator with its link and memory "
-                    "for a board, with Yosys, nextpnr and ecppack.")
+                    "for a board with Yosys, nextpnr and ecppack.")
     _add_board(parser)
     parser.add_argument("--link", default="uart",
-                        help="how a host reaches it, uart or udp (see `hotrow boards`); "
+                        help="transport to the host, uart or udp (see `hotrow boards`); "
                              "default uart")
     parser.add_argument("--address", help="IPv4 address of a card with --link udp; default "
                                           f"{Station().address}")
-    parser.add_argument("--mac", help="its MAC address; default a locally administered one that "
-                                      "ends in its IPv4 address")
+    parser.add_argument("--mac", help="MAC address of a card with --link udp; default 02:00 followed by "
+                                      "its IPv4 address")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="folder for the bitstream and the files of the tools; default "
                              f"{_BUILD_FOLDER}/BOARD")
     parser.add_argument("--memory", default="block",
-                        help="of the card: block, block RAM (the default), or dram, the board's "
-                             "DRAM behind LiteDRAM's controller")
-    parser.add_argument("--seed", type=int, default=1, help="of the placement; default 1")
+                        help="memory of the card: block (block RAM, the default) or dram (the "
+                             "board's DRAM, through LiteDRAM's controller)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the placement; default 1")
     _add_json(parser)
     parser.set_defaults(run=_build)
 
@@ -51,12 +51,13 @@ def flash(subparsers):
     """Add `hotrow flash`."""
     parser = subparsers.add_parser(
         "flash", help="load a bitstream onto a board",
-        description="Load the bitstream that `hotrow build` made, with openFPGALoader.")
+        description="Load a bitstream of `hotrow build` with openFPGALoader.")
     _add_board(parser)
     parser.add_argument("bitstream", nargs="?", type=Path,
                         help=f"default {_BUILD_FOLDER}/BOARD/hotrow-BOARD.bit")
     parser.add_argument("--keep", action="store_true",
-                        help="write it to the flash memory, so that it outlasts the power")
+                        help="write the bitstream to the flash memory, where it survives a power "
+                             "cycle")
     parser.set_defaults(run=_flash)
 
 
@@ -81,7 +82,7 @@ def _list(options):
 
 
 def _memories(sizes):
-    """What can be the card's memory, in words."""
+    """The possible memories of the card, in words."""
     block = f"{sizes['block'] >> 10} KB of block RAM"
     return f"{block} or {sizes['dram'] >> 20} MB of DRAM" if "dram" in sizes else block
 
@@ -90,14 +91,13 @@ def _build(options):
     board, given = find_board(options.board), {
         name: value for name in ("address", "mac") if (value := getattr(options, name)) is not None}
     if given and options.link != "udp":
-        raise ValueError(f"--{next(iter(given))} is of a card with --link udp, not with --link "
-                         f"{options.link}")
+        raise ValueError(f"--{next(iter(given))} needs --link udp, not --link {options.link}")
     station = Station(**given)
     variant = Variant(link=options.link, memory=options.memory, station=station)
     board.check(variant)
     folder = options.output or _BUILD_FOLDER / board.name
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: -o needs the name of a folder")
+        raise ValueError(f"{folder} is a file: -o expects a folder")
     folder.mkdir(parents=True, exist_ok=True)
     result = build_board(board, folder, options.seed,
                          lambda text: print(text, file=sys.stderr, flush=True), variant)

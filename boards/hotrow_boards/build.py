@@ -1,4 +1,4 @@
-"""From a board to its bitstream, with the open tools."""
+"""Build the bitstream of a board with the open tools."""
 
 import time
 from collections.abc import Callable
@@ -12,8 +12,6 @@ from .synthesis import check_fit, map_cells
 from .tools import run, tool
 
 TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
-# On boards block RAMs are to spare, LUTs and wires are not.
-BLOCKS = ((72, 0),)  # bits of a row, and rows, from which on memories are block RAMs
 
 
 def build(board: Board, folder: Path, seed: int = 1,
@@ -24,31 +22,31 @@ def build(board: Board, folder: Path, seed: int = 1,
     ----------
     board : Board
     folder : Path
-        For the files of the tools; must exist.
+        Existing folder for the files of the tools.
     seed : int
-        Of the placement.
+        Seed of the placement.
     say : callable
-        Takes a line of progress.
+        Receives each line of progress.
     variant : Variant, optional
 
     Returns
     -------
     dict
         board, link, memory, device, luts, ffs, bram, dsp, fmax_mhz (the card's clock after
-        routing), clock_mhz, clocks (of every one fmax_mhz and needed_mhz), bitstream (path),
-        bitstream_bytes, seed, seconds; with the link "udp" address and mac
+        routing), clock_mhz, clocks (fmax_mhz and needed_mhz of each), bitstream (path),
+        bitstream_bytes, seed, seconds; with the link "udp" also address and mac
 
     Raises
     ------
     ValueError
-        If the board has no such link or memory, a tool is missing or fails, or the design does not
-        fit or is too slow for the board.
+        If the board lacks the link or the memory, a tool is missing or fails, or the design does
+        not fit or is too slow for the board.
     ModuleNotFoundError
         If amaranth-boards is not installed.
     """
     variant = variant or Variant()
     board.check(variant)
-    programs = {name: tool(name) for name in TOOLS}  # a missing one is said before all work
+    programs = {name: tool(name) for name in TOOLS}  # report a missing tool before any work
     began, seconds = time.monotonic(), {}
 
     def done(step):
@@ -88,40 +86,39 @@ def build(board: Board, folder: Path, seed: int = 1,
 
 def write_design(board: Board, folder: Path, variant: Variant | None = None) -> None:
     """Write the sources of a board's design."""
-    from .design import sources  # Amaranth is loaded only where it is needed
+    from .design import sources  # imports Amaranth
 
     write_files(sources(board, variant or Variant()), folder)
 
 
 def write_files(files: dict, folder: Path) -> None:
-    """Write text or bytes by name."""
+    """Write files of text or bytes, by name."""
     for name, text in files.items():
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def synthesise(board: Board, folder: Path) -> dict:
-    """Map what `write_design` wrote: `netlist.json`.
+    """Map the sources that `write_design` wrote to `netlist.json`.
 
     Returns
     -------
     dict
-        Resources by name.
+        Units of each resource that the netlist takes.
 
     Raises
     ------
     ValueError
-        If the tool is missing or fails, or the device has less.
+        If Yosys is missing or fails, or the design does not fit into the device.
     """
     from .design import TOP
 
-    used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder,
-                     blocks=BLOCKS)
+    used = map_cells(["read_rtlil top.il", "read_verilog -sv core.v"], TOP, folder)
     check_fit(f"{board.config.name} on {board.title}", used, board.device, board.capacity)
     return used
 
 
 def _clocks(report, clock_mhz):
-    """What every clock reaches, and its constraint: what it has to reach."""
+    """Achieved and required MHz of each clock."""
     clocks = {name.removeprefix("$glbnet$"): {
         "fmax_mhz": floor(10 * each["achieved"]) / 10,
         "needed_mhz": round(each.get("constraint", clock_mhz), 1),

@@ -17,40 +17,33 @@ def clock(benchmarks):
     """Add `clock` to the benchmarks of `hotrow bench`."""
     parser = benchmarks.add_parser(
         "clock", help="clock and resources of the core on an FPGA, placed and routed",
-        description=f"Place and route the core alone for {DEVICE}, between shift registers, with "
-                    "Yosys and nextpnr: the median clock over the seeds.")
+        description=f"Place and route the core between shift registers for {DEVICE} with Yosys "
+                    "and nextpnr, and print the median clock over the seeds.")
     parser.add_argument("--preset", default="ecp5-85f",
                         help=f"geometry of the card, one of {', '.join(PRESETS)}")
     parser.add_argument("--seeds", type=_natural, nargs="+", default=[1, 2, 3],
-                        help="of the placement; default 1 2 3")
+                        help="seeds of the placement; default 1 2 3")
     parser.add_argument("--freq", type=_positive, default=AIM_MHZ, metavar="MHZ",
-                        help=f"that the tools aim at; default {AIM_MHZ}")
+                        help=f"clock that the tools aim at; default {AIM_MHZ}")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
-                        help="keep the files of the tools there")
-    parser.add_argument("--refine", action=argparse.BooleanOptionalAction, default=None,
-                        help="refine placements before they are routed, some minutes for each; "
-                             "default: of what fills more than half of the device")
+                        help="keep the files of the tools in this folder")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 
 
 def run(options) -> int:
-    """Measure and print.
+    """Measure the clock and print it.
 
     Raises
     ------
     ValueError
-        If there is no such preset, it does not fit, a seed is named twice, or a tool is missing or
-        fails.
+        If the preset is unknown or does not fit, a seed is repeated, or a tool is missing or fails.
     """
     config, seeds = preset(options.preset), options.seeds
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"--seeds names a seed twice: {' '.join(map(str, seeds))}")
     from hotrow_rtl.emit.memory_report import memories
-    from hotrow_rtl.emit.verilog import (  # Amaranth is loaded only where it is needed
-        TOP_MODULE,
-        emit,
-    )
+    from hotrow_rtl.emit.verilog import TOP_MODULE, emit
 
     _say(f"emitting the Verilog of {config.name} ...")
     verilog = emit(config)
@@ -63,8 +56,7 @@ def run(options) -> int:
         folder = options.output or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         result = {"preset": config.name,
-                  **measure(verilog, TOP_MODULE, folder, seeds, options.freq,
-                            refined=options.refine, say=_say)}
+                  **measure(verilog, TOP_MODULE, folder, seeds, options.freq, _say)}
     print(json.dumps(result) if options.json else _table(result))
     return 0
 

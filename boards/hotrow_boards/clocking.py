@@ -1,21 +1,21 @@
-"""The clock of a design on an ECP5 board: the board's oscillator through a PLL, and the reset."""
+"""Clock and reset of a design on an ECP5 board: the board's oscillator through a PLL."""
 
 from amaranth import Elaboratable, Instance, Module, Signal
 
-_VCO_MHZ = 400, 800  # the PLL's own oscillator
-_LEAST_COMPARED_MHZ = 10  # at which its input and its feedback are compared
+_VCO_MHZ = 400, 800  # range of the PLL's oscillator
+_LEAST_COMPARED_MHZ = 10  # lowest frequency of the phase detector
 _LARGEST_DIVIDER = 128
 
 
 def pll_dividers(input_mhz: int, output_mhz: int) -> tuple[int, int, int]:
-    """Dividers of the input, of the feedback, and from the PLL's oscillator to the output.
+    """Input, feedback and output dividers of a PLL.
 
-    Source: Lattice FPGA-TN-02200, ECP5 sysCLOCK PLL, and FPGA-DS-02012, its limits.
+    Source: Lattice FPGA-TN-02200 (ECP5 sysCLOCK PLL) and FPGA-DS-02012 (its limits).
 
     Raises
     ------
     ValueError
-        If a PLL cannot make that clock.
+        If no dividers give that clock.
     """
     for input_divider in range(1, min(_LARGEST_DIVIDER, input_mhz // _LEAST_COMPARED_MHZ) + 1):
         feedback, rest = divmod(output_mhz * input_divider, input_mhz)
@@ -28,17 +28,17 @@ def pll_dividers(input_mhz: int, output_mhz: int) -> tuple[int, int, int]:
 
 
 class PllClock(Elaboratable):
-    """Drives a domain, and keeps all flip-flops as they were configured until its clock is steady.
+    """Drive a domain from a PLL, and hold all flip-flops at their initial values until it locks.
 
-    The FPGA has a network for that: a reset that reached thousands of flip-flops as a signal would
-    take many of its wires.
+    The reset uses the FPGA's dedicated network (SGSR): routed as a signal to thousands of
+    flip-flops, it would take many wires.
 
     Parameters
     ----------
     domain : ClockDomain
-        Without a reset.
+        Domain without a reset.
     mhz : int
-        Of its clock.
+        Frequency of the domain.
     """
 
     def __init__(self, domain, mhz):

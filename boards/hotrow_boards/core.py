@@ -1,4 +1,4 @@
-"""The accelerator inside a larger design, as an instance of its own Verilog."""
+"""The accelerator as an instance of its own Verilog inside a larger design."""
 
 from amaranth import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib.wiring import Flow
@@ -7,9 +7,9 @@ from hotrow_rtl.top import Top
 
 
 class Core(Top):
-    """What `Top` is, by reference: the text that `emit` writes must come with the design's.
+    """`Top` as an instance; the design must include the Verilog that `emit` writes.
 
-    Parameters, Members and Timing as of `Top`.
+    Parameters, Attributes and Timing: see `Top`.
     """
 
     def elaborate(self, platform):

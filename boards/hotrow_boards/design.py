@@ -1,4 +1,4 @@
-"""The design of a board: a card on the board's serial or network pins, at the board's clock."""
+"""The design of a board: a card on the board's serial or network pins, at the card's clock."""
 
 from amaranth import ClockDomain, Elaboratable, Module
 from amaranth.lib.wiring import connect
@@ -17,15 +17,15 @@ TOP = "top"
 
 
 class BoardDesign(Elaboratable):
-    """What goes into the FPGA.
+    """The complete content of the FPGA.
 
     Parameters
     ----------
     board : Board
     link : str
-        One of the board's.
+        One of `Board.links`.
     controller : Controller, optional
-        Of the board's DRAM, which is then the card's memory in place of block RAM.
+        Controller of the board's DRAM, which then replaces block RAM as the card's memory.
     """
 
     def __init__(self, board: Board, link="uart", controller: Controller | None = None):
@@ -55,7 +55,7 @@ class BoardDesign(Elaboratable):
 
 
 def sources(board: Board, variant: Variant) -> dict[str, str]:
-    """The files of a board's design: `top.il`, `core.v` and the pins' `top.lpf`.
+    """The files of a board's design by name: `top.il`, `core.v` and the constraints `top.lpf`.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ def sources(board: Board, variant: Variant) -> dict[str, str]:
     ModuleNotFoundError
         If amaranth-boards is not installed.
     ValueError
-        If the board has no such link or memory, or what either needs cannot be generated.
+        If the board lacks the link or the memory, or the core of either cannot be generated.
     """
     board.check(variant)
     platform, clock_khz = board.make_platform(), 1000 * board.clock_mhz
-    platform.ram_instances = True  # memories come as in the core's Verilog, which has their module
+    platform.ram_instances = True  # memories are instances of the RAM module in the core's Verilog
     verilog, controller = emit(board.config), None
     if variant.link == "udp":
         verilog += ethernet_verilog(variant.station, board.rgmii, clock_khz)

@@ -1,4 +1,4 @@
-"""Verilog of a card with its link, without a board."""
+"""Verilog of a card with its link, without a board: the design that simulated boards run."""
 
 from amaranth import Module, Value
 from amaranth.back import verilog
@@ -19,14 +19,17 @@ CARD_MODULE = "hotrow_card"
 
 
 class SimulatedCard(wiring.Component):
-    """A `UartCard` and what answers its `DramBus` in a simulation.
+    """A `UartCard` with the simulated controller of its DRAM.
 
     Parameters
     ----------
-    As of `UartCard`, with a controller.
+    config : Config
+    controller : Controller
+    clock_khz : int
+        See `Card`.
 
-    Members
-    -------
+    Attributes
+    ----------
     rx : In(1), tx : Out(1)
     """
 
@@ -47,11 +50,15 @@ class SimulatedCard(wiring.Component):
 
 
 def emit_uart_card(config: Config, memory: int | Controller, clock_khz: int) -> str:
-    """Verilog of a module `hotrow_card` with the pins clk, rst, rx and tx, core and memory inside.
+    """Verilog of a module `hotrow_card` with the pins clk, rst, rx and tx.
 
     Parameters
     ----------
-    As of `UartCard`. A controller is one with a model of its chips inside.
+    config : Config
+    memory : int or Controller
+        Bytes of block RAM, or a controller whose Verilog includes a model of the chips.
+    clock_khz : int
+        See `Card`.
     """
     simulated = isinstance(memory, Controller)
     return (_emit(SimulatedCard if simulated else UartCard, config, memory, clock_khz)
@@ -60,21 +67,26 @@ def emit_uart_card(config: Config, memory: int | Controller, clock_khz: int) -> 
 
 def emit_udp_card(config: Config, memory_bytes: int, clock_khz: int, station: Station,
                   silence_ms: int = SILENCE_MS) -> str:
-    """Verilog of a module `hotrow_card` with clk, rst and the pins of RGMII, all else inside.
+    """Verilog of a module `hotrow_card` with clk, rst and the RGMII pins, named `pins__rx_clk` etc.
 
-    The pins are named `pins__rx_clk` and so on. What LiteEth uses of the ECP5's own cells is not
-    part of it.
+    The text does not define the ECP5 primitives that LiteEth instantiates.
 
     Parameters
     ----------
+    config : Config
+    memory_bytes : int
+        Bytes of block RAM.
+    clock_khz : int
+        See `Card`.
     station : Station
-    config, memory_bytes, clock_khz, silence_ms
-        As of `UdpCard`.
+        Addresses of the card.
+    silence_ms : int
+        See `UdpCard`.
 
     Raises
     ------
     ValueError
-        As `ethernet_verilog`.
+        See `ethernet_verilog`.
     """
     ethernet = ethernet_verilog(station, Rgmii(), clock_khz)
     return _emit(UdpCard, config, memory_bytes, clock_khz, silence_ms) + ethernet

@@ -1,4 +1,4 @@
-"""A bitstream onto a board, with openFPGALoader."""
+"""Load a bitstream onto a board with openFPGALoader."""
 
 import shutil
 import subprocess
@@ -17,12 +17,12 @@ def flash(board: Board, bitstream: Path, keep: bool = False) -> None:
     board : Board
     bitstream : Path
     keep : bool
-        Into the flash memory, so that it outlasts the power.
+        Write the flash memory, where the bitstream survives a power cycle.
 
     Raises
     ------
     ValueError
-        If there is no such file, the loader is not installed, or it finds no board.
+        If the file does not exist, the loader is not installed, or the loader fails.
     """
     if not bitstream.is_file():
         raise ValueError(f"there is no bitstream {bitstream}: build it with "
@@ -34,7 +34,7 @@ def flash(board: Board, bitstream: Path, keep: bool = False) -> None:
     command = [program, *board.loader, *(["--write-flash"] if keep else []), str(bitstream)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines()
+        output = (done.stderr + done.stdout).strip().splitlines()
         raise ValueError(
-            f"{LOADER} could not load {board.title} ({'; '.join(said[-3:]) or 'it said nothing'}): "
-            "is the board connected and powered, and may you use its USB device?")
+            f"{LOADER} could not load {board.title} ({'; '.join(output[-3:]) or 'no output'}): "
+            "check that the board is connected and powered and that you may use its USB device")

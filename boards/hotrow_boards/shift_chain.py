@@ -1,7 +1,7 @@
-"""A core between two shift registers, so that only four pins leave it whatever its ports.
+"""A core between two shift registers: four pins, whatever its ports.
 
-Place and route then tells the core's own clock: every input comes from a flip-flop, every output
-goes to one, and none of the core can be optimised away.
+The clock after place and route is then the core's own: a flip-flop drives every input and samples
+every output, and synthesis cannot remove any of the core.
 """
 
 import re
@@ -14,7 +14,7 @@ _PORT = re.compile(
 
 @dataclass(frozen=True)
 class Port:
-    """A port of a module: `input` or `output`, its bits, its name as in the Verilog."""
+    """A port of a module: direction (`input` or `output`), bits, and name as in the Verilog."""
 
     direction: str
     bits: int
@@ -27,7 +27,7 @@ def ports(verilog: str, top: str) -> list[Port]:
     Raises
     ------
     ValueError
-        If the text has no such module.
+        If the text does not define the module.
     """
     body = re.search(rf"^module {re.escape(top)}\s*[(#].*?^endmodule", verilog, re.M | re.S)
     if body is None:
@@ -39,32 +39,32 @@ def ports(verilog: str, top: str) -> list[Port]:
 def wrap(verilog: str, top: str) -> str:
     """Verilog of a module `shift_chain` with ports clk, rst, in, out around module `top`.
 
-    A bit that enters at `in` passes every input of `top`; its outputs, a cycle later, are added
-    without carry to what leaves at `out`. The reset reaches the flip-flops of `top` over the FPGA's
-    network for it, as on the boards (see `clocking`), and takes no other wires.
+    `in` feeds a shift register whose bits drive the inputs of `top`. Each cycle, the registered
+    outputs are XORed into a second shift register that ends at `out`. The reset uses the FPGA's
+    dedicated network, as on the boards (see `clocking`).
 
     Parameters
     ----------
     verilog : str
-        Text that holds `top`, whose ports are declared one by one; `clk`, and `rst` if it has
-        one, are its clock and reset.
+        Text that defines `top`, with one port a declaration. Its ports `clk` and, if present,
+        `rst` are clock and reset.
     top : str
     """
     found = ports(verilog, top)
-    given = {"clk": "clk", "rst": "1'b0"}
-    connections = [f".{port.name}({given[port.name]})" for port in found if port.name in given]
+    fixed = {"clk": "clk", "rst": "1'b0"}
+    connections = [f".{port.name}({fixed[port.name]})" for port in found if port.name in fixed]
     at = {"input": 0, "output": 0}
     chain = {"input": "drive", "output": "seen"}
     for port in found:
-        if port.name not in given:
+        if port.name not in fixed:
             low = at[port.direction]
             at[port.direction] = high = low + port.bits
-            # The blank ends an escaped name.
+            # The space terminates an escaped name.
             connections.append(f".{port.name} ({chain[port.direction]}[{high - 1}:{low}])")
     inputs, outputs = at["input"], at["output"]
     for direction, bits in at.items():
         if not bits:
-            raise ValueError(f"module {top!r} has no {direction} beside its clock and reset")
+            raise ValueError(f"module {top!r} has no {direction} other than its clock and reset")
     resets = any(port.name == "rst" for port in found)
     reset = "\n  SGSR reset(.CLK(clk), .GSR(~rst));" if resets else ""
     joined = ",\n    ".join(connections)

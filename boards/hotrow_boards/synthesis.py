@@ -1,19 +1,17 @@
-"""From Verilog to the cells of an ECP5, with Yosys."""
+"""Map Verilog to the cells of an ECP5 with Yosys."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hotrow_rtl.primitives.ram import RAM_MODULE
 
-from .lut_rams import pack_lut_rams
-from .routing import PATIENT
+from .routing import ROUTER_SETTINGS
 from .tools import run, tool
 
-# How much of the device each cell of a netlist takes.
 RESOURCES = ("luts", "ffs", "bram", "dsp")
-_CELLS = {
+_CELLS = {  # cell type: resource, units of it that one cell takes
     "LUT4": ("luts", 1),
     "CCU2C": ("luts", 2),
     "TRELLIS_DPR16X4": ("luts", 6),
@@ -21,45 +19,37 @@ _CELLS = {
     "DP16KD": ("bram", 1),
     "MULT18X18D": ("dsp", 1),
 }
-# Modules are mapped one by one as far as gates, which takes minutes where one flat netlist takes
-# hours; then all of them together to LUTs. In place of `abc9`, which takes hours as well, `abc`;
-# wider LUTs, on this device made of those of four inputs, would cost it up to twice the area.
-# Shallow, it maps without recovering area (`-F 0 -A 0`): that it does wherever the worst path of
-# the whole netlist leaves time, so that all others become almost as long as that one.
-# The 8 flip-flops of a tile share 2 resets, each pair an enable: with resets and enables of a few
-# flip-flops left, of which optimisation makes hundreds, the placer of a full device does not end.
-_LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops; those of fewer become logic
-# The way into a carry chain and out of it takes as long as some bits in LUTs, which join the logic
-# around them.
-_LEAST_CARRY = 6  # bits; sums of fewer become logic
-# What is told to units far apart has a register near each (see `Relay`), all alike: kept, they are
-# not merged into one that is far from most of what it drives.
+# (bits, rows): a `Ram` with at least as many of both becomes block RAM, because LUTs and wires are
+# scarcer than block RAMs.
+BLOCK_RAMS = ((72, 0),)
+# Modules are mapped to gates one by one, which takes minutes where one flat netlist takes hours;
+# the flat netlist is then mapped to LUTs. `abc9` takes hours as well, so `abc` is used.
+# The 8 flip-flops of a tile share 2 resets, and each pair shares an enable. Optimisation creates
+# hundreds of resets and enables of a few flip-flops, which the placer cannot fit into a full device;
+# those below these sizes become logic.
+_LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops
+# Timing: entering and leaving a carry chain takes as long as some bits in LUTs.
+_LEAST_CARRY = 6  # bits; narrower sums become logic
 
 
-def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
-              blocks: Sequence[tuple[int, int]] = (),
-              arrange: Callable[[dict, dict], None] = lambda module, used: None) -> dict:
-    """Map the module `top` to ECP5: `netlist.json` in `folder`, flat, for a patient router.
+def map_cells(reads: list[str], top: str, folder: Path,
+              block_rams: Sequence[tuple[int, int]] = BLOCK_RAMS) -> dict:
+    """Map module `top` to ECP5 cells and write the flat `netlist.json` to `folder`.
 
     Parameters
     ----------
     reads : list of str
-        Commands for Yosys that read the sources.
+        Yosys commands that read the sources.
     top : str
     folder : Path
-        Where the sources are.
-    shallow : bool
-        Every path as few LUTs in a row as it can be, not the longest alone: for the best clock, at
-        the cost of some LUTs and of wires.
-    blocks : sequence of (int, int)
-        Bits of a row, and rows: a `Ram` that has at least as many of both is block RAM.
-    arrange : callable
-        Changes the module of cells in place; given with it what it takes of the device.
+        Holds the sources.
+    block_rams : sequence of (int, int)
+        Bits and rows from which a `Ram` becomes block RAM.
 
     Returns
     -------
     dict
-        What it takes of the device, by names as in `RESOURCES`.
+        Units of each of `RESOURCES` that the netlist takes.
 
     Raises
     ------
@@ -68,31 +58,25 @@ def map_cells(reads: list[str], top: str, folder: Path, shallow: bool = False,
     """
     reads = [*reads, *(
         f'setparam -set STYLE "block" t:{RAM_MODULE} r:WIDTH>={bits} %i r:DEPTH>={rows} %i'
-        for bits, rows in blocks)]
-    (folder / "synthesis.ys").write_text(_script(reads, top, shallow))
+        for bits, rows in block_rams)]
+    (folder / "synthesis.ys").write_text(_script(reads, top))
     run([tool("yosys"), "-q", "-s", "synthesis.ys"], folder, "synthesis.log")
     path = folder / "netlist.json"
     netlist = json.loads(path.read_text())
     module = netlist["modules"][top]
-    pack_lut_rams(module)
-    arrange(module, _count(module))
-    module["settings"] = PATIENT
+    module["settings"] = ROUTER_SETTINGS
     path.write_text(json.dumps(netlist))
-    return _count(module)
-
-
-def _count(module):
-    """What a module takes of the device."""
     used = dict.fromkeys(RESOURCES, 0)
     for kind, count in Counter(cell["type"] for cell in module["cells"].values()).items():
         if kind in _CELLS:
-            name, each = _CELLS[kind]
-            used[name] += each * count
+            resource, units = _CELLS[kind]
+            used[resource] += units * count
     return used
 
 
-def _script(reads, top, shallow):
-    mapping = "if,-F,0,-A,0" if shallow else "if"
+def _script(reads, top):
+    # Instances named *_relay are copies of a register near its loads (see `ReplicatedRegister`);
+    # `keep` stops Yosys from merging them.
     sources = "\n".join(reads)
     return f"""\
 {sources}
@@ -109,21 +93,21 @@ dfflegalize -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r -cell $_DFF
   -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r -minsrst {_LEAST_RESET} -mince {_LEAST_ENABLE}
 synth_ecp5 -top {top} -run map_ffs:map_luts
 opt_clean
-abc -lut 4 -script +strash;ifraig;scorr;dc2;dch,-f;{mapping};mfs2
+abc -lut 4 -script +strash;ifraig;scorr;dc2;dch,-f;if;mfs2
 clean
 synth_ecp5 -top {top} -run map_cells: -json netlist.json
 """
 
 
 def check_fit(what: str, used: dict, device: str, capacity: dict) -> None:
-    """Refuse more than the device has.
+    """Refuse a netlist that takes more than the device has.
 
     Raises
     ------
     ValueError
         Naming every resource that does not suffice.
     """
-    short = [f"{used[name]:,} {name} of {room:,}"
-             for name, room in capacity.items() if used.get(name, 0) > room]
-    if short:
-        raise ValueError(f"{what} does not fit into {device}: it takes {', '.join(short)}")
+    exceeded = [f"{used[resource]:,} {resource} of {units:,}"
+                for resource, units in capacity.items() if used.get(resource, 0) > units]
+    if exceeded:
+        raise ValueError(f"{what} does not fit into {device}: it takes {', '.join(exceeded)}")

@@ -1,4 +1,4 @@
-"""The open tools: where they are, and what they say when they fail."""
+"""Find and run the open tools."""
 
 import shutil
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def tool(name: str) -> str:
-    """The native tool where there is one, else its build from the package registry.
+    """Path of the native tool if installed, else of its YoWASP build.
 
     Raises
     ------
     ValueError
-        Naming the tool and how to get it.
+        Naming the tool and how to install it.
     """
     for candidate in (name, f"yowasp-{name}"):
         if found := (shutil.which(candidate)
@@ -24,7 +24,7 @@ def tool(name: str) -> str:
 
 def run(command: list, folder: Path, log: str,
         watch: Callable[[str], None] = lambda line: None) -> None:
-    """Run a tool in `folder`; what it says goes to the file `log` there.
+    """Run a tool in `folder` and write its output to the file `log` there.
 
     Parameters
     ----------
@@ -32,21 +32,21 @@ def run(command: list, folder: Path, log: str,
     folder : Path
     log : str
     watch : callable
-        Takes every line that it says. If it raises, the tool is ended.
+        Receives each line of output. If it raises, the tool is killed.
 
     Raises
     ------
     ValueError
-        With the tool's own errors, if it fails.
+        If the tool fails, with its own errors.
     """
     path = folder / log
-    with path.open("wb") as said, subprocess.Popen(
+    with path.open("wb") as output, subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT) as process:
         try:
             for line in process.stdout:
-                said.write(line)
-                said.flush()  # to be read while it runs
+                output.write(line)
+                output.flush()  # readable while the tool runs
                 watch(line.decode(errors="replace"))
         except BaseException:
             process.kill()

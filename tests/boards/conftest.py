@@ -3,43 +3,27 @@ import sys
 
 import pytest
 
-# Stand-ins for the tools: they leave the files that the real ones would, and what they were asked.
+# Stand-ins for the tools. They write the files that the real tools write, and log their arguments.
 YOSYS = """\
-import itertools, json, pathlib, re
+import json, pathlib, re
 top = re.search(r"-top (\\S+)", pathlib.Path("synthesis.ys").read_text())[1]
 counts = json.loads(pathlib.Path(r"FOLDER/cells.json").read_text())
-wires = itertools.count(2)
-pins = {"TRELLIS_DPR16X4": {"RAD": 4, "WAD": 4, "WRE": 1, "WCK": 1, "DI": 4, "DO": 4},
-        "TRELLIS_FF": {"DI": 1, "Q": 1}}
-outputs = ("DO", "Q")
-cells = {f"{kind}{number}": {
-    "type": kind, "parameters": {}, "connections": {
-        pin: [next(wires) for _ in range(width)] for pin, width in pins.get(kind, {}).items()},
-    "port_directions": {pin: "output" if pin in outputs else "input"
-                        for pin in pins.get(kind, {})}}
-    for kind, count in counts.items() for number in range(count)}
-pathlib.Path("netlist.json").write_text(json.dumps({
-    "modules": {top: {"cells": cells, "netnames": {}, "ports": {}}}}))
+cells = {f"{kind}{number}": {"type": kind}
+         for kind, count in counts.items() for number in range(count)}
+pathlib.Path("netlist.json").write_text(json.dumps({"modules": {top: {"cells": cells}}}))
 """
 NEXTPNR = """\
 import json, pathlib, sys, time
 seed = sys.argv[sys.argv.index("--seed") + 1]
 with open(r"FOLDER/asked", "a") as asked:
     print(*sys.argv[1:], file=asked)
-if "--no-route" in sys.argv:
-    pathlib.Path(sys.argv[sys.argv.index("--write") + 1]).write_text("placed")
-    sys.exit()
 report = sys.argv[sys.argv.index("--report") + 1]
-assert "--no-place" not in sys.argv or (
-    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).read_text() == "placed, refined")
 fmax = json.loads(pathlib.Path(r"FOLDER/fmax.json").read_text())[seed]
 if fmax is None:
     print("Info: placing")
     print("ERROR: unable to place cell 'core.x'")
     sys.exit(1)
-if fmax == "late" and "--tmg-ripup" not in sys.argv:
-    fmax = {"clk": [77, 100]}
-if fmax in ("unroutable", "late"):
+if fmax == "unroutable":
     for number in range(1, 1000):
         print(f"Info:     iter={number} wires=900 overused={1000 - number} overuse=900", flush=True)
         if number > 310:
@@ -66,9 +50,11 @@ if pathlib.Path(r"FOLDER/absent").exists():
 
 
 class Tools:
-    """The stand-ins' answers: cells of the netlist by type; by seed the clock, or clocks by name
-    with what each has to reach (None: an error; "unroutable": rounds without end; "late":
-    only while it tries to keep to the clock)."""
+    """Results of the stand-ins.
+
+    `cells`: cells of the netlist by type. `fmax`, by seed: MHz of the only clock, or {clock:
+    (achieved, required)}, or None for an error, or "unroutable" for rounds without end.
+    """
 
     def __init__(self, folder):
         self.folder = folder
@@ -91,12 +77,7 @@ class Tools:
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """The tools on the path are stand-ins, and so is what refines a placement."""
-    def refine(placed, refined, *_):
-        refined.write_text(f"{placed.read_text()}, refined")
-        return {"before": {"mhz": 70.0}, "after": {"mhz": 90.0}}
-
-    monkeypatch.setattr("hotrow_boards.refine.schedule.refine", refine)
+    """Stand-ins for the tools, on the path."""
     folder = tmp_path / "tools"
     folder.mkdir()
     for name, body in (("yosys", YOSYS), ("nextpnr-ecp5", NEXTPNR), ("ecppack", ECPPACK),
@@ -110,7 +91,7 @@ def tools(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_tools(tmp_path, monkeypatch):
-    """There are no tools."""
+    """No tool is installed."""
     from hotrow_boards import tools
 
     monkeypatch.setenv("PATH", str(tmp_path))

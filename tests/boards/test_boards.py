@@ -192,10 +192,10 @@ def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):
 
 
 def test_a_design_whose_routing_does_not_end(hotrow, tools, quick, tmp_path):
-    """The tool is ended, and does not stay behind."""
+    """The router is killed."""
     tools.answer(fmax={"1": "unroutable"})
     code, _, err = hotrow("build", "--board", "ulx3s", "-o", str(tmp_path))
-    assert code == 2 and "has not come to an end: 700 wires are still in demand" in err
+    assert code == 2 and "routing did not converge: several nets still want 700 of the wires" in err
     assert "after 300 rounds; try another --seed" in err and not list(tmp_path.glob("*.bit"))
     assert "iter=300 " in (tmp_path / "routing-1.log").read_text()
 
@@ -227,8 +227,8 @@ def test_a_line_that_is_too_slow(hotrow, tools, quick, tmp_path):
 @pytest.mark.parametrize("arguments, message", [
     (("ulx3s", "--link", "udp"), "ULX3S 85F has no link 'udp' for a card: expected uart"),
     (("ecpix5", "--link", "usb"), "ECPIX-5 85F has no link 'usb' for a card: expected uart or udp"),
-    (("ecpix5", "--address", "10.0.0.1"), "--address is of a card with --link udp, not with"),
-    (("ecpix5", "--mac", "02:00:00:00:00:01"), "--mac is of a card with --link udp, not with"),
+    (("ecpix5", "--address", "10.0.0.1"), "--address needs --link udp, not --link uart"),
+    (("ecpix5", "--mac", "02:00:00:00:00:01"), "--mac needs --link udp, not --link uart"),
     *((("ecpix5", "--link", "udp", "--address", wrong), "expected an IPv4 address of one host")
       for wrong in ("", "card", "1.2.3", "1.2.3.256", "224.0.0.1", "127.0.0.1", "0.0.0.1",
                     "10.0.0.0", "10.0.0.255", "255.255.255.254", "::1")),
@@ -295,7 +295,7 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     bitstream.write_bytes(b"bits")
     (tools.folder / "absent").touch()
     code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
-    assert code == 2 and "(unable to open ftdi device: -3 (device not found)): is the board" in err
+    assert code == 2 and "(unable to open ftdi device: -3 (device not found)): check that" in err
     monkeypatch.setenv("PATH", str(tmp_path))
     code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
     assert code == 2 and "openFPGALoader is not installed: apt install openfpgaloader" in err

@@ -7,7 +7,8 @@ from ipaddress import IPv4Address
 import hotrow
 import numpy as np
 import pytest
-from hotrow.link.frames import COUNTERS, LARGEST_PAYLOAD, Operation, pack_request
+from hotrow.contract import LARGEST_PAYLOAD, LINK_COUNTERS, Operation
+from hotrow.link.frames import pack_request
 from hotrow_rtl.contract.link_frames import UDP_PORT
 from hotrow_sim.testing.link.ethernet import ARP, BROADCAST, IPV4, Datagram, Frame
 
@@ -203,5 +204,5 @@ def wait_until_sent(board):
 def changes(device, before):
     """Counters that are not what they were, and by how much they went up."""
     after = device.transport.counters()
-    assert list(after) == list(COUNTERS)
+    assert list(after) == list(LINK_COUNTERS)
     return {name: after[name] - before[name] for name in after if after[name] != before[name]}

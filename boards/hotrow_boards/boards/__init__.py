@@ -1,4 +1,4 @@
-"""The boards that a bitstream can be built for, a file each."""
+"""The boards that `hotrow build` supports, one file each."""
 
 from .ecpix5 import ECPIX5
 from .ulx3s import ULX3S
@@ -9,12 +9,12 @@ BOARDS = {board.name: board for board in (ECPIX5, VERSA_5G, ULX3S, ULX3S_45F)}
 
 
 def find_board(name: str):
-    """The board of that name.
+    """The board named `name`.
 
     Raises
     ------
     ValueError
-        Naming those that exist.
+        Naming the known boards.
     """
     if name not in BOARDS:
         raise ValueError(f"unknown board {name!r}: expected one of {', '.join(BOARDS)}")

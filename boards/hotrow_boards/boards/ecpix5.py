@@ -16,6 +16,6 @@ ECPIX5 = Board(
     clock_mhz=50,
     loader=("--board", "ecpix5"),
     uart="over its USB bridge",
-    rgmii=Rgmii(tx_delay_ns=2),  # its PHY delays what it sends by itself
+    rgmii=Rgmii(tx_delay_ns=2),  # the PHY delays the received clock itself
     unused="SATA, USB over ULPI",
 )

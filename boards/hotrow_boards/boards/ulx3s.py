@@ -1,4 +1,4 @@
-"""Radiona ULX3S with the largest of its FPGAs."""
+"""Radiona ULX3S with an LFE5U-85F."""
 
 from ..board import ECP5_85, Board
 

@@ -1,4 +1,4 @@
-"""Radiona ULX3S with a small FPGA: the smallest board that carries an accelerator."""
+"""Radiona ULX3S with an LFE5U-45F."""
 
 from ..board import ECP5_45, ECP5_45_CARD, Board
 

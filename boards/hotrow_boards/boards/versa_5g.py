@@ -16,6 +16,6 @@ VERSA_5G = Board(
     clock_mhz=50,
     loader=("--cable", "ft2232"),
     uart="over its USB bridge",
-    rgmii=Rgmii(),  # its PHY delays both ways by itself
+    rgmii=Rgmii(),  # the PHY delays both clocks itself
     unused="a second port of gigabit Ethernet, PCIe",
 )

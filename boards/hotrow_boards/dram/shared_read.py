@@ -7,7 +7,7 @@ from hotrow_rtl.config import log2
 from hotrow_rtl.memory.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Read
 from hotrow_rtl.memory.axi_arbiter import take_turn
 from hotrow_rtl.primitives.fifo import RamFifo
-from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
 DEPTH = 16  # bursts under way
 
@@ -57,7 +57,7 @@ class SharedRead(wiring.Component):
         asked = data.StructLayout({
             "port": len(ports), "identity": max(len(port.arid) for port in ports),
             "last": LENGTH_WIDTH, "part": log2(ratio), "exists": 1})
-        m.submodules.turns = turns = RoundRobin(len(ports))
+        m.submodules.turns = turns = RoundRobinArbiter(len(ports))
         m.submodules.asked = queue = RamFifo(asked, DEPTH)
         self._ask(m, ports, turns, queue, low, ratio)
         self._answer(m, ports, queue, 8 * bus_bytes, ratio)

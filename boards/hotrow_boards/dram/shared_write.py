@@ -7,7 +7,7 @@ from hotrow_rtl.config import log2
 from hotrow_rtl.memory.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Write
 from hotrow_rtl.memory.axi_arbiter import take_turn
 from hotrow_rtl.primitives.fifo import RamFifo
-from hotrow_rtl.primitives.round_robin_arbiter import RoundRobin
+from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
 from .shared_read import DEPTH
 
@@ -61,7 +61,7 @@ class SharedWrite(wiring.Component):
         answer = data.StructLayout({
             "port": len(ports), "identity": max(len(port.awid) for port in ports), "exists": 1,
             "told": 1, "first": self.marks.p.shape(), "final": self.marks.p.shape()})
-        m.submodules.turns = turns = RoundRobin(len(ports))
+        m.submodules.turns = turns = RoundRobinArbiter(len(ports))
         m.submodules.answers = queue = RamFifo(answer, DEPTH)
         self._take(m, ports, turns, queue)
         self._answer(m, ports, queue)

@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.primitives.skid_buffer import Skid
+from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
 from ..link.layouts import frame_byte
 from ..link.slip import SlipDecoder, SlipEncoder
@@ -49,7 +49,7 @@ class UartPort(wiring.Component):
         connect(m, receiver=receiver.o, decoder=decoder.i)
         connect(m, decoder.o, flipped(self.o))
         # A byte from memory is kept before it is looked at.
-        m.submodules.kept = kept = Skid(self.i.p.shape().size)
+        m.submodules.kept = kept = SkidBuffer(self.i.p.shape().size)
         m.d.comb += [
             kept.i.valid.eq(self.i.valid), kept.i.p.eq(self.i.p.as_value()),
             self.i.ready.eq(kept.i.ready),
