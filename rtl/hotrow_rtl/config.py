@@ -317,14 +317,22 @@ PRESETS = {
 }
 
 
-def preset(name: str) -> Config:
-    """The preset of that name.
+def preset(chosen) -> Config:
+    """The Config of a preset, or of a variant of one.
+
+    Parameters
+    ----------
+    chosen : str or object
+        The name of a preset, or an object with an attribute for each parameter of a Config, such
+        as the driver's presets.
 
     Raises
     ------
     ValueError
-        Naming the presets that exist.
+        If there is no such preset, or a parameter is out of its range.
     """
-    if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}: expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    if not isinstance(chosen, str):
+        return Config(**{each.name: getattr(chosen, each.name) for each in fields(Config)})
+    if chosen not in PRESETS:
+        raise ValueError(f"unknown preset {chosen!r}: expected one of {', '.join(PRESETS)}")
+    return PRESETS[chosen]

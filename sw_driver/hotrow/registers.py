@@ -1,9 +1,8 @@
 """Register access by name, and what the state registers mean in words."""
 
-from dataclasses import make_dataclass
-
 from .contract import GEOMETRY, QUEUES, REGISTERS, Status
 from .errors import TransportError
+from .geometry import Geometry
 
 READY = 1  # STATUS
 SOFT_RESET = 1  # CONTROL
@@ -76,29 +75,6 @@ def describe_device(registers: Registers) -> str:
     return "; ".join([*parts, *([ports] if ports else ())])
 
 
-class _Derived:
-    """What follows from the numbers that the card reports."""
-
-    @property
-    def lanes(self) -> int:
-        """32-bit ids in one bus word."""
-        return self.bus_bytes // 4
-
-    @property
-    def slots(self) -> int:
-        """Rows that the directory can hold."""
-        return self.directory_choices * self.directory_sets * self.directory_ways
-
-    @property
-    def counter_entries(self) -> int:
-        """Rows that the access counters can hold."""
-        return self.counter_sets * self.counter_ways
-
-
-Geometry = make_dataclass(
-    "Geometry", [(name, int) for name in GEOMETRY], bases=(_Derived,), frozen=True,
-    namespace={"__doc__": "Sizes of the card, read from its geometry registers."})
-
-
 def read_geometry(registers: Registers) -> Geometry:
-    return Geometry(*(registers.read(name) for name in GEOMETRY.values()))
+    """The sizes of the card."""
+    return Geometry(**{name: registers.read(register) for name, register in GEOMETRY.items()})

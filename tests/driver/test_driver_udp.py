@@ -7,7 +7,8 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.link.frames import LARGEST_PAYLOAD, Operation, pack_request
+from hotrow.contract import LARGEST_PAYLOAD, Operation
+from hotrow.link.frames import pack_request
 from hotrow_sim.testing.link.udp_card import UdpCard
 
 from tests.driver.conftest import random_ids, register_tables, usable

@@ -11,6 +11,7 @@ PACKAGES = {"hotrow_rtl": "rtl", "hotrow_sim": "sim", "hotrow_boards": "boards",
             "hotrow_explore": "sim", "hotrow": "sw_driver"}
 OURS = set(PACKAGES)
 FORBIDDEN = {
+    "hotrow": OURS - {"hotrow"},
     "hotrow_rtl": OURS - {"hotrow_rtl"},
     "hotrow_sim": OURS - {"hotrow_sim", "hotrow_rtl"},
     "hotrow_boards": OURS - {"hotrow_boards", "hotrow_rtl"},

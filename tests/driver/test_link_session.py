@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow import TransportError
+from hotrow.contract import Operation
 from hotrow.device import Device
 from hotrow.link.card_memory import CardMemory
-from hotrow.link.frames import Operation
 from hotrow.link.session import Session
 from hotrow.link.transport import LinkTransport
 from hotrow_rtl.config import preset

@@ -32,7 +32,7 @@ def documented(cls, value, doc):
 
 
 class Status(IntEnum):
-    """Why a command ended; every value but OK is an error. Each member has its `doc`."""
+    """Why a command ended; every value but OK is an error."""
 
     __new__ = documented
 
@@ -64,6 +64,8 @@ class Status(IntEnum):
 
 
 class Opcode(IntEnum):
+    """What a command does."""
+
     NOP = 0x00
     FENCE = 0x01
     WAIT = 0x02
@@ -131,8 +133,9 @@ class InstallFlag(IntFlag):
 
 
 class PlanPolicy(IntEnum):
-    """Which row leaves for a planned one: that of the least number, of equals the one whose batch
-    is longest past. In the flags times POLICY_LOW."""
+    """Which row is evicted: the one with the lowest number, on a tie the least recently planned.
+
+    In the flags times POLICY_LOW."""
 
     __new__ = documented
 

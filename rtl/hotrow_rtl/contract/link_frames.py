@@ -24,7 +24,7 @@ UDP_PORT = 18514
 
 
 class Operation(IntEnum):
-    """What a request asks for. Each member has its `doc`."""
+    """What a request asks for."""
 
     __new__ = documented
 
@@ -41,7 +41,7 @@ class Operation(IntEnum):
 
 
 class LinkStatus(IntEnum):
-    """How a request ended. Each member has its `doc`."""
+    """How a request ended."""
 
     __new__ = documented
 

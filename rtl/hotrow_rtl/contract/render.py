@@ -1,7 +1,7 @@
-"""The contract as data, and the files derived from it: JSON for the driver, C header, Markdown.
+"""The contract as data, and the files derived from it: Python, JSON, C header, Markdown.
 
-`python -m hotrow_rtl.contract.render --write` renders the committed files anew; `--check` tells
-whether they still say what `contract`, its companions and `config` say.
+`python -m hotrow_rtl.contract.render --write` writes the committed files; `--check` fails if one
+of them differs from the source.
 """
 
 import argparse
@@ -9,34 +9,24 @@ import json
 from pathlib import Path
 
 from .. import config
-from . import (
-    commands as contract_commands,
-)
-from . import (
-    encoding as contract,
-)
-from . import (
-    link_frames as contract_link,
-)
-from . import (
-    registers as contract_registers,
-)
+from . import commands, encoding, link_frames, registers
 from .documents import c_header, link_markdown, markdown
+from .driver_module import driver_module
 
 _CONSTANTS = {
     name: getattr(module, name)
     for module, names in (
-        (contract, ("COMMAND_BYTES", "COMPLETION_BYTES", "ROW_ENTRY_BYTES", "HARVEST_ENTRY_BYTES",
+        (encoding, ("COMMAND_BYTES", "COMPLETION_BYTES", "ROW_ENTRY_BYTES", "HARVEST_ENTRY_BYTES",
                     "OFFSET_WIDTH")),
-        (contract_registers, ("REGISTER_SPACE",)),
-        (contract, ("NO_SLOT", "NO_BATCH", "MISS_FLAG")),
+        (registers, ("REGISTER_SPACE",)),
+        (encoding, ("NO_SLOT", "NO_BATCH", "MISS_FLAG")),
         (config, ("LIST_ALIGNMENT", "ROW_ALIGNMENT", "STATE_ALIGNMENT", "LARGEST_ROW",
                   "LARGEST_STRIDE")),
     )
     for name in names
 }
-_FLAGS = (contract.BatchFlag, contract.PlanFlag, contract.MarkFlag, contract.InstallFlag,
-          contract.AllFlag, contract.GatherFlag, contract.PoolFlag, contract.UpdateFlag)
+_FLAGS = (encoding.BatchFlag, encoding.PlanFlag, encoding.MarkFlag, encoding.InstallFlag,
+          encoding.AllFlag, encoding.GatherFlag, encoding.PoolFlag, encoding.UpdateFlag)
 
 
 def _fields(record):
@@ -47,37 +37,37 @@ def _fields(record):
 def describe() -> dict:
     """The whole contract as numbers, strings, lists and dicts."""
     return {
-        "version": contract.VERSION,
-        "identity": contract.IDENTITY,
+        "version": encoding.VERSION,
+        "identity": encoding.IDENTITY,
         "constants": _CONSTANTS,
-        "status": {status.name: status.value for status in contract.Status},
-        "status_doc": {status.name: status.doc for status in contract.Status},
-        "opcodes": {opcode.name: opcode.value for opcode in contract.Opcode},
-        "policies": {policy.name: policy.value for policy in contract.PlanPolicy},
-        "policies_doc": {policy.name: policy.doc for policy in contract.PlanPolicy},
-        "elements": {element.name: element.value for element in contract.Element},
+        "status": {status.name: status.value for status in encoding.Status},
+        "status_doc": {status.name: status.doc for status in encoding.Status},
+        "opcodes": {opcode.name: opcode.value for opcode in encoding.Opcode},
+        "policies": {policy.name: policy.value for policy in encoding.PlanPolicy},
+        "policies_doc": {policy.name: policy.doc for policy in encoding.PlanPolicy},
+        "elements": {element.name: element.value for element in encoding.Element},
         "flags": {kind.__name__: {flag.name: flag.value for flag in kind} for kind in _FLAGS},
         "flags_doc": {kind.__name__: {flag.name: flag.doc for flag in kind} for kind in _FLAGS},
         "commands": [
             {"name": command.opcode.name, "opcode": command.opcode.value, "queue": command.queue,
              "operands": list(command.operands),
              "flags": command.flags.__name__ if command.flags else None, "doc": command.doc}
-            for command in contract_commands.COMMANDS.values()
+            for command in commands.COMMANDS.values()
         ],
-        "operands": _fields(contract.OPERANDS),
-        "completion": _fields(contract.COMPLETION),
-        "row_entry": _fields(contract.ROW_ENTRY),
-        "harvest_entry": _fields(contract.HARVEST_ENTRY),
-        "queues": [{"name": queue, "offset": contract_registers.QUEUE_OFFSETS[queue]}
-                   for queue in contract.QUEUES],
+        "operands": _fields(encoding.OPERANDS),
+        "completion": _fields(encoding.COMPLETION),
+        "row_entry": _fields(encoding.ROW_ENTRY),
+        "harvest_entry": _fields(encoding.HARVEST_ENTRY),
+        "queues": [{"name": queue, "offset": registers.QUEUE_OFFSETS[queue]}
+                   for queue in encoding.QUEUES],
         "registers": [
             {"name": register.name, "offset": register.offset, "access": register.access.name,
              "doc": register.doc}
-            for register in sorted(contract_registers.REGISTERS.values(),
+            for register in sorted(registers.REGISTERS.values(),
                                    key=lambda each: each.offset)
         ],
         "geometry": [{"register": register, "parameter": parameter}
-                     for register, _, parameter in contract_registers.GEOMETRY],
+                     for register, _, parameter in registers.GEOMETRY],
         "presets": {name: {**preset.describe(), "lanes": preset.lanes, "slots": preset.slots,
                            "counter_entries": preset.counter_entries}
                     for name, preset in config.PRESETS.items()},
@@ -86,7 +76,7 @@ def describe() -> dict:
 
 def describe_link() -> dict:
     """The frames of a link, likewise."""
-    link = contract_link
+    link = link_frames
     return {
         "version": link.LINK_VERSION,
         "constants": {name: getattr(link, name) for name in (
@@ -106,7 +96,7 @@ def describe_link() -> dict:
 
 
 def render() -> dict[str, str]:
-    """The text of every rendering, by its file name."""
+    """The text of the files for a user, by name."""
     what, link = describe(), describe_link()
     return {
         "contract.json": json.dumps(what, indent=1) + "\n",
@@ -121,8 +111,7 @@ def committed(root: Path) -> dict[Path, str]:
     """The renderings that are kept in the repository at `root`, and what each must hold."""
     text = render()
     return {
-        root / "sw_driver" / "hotrow" / "contract.json": text["contract.json"],
-        root / "sw_driver" / "hotrow" / "link.json": text["link.json"],
+        root / "sw_driver" / "hotrow" / "_contract.py": driver_module(_CONSTANTS),
         root / "docs" / "contract.md": text["contract.md"],
         root / "docs" / "link.md": text["link.md"],
     }

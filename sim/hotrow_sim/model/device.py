@@ -114,4 +114,4 @@ def open_transport(preset="ecp5-85f", config=None):
     ValueError
         If there is no such preset.
     """
-    return Device(config or preset_config(preset))
+    return Device(preset_config(config or preset))

@@ -263,7 +263,7 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
         If there is no such preset or memory, a parameter is out of its range, or LiteDRAM does not
         fit the card.
     """
-    config = config or preset_config(preset)
+    config = preset_config(config or preset)
     litedram = memory == "litedram"
     dram = None if litedram else dram_timing(memory, config.clock_mhz, config.bus_bytes)
     if behaviour is None:

@@ -8,10 +8,10 @@ other batches that they cover.
 from dataclasses import replace
 
 import numpy as np
-from hotrow_rtl.config import Config
-from hotrow_rtl.config import preset as preset_config
 
 from ..errors import Error
+from ..geometry import Preset
+from ..geometry import preset as preset_of
 from . import lookups
 from .options import device_of
 
@@ -19,7 +19,7 @@ LEARNING_SHARE = 0.2  # of the batches, at least one
 ROW_BITS = np.uint64(32)
 
 
-def variant(config: Config, k, entries_per_k) -> Config:
+def variant(config: Preset, k, entries_per_k) -> Preset:
     """A card that counts in `entries_per_k` * `k` entries, and has slots for `k` rows or more.
 
     Raises
@@ -104,7 +104,7 @@ def keys_of(samples):
 
 def hotset(options, trace, steps) -> dict:
     """Measure; one K gives its figures, several a list of them under `results`."""
-    card = preset_config(options.preset)
+    card = preset_of(options.preset)
     cards = {k: variant(card, k, options.entries_per_k) for k in options.k}
     count = lookups.batch_count(trace, options.batch, options.lookups)
     if count < 2:

@@ -4,12 +4,13 @@ Random rows of one table, moved by one command. The ports of the simulated memor
 cycles; the completion's cycles, counted by the card, must agree with them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ..errors import Error
+from ..geometry import preset
 from ..memory import empty
 from .cpu import best_seconds
 from .move_kinds import KINDS
@@ -92,10 +93,6 @@ def measure(kind_name, options, steps) -> dict:
 
 def _config(kind, options):
     """Geometry of the card that the options name; of one that computes where that is measured."""
-    from dataclasses import replace
-
-    from hotrow_rtl.config import preset
-
     try:
         config = preset(options.preset)
         given = {"row_ports": options.ports, "outstanding": options.outstanding,

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from hotrow_rtl.config import Config
-from hotrow_rtl.config import preset as preset_config
 
 from ..errors import Error
+from ..geometry import Preset
+from ..geometry import preset as preset_of
 from . import lookups, plan_native
 from .cpu_work import LARGEST_TOTAL
 from .options import device_of
@@ -42,9 +42,9 @@ def plan(options, trace, steps) -> dict:
         raise Error(f"trace {trace.name} has {trace.rows} rows: the arrays of the CPU are for at "
                     f"most {LARGEST_TOTAL}")
     config, (past, future) = planner_of(options), options.window
-    if past + future + 2 > config.sweep_batches:  # the last is marked before the first is retired
+    if past + future + 2 > config.plan_window:  # the last is marked before the first is retired
         raise Error(f"--window {past},{future} is too long: both together may be up to "
-                    f"{config.sweep_batches - 2}, as this card follows {config.sweep_batches} "
+                    f"{config.plan_window - 2}, as this card follows {config.plan_window} "
                     f"batches")
     steps.begin("making batches")
     batch, taken, rows = _batches(options, trace, config.slots)
@@ -86,7 +86,7 @@ def plan(options, trace, steps) -> dict:
     }
 
 
-def planner_of(options) -> Config:
+def planner_of(options) -> Preset:
     """The preset with so many slots and counters; with a planner, said aloud where it has none.
 
     Raises
@@ -94,7 +94,7 @@ def planner_of(options) -> Config:
     Error
         If there is no such geometry.
     """
-    config = preset_config(options.preset)
+    config = preset_of(options.preset)
     if not config.planner:
         print(f"preset {config.name} has no planner: a card like it that has one is simulated",
               file=sys.stderr)
@@ -107,7 +107,7 @@ def planner_of(options) -> Config:
     config = replace(config, directory_partitions=1)  # until the sets are known
     sized = _sized(config, f"--slots {options.slots}", options.slots, config.directory_choices,
                    config.directory_ways, "directory_sets")
-    parts = preset_config(options.preset).directory_partitions
+    parts = preset_of(options.preset).directory_partitions
     return replace(sized, directory_partitions=min(parts, sized.directory_sets // sized.banks))
 
 

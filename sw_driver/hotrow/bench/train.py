@@ -11,6 +11,7 @@ from statistics import median
 import torch
 
 from ..errors import Error
+from ..geometry import preset
 from ..torch.memory.tables import EmbeddingTables
 from ..torch.optim.arithmetic import OPTIMIZERS
 from ..torch.training.dlrm import DLRM
@@ -166,6 +167,4 @@ class _Arena:
         return records
 
     def _preset_slots(self):
-        from hotrow_rtl.config import preset
-
         return preset(self.options.preset).slots

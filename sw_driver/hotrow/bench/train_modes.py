@@ -7,6 +7,7 @@ import torch
 
 from .. import device as driver
 from ..errors import Error
+from ..geometry import preset as preset_of
 from ..torch.training.collection_trainer import CollectionTrainer
 from ..torch.training.hotline import HotlineTrainer
 from ..torch.training.relearning import Exchange
@@ -45,8 +46,6 @@ def open_card(transport, preset, slots=None, least=0):
         raise Error(f"this benchmark makes cards with a planner and with as many slots as are "
                     f"asked for, which takes one of the transports {', '.join(_SIMULATED)}, not "
                     f"{transport!r}")
-    from hotrow_rtl.config import preset as preset_of  # there where the simulation is
-
     config = preset_of(preset).with_planner()
     if (slots or config.slots) < least:
         slots = 1 << (least - 1).bit_length()

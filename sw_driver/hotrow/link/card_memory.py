@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..contract import LARGEST_PAYLOAD, LinkStatus, Operation
 from ..errors import TransportError
 from .address_ranges import AddressRanges
-from .frames import LARGEST_PAYLOAD, LinkStatus, Operation
 from .session import expect
 
 _WORD = 4  # bytes: the least that either side writes

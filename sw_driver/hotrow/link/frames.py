@@ -1,44 +1,31 @@
-"""The frames of a link, from the generated ``link.json``: packed, checked and unpacked."""
+"""The frames of a link: packed, checked and unpacked."""
 
-import json
 import struct
 import zlib
 from dataclasses import dataclass
-from enum import IntEnum
-from importlib import resources
 
-_MAP = json.loads(resources.files("hotrow").joinpath("link.json").read_text("utf-8"))
-_CONSTANTS = _MAP["constants"]
+from ..contract import (
+    LINK_CARD_FIELDS,
+    LINK_COUNTERS,
+    LINK_HEADER_FIELDS,
+    REPLY_FLAG,
+    LinkStatus,
+    Operation,
+)
 
-VERSION = _MAP["version"]
-LARGEST_PAYLOAD = _CONSTANTS["LARGEST_PAYLOAD"]
-TAKE_LEAST = _CONSTANTS["TAKE_LEAST"]
-COUNTERS_BYTES = _CONSTANTS["COUNTERS_BYTES"]
-SYNC_BYTE, IDLE_BYTE = _CONSTANTS["SYNC_BYTE"], _CONSTANTS["IDLE_BYTE"]
-UDP_PORT = _CONSTANTS["UDP_PORT"]
-SLIP_END, SLIP_ESCAPE = _CONSTANTS["SLIP_END"], _CONSTANTS["SLIP_ESCAPE"]
-SLIP_ESCAPED_END = _CONSTANTS["SLIP_ESCAPED_END"]
-SLIP_ESCAPED_ESCAPE = _CONSTANTS["SLIP_ESCAPED_ESCAPE"]
-
-Operation = IntEnum("Operation", _MAP["operations"])
-LinkStatus = IntEnum("LinkStatus", _MAP["status"])
-STATUS_DOC = {LinkStatus[name]: text for name, text in _MAP["status_doc"].items()}
-COUNTERS = tuple(counter["name"] for counter in _MAP["counters"])
-
-_REPLY_FLAG = _CONSTANTS["REPLY_FLAG"]
 _CRC = struct.Struct("<I")
 _FORMATS = {1: "B", 2: "H", 4: "I"}
 
 
-def _record(fields):
-    """Struct of fields that follow one another, and their names."""
-    return (struct.Struct("<" + "".join(_FORMATS[field["bytes"]] for field in fields)),
-            [field["name"] for field in fields])
+def _record(fields: tuple[tuple[str, int, int], ...]) -> tuple[struct.Struct, list[str]]:
+    """The Struct of consecutive fields, and their names."""
+    return (struct.Struct("<" + "".join(_FORMATS[width] for _, _, width in fields)),
+            [name for name, _, _ in fields])
 
 
-_HEADER, _HEADER_FIELDS = _record(_MAP["header"])
-_CARD, _CARD_FIELDS = _record(_MAP["card"])
-_COUNTERS = struct.Struct(f"<{len(COUNTERS)}H")
+_HEADER, _HEADER_FIELDS = _record(LINK_HEADER_FIELDS)
+_CARD, _CARD_FIELDS = _record(LINK_CARD_FIELDS)
+_COUNTERS = struct.Struct(f"<{len(LINK_COUNTERS)}H")
 
 
 class DamagedFrame(ValueError):
@@ -84,7 +71,7 @@ def unpack_answer(frame: bytes) -> Answer:
                            "as it says")
     try:
         return Answer(header["session"], header["sequence"],
-                      Operation(header["operation"] ^ _REPLY_FLAG),
+                      Operation(header["operation"] ^ REPLY_FLAG),
                       LinkStatus(header["status"]), payload)
     except ValueError as unknown:
         raise DamagedFrame(f"a frame answers nothing known: {unknown}") from unknown
@@ -105,4 +92,4 @@ def unpack_card(payload: bytes) -> dict:
 
 def unpack_counters(payload: bytes) -> dict[str, int]:
     """What the answer to a READ_COUNTERS tells, by name."""
-    return dict(zip(COUNTERS, _COUNTERS.unpack(payload)))
+    return dict(zip(LINK_COUNTERS, _COUNTERS.unpack(payload)))

@@ -9,8 +9,8 @@ import time
 from collections import deque
 from contextlib import suppress
 
+from ..contract import IDLE_BYTE, SYNC_BYTE
 from ..errors import TransportError
-from .frames import IDLE_BYTE, SYNC_BYTE
 from .slip import Decoder, encode
 from .transport import LinkTransport
 

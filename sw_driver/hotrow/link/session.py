@@ -6,15 +6,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..errors import TransportError
-from .frames import (
+from ..contract import (
     COUNTERS_BYTES,
-    STATUS_DOC,
-    VERSION,
-    Answer,
-    DamagedFrame,
+    LINK_STATUS_DOC,
+    LINK_VERSION,
     LinkStatus,
     Operation,
+)
+from ..errors import TransportError
+from .frames import (
+    Answer,
+    DamagedFrame,
     pack_request,
     unpack_answer,
     unpack_card,
@@ -114,9 +116,9 @@ class Session:
         channel.attune()
         answer = self._bind()
         self.card = unpack_card(answer.payload)
-        if self.card["version"] != VERSION:
+        if self.card["version"] != LINK_VERSION:
             raise TransportError(f"{channel.name}: expected a card whose link has version "
-                                 f"{VERSION}, found {self.card['version']}")
+                                 f"{LINK_VERSION}, found {self.card['version']}")
         self._window = self.card["window"]
 
     def _bind(self):
@@ -154,7 +156,7 @@ class Session:
             self.advance()
 
     def counters(self) -> dict[str, int]:
-        """What the card ignored, see `frames.COUNTERS`."""
+        """What the card ignored, see `contract.LINK_COUNTERS`."""
         return unpack_counters(
             self.request(Operation.READ_COUNTERS, length=COUNTERS_BYTES).result().payload)
 
@@ -213,5 +215,5 @@ def expect(answer: Answer, what: str) -> Answer:
     """
     if answer.status not in (LinkStatus.OK, LinkStatus.MORE):
         raise TransportError(f"the card answered {answer.status.name} to {what}: "
-                             f"{STATUS_DOC[answer.status]}")
+                             f"{LINK_STATUS_DOC[answer.status]}")
     return answer

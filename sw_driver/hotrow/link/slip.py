@@ -1,6 +1,6 @@
 """Frames on a line of bytes, one behind the other (RFC 1055)."""
 
-from .frames import SLIP_END, SLIP_ESCAPE, SLIP_ESCAPED_END, SLIP_ESCAPED_ESCAPE
+from ..contract import SLIP_END, SLIP_ESCAPE, SLIP_ESCAPED_END, SLIP_ESCAPED_ESCAPE
 
 _END, _ESCAPE = bytes([SLIP_END]), bytes([SLIP_ESCAPE])
 _ESCAPED = {_ESCAPE: bytes([SLIP_ESCAPE, SLIP_ESCAPED_ESCAPE]),  # this one first

@@ -4,11 +4,10 @@ import time
 
 import numpy as np
 
-from ..contract import QUEUES, REGISTERS
+from ..contract import QUEUES, REGISTERS, Operation
 from ..errors import TransportError
 from ..registers import ENABLE
 from .card_memory import CardMemory
-from .frames import Operation
 from .session import Session
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}

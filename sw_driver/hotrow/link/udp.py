@@ -2,8 +2,8 @@
 
 import socket
 
+from ..contract import UDP_PORT
 from ..errors import TransportError
-from .frames import UDP_PORT
 from .transport import LinkTransport
 
 _LARGEST = 2048  # bytes of a datagram that may come

@@ -7,30 +7,19 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hotrow_rtl.contract import (
-    commands as contract_commands,
-)
-from hotrow_rtl.contract import (
-    encoding as contract,
-)
-from hotrow_rtl.contract import (
-    registers as contract_registers,
-)
-from hotrow_rtl.contract import (
-    render as contract_map,
-)
+from hotrow_rtl.contract import commands, encoding, registers, render
 
 ROOT = Path(__file__).parents[3]
 RECORDS = {
-    "OPERANDS": contract.COMMAND_BYTES,
-    "COMPLETION": contract.COMPLETION_BYTES,
-    "ROW_ENTRY": contract.ROW_ENTRY_BYTES,
-    "HARVEST_ENTRY": contract.HARVEST_ENTRY_BYTES,
+    "OPERANDS": encoding.COMMAND_BYTES,
+    "COMPLETION": encoding.COMPLETION_BYTES,
+    "ROW_ENTRY": encoding.ROW_ENTRY_BYTES,
+    "HARVEST_ENTRY": encoding.HARVEST_ENTRY_BYTES,
 }
 
 
 def test_committed_renderings_are_current():
-    names = [path.name for path in contract_map.stale(ROOT)]
+    names = [path.name for path in render.stale(ROOT)]
     assert not names, (
         f"{names} differ from the source: python -m hotrow_rtl.contract.render --write")
 
@@ -42,16 +31,16 @@ def test_committed_renderings_are_current():
 def test_check_fails_on_a_stale_rendering(tmp_path, damage, capsys):
     for folder in ("docs", "sw_driver/hotrow"):
         (tmp_path / folder).mkdir(parents=True)
-    assert contract_map.main(["--root", str(tmp_path), "--write"]) == 0
-    assert contract_map.main(["--root", str(tmp_path), "--check"]) == 0
+    assert render.main(["--root", str(tmp_path), "--write"]) == 0
+    assert render.main(["--root", str(tmp_path), "--check"]) == 0
     damage(tmp_path / "docs" / "contract.md")
-    assert contract_map.main(["--root", str(tmp_path), "--check"]) == 1
+    assert render.main(["--root", str(tmp_path), "--check"]) == 1
     assert "contract.md: stale" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_fields_do_not_overlap(name):
-    fields = sorted(getattr(contract, name).values(), key=lambda field: field.offset)
+    fields = sorted(getattr(encoding, name).values(), key=lambda field: field.offset)
     for before, after in pairwise(fields):
         shared = (before.offset, before.bytes) == (after.offset, after.bytes)
         end = before.offset + before.bytes
@@ -61,27 +50,27 @@ def test_fields_do_not_overlap(name):
 
 
 def test_registers_do_not_overlap():
-    offsets = [register.offset for register in contract_registers.REGISTERS.values()]
+    offsets = [register.offset for register in registers.REGISTERS.values()]
     assert len(set(offsets)) == len(offsets)
-    assert all(offset % 4 == 0 and offset < contract_registers.REGISTER_SPACE for offset in offsets)
+    assert all(offset % 4 == 0 and offset < registers.REGISTER_SPACE for offset in offsets)
 
 
 def test_fields_of_one_command_do_not_share_bytes():
-    for command in contract_commands.COMMANDS.values():
-        offsets = [contract.OPERANDS[name].offset
+    for command in commands.COMMANDS.values():
+        offsets = [encoding.OPERANDS[name].offset
                    for name in ("opcode", "flags", "tag", *command.operands)]
         assert len(set(offsets)) == len(offsets), command.opcode.name
 
 
 def test_every_command_is_described():
-    assert set(contract_commands.COMMANDS) == set(contract.Opcode)
-    for command in contract_commands.COMMANDS.values():
-        assert set(command.operands) <= set(contract.OPERANDS), command.opcode.name
+    assert set(commands.COMMANDS) == set(encoding.Opcode)
+    for command in commands.COMMANDS.values():
+        assert set(command.operands) <= set(encoding.OPERANDS), command.opcode.name
 
 
 def test_json_round_trips():
-    what = json.loads(contract_map.render()["contract.json"])
-    assert what == contract_map.describe()
+    what = json.loads(render.render()["contract.json"])
+    assert what == render.describe()
     assert what["status"]["TIMEOUT"] == 16
     assert what["presets"]["tiny"]["slots"] == 256
 
@@ -91,16 +80,16 @@ def test_header_matches_the_contract(tmp_path):
     compiler = shutil.which("g++") or shutil.which("c++")
     if not compiler:
         pytest.skip("no C++ compiler")
-    (tmp_path / "hotrow_contract.h").write_text(contract_map.render()["hotrow_contract.h"])
+    (tmp_path / "hotrow_contract.h").write_text(render.render()["hotrow_contract.h"])
     structs = zip(("command", "completion", "row_entry", "harvest_entry"), RECORDS.items())
-    tail = contract_registers.REGISTERS["MOVE_TAIL"]
+    tail = registers.REGISTERS["MOVE_TAIL"]
     checks = ["#include <cstddef>", '#include "hotrow_contract.h"',
-              f"static_assert(HOTROW_IDENTITY == {contract.IDENTITY});",
+              f"static_assert(HOTROW_IDENTITY == {encoding.IDENTITY});",
               f"static_assert(HOTROW_REG_MOVE_TAIL == {tail.offset});"]
     for struct, (name, size) in structs:
         checks.append(f"static_assert(sizeof(hotrow_{struct}) == {size});")
         checks.extend(f"static_assert(offsetof(hotrow_{struct}, {field.name}) == {field.offset});"
-                      for field in getattr(contract, name).values())
+                      for field in getattr(encoding, name).values())
     (tmp_path / "check.cpp").write_text("\n".join(checks))
     run = subprocess.run([compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Werror",
                           tmp_path / "check.cpp"], capture_output=True, text=True)

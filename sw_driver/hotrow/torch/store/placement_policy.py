@@ -7,6 +7,7 @@ import numpy as np
 from ... import device as driver
 from ...contract import MISS_FLAG
 from ...errors import Error
+from ...geometry import preset as named
 from ...results import PlacedRows
 
 SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
@@ -18,9 +19,7 @@ def open_planner(transport, preset):
     """Open a device; a simulated card gets a planner where its preset has none: Device."""
     if transport not in SIMULATED:
         return driver.open(transport, preset)
-    from hotrow_rtl.config import preset as preset_config  # there, as the simulation is
-
-    return driver.open(transport, config=preset_config(preset).with_planner())
+    return driver.open(transport, named(preset).with_planner())
 
 
 def share_of(slots, wanted):
