@@ -34,7 +34,7 @@ def build(subparsers):
                              "default uart")
     parser.add_argument("--address", help="IPv4 address of a card with --link udp; default "
                                           f"{Station().address}")
-    parser.add_argument("--mac", help="MAC address of a card with --link udp; default 02:00 followed by "
+    parser.add_argument("--mac", help="its MAC address; default 02:00 followed by "
                                       "its IPv4 address")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="folder for the bitstream and the files of the tools; default "

@@ -1,4 +1,4 @@
-"""A card that is reached over a link: accelerator, memory and the link's end, wired."""
+"""A card with a link to its host: accelerator, memory and link endpoint, wired."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
@@ -9,43 +9,43 @@ from hotrow_rtl.host.register_block import REGISTER_ADDRESS_WIDTH
 from .block_memory import BlockMemory
 from .core import Core
 from .dram.controller import Controller
-from .dram.memory import DramMemory, bus_of
+from .dram.memory import DramMemory, dram_bus
 from .ethernet.core import EthernetCore, rgmii_pins
+from .ethernet.idle_timer import IdleTimer
 from .ethernet.layouts import PEER_BYTES
 from .ethernet.port import UdpPort
-from .ethernet.silence import Silence
 from .link.endpoint import LinkEndpoint
 from .link.layouts import frame_byte
 from .uart.port import UartPort
 
-WINDOW = 4  # requests at a time: each needs room for its frame and its answer
-BLOCK_LOG2 = 8  # bytes in which writes are told
-SILENCE_MS = 1000  # shorter than the driver waits for a card that it opens
+WINDOW = 4  # outstanding requests; each needs space for its frame and its reply
+BLOCK_LOG2 = 8  # log2 of the bytes per bit of the written-block bitmap
+IDLE_MS = 1000  # less than the time that the driver waits for a card to accept it
 
 
 class Card(wiring.Component):
-    """Frames in and out; everything else is inside.
+    """Accelerator, memory and link endpoint, with a stream of frames each way.
 
     Parameters
     ----------
     config : Config
     memory : int or Controller
-        Bytes of block RAM, a power of two of at least 16 KB, or the controller of a DRAM; the
-        first byte has address 0.
+        Bytes of block RAM, a power of two of at least 16 KB, or the controller of a DRAM. The
+        memory begins at address 0.
     clock_khz : int
-        That the card tells its host.
+        Clock that the card reports to its host.
     peer_bytes : int
-        As of `LinkEndpoint`.
+        See `LinkEndpoint`.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(frame_byte)), o : Out(stream(frame_byte))
     peer : In(8 * peer_bytes), host : Out(8 * peer_bytes)
     replaceable, overrun : In(1)
-    good, bad, heard : Out(1)
-        As of `LinkEndpoint`.
+    good, bad, host_active : Out(1)
+        See `LinkEndpoint`.
     dram : Out(DramBus)
-        To the controller, if there is one.
+        To the controller of the DRAM; only if `memory` is a controller.
     """
 
     def __init__(self, config: Config, memory, clock_khz, peer_bytes=0):
@@ -70,7 +70,7 @@ class Card(wiring.Component):
             "overrun": In(1),
             "good": Out(1),
             "bad": Out(1),
-            "heard": Out(1),
+            "host_active": Out(1),
         })
 
     def elaborate(self, platform):
@@ -83,7 +83,7 @@ class Card(wiring.Component):
                 "block_log2": self.block_log2, "clock_khz": self.clock_khz}, self.peer_bytes)
         readers = [link.read_bus, core.list_bus,
                    *(getattr(core, f"row_read_bus_{n}") for n in range(config.row_ports))]
-        writers = [link.write_bus,  # the host knows what it wrote itself
+        writers = [link.write_bus,  # not in `marks`: the host knows its own writes
                    *(getattr(core, f"row_write_bus_{n}") for n in range(config.row_ports)),
                    *(getattr(core, f"result_bus_{n}") for n in range(config.result_ports))]
         reads = [bus.signature for bus in readers]
@@ -108,7 +108,7 @@ class Card(wiring.Component):
             self.host.eq(link.host),
             link.replaceable.eq(self.replaceable),
             link.overrun.eq(self.overrun),
-            self.heard.eq(link.heard),
+            self.host_active.eq(link.host_active),
             self.good.eq(link.good),
             self.bad.eq(link.bad),
         ]
@@ -116,17 +116,18 @@ class Card(wiring.Component):
 
 
 class UartCard(wiring.Component):
-    """A `Card` on a serial line, where the host that came last is the one that counts.
+    """A `Card` on a serial line; the last host to bind replaces the one before.
 
     Parameters
     ----------
-    As of `Card`.
+    config, memory, clock_khz
+        See `Card`.
 
-    Members
-    -------
+    Attributes
+    ----------
     rx : In(1), tx : Out(1)
     dram : Out(DramBus)
-        As of `Card`.
+        See `Card`.
     """
 
     def __init__(self, config: Config, memory, clock_khz):
@@ -150,26 +151,28 @@ class UartCard(wiring.Component):
 
 
 class UdpCard(wiring.Component):
-    """A `Card` in a network, which answers only the host that bound it; another one may bind when
-    that has been silent for `silence_ms`. The text of `ethernet_verilog` must come with it.
+    """A `Card` on Ethernet that replies only to the bound host.
+
+    Another host may bind when the bound one has sent nothing for `idle_ms`. The design must include
+    the text of `ethernet_verilog`.
 
     Parameters
     ----------
     config, memory, clock_khz
-        As of `Card`.
-    silence_ms : int
+        See `Card`.
+    idle_ms : int
 
-    Members
-    -------
+    Attributes
+    ----------
     pins : Out(rgmii_pins)
-        As of `EthernetCore`.
+        See `EthernetCore`.
     dram : Out(DramBus)
-        As of `Card`.
+        See `Card`.
     """
 
-    def __init__(self, config: Config, memory, clock_khz, silence_ms=SILENCE_MS):
+    def __init__(self, config: Config, memory, clock_khz, idle_ms=IDLE_MS):
         self.card = Card(config, memory, clock_khz, PEER_BYTES)
-        self.silence_cycles = silence_ms * clock_khz
+        self.idle_cycles = idle_ms * clock_khz
         super().__init__({"pins": Out(rgmii_pins), **dram_port(memory)})
 
     def elaborate(self, platform):
@@ -177,7 +180,7 @@ class UdpCard(wiring.Component):
         m.submodules.card = card = self.card
         m.submodules.port = port = UdpPort(WINDOW)
         m.submodules.ethernet = ethernet = EthernetCore()
-        m.submodules.silence = silence = Silence(self.silence_cycles)
+        m.submodules.idle_timer = idle_timer = IdleTimer(self.idle_cycles)
         connect(m, ethernet=ethernet.received, port=port.received)
         connect(m, port=port.sent, ethernet=ethernet.sent)
         connect(m, port=port.o, card=card.i)
@@ -188,11 +191,11 @@ class UdpCard(wiring.Component):
         m.d.comb += [
             card.peer.eq(port.peer), port.host.eq(card.host),
             card.overrun.eq(port.overrun),
-            silence.heard.eq(card.heard), card.replaceable.eq(silence.long),
+            idle_timer.restart.eq(card.host_active), card.replaceable.eq(idle_timer.expired),
         ]
         return m
 
 
 def dram_port(memory) -> dict:
-    """The member `dram` of a card whose memory has a controller, else nothing."""
-    return {"dram": Out(bus_of(memory))} if isinstance(memory, Controller) else {}
+    """Signature member `dram` of a card whose memory is a controller, else none."""
+    return {"dram": Out(dram_bus(memory))} if isinstance(memory, Controller) else {}

@@ -11,7 +11,7 @@ from .dram.controller import Controller, generate
 from .dram.core import DramCore
 from .dram.pins import core_pins, without_idle_terminations
 from .ethernet.core import ethernet_verilog
-from .ethernet.line import RgmiiLine
+from .ethernet.phy import RgmiiPhy
 
 TOP = "top"
 
@@ -46,8 +46,8 @@ class BoardDesign(Elaboratable):
         else:
             m.submodules.clock = PllClock(domain, board.clock_mhz)
         if self.link == "udp":
-            m.submodules.line = line = RgmiiLine(board.rgmii, clock_khz)
-            connect(m, card=card.pins, line=line.pins)
+            m.submodules.phy = phy = RgmiiPhy(board.rgmii, clock_khz)
+            connect(m, card=card.pins, phy=phy.pins)
         else:
             pins = platform.request("uart", 0)
             m.d.comb += [card.rx.eq(pins.rx.i), pins.tx.o.eq(card.tx)]

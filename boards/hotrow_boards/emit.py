@@ -9,7 +9,7 @@ from hotrow_rtl.emit.gc_pause import kept_objects
 from hotrow_rtl.emit.verilog import VerilogPlatform, emit
 from hotrow_rtl.emit.verilog_passes import wake_at_time_zero
 
-from .card import SILENCE_MS, UartCard, UdpCard
+from .card import IDLE_MS, UartCard, UdpCard
 from .dram.controller import Controller
 from .dram.core import DramCore
 from .ethernet.core import ethernet_verilog
@@ -66,7 +66,7 @@ def emit_uart_card(config: Config, memory: int | Controller, clock_khz: int) -> 
 
 
 def emit_udp_card(config: Config, memory_bytes: int, clock_khz: int, station: Station,
-                  silence_ms: int = SILENCE_MS) -> str:
+                  idle_ms: int = IDLE_MS) -> str:
     """Verilog of a module `hotrow_card` with clk, rst and the RGMII pins, named `pins__rx_clk` etc.
 
     The text does not define the ECP5 primitives that LiteEth instantiates.
@@ -80,7 +80,7 @@ def emit_udp_card(config: Config, memory_bytes: int, clock_khz: int, station: St
         See `Card`.
     station : Station
         Addresses of the card.
-    silence_ms : int
+    idle_ms : int
         See `UdpCard`.
 
     Raises
@@ -89,7 +89,7 @@ def emit_udp_card(config: Config, memory_bytes: int, clock_khz: int, station: St
         See `ethernet_verilog`.
     """
     ethernet = ethernet_verilog(station, Rgmii(), clock_khz)
-    return _emit(UdpCard, config, memory_bytes, clock_khz, silence_ms) + ethernet
+    return _emit(UdpCard, config, memory_bytes, clock_khz, idle_ms) + ethernet
 
 
 def _emit(kind, config, *parameters):

@@ -4,7 +4,7 @@ import functools
 import shutil
 
 import pytest
-from hotrow_boards.dram.controller import Dram, description, from_program
+from hotrow_boards.dram.controller import Dram, base_configuration, run_generator
 from hotrow_rtl.config import preset
 
 MEMORY_BYTES = 1 << 22
@@ -32,8 +32,8 @@ def board_library(name, windows=None):
     from hotrow_sim.testing.boards import serial_board
     from hotrow_sim.testing.boards.levelled_dram import levelled_program
 
-    memory = MEMORY_BYTES if windows is None else from_program(
-        levelled_program(windows), DRAM, description(DRAM, DRAM_CLOCK_MHZ))
+    memory = MEMORY_BYTES if windows is None else run_generator(
+        levelled_program(windows), DRAM, base_configuration(DRAM, DRAM_CLOCK_MHZ))
     return serial_board.board_library(
         emit_uart_card(preset(name), memory, int(CLOCK_HZ / 1000)), CARD_MODULE)
 

@@ -9,7 +9,7 @@ from hotrow_rtl.contract.link_frames import UDP_PORT
 from tests.boards.simulated_board import MEMORY_BYTES, needs_compiler
 
 CLOCK_KHZ = 50_000  # as on the boards, beside a line of 125 MHz
-SILENCE_MS = 2  # in a simulation that takes seconds
+IDLE_MS = 2  # in a simulation that takes seconds
 STATION = Station()
 
 
@@ -21,7 +21,7 @@ def board_library(name):
     from hotrow_sim.testing.boards import ethernet_board
 
     return ethernet_board.board_library(
-        emit_udp_card(preset(name), MEMORY_BYTES, CLOCK_KHZ, STATION, SILENCE_MS), CARD_MODULE)
+        emit_udp_card(preset(name), MEMORY_BYTES, CLOCK_KHZ, STATION, IDLE_MS), CARD_MODULE)
 
 
 def open_board(name="ecp5-small", **network):

@@ -10,7 +10,13 @@ from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 from hotrow_boards.boards import BOARDS
 from hotrow_boards.dram import controller as dram_controller
-from hotrow_boards.dram.controller import Controller, Dram, description, from_program, generate
+from hotrow_boards.dram.controller import (
+    Controller,
+    Dram,
+    base_configuration,
+    generate,
+    run_generator,
+)
 from hotrow_boards.dram.levelling import Levelling
 from hotrow_boards.dram.program import Section, bring_up
 from hotrow_boards.dram.sequencer import Sequencer
@@ -136,7 +142,7 @@ def play(windows, bursts=(ALL_RIGHT[1:],) * LANES):
     top = Module()
     top.submodules.levelling, top.submodules.sequencer = levelling, sequencer
     connect(top, levelling=levelling.sections, sequencer=sequencer.sections)
-    top.d.comb += [sequencer.lane.eq(levelling.lane), levelling.wrong.eq(sequencer.wrong)]
+    top.d.comb += [sequencer.lane.eq(levelling.lane), levelling.mismatch.eq(sequencer.mismatch)]
     bench, bus, result = StreamBench(top), sequencer.control, []
 
     async def registers(ctx):
@@ -214,12 +220,12 @@ def test_the_widest_window(seed):
             await ctx.tick()
             ctx.set(dut.clear, 0)
             for slip, delay in np.ndindex(right.shape):
-                ctx.set(dut.note, 1)
+                ctx.set(dut.sample, 1)
                 for name, value in (("bitslip", slip), ("delay", delay),
-                                    ("right", right[slip, delay])):
+                                    ("passed", right[slip, delay])):
                     ctx.set(getattr(dut, name), int(value))
                 await ctx.tick()
-                ctx.set(dut.note, 0)
+                ctx.set(dut.sample, 0)
             found.append((ctx.get(dut.found), ctx.get(dut.best_bitslip), ctx.get(dut.middle)))
     simulator = Simulator(dut)
     simulator.add_clock(1e-8)
@@ -256,7 +262,8 @@ def test_the_program_of_a_board(name):
 @needs_litedram
 def test_the_simulated_controller_has_the_registers_of_the_real_one():
     """So that one program brings up both."""
-    simulated = from_program(levelled_program([ALL_RIGHT] * LANES), DRAM, description(DRAM, 50))
+    simulated = run_generator(
+        levelled_program([ALL_RIGHT] * LANES), DRAM, base_configuration(DRAM, 50))
     real = generate(DRAM, "LFE5UM5G-45F-8BG381C", 100, 50)
     assert (simulated.registers, simulated.initialisation) == (real.registers, real.initialisation)
     assert bring_up(simulated) == bring_up(real)
@@ -264,10 +271,10 @@ def test_the_simulated_controller_has_the_registers_of_the_real_one():
 
 def test_a_missing_generator_is_named(monkeypatch):
     monkeypatch.setattr(dram_controller, "MODULES", ("no_such_module",))
-    with pytest.raises(ValueError, match=r"no_such_module.*pip install.*or take --memory block"):
+    with pytest.raises(ValueError, match=r"no_such_module.*pip install.*or use --memory block"):
         generate(DRAM, "LFE5UM5G-45F-8BG381C", 100, 50)
 
 
 def test_more_memory_than_the_chips_have():
-    with pytest.raises(ValueError, match="at most those of the chips, 4096, not 8192"):
+    with pytest.raises(ValueError, match="at most the size of the chips, 4096, not 8192"):
         Dram(chip="MT41K64M16", lanes=2, chip_bytes=4096, memory_bytes=8192)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from hotrow_boards.ethernet.datagram_store import DatagramStore
+from hotrow_boards.ethernet.datagram_fifo import DatagramFifo
+from hotrow_boards.ethernet.idle_timer import IdleTimer
 from hotrow_boards.ethernet.layouts import LARGEST_DATAGRAM
-from hotrow_boards.ethernet.silence import Silence
 from hotrow_rtl.contract.link_frames import COUNTERS_BYTES, LARGEST_PAYLOAD, Operation
 
 from tests.boards.linkbench import BASE, BYTES, request
@@ -152,13 +152,13 @@ def test_a_flood_overruns_and_is_counted():
     assert seen["overrun"] and seen["overrun"] + seen["bad_crc"] == count, seen
 
 
-def test_silence():
-    unit, waves = Silence(5), []
+def test_idle_timer():
+    unit, waves = IdleTimer(5), []
 
     async def run(ctx):
         for cycle in range(20):
-            ctx.set(unit.heard, cycle in (3, 6))
-            waves.append(ctx.get(unit.long))
+            ctx.set(unit.restart, cycle in (3, 6))
+            waves.append(ctx.get(unit.expired))
             await ctx.tick()
     simulator = Simulator(unit)
     simulator.add_clock(1e-8)
@@ -169,8 +169,8 @@ def test_silence():
 
 @pytest.mark.filterwarnings("ignore::amaranth.UnusedElaboratable")
 @pytest.mark.parametrize("unit, parameter, message", [
-    (DatagramStore, 255, "depth must be a power of two above 255, not 255"),
-    (Silence, 0, "cycles must be at least 1, not 0"),
+    (DatagramFifo, 255, "depth must be a power of two above 255, not 255"),
+    (IdleTimer, 0, "cycles must be at least 1, not 0"),
 ])
 def test_parameters_that_cannot_be(unit, parameter, message):
     with pytest.raises(ValueError, match=message):

@@ -19,7 +19,7 @@ from tests.driver.links import declared_transports
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 ROUGH = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05, "seed": 7}
-# A card that another test was bound to is free after SILENCE_MS; on a network that loses nothing,
+# A card that another test was bound to is free after IDLE_MS; on a network that loses nothing,
 # a request is then answered in far less than this.
 OPENED = {"timeout": 600, "ring_entries": 4, "patience": 5.0, "tries": 60}
 HOST, HOST_MAC = "192.168.1.9", bytes.fromhex("0600c0a80109")

@@ -46,7 +46,7 @@ class UdpEndpoint(wiring.Component):
         super().__init__({
             **{name: self.port.signature.members[name] for name in ("received", "sent")},
             **{name: inner[name] for name in (
-                "replaceable", "registers", "read_bus", "write_bus", "marks", "heard",
+                "replaceable", "registers", "read_bus", "write_bus", "marks", "host_active",
                 "memory_ready", "memory_failed")}})
 
     def elaborate(self, platform):
@@ -60,7 +60,7 @@ class UdpEndpoint(wiring.Component):
             connect(m, flipped(getattr(self, name)), getattr(link, name))
         m.d.comb += [
             link.peer.eq(port.peer), port.host.eq(link.host), link.overrun.eq(port.overrun),
-            link.replaceable.eq(self.replaceable), self.heard.eq(link.heard),
+            link.replaceable.eq(self.replaceable), self.host_active.eq(link.host_active),
             link.memory_ready.eq(self.memory_ready), link.memory_failed.eq(self.memory_failed),
         ]
         return m
@@ -83,16 +83,16 @@ class UdpBench(LinkBench):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.heard = 0
+        self.host_active = 0
         self.background(self._hear)
 
     async def _hear(self, ctx):
-        async for _, _, heard in ctx.tick().sample(self.link.heard):
-            self.heard += heard
+        async for _, _, active in ctx.tick().sample(self.link.host_active):
+            self.host_active += active
 
     def play(self, *arguments, **options):
         super().play(*arguments, **options)
-        assert self.heard == self.model.heard
+        assert self.host_active == self.model.heard
 
     def expect(self, datagram):
         """The golden model's answer, and its peer."""

@@ -1,1 +1,1 @@
-"""A board's DRAM as the memory of the card: LiteDRAM, brought up by gateware."""
+"""A board's DRAM as the memory of the card: LiteDRAM, initialised and levelled by gateware."""

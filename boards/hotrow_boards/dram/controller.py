@@ -1,4 +1,4 @@
-"""The controller of a board's DRAM: what LiteDRAM's generator makes for it, and says of it."""
+"""Generate the controller of a board's DRAM with LiteDRAM."""
 
 import json
 import re
@@ -8,29 +8,29 @@ from hotrow_rtl.emit.litex_generator import GeneratorFailed, GeneratorMissing
 from hotrow_rtl.emit.litex_generator import generate as generate_core
 
 MODULE = "litedram"
-PORT = "card"  # of the controller, by name
-MODULES = ("litedram", "liteeth", "litescope")  # what the generator imports
-_TRANSFERS = 8  # of a burst of DDR3: one word of the controller
+PORT = "card"  # name of the controller's port
+MODULES = ("litedram", "liteeth", "litescope")  # imports of the generator
+_TRANSFERS = 8  # per burst of DDR3, which is one word of the controller
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dram:
-    """The DRAM of a board, and how much of it a card has.
+    """The DRAM of a board, and the part of it that a card uses.
 
     Parameters
     ----------
     chip : str
-        Class of its chips in LiteDRAM.
+        Class of the chips in LiteDRAM.
     lanes : int
-        Bytes of its data bus.
+        Bytes of the data bus.
     chip_bytes : int
-        Of all chips.
+        Size of all chips.
     memory_bytes : int
-        That the card has, a power of two.
+        Size of the card's memory, a power of two.
     block_log2 : int
-        log2 of the bytes in which writes are told: a bit of block RAM for each.
+        log2 of the bytes per bit of the written-block bitmap.
     pins : str
-        Resource of the board's platform.
+        Name of the platform's resource.
     """
 
     chip: str
@@ -42,12 +42,12 @@ class Dram:
 
     def __post_init__(self):
         if self.memory_bytes > self.chip_bytes:
-            raise ValueError(f"memory_bytes must be at most those of the chips, "
+            raise ValueError(f"memory_bytes must be at most the size of the chips, "
                              f"{self.chip_bytes}, not {self.memory_bytes}")
 
     @property
     def word_bytes(self) -> int:
-        """Width of the controller's port."""
+        """Bytes of a word of the controller's port."""
         return _TRANSFERS * self.lanes
 
 
@@ -55,17 +55,17 @@ class Dram:
 class Controller:
     """A generated controller.
 
-    Members
-    -------
+    Attributes
+    ----------
     dram : Dram
     verilog : str
-        Of the module `litedram`.
+        Text of the module `litedram`.
     registers : dict of str to (int, int)
-        Byte address and number of 32-bit words of each, by name.
+        Byte address and number of 32-bit words of each register, by name.
     constants : dict of str to int
-        What its header defines, by name.
+        Constants that the generated header defines, by name.
     initialisation : tuple of (str, int)
-        What wakes the chips: names of registers with the value to write, "wait" with cycles.
+        Power-up sequence of the chips: (register name, value to write) or ("wait", cycles).
     """
 
     dram: Dram
@@ -76,55 +76,55 @@ class Controller:
 
 
 def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Controller:
-    """The controller for a board with an ECP5.
+    """Generate the controller for a board with an ECP5.
 
     Parameters
     ----------
     dram : Dram
     device : str
-        Name of the FPGA, with its package and grade.
+        Part number of the FPGA, with package and grade.
     input_mhz, clock_mhz : int
-        Of the board's oscillator, and of the card; the DRAM has twice the latter.
+        Frequencies of the board's oscillator and of the card. The DRAM runs at twice the latter.
 
     Raises
     ------
     ValueError
         If the generator is missing or fails.
     """
-    return from_program(["-m", "litedram.gen"], dram, {
-        **description(dram, clock_mhz), "device": device, "input_clk_freq": input_mhz * 1e6,
+    return run_generator(["-m", "litedram.gen"], dram, {
+        **base_configuration(dram, clock_mhz), "device": device, "input_clk_freq": input_mhz * 1e6,
         "init_clk_freq": 25e6})
 
 
-def description(dram: Dram, clock_mhz: int) -> dict:
-    """What the generator is told of a DRAM, whatever the FPGA."""
+def base_configuration(dram: Dram, clock_mhz: int) -> dict:
+    """The part of the generator's configuration that does not depend on the FPGA."""
     return {"cpu": None, "memtype": "DDR3", "sdram_module": dram.chip,
             "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1, "sdram_phy": "ECP5DDRPHY",
             "sys_clk_freq": clock_mhz * 1e6, "user_ports": {PORT: {"type": "axi", "id_width": 1}}}
 
 
-def from_program(program: list, dram: Dram, told: dict) -> Controller:
-    """The controller that a generator makes.
+def run_generator(program: list, dram: Dram, configuration: dict) -> Controller:
+    """Run a generator and read its controller.
 
     Parameters
     ----------
     program : list
         See `hotrow_rtl.emit.litex_generator.generate`.
     dram : Dram
-    told : dict
-        See `description`.
+    configuration : dict
+        Configuration for the generator; see `base_configuration`.
 
     Raises
     ------
     ValueError
-        If the generator is missing or fails, or made a DRAM of another size.
+        If the generator is missing or fails, or its DRAM has a different size than `dram`.
     """
     try:
         files = generate_core(
-            program, MODULES, told, ["--name", MODULE, "--output-dir", "."])
+            program, MODULES, configuration, ["--name", MODULE, "--output-dir", "."])
     except GeneratorMissing as missing:
         raise ValueError(f"the controller of the DRAM is generated by LiteDRAM: {missing}: "
-                         "pip install 'hotrow[boards,litedram]', or take --memory block"
+                         "pip install 'hotrow[boards,litedram]', or use --memory block"
                          ) from missing
     except GeneratorFailed as failed:
         raise ValueError(str(failed)) from failed
@@ -142,7 +142,7 @@ def from_program(program: list, dram: Dram, told: dict) -> Controller:
 
 
 def _initialisation(header, constants):
-    """The steps of the C function `init_sequence`."""
+    """Yield the steps of the C function `init_sequence`."""
     body = re.search(r"init_sequence\(void\)\n\{(.*?)\n\}", header, re.DOTALL).group(1)
     for line in re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL).split("\n"):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""Finds when a DRAM's reads come right, lane by lane, and opens the controller."""
+"""Read levelling of a DRAM: find the read delay of each lane, then open the controller."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,25 +9,25 @@ from .window import WidestWindow
 
 
 class Levelling(wiring.Component):
-    """Ask for the sections of a bring-up, once after reset.
+    """Request the sections of a bring-up, once after reset.
 
-    Every delay of every bitslip is tried on every lane, and the middle of the widest window set;
-    at last all lanes are read once more.
+    On each lane the unit probes every delay at every bitslip and sets the middle of the widest
+    window; at the end it probes all lanes once more.
 
     Parameters
     ----------
     program : Program
 
-    Members
-    -------
-    sections : Out(stream(Section)), lane : Out, wrong : In(1)
-        As of `Sequencer`.
+    Attributes
+    ----------
+    sections : Out(stream(Section)), lane : Out, mismatch : In(1)
+        Ports of `Sequencer`.
     ready, failed : Out(1)
-        The DRAM is there, or a lane has no delay that is right.
+        The DRAM works; a lane has no working delay.
 
     Timing
     ------
-    Of each lane, `delays` * `bitslips` probes, each with a section to the next delay.
+    `delays` * `bitslips` probes per lane, each followed by a section that sets the next delay.
     """
 
     def __init__(self, program: Program):
@@ -35,7 +35,7 @@ class Levelling(wiring.Component):
         super().__init__({
             "sections": Out(stream.Signature(Section)),
             "lane": Out(range(program.lanes)),
-            "wrong": In(1),
+            "mismatch": In(1),
             "ready": Out(1), "failed": Out(1),
         })
 
@@ -47,10 +47,10 @@ class Levelling(wiring.Component):
         last_delay, last_slip = delay == program.delays - 1, bitslip == program.bitslips - 1
         last_lane = lane == program.lanes - 1
         m.d.comb += [window.delay.eq(delay), window.bitslip.eq(bitslip),
-                     window.right.eq(~self.wrong)]
+                     window.passed.eq(~self.mismatch)]
 
         def run(section, following):
-            """Ask for a section; a context for what is done at its end, before `following`."""
+            """Request a section; the context holds statements for its end, before `following`."""
             m.d.comb += [self.sections.valid.eq(1), self.sections.p.eq(section)]
             with m.If(self.sections.ready):
                 m.next = following
@@ -65,7 +65,7 @@ class Levelling(wiring.Component):
                     m.d.comb += window.clear.eq(1)
             with m.State("TRY"):
                 with run(Section.PROBE, "NEXT_DELAY"):
-                    m.d.comb += window.note.eq(1)
+                    m.d.comb += window.sample.eq(1)
             with m.State("NEXT_DELAY"):
                 with run(Section.NEXT_DELAY, "TRY"):
                     m.d.sync += delay.eq(delay + 1)
@@ -75,8 +75,8 @@ class Levelling(wiring.Component):
                 with run(Section.NEXT_SLIP, "TRY"):
                     m.d.sync += [delay.eq(0), bitslip.eq(bitslip + 1)]
                     with m.If(last_slip):
-                        m.next = "BACK"
-            with m.State("BACK"):
+                        m.next = "SET"
+            with m.State("SET"):
                 with m.If(window.found):
                     with run(Section.RESTART, "SET_SLIP"):
                         m.d.sync += [delay.eq(0), bitslip.eq(0)]
@@ -101,7 +101,7 @@ class Levelling(wiring.Component):
             with m.State("CHECK"):
                 with run(Section.PROBE, "CHECK"):
                     m.d.sync += lane.eq(lane + 1)
-                    with m.If(self.wrong):
+                    with m.If(self.mismatch):
                         m.next = "REFUSE"
                     with m.Elif(last_lane):
                         m.next = "OPEN"

@@ -1,4 +1,4 @@
-"""A board's DRAM as the memory of a card, wired: bring-up, and ports that share one."""
+"""A board's DRAM as the memory of a card, wired: bring-up and several ports."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
@@ -15,31 +15,30 @@ from .signature import DramBus
 
 
 class DramMemory(wiring.Component):
-    """Serve bursts from the first bytes of a DRAM, after bringing it up by itself.
+    """Bring up a DRAM and serve bursts from its first bytes.
 
-    The card does that, not its host: a DRAM loses what it holds when nobody refreshes it, so that
-    it has to work before the link does, whatever the link; and no host then needs to know which
-    controller a board has. Before it is `ready`, bursts wait.
+    The card performs the bring-up, so that no host depends on the board's controller. Bursts stall
+    until `ready`.
 
     Parameters
     ----------
     controller : Controller
     reads, writes : sequence
-        As of `BlockMemory`.
+        See `BlockMemory`.
 
-    Members
-    -------
+    Attributes
+    ----------
     read_0, ... : In(AXI4Read), write_0, ... : In(AXI4Write), marks : Out(stream(range(blocks)))
-        As of `BlockMemory`.
+        See `BlockMemory`.
     ready, failed : Out(1)
-        The DRAM has been brought up, or cannot be.
+        The bring-up succeeded; it failed.
     dram : Out(DramBus)
         To the controller.
 
     Timing
     ------
-    As of `SharedRead`, `SharedWrite` and the controller. Bring-up takes the 60,000 cycles that the
-    chips ask for, and about 200 for each delay that is tried.
+    See `SharedRead`, `SharedWrite` and the controller. The bring-up takes the 60,000 cycles that
+    the chips need, and about 200 per probed delay.
     """
 
     def __init__(self, controller: Controller, reads, writes):
@@ -50,7 +49,7 @@ class DramMemory(wiring.Component):
             **{f"write_{number}": In(each) for number, (each, _) in enumerate(self.writes)},
             "marks": Out(stream.Signature(range(dram.memory_bytes >> dram.block_log2))),
             "ready": Out(1), "failed": Out(1),
-            "dram": Out(bus_of(controller)),
+            "dram": Out(dram_bus(controller)),
         })
 
     def elaborate(self, platform):
@@ -74,13 +73,13 @@ class DramMemory(wiring.Component):
         connect(m, reads.bus, flipped(self.dram.read))
         connect(m, writes.bus, flipped(self.dram.write))
         m.d.comb += [
-            sequencer.lane.eq(levelling.lane), levelling.wrong.eq(sequencer.wrong),
+            sequencer.lane.eq(levelling.lane), levelling.mismatch.eq(sequencer.mismatch),
             self.ready.eq(levelling.ready), self.failed.eq(levelling.failed),
         ]
         return m
 
 
-def bus_of(controller: Controller) -> DramBus:
-    """The wires between a card and its controller."""
+def dram_bus(controller: Controller) -> DramBus:
+    """Signature between a card and its controller."""
     return DramBus(address_width=log2(controller.dram.chip_bytes),
                    word_bytes=controller.dram.word_bytes)

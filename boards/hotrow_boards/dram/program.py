@@ -1,7 +1,7 @@
-"""What a DRAM's bring-up writes and reads, step by step, as the words of a ROM.
+"""The bring-up of a DRAM as a ROM of register writes, reads and waits.
 
-The steps, their order and their waits are those by which LiteX's own software brings up a DRAM;
-addresses and values come from what the generator says of the controller.
+Steps, order and waits are those of LiteX's own software; addresses and values come from the
+generated controller.
 """
 
 import random
@@ -12,33 +12,33 @@ from amaranth.lib import data
 
 from .controller import Controller
 
-_SETTLE = 16  # cycles in which a command is done, and what was read is there
-_SYNCHRONISE = 0xFF  # selects all lanes: their pulses pause, and start together
-_COLUMNS = (0, 8)  # of the bursts that are written and read again
+_SETTLE = 16  # cycles until a command is done and its data can be read
+_SYNCHRONISE = 0xFF  # selects all lanes: pauses their DQS and restarts it in phase
+_COLUMNS = (0, 8)  # of the test bursts
 _WORD = 32  # bits of a register
 
 
 class Step(IntEnum):
-    """What a word of the ROM does."""
+    """Kind of a word of the ROM."""
 
     END = 0  # of a section
-    WRITE = 1  # `value` to the register
-    WAIT = 2  # `value` cycles
-    EXPECT = 3  # of the bytes in hand, those of `value`
-    EXPECT_LANE = 4  # the bit of the lane in hand
-    SELECT_LANE = 5  # write the bit of the lane in hand
+    WRITE = 1  # write `value` to the register
+    WAIT = 2  # wait `value` cycles
+    EXPECT = 3  # read the register; the bytes of the lane must equal those of `value`
+    EXPECT_LANE = 4  # read the register; the bit of the lane must be set
+    SELECT_LANE = 5  # write the bit of the lane to the register
 
 
 class Section(IntEnum):
-    """Parts of the program, in the order in which they lie in the ROM."""
+    """Sections of the program, in the order of the ROM."""
 
-    WAKE = 0  # chips that were without power, and write the patterns
-    RESTART = 1  # the lane's delay and bitslip at 0
-    NEXT_SLIP = 2  # delay 0, a bitslip more
-    NEXT_DELAY = 3  # a delay more
-    PROBE = 4  # read the patterns
-    OPEN = 5  # the controller takes over, its ports open
-    REFUSE = 6  # they stay closed, the controller says so
+    WAKE = 0  # initialise the chips and write the test patterns
+    RESTART = 1  # set delay and bitslip of the lane to 0
+    NEXT_SLIP = 2  # set the delay to 0 and increment the bitslip
+    NEXT_DELAY = 3  # increment the delay
+    PROBE = 4  # read the test patterns
+    OPEN = 5  # hand the chips to the controller, which opens its ports
+    REFUSE = 6  # report an error and keep the ports closed
 
 
 step = data.StructLayout({"kind": Step, "register": 14, "value": _WORD})
@@ -46,18 +46,18 @@ step = data.StructLayout({"kind": Step, "register": 14, "value": _WORD})
 
 @dataclass(frozen=True)
 class Program:
-    """A ROM, and where its sections begin.
+    """A ROM and its entry points.
 
     Parameters
     ----------
     words : tuple of int
-        Of the layout `step`.
+        Words of layout `step`.
     entries : tuple of int
-        By `Section`.
+        Address of each `Section`.
     lanes, delays, bitslips : int
-        To be gone through.
+        Numbers of each.
     masks : tuple of int
-        Of a register's value, the bits of each lane.
+        Bits of each lane in a data register.
     """
 
     words: tuple
@@ -69,7 +69,7 @@ class Program:
 
 
 def bring_up(controller: Controller) -> Program:
-    """The program for a controller."""
+    """Build the program for a controller."""
     maker = _Maker(controller)
     lanes = controller.dram.lanes
     masks = [sum(0xFF << bit for bit in range(8 * lane, _WORD, 8 * lanes)) for lane in range(lanes)]
@@ -82,7 +82,7 @@ def bring_up(controller: Controller) -> Program:
 
 
 class _Maker:
-    """The sections of a controller's program."""
+    """Build the sections of a controller's program."""
 
     def __init__(self, controller):
         self.controller, self.constants = controller, controller.constants
@@ -101,7 +101,7 @@ class _Maker:
         return self.word(Step.WRITE, register, value, part)
 
     def command(self, phase, column, *signals):
-        """One command to the chips, of row and bank 0."""
+        """A command to the chips, to row and bank 0."""
         pins = f"sdram_dfii_pi{phase}_"
         given = sum(self.constants[f"DFII_COMMAND_{each}"] for each in signals)
         return [self.write(pins + "address", column), self.write(pins + "baddress", 0),
@@ -132,7 +132,7 @@ class _Maker:
         yield from self.precharge()
 
     def adjust(self, *registers):
-        """Write to what acts on the selected lane."""
+        """Pulse delay registers of the lane."""
         yield self.word(Step.SELECT_LANE, "ddrphy_dly_sel")
         yield from (self.write(f"ddrphy_rdly_dq_{register}", 1) for register in registers)
         for lanes in (0, _SYNCHRONISE, 0):

@@ -1,4 +1,4 @@
-"""Plays sections of a DRAM's bring-up over the controller's registers."""
+"""Execute sections of a DRAM's bring-up over the controller's registers."""
 
 from amaranth import Array, Module, Signal
 from amaranth.lib import memory, stream, wiring
@@ -7,29 +7,29 @@ from amaranth.lib.wiring import In, Out
 from .program import Program, Section, Step, step
 from .signature import CONTROL_ADDRESS_WIDTH, Wishbone
 
-_MOST_CYCLES = 1 << 16  # that a WAIT can take
+_MAX_CYCLES = 1 << 16  # of a WAIT
 
 
 class Sequencer(wiring.Component):
-    """Run one section after the other, as asked.
+    """Execute the requested sections one after the other.
 
     Parameters
     ----------
     program : Program
 
-    Members
-    -------
+    Attributes
+    ----------
     sections : In(stream(Section))
-        Taken at its end.
+        Accepted when the section ends.
     lane : In(range(lanes))
-        In hand.
-    wrong : Out(1)
-        Something that the section expects was not there; valid when it is taken.
+        Lane that the section acts on.
+    mismatch : Out(1)
+        An EXPECT of the section failed; valid when the section is accepted.
     control : Out(Wishbone)
 
     Timing
     ------
-    A step takes 3 cycles and those of the register, or those of a WAIT.
+    A step takes 3 cycles plus the register access or the wait.
     """
 
     def __init__(self, program: Program):
@@ -37,7 +37,7 @@ class Sequencer(wiring.Component):
         super().__init__({
             "sections": In(stream.Signature(Section)),
             "lane": In(range(program.lanes)),
-            "wrong": Out(1),
+            "mismatch": Out(1),
             "control": Out(Wishbone(CONTROL_ADDRESS_WIDTH)),
         })
 
@@ -47,37 +47,37 @@ class Sequencer(wiring.Component):
         m.submodules.rom = rom = memory.Memory(
             shape=step, depth=len(program.words), init=map(step.from_bits, program.words))
         read = rom.read_port()
-        at, left = Signal(range(len(program.words))), Signal(range(_MOST_CYCLES))
-        now, expected, mask = read.data, Signal(32), Signal(32)
+        address, wait_left = Signal(range(len(program.words))), Signal(range(_MAX_CYCLES))
+        current, expected, mask = read.data, Signal(32), Signal(32)
         writes, lane_bit = Signal(), Signal(32)
         m.d.comb += [
-            read.addr.eq(at),
+            read.addr.eq(address),
             lane_bit.eq(1 << self.lane),
-            writes.eq((now.kind == Step.WRITE) | (now.kind == Step.SELECT_LANE)),
-            bus.adr.eq(now.register), bus.we.eq(writes), bus.stb.eq(bus.cyc),
-            bus.dat_w.eq(now.value), expected.eq(now.value),
+            writes.eq((current.kind == Step.WRITE) | (current.kind == Step.SELECT_LANE)),
+            bus.adr.eq(current.register), bus.we.eq(writes), bus.stb.eq(bus.cyc),
+            bus.dat_w.eq(current.value), expected.eq(current.value),
             mask.eq(Array(program.masks)[self.lane]),
         ]
-        with m.If(now.kind == Step.SELECT_LANE):
+        with m.If(current.kind == Step.SELECT_LANE):
             m.d.comb += bus.dat_w.eq(lane_bit)
-        with m.If(now.kind == Step.EXPECT_LANE):
+        with m.If(current.kind == Step.EXPECT_LANE):
             m.d.comb += [expected.eq(lane_bit), mask.eq(lane_bit)]
 
-        def advance():
-            m.d.sync += at.eq(at + 1)
+        def next_step():
+            m.d.sync += address.eq(address + 1)
             m.next = "FETCH"
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += self.wrong.eq(0)
+                m.d.sync += self.mismatch.eq(0)
                 with m.If(self.sections.valid):
-                    m.d.sync += at.eq(Array(program.entries)[self.sections.p])
+                    m.d.sync += address.eq(Array(program.entries)[self.sections.p])
                     m.next = "FETCH"
             with m.State("FETCH"):
                 m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += left.eq(now.value)
-                with m.Switch(now.kind):
+                m.d.sync += wait_left.eq(current.value)
+                with m.Switch(current.kind):
                     with m.Case(Step.END):
                         m.d.comb += self.sections.ready.eq(1)
                         m.next = "IDLE"
@@ -86,13 +86,13 @@ class Sequencer(wiring.Component):
                     with m.Default():
                         m.next = "ACCESS"
             with m.State("WAIT"):
-                m.d.sync += left.eq(left - 1)
-                with m.If(left == 0):
-                    advance()
+                m.d.sync += wait_left.eq(wait_left - 1)
+                with m.If(wait_left == 0):
+                    next_step()
             with m.State("ACCESS"):
                 m.d.comb += bus.cyc.eq(1)
                 with m.If(bus.ack):
                     with m.If(~writes & ((bus.dat_r ^ expected) & mask).any()):
-                        m.d.sync += self.wrong.eq(1)
-                    advance()
+                        m.d.sync += self.mismatch.eq(1)
+                    next_step()
         return m

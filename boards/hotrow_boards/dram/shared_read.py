@@ -1,4 +1,4 @@
-"""Reads of several masters over one wider port, in order."""
+"""Read bursts of several masters over one wider port, in order."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -9,36 +9,36 @@ from hotrow_rtl.memory.axi_arbiter import take_turn
 from hotrow_rtl.primitives.fifo import RamFifo
 from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
-DEPTH = 16  # bursts under way
+DEPTH = 16  # outstanding bursts
 
 
 class SharedRead(wiring.Component):
-    """Pass bursts on, masters in turn, and deal out what comes back.
+    """Arbitrate the bursts of several masters by round robin, and distribute the responses.
 
-    A beat of the port holds several of a master, which get them one after the other. What lies
-    beyond the memory is answered by DECERR, in its turn, and goes nowhere.
+    Beats of the port are split into the masters' narrower beats. A burst beyond the memory gets
+    DECERR, in order, without an access.
 
     Parameters
     ----------
     size : int
-        Bytes of the memory; the first has address 0. Bursts do not cross its end.
+        Bytes of the memory, which begins at address 0. Bursts must not cross its end.
     reads : sequence of AXI4Read
-        The signature of each master, all of one width.
+        Signature of each master, all of the same width.
     word_bytes : int
         Width of the port, at least that of the masters.
     address_width : int
-        Of the port.
+        Width of the port's addresses.
 
-    Members
-    -------
+    Attributes
+    ----------
     read_0, ... : In(AXI4Read)
     bus : Out(AXI4Read)
-        Answers in order.
+        Responses must be in order.
 
     Timing
     ------
-    A request takes 2 cycles, and 3 until it is at the port. A burst of answers takes a cycle more
-    than its beats, of each port's word as many as there are masters' in it.
+    A request takes 2 cycles, and 3 until it is at the port. A response burst takes a cycle more
+    than the master's beats.
     """
 
     def __init__(self, size, reads, word_bytes, address_width):
@@ -54,61 +54,63 @@ class SharedRead(wiring.Component):
         ports = [getattr(self, f"read_{number}") for number in range(len(self.reads))]
         bus_bytes = self.reads[0].bus_bytes
         low, ratio = log2(bus_bytes), self.word_bytes // bus_bytes
-        asked = data.StructLayout({
+        request_layout = data.StructLayout({
             "port": len(ports), "identity": max(len(port.arid) for port in ports),
-            "last": LENGTH_WIDTH, "part": log2(ratio), "exists": 1})
-        m.submodules.turns = turns = RoundRobinArbiter(len(ports))
-        m.submodules.asked = queue = RamFifo(asked, DEPTH)
-        self._ask(m, ports, turns, queue, low, ratio)
-        self._answer(m, ports, queue, 8 * bus_bytes, ratio)
+            "beats_left": LENGTH_WIDTH, "part": log2(ratio), "in_range": 1})
+        m.submodules.arbiter = arbiter = RoundRobinArbiter(len(ports))
+        m.submodules.queue = queue = RamFifo(request_layout, DEPTH)
+        self._forward_requests(m, ports, arbiter, queue, low, ratio)
+        self._return_data(m, ports, queue, 8 * bus_bytes, ratio)
         return m
 
-    def _ask(self, m, ports, turns, queue, low, ratio):
+    def _forward_requests(self, m, ports, arbiter, queue, low, ratio):
         bus, request = self.bus, Signal(queue.shape)
         address = Signal(max(len(port.araddr) for port in ports))
         m.d.comb += [
             queue.i.p.eq(request),
             bus.araddr.eq(address & ~(self.word_bytes - 1)),
-            bus.arlen.eq((request.last + request.part) >> log2(ratio)),
+            bus.arlen.eq((request.beats_left + request.part) >> log2(ratio)),
             bus.arsize.eq(log2(self.word_bytes)), bus.arburst.eq(BURST_INCR),
         ]
-        with m.FSM(name="asks"):
-            with m.State("CHOOSE"):
-                with m.If(take_turn(m, turns, request.port, ports, "ar", lambda number, port: [
+        with m.FSM(name="requests"):
+            with m.State("ARBITRATE"):
+                with m.If(take_turn(m, arbiter, request.port, ports, "ar", lambda number, port: [
                     address.eq(port.araddr), request.identity.eq(port.arid),
-                    request.last.eq(port.arlen), request.part.eq(port.araddr[low:]),
-                    request.exists.eq(port.araddr < self.size)])):
+                    request.beats_left.eq(port.arlen), request.part.eq(port.araddr[low:]),
+                    request.in_range.eq(port.araddr < self.size)])):
                     m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)
                 with m.If(queue.i.ready):
-                    m.next = "CHOOSE"
-                    with m.If(request.exists):
-                        m.next = "PASS"
-            with m.State("PASS"):
+                    m.next = "ARBITRATE"
+                    with m.If(request.in_range):
+                        m.next = "FORWARD"
+            with m.State("FORWARD"):
                 m.d.comb += bus.arvalid.eq(1)
                 with m.If(bus.arready):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
 
-    def _answer(self, m, ports, queue, width, ratio):
-        bus, now = self.bus, Signal(queue.shape)
-        working, valid, taken, ended = Signal(), Signal(), Signal(), Signal()
+    def _return_data(self, m, ports, queue, width, ratio):
+        bus, current = self.bus, Signal(queue.shape)
+        active, valid, fire, done = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            queue.o.ready.eq(~working | ended),
-            valid.eq(working & (bus.rvalid | ~now.exists)),
-            ended.eq(taken & (now.last == 0)),
-            bus.rready.eq(taken & now.exists & ((now.last == 0) | (now.part == ratio - 1))),
+            queue.o.ready.eq(~active | done),
+            valid.eq(active & (bus.rvalid | ~current.in_range)),
+            done.eq(fire & (current.beats_left == 0)),
+            bus.rready.eq(fire & current.in_range
+                          & ((current.beats_left == 0) | (current.part == ratio - 1))),
         ]
         for number, port in enumerate(ports):
             m.d.comb += [
-                port.rvalid.eq(valid & now.port[number]),
-                port.rid.eq(now.identity), port.rlast.eq(now.last == 0),
-                port.rresp.eq(Mux(now.exists, OKAY, DECERR)),
-                port.rdata.eq(Mux(now.exists, bus.rdata.word_select(now.part, width), 0)),
+                port.rvalid.eq(valid & current.port[number]),
+                port.rid.eq(current.identity), port.rlast.eq(current.beats_left == 0),
+                port.rresp.eq(Mux(current.in_range, OKAY, DECERR)),
+                port.rdata.eq(Mux(current.in_range, bus.rdata.word_select(current.part, width), 0)),
             ]
-            with m.If(now.port[number]):
-                m.d.comb += taken.eq(valid & port.rready)
-        with m.If(taken):
-            m.d.sync += [now.part.eq(now.part + 1), now.last.eq(now.last - 1)]
+            with m.If(current.port[number]):
+                m.d.comb += fire.eq(valid & port.rready)
+        with m.If(fire):
+            m.d.sync += [current.part.eq(current.part + 1),
+                         current.beats_left.eq(current.beats_left - 1)]
         with m.If(queue.o.ready):
-            m.d.sync += [working.eq(queue.o.valid), now.eq(queue.o.p)]
+            m.d.sync += [active.eq(queue.o.valid), current.eq(queue.o.p)]

@@ -1,4 +1,4 @@
-"""Writes of several masters over one wider port, in order, told before they are answered."""
+"""Write bursts of several masters over one wider port, in order."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,41 +13,41 @@ from .shared_read import DEPTH
 
 
 class SharedWrite(wiring.Component):
-    """Pass bursts on, masters in turn, and answer each when it is in memory and told.
+    """Arbitrate the bursts of several masters by round robin; report written blocks, then respond.
 
-    Beats of a master are joined to those of the port. What lies beyond the memory is answered by
-    DECERR, in its turn, and moves nothing.
+    Beats of a master are merged into wider beats of the port. A burst beyond the memory gets
+    DECERR, in order, and writes nothing.
 
     Parameters
     ----------
     size : int
-        Bytes of the memory; the first has address 0. Bursts do not cross its end.
+        Bytes of the memory, which begins at address 0. Bursts must not cross its end.
     block_log2 : int
-        log2 of the bytes in which writes are told.
+        log2 of the bytes of a block in `marks`.
     writes : sequence of (AXI4Write, bool)
-        The signature of each master, all of one width, and whether what it writes is told.
+        Signature of each master, all of the same width, and whether `marks` reports its writes.
     word_bytes : int
         Width of the port, at least that of the masters.
     address_width : int
-        Of the port.
+        Width of the port's addresses.
 
-    Members
-    -------
+    Attributes
+    ----------
     write_0, ... : In(AXI4Write)
     bus : Out(AXI4Write)
-        Answers in order.
+        Responses must be in order.
     marks : Out(stream(range(blocks)))
-        Blocks that a master wrote: after they are in memory, before its burst is answered.
+        Blocks that a reported master wrote, sent after the write and before the burst's response.
 
     Timing
     ------
-    A burst takes 3 cycles and one for each of a master's beats; an answer, 2 cycles and one for
-    each block.
+    A burst takes 3 cycles plus 1 per beat of the master; a response, 2 cycles plus 1 per block.
     """
 
     def __init__(self, size, block_log2, writes, word_bytes, address_width):
         self.size, self.block_log2 = size, block_log2
-        self.writes, self.told = [each for each, _ in writes], [told for _, told in writes]
+        self.writes = [signature for signature, _ in writes]
+        self.reported = [reported for _, reported in writes]
         self.word_bytes, self.address_width = word_bytes, address_width
         super().__init__({
             **{f"write_{number}": In(each) for number, each in enumerate(self.writes)},
@@ -58,56 +58,56 @@ class SharedWrite(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         ports = [getattr(self, f"write_{number}") for number in range(len(self.writes))]
-        answer = data.StructLayout({
-            "port": len(ports), "identity": max(len(port.awid) for port in ports), "exists": 1,
-            "told": 1, "first": self.marks.p.shape(), "final": self.marks.p.shape()})
-        m.submodules.turns = turns = RoundRobinArbiter(len(ports))
-        m.submodules.answers = queue = RamFifo(answer, DEPTH)
-        self._take(m, ports, turns, queue)
-        self._answer(m, ports, queue)
+        response = data.StructLayout({
+            "port": len(ports), "identity": max(len(port.awid) for port in ports), "in_range": 1,
+            "reported": 1, "first_block": self.marks.p.shape(), "last_block": self.marks.p.shape()})
+        m.submodules.arbiter = arbiter = RoundRobinArbiter(len(ports))
+        m.submodules.queue = queue = RamFifo(response, DEPTH)
+        self._forward_writes(m, ports, arbiter, queue)
+        self._respond(m, ports, queue)
         return m
 
-    def _take(self, m, ports, turns, queue):
+    def _forward_writes(self, m, ports, arbiter, queue):
         bus, bus_bytes = self.bus, self.writes[0].bus_bytes
         low, ratio = log2(bus_bytes), self.word_bytes // bus_bytes
-        answer, address = Signal(queue.shape), Signal(self.address_width)
+        response, address = Signal(queue.shape), Signal(self.address_width)
         beats = Signal(LENGTH_WIDTH)
-        part, room, taken = Signal(log2(ratio)), Signal(), Signal()
-        final = Signal(self.address_width)
+        part, space, fire = Signal(log2(ratio)), Signal(), Signal()
+        last_address = Signal(self.address_width)
         m.d.comb += [
-            final.eq(address + (beats << low)),
-            queue.i.p.eq(answer), queue.i.p.first.eq(address >> self.block_log2),
-            queue.i.p.final.eq(final >> self.block_log2),
+            last_address.eq(address + (beats << low)),
+            queue.i.p.eq(response), queue.i.p.first_block.eq(address >> self.block_log2),
+            queue.i.p.last_block.eq(last_address >> self.block_log2),
             bus.awaddr.eq(address & ~(self.word_bytes - 1)),
             bus.awlen.eq((beats + address[low:log2(self.word_bytes)]) >> log2(ratio)),
             bus.awsize.eq(log2(self.word_bytes)), bus.awburst.eq(BURST_INCR),
-            room.eq(~bus.wvalid | bus.wready),
+            space.eq(~bus.wvalid | bus.wready),
         ]
         with m.If(bus.wready & bus.wvalid):
             m.d.sync += [bus.wvalid.eq(0), bus.wstrb.eq(0)]
-        with m.FSM(name="takes"):
-            with m.State("CHOOSE"):
-                with m.If(take_turn(m, turns, answer.port, ports, "aw", lambda number, port: [
+        with m.FSM(name="writes"):
+            with m.State("ARBITRATE"):
+                with m.If(take_turn(m, arbiter, response.port, ports, "aw", lambda number, port: [
                     address.eq(port.awaddr), part.eq(port.awaddr[low:]), beats.eq(port.awlen),
-                    answer.identity.eq(port.awid), answer.told.eq(self.told[number]),
-                    answer.exists.eq(port.awaddr < self.size)])):
+                    response.identity.eq(port.awid), response.reported.eq(self.reported[number]),
+                    response.in_range.eq(port.awaddr < self.size)])):
                     m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)
                 with m.If(queue.i.ready):
                     m.next = "BEATS"
-                    with m.If(answer.exists):
-                        m.next = "PASS"
-            with m.State("PASS"):
+                    with m.If(response.in_range):
+                        m.next = "FORWARD"
+            with m.State("FORWARD"):
                 m.d.comb += bus.awvalid.eq(1)
                 with m.If(bus.awready):
                     m.next = "BEATS"
             with m.State("BEATS"):
                 for number, port in enumerate(ports):
-                    m.d.comb += port.wready.eq(answer.port[number] & room)
-                    with m.If(answer.port[number] & port.wvalid & room):
-                        m.d.comb += taken.eq(1)
-                        with m.If(answer.exists):
+                    m.d.comb += port.wready.eq(response.port[number] & space)
+                    with m.If(response.port[number] & port.wvalid & space):
+                        m.d.comb += fire.eq(1)
+                        with m.If(response.in_range):
                             m.d.sync += [
                                 bus.wdata.word_select(part, 8 * bus_bytes).eq(port.wdata),
                                 bus.wstrb.word_select(part, bus_bytes).eq(port.wstrb),
@@ -115,39 +115,39 @@ class SharedWrite(wiring.Component):
                                 bus.wvalid.eq(port.wlast | (part == ratio - 1)),
                             ]
                         with m.If(port.wlast):
-                            m.next = "CHOOSE"
-                with m.If(taken):
+                            m.next = "ARBITRATE"
+                with m.If(fire):
                     m.d.sync += part.eq(part + 1)
 
-    def _answer(self, m, ports, queue):
-        bus, now = self.bus, queue.o.p
-        at, answered = Signal.like(self.marks.p), Signal()
-        m.d.comb += self.marks.p.eq(at)
-        with m.FSM(name="answers"):
+    def _respond(self, m, ports, queue):
+        bus, current = self.bus, queue.o.p
+        block, fire = Signal.like(self.marks.p), Signal()
+        m.d.comb += self.marks.p.eq(block)
+        with m.FSM(name="responses"):
             with m.State("WAIT"):
-                m.d.sync += at.eq(now.first)
+                m.d.sync += block.eq(current.first_block)
                 with m.If(queue.o.valid):
-                    m.d.comb += bus.bready.eq(now.exists)
-                    with m.If(~now.exists):
-                        m.next = "ANSWER"
+                    m.d.comb += bus.bready.eq(current.in_range)
+                    with m.If(~current.in_range):
+                        m.next = "RESPOND"
                     with m.Elif(bus.bvalid):
-                        m.next = "ANSWER"
-                        with m.If(now.told):
-                            m.next = "TELL"
-            with m.State("TELL"):
+                        m.next = "RESPOND"
+                        with m.If(current.reported):
+                            m.next = "MARK"
+            with m.State("MARK"):
                 m.d.comb += self.marks.valid.eq(1)
                 with m.If(self.marks.ready):
-                    m.d.sync += at.eq(at + 1)
-                    with m.If(at == now.final):
-                        m.next = "ANSWER"
-            with m.State("ANSWER"):
+                    m.d.sync += block.eq(block + 1)
+                    with m.If(block == current.last_block):
+                        m.next = "RESPOND"
+            with m.State("RESPOND"):
                 for number, port in enumerate(ports):
                     m.d.comb += [
-                        port.bvalid.eq(now.port[number]), port.bid.eq(now.identity),
-                        port.bresp.eq(Mux(now.exists, OKAY, DECERR)),
+                        port.bvalid.eq(current.port[number]), port.bid.eq(current.identity),
+                        port.bresp.eq(Mux(current.in_range, OKAY, DECERR)),
                     ]
-                    with m.If(now.port[number]):
-                        m.d.comb += answered.eq(port.bready)
-                m.d.comb += queue.o.ready.eq(answered)
-                with m.If(answered):
+                    with m.If(current.port[number]):
+                        m.d.comb += fire.eq(port.bready)
+                m.d.comb += queue.o.ready.eq(fire)
+                with m.If(fire):
                     m.next = "WAIT"

@@ -1,14 +1,14 @@
-"""Wires between a card and the controller of its DRAM, seen from the card."""
+"""Signatures between a card and the controller of its DRAM, seen from the card."""
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
 
-CONTROL_ADDRESS_WIDTH = 14  # of registers, each 32 bits
+CONTROL_ADDRESS_WIDTH = 14  # in 32-bit registers
 
 
 class Wishbone(wiring.Signature):
-    """Classic cycles of 32 bits, by word.
+    """Wishbone with classic cycles of 32 bits and word addresses.
 
     Source: OpenCores, Wishbone B4.
     """
@@ -21,7 +21,7 @@ class Wishbone(wiring.Signature):
 
 
 class DramBus(wiring.Signature):
-    """A port for the data, and the controller's registers."""
+    """A data port and the controller's registers."""
 
     def __init__(self, *, address_width, word_bytes):
         bus = {"address_width": address_width, "bus_bytes": word_bytes, "id_width": 1}

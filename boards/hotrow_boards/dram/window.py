@@ -1,4 +1,4 @@
-"""The middle of the widest window of delays in which reads come right."""
+"""Find the middle of the widest window of working read delays."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -6,34 +6,34 @@ from amaranth.lib.wiring import In, Out
 
 
 class WidestWindow(wiring.Component):
-    """Keep the longest run of right delays at one bitslip, the first among equals.
+    """Track the longest run of working delays at one bitslip, the first one on a tie.
 
     Parameters
     ----------
     delays, bitslips : int
 
-    Members
-    -------
+    Attributes
+    ----------
     clear : In(1)
-        Forget all.
-    note : In(1)
-        Take what follows into account; delays of a bitslip come in order, from 0.
-    delay, bitslip, right : In
+        Discard all samples.
+    sample : In(1)
+        Sample `delay`, `bitslip` and `passed`. The delays of a bitslip must be in order, from 0.
+    delay, bitslip, passed : In
     found : Out(1)
-        There is one; the others are valid then.
+        A window exists; `middle` and `best_bitslip` are valid.
     middle, best_bitslip : Out
-        The middle delay of it, the earlier of two.
+        The window's bitslip and its middle delay, the lower of two.
 
     Timing
     ------
-    A cycle after `note`.
+    Outputs change a cycle after `sample`.
     """
 
     def __init__(self, delays, bitslips):
         self.delays, self.bitslips = delays, bitslips
         super().__init__({
-            "clear": In(1), "note": In(1),
-            "delay": In(range(delays)), "bitslip": In(range(bitslips)), "right": In(1),
+            "clear": In(1), "sample": In(1),
+            "delay": In(range(delays)), "bitslip": In(range(bitslips)), "passed": In(1),
             "found": Out(1), "middle": Out(range(delays)), "best_bitslip": Out(range(bitslips)),
         })
 
@@ -46,9 +46,9 @@ class WidestWindow(wiring.Component):
             self.found.eq(longest != 0),
             self.middle.eq(last - (longest >> 1)),
         ]
-        with m.If(self.note):
-            m.d.sync += run.eq(Mux(self.right, longer, 0))
-            with m.If(self.right & (longer > longest)):
+        with m.If(self.sample):
+            m.d.sync += run.eq(Mux(self.passed, longer, 0))
+            with m.If(self.passed & (longer > longest)):
                 m.d.sync += [longest.eq(longer), last.eq(self.delay),
                              self.best_bitslip.eq(self.bitslip)]
         with m.If(self.clear):

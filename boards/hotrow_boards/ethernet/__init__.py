@@ -1,1 +1,1 @@
-"""A card in a network: datagrams over gigabit Ethernet, each of which carries a frame."""
+"""A card on gigabit Ethernet: UDP datagrams that carry one frame each."""

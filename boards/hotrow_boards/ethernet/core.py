@@ -1,4 +1,4 @@
-"""LiteEth's MAC with ARP, IPv4 and UDP, generated as Verilog and used as an instance of it."""
+"""LiteEth's MAC with ARP, IPv4 and UDP: generate its Verilog and instantiate it."""
 
 import re
 from pathlib import Path
@@ -14,10 +14,10 @@ from .station import Rgmii, Station
 
 MODULE = "hotrow_ethernet"
 MODULES = ("liteeth", "liteiclink")  # what the generator imports
-LINE_MHZ = 125  # the PHY's clock for both ways
-# Words of four bytes must not come slower than a gigabit line takes them.
+LINE_MHZ = 125  # clock of both directions of the PHY
+# A card must supply words of four bytes at the rate of a gigabit line.
 LEAST_KHZ = 1000 * LINE_MHZ // WORD_BYTES
-_DEVICE = "LFE5UM5G-85F-8BG554C"  # of whichever size: the text is the same
+_DEVICE = "LFE5UM5G-85F-8BG554C"  # the Verilog is the same for every size
 
 rgmii_pins = wiring.Signature({
     "rx_clk": In(1), "rx_ctl": In(1), "rx_data": In(4),
@@ -26,20 +26,20 @@ rgmii_pins = wiring.Signature({
 
 
 def ethernet_verilog(station: Station, rgmii: Rgmii, clock_khz: int) -> str:
-    """The module that `EthernetCore` is an instance of.
+    """Verilog of the module that `EthernetCore` instantiates.
 
     Parameters
     ----------
     station : Station
     rgmii : Rgmii
     clock_khz : int
-        Of the card, by which the core measures how long it remembers addresses.
+        Clock of the card, the time base of the ARP cache.
 
     Raises
     ------
     ValueError
-        If the clock is too slow for a gigabit line, or the generator or a part of it is missing,
-        which the message names, or fails.
+        If the clock is too slow for a gigabit line, or the generator fails or is missing; the
+        message names the missing packages.
     """
     if clock_khz < LEAST_KHZ:
         raise ValueError(f"a card on gigabit Ethernet needs a clock of at least "
@@ -56,24 +56,25 @@ def ethernet_verilog(station: Station, rgmii: Rgmii, clock_khz: int) -> str:
     except GeneratorFailed as failed:
         raise ValueError(str(failed)) from failed
     text = made[f"gateware/{MODULE}.v"]
-    # Without remarks, which tell of cells in any order: one configuration, one text.
+    # Comments list cells in random order; without them, one configuration gives one text.
     return re.sub(r"/\*.*?\*/|^ *//.*?\n", "", text, flags=re.S | re.M)
 
 
 class EthernetCore(wiring.Component):
-    """Datagrams to and from the port `UDP_PORT` of a station; ARP is answered and asked by itself.
+    """Send and receive the datagrams of port `UDP_PORT` of a station; the core handles ARP.
 
-    The text of `ethernet_verilog` must come with the design's.
+    The design must include the text of `ethernet_verilog`.
 
-    Members
-    -------
+    Attributes
+    ----------
     received : Out(stream(received_word)), sent : In(stream(sent_word))
     pins : Out(rgmii_pins)
-        `rx_clk`, which clocks both ways, must run at `LINE_MHZ`.
+        `rx_clk` clocks both directions and must run at `LINE_MHZ`.
 
     Timing
     ------
-    A word a cycle, less what the line is slower. What `received` does not take in time is lost.
+    At most a word a cycle, limited by the line. Words that `received` does not accept in time are
+    lost.
     """
 
     received: Out(stream.Signature(received_word))

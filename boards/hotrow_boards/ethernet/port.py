@@ -1,37 +1,37 @@
-"""A UDP port that carries frames, wired."""
+"""Frames over a UDP port."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..link.layouts import frame_byte
-from .answer_buffer import AnswerBuffer
-from .datagram_store import STORED_WORDS, DatagramStore
+from .datagram_fifo import STORED_WORDS, DatagramFifo
+from .datagram_packer import DatagramPacker
 from .layouts import peer, received_word, sent_word
 
 
 class UdpPort(wiring.Component):
-    """Frames in datagrams, one in each.
+    """Carry frames in datagrams, one in each.
 
     Parameters
     ----------
     window : int
-        Datagrams of the largest size for which there is room.
+        Number of datagrams of the largest size that can be stored.
 
-    Members
-    -------
+    Attributes
+    ----------
     received : In(stream(received_word)), sent : Out(stream(sent_word))
         Datagrams from and to the network.
     o : Out(stream(frame_byte)), peer : Out(peer)
-        Frames, and where the one in `o` comes from.
+        Received frames, and the sender of the frame in `o`.
     i : In(stream(frame_byte)), host : In(peer)
-        Frames, and where the one in `i` goes to.
+        Frames to send, and the destination of the frame in `i`.
     overrun : Out(1)
-        High for a cycle when a datagram has been dropped for which there was no room.
+        High for a cycle when a datagram was dropped for lack of space.
 
     Timing
     ------
-    As of `DatagramStore` and `AnswerBuffer`.
+    See `DatagramFifo` and `DatagramPacker`.
     """
 
     def __init__(self, window):
@@ -49,18 +49,18 @@ class UdpPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         depth = 1 << (self.window * STORED_WORDS).bit_length()
-        m.submodules.store = store = DatagramStore(depth)
-        m.submodules.answers = answers = AnswerBuffer()
-        connect(m, network=flipped(self.received), store=store.i)
-        connect(m, link=flipped(self.i), answers=answers.i)
-        connect(m, answers=answers.o, network=flipped(self.sent))
+        m.submodules.fifo = fifo = DatagramFifo(depth)
+        m.submodules.packer = packer = DatagramPacker()
+        connect(m, network=flipped(self.received), fifo=fifo.i)
+        connect(m, link=flipped(self.i), packer=packer.i)
+        connect(m, packer=packer.o, network=flipped(self.sent))
         m.d.comb += [
-            self.o.valid.eq(store.o.valid),
-            self.o.p.data.eq(store.o.p),
-            self.o.p.last.eq(store.last),
-            store.o.ready.eq(self.o.ready),
-            self.peer.eq(store.peer),
-            answers.peer.eq(self.host),
-            self.overrun.eq(store.overrun),
+            self.o.valid.eq(fifo.o.valid),
+            self.o.p.data.eq(fifo.o.p),
+            self.o.p.last.eq(fifo.last),
+            fifo.o.ready.eq(self.o.ready),
+            self.peer.eq(fifo.peer),
+            packer.peer.eq(self.host),
+            self.overrun.eq(fifo.overrun),
         ]
         return m

@@ -1,10 +1,10 @@
-"""Where a card is in its network, and how its FPGA reaches the network's PHY."""
+"""Addresses of a card in a network, and parameters of its PHY."""
 
 import ipaddress
 import re
 from dataclasses import dataclass
 
-_LOCAL = 0x02_00 << 32  # prefix of a MAC address that its owner chose
+_LOCAL = 0x02_00 << 32  # prefix of a locally administered MAC address
 
 
 @dataclass(frozen=True)
@@ -14,15 +14,15 @@ class Station:
     Parameters
     ----------
     address : str
-        IPv4, of a single host: "192.168.1.50".
+        IPv4 address of a single host, such as "192.168.1.50".
     mac : str
-        Six bytes, of a single card: "02:00:c0:a8:01:32". Left out, a locally administered one that
-        ends in the four bytes of `address`.
+        Unicast MAC address, such as "02:00:c0:a8:01:32"; default 02:00 followed by the four bytes
+        of `address`.
 
     Raises
     ------
     ValueError
-        If no card can have them.
+        If an address is not that of a single host.
     """
 
     address: str = "192.168.1.50"
@@ -33,7 +33,7 @@ class Station:
             address = ipaddress.IPv4Address(self.address)
         except ValueError:
             address = None
-        # The core takes whatever ends in 255 for a broadcast, and 0 for a network.
+        # The core treats an address that ends in 255 as a broadcast, and in 0 as a network.
         if address is None or address.is_multicast or address.is_reserved or address.is_loopback \
                 or address.packed[0] == 0 or address.packed[3] in (0, 255):
             raise ValueError(f"expected an IPv4 address of one host, such as 192.168.1.50, not "
@@ -47,21 +47,21 @@ class Station:
 
     @property
     def mac_number(self) -> int:
-        """The MAC address, its first byte highest."""
+        """The MAC address as a big-endian number."""
         return int(self.mac.replace(":", ""), 16)
 
 
 @dataclass(frozen=True)
 class Rgmii:
-    """A gigabit PHY on a board.
+    """The connection of a board's gigabit PHY.
 
     Parameters
     ----------
     number : int
-        Of the resource `eth_rgmii` of the board's platform.
+        Number of the platform's resource `eth_rgmii`.
     tx_delay_ns, rx_delay_ns : float
-        That the FPGA adds to the clock towards the PHY and to data from it; 0 where PHY or board
-        do. Below 3.2.
+        Delay that the FPGA adds to the clock to the PHY, and to the data from the PHY, below 3.2;
+        0 where the PHY or the board adds it.
     """
 
     number: int = 0

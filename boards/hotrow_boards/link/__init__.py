@@ -1,1 +1,1 @@
-"""The card's end of a link: bytes in, registers and memory reached, bytes out."""
+"""The card's end of a link: frames from the host become register and memory accesses."""

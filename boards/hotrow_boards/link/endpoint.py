@@ -1,4 +1,4 @@
-"""The card's end of a link, wired: frames in and out, a master for registers, one for memory."""
+"""The card's end of a link, wired: frames in and out, a register master and a memory master."""
 
 from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
@@ -17,45 +17,45 @@ from .written_blocks import WrittenBlocks
 
 
 class LinkEndpoint(wiring.Component):
-    """Answer the frames of the host that is bound.
+    """Reply to the frames of the bound host.
 
     Parameters
     ----------
     address_width : int
-        Of memory; a link reaches the lower 4 GB of it.
+        Width of a memory address; a link reaches the lower 4 GB.
     bus_bytes : int
     register_width : int
         Bits of a register's byte address.
     card : dict of str to int
-        memory_base and memory_bytes (multiples of a block, blocks a power of two), window (a power
-        of two), block_log2, clock_khz: see `contract_link.CARD`.
+        memory_base and memory_bytes (multiples of a block, a power of two of blocks), window (a
+        power of two), block_log2, clock_khz: see `link_frames.CARD`.
     peer_bytes : int
-        That name the peer which a frame comes from; 0 where there is only one.
+        Bytes of a peer's address; 0 where only one peer exists.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(frame_byte)), o : Out(stream(frame_byte))
     peer : In(8 * peer_bytes), host : Out(8 * peer_bytes)
-        Of the frame that comes, see `FrameBuffer`; the peer that is bound, which answers go to.
+        Sender of the frame in `i`, see `FrameBuffer`; the bound peer, to which replies go.
     replaceable : In(1)
-        Another host may bind though one is bound.
+        Another host may bind while one is bound.
     registers : Out(AXI4Lite)
     read_bus : Out(AXI4Read), write_bus : Out(AXI4Write)
     marks : In(stream(range(blocks)))
-        Blocks, counted from `memory_base`, that the card wrote.
+        Blocks that the card wrote, counted from `memory_base`.
     memory_ready, memory_failed : In(1)
-        As of `Executor`.
+        See `Executor`.
     good, bad : Out(1)
-        High for a cycle when a frame that is whole has come, or one that is not.
-    heard : Out(1)
-        High for a cycle when a frame of the bound host is looked at.
+        High for a cycle after a valid frame, or after an invalid one.
+    host_active : Out(1)
+        High for a cycle when a frame of the bound host is classified.
     overrun : In(1)
-        High for a cycle when a frame was lost on its way here.
+        High for a cycle when a frame was lost before it reached `i`.
 
     Timing
     ------
-    A request of n bytes is answered about n + 60 cycles after its last byte, and the time of its
-    accesses; its answer leaves at a byte every 2 cycles.
+    The reply to a request of n bytes begins about n + 60 cycles after its last byte, plus the time
+    of its accesses, at a byte every 2 cycles.
     """
 
     def __init__(self, address_width, bus_bytes, register_width, card, peer_bytes=0):
@@ -76,7 +76,7 @@ class LinkEndpoint(wiring.Component):
             "memory_ready": In(1, init=1), "memory_failed": In(1),
             "good": Out(1),
             "bad": Out(1),
-            "heard": Out(1),
+            "host_active": Out(1),
             "overrun": In(1),
         })
 
@@ -111,31 +111,31 @@ class LinkEndpoint(wiring.Component):
             frames.peer.eq(self.peer),
             session.peer.eq(executor.peer),
             self.host.eq(session.host),
-            self.heard.eq(executor.judged & ~session.foreign),
+            self.host_active.eq(executor.classify & ~session.foreign),
             session.session.eq(executor.header.session),
             session.sequence.eq(executor.header.sequence),
             session.operation.eq(executor.header.operation),
             session.replaceable.eq(self.replaceable),
-            session.advance.eq(executor.judged),
+            session.fire.eq(executor.classify),
             executor.execute.eq(session.execute),
             executor.repeat.eq(session.repeat),
             executor.memory_refused.eq(memory.refused),
             executor.memory_ready.eq(self.memory_ready),
             executor.memory_failed.eq(self.memory_failed),
-            written.take.eq(executor.take),
-            written.room.eq(executor.room),
-            executor.blocks.p.eq(written.found.p + first_block),
-            executor.blocks.valid.eq(written.found.valid),
-            written.found.ready.eq(executor.blocks.ready),
-            executor.blocks_ended.eq(written.ended),
+            written.drain.eq(executor.drain),
+            written.space.eq(executor.space),
+            executor.blocks.p.eq(written.written.p + first_block),
+            executor.blocks.valid.eq(written.written.valid),
+            written.written.ready.eq(executor.blocks.ready),
+            executor.blocks_done.eq(written.done),
             executor.blocks_more.eq(written.more),
             executor.counters.eq(counters.values),
-            counters.happened.bad_crc.eq(frames.bad_crc),
-            counters.happened.wrong_length.eq(frames.wrong_length),
-            counters.happened.overrun.eq(frames.overrun | self.overrun),
-            counters.happened.foreign.eq(executor.judged & session.foreign),
-            counters.happened.replayed.eq(executor.judged & session.repeat),
-            counters.happened.out_of_order.eq(executor.judged & session.out_of_order),
+            counters.events.bad_crc.eq(frames.bad_crc),
+            counters.events.wrong_length.eq(frames.wrong_length),
+            counters.events.overrun.eq(frames.overrun | self.overrun),
+            counters.events.foreign.eq(executor.classify & session.foreign),
+            counters.events.replayed.eq(executor.classify & session.repeat),
+            counters.events.out_of_order.eq(executor.classify & session.out_of_order),
             replies.write_enable.eq(executor.write),
             replies.write_slot.eq(executor.slot),
             replies.write_offset.eq(executor.offset),

@@ -1,4 +1,4 @@
-"""Requests are judged, carried out and answered, one after the other."""
+"""Execute requests one after the other and write their replies."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -21,47 +21,48 @@ from hotrow_rtl.host.axi_lite_slave import register_reply
 from .layouts import FRAME_BYTES, header, memory_request, register_request
 from .reply_store import SLOT_BYTES
 
-_BLOCK_BYTES = 4  # of a block's number in an answer
+_BLOCK_BYTES = 4  # of a block number in a reply
 
 
 class Executor(wiring.Component):
-    """Take requests whose frames are whole, use the card for them, and leave the answers.
+    """Execute the requests of valid frames and write the replies to the reply store.
 
     Parameters
     ----------
     card : dict of str to int
-        Values of `contract_link.CARD`, but for the version.
+        Values of the fields of `link_frames.CARD` except the version.
     peer_bytes : int
-        Before each header.
+        Bytes of the peer before each header.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(8))
-        Peer, header and payload of one request after the other.
+        Peer, header and payload of each request.
     peer : Out(8 * peer_bytes), header : Out(header)
-        Of the request in hand.
+        Peer and header of the current request.
     execute, repeat : In(1)
-        What to do with it; neither: ignore it. See `Session`.
-    judged : Out(1)
-        High for the cycle in which they are looked at.
+        Execute the request, or send its stored reply again; with neither, ignore it. See `Session`.
+    classify : Out(1)
+        High for the cycle in which the unit samples `execute`.
     registers : Out(stream(register_request)), replies : In(stream(register_reply))
     memory : Out(stream(memory_request)), to_memory : Out(stream(8)), from_memory : In(stream(8))
     memory_refused : In(1)
-        As of `MemoryMaster`.
+        `MemoryMaster.refused`.
     memory_ready, memory_failed : In(1)
-        It can be accessed, or never will be. A BIND tells, accesses before that are refused.
-    take, room : Out(1), blocks : In(stream(32)), blocks_ended, blocks_more : In(1)
-        As of `WrittenBlocks`.
+        The memory can be accessed; it failed for good. The reply to a BIND carries this state, and
+        accesses are refused until the memory is ready.
+    drain, space : Out(1), blocks : In(stream(32)), blocks_done, blocks_more : In(1)
+        Ports of `WrittenBlocks`.
     counters : In
     slot, offset, octet, write, length, write_length : Out
-        Where the answer goes: see `ReplyStore`.
+        Write port of the `ReplyStore`.
     send : Out(stream(range(window)))
+        Slot of the reply to send.
 
     Timing
     ------
-    A cycle per byte of peer and header, 16 for the header of the answer, a cycle per byte of
-    payload beside the time of the access; then the answer is sent before the next request is
-    looked at.
+    A cycle per byte of peer and header, the time of the access plus a cycle per byte of payload,
+    and 16 cycles for the header of the reply. The next request waits until the reply is sent.
     """
 
     def __init__(self, card, peer_bytes=0):
@@ -71,7 +72,7 @@ class Executor(wiring.Component):
             "i": In(stream.Signature(8)),
             "peer": Out(8 * peer_bytes),
             "header": Out(header),
-            "execute": In(1), "repeat": In(1), "judged": Out(1),
+            "execute": In(1), "repeat": In(1), "classify": Out(1),
             "registers": Out(stream.Signature(register_request)),
             "replies": In(stream.Signature(register_reply)),
             "memory": Out(stream.Signature(memory_request)),
@@ -79,9 +80,9 @@ class Executor(wiring.Component):
             "from_memory": In(stream.Signature(8)),
             "memory_refused": In(1),
             "memory_ready": In(1), "memory_failed": In(1),
-            "take": Out(1), "room": Out(1),
+            "drain": Out(1), "space": Out(1),
             "blocks": In(stream.Signature(32)),
-            "blocks_ended": In(1), "blocks_more": In(1),
+            "blocks_done": In(1), "blocks_more": In(1),
             "counters": In(8 * COUNTERS_BYTES),
             "slot": Out(slot), "offset": Out(range(SLOT_BYTES)), "octet": Out(8), "write": Out(1),
             "length": Out(range(FRAME_BYTES + 1)), "write_length": Out(1),
@@ -90,64 +91,66 @@ class Executor(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked, status = self.header, Signal(8)
-        heading = self.peer_bytes + HEADER_BYTES
-        received = Signal(8 * heading)
-        m.d.comb += Cat(self.peer, asked).eq(received)
-        at = Signal(range(heading))  # byte of it, or of the answer's header
-        told, wanted = Signal(16), Signal(16)  # bytes of payload so far, and in all
-        short = Signal(8 * max(CARD_BYTES, COUNTERS_BYTES))  # of answers that are at hand
-        operation, length = asked.operation, asked.length
+        request, status = self.header, Signal(8)
+        prefix_bytes = self.peer_bytes + HEADER_BYTES
+        received = Signal(8 * prefix_bytes)
+        m.d.comb += Cat(self.peer, request).eq(received)
+        byte_idx = Signal(range(prefix_bytes))  # in `received`, or in the header of the reply
+        payload_idx = Signal(16)  # bytes of payload written to the reply
+        payload_bytes = Signal(16)  # of the request, left to read; or of the reply
+        buffer = Signal(8 * max(CARD_BYTES, COUNTERS_BYTES))  # small payloads
+        operation, length = request.operation, request.length
         writes = Cat(operation == each for each in WITH_PAYLOAD).any()
         is_register = Cat(operation == each for each in (
             Operation.READ_REGISTER, Operation.WRITE_REGISTER)).any()
         is_memory = Cat(operation == each for each in (
             Operation.READ_MEMORY, Operation.WRITE_MEMORY)).any()
         m.d.comb += [
-            self.slot.eq(asked.sequence), self.send.p.eq(asked.sequence),
-            self.length.eq(HEADER_BYTES + told),
-            self.offset.eq(HEADER_BYTES + told),
-            self.registers.p.write.eq(writes), self.registers.p.address.eq(asked.address),
-            self.registers.p.data.eq(short),
-            self.memory.p.write.eq(writes), self.memory.p.address.eq(asked.address),
+            self.slot.eq(request.sequence), self.send.p.eq(request.sequence),
+            self.length.eq(HEADER_BYTES + payload_idx),
+            self.offset.eq(HEADER_BYTES + payload_idx),
+            self.registers.p.write.eq(writes), self.registers.p.address.eq(request.address),
+            self.registers.p.data.eq(buffer),
+            self.memory.p.write.eq(writes), self.memory.p.address.eq(request.address),
             self.memory.p.length.eq(length),
             self.to_memory.p.eq(self.i.p),
-            self.room.eq(told + TAKE_LEAST <= length),
+            self.space.eq(payload_idx + TAKE_LEAST <= length),
         ]
 
-        def answer(code):
-            m.d.sync += [status.eq(code), at.eq(0)]
+        def reply(code):
+            m.d.sync += [status.eq(code), byte_idx.eq(0)]
             m.next = "HEADER"
 
-        def put(octet):
+        def write_byte(octet):
             m.d.comb += [self.octet.eq(octet), self.write.eq(1)]
-            m.d.sync += told.eq(told + 1)
+            m.d.sync += payload_idx.eq(payload_idx + 1)
 
         with m.FSM():
             with m.State("REQUEST"):
                 m.d.comb += self.i.ready.eq(1)
-                m.d.sync += told.eq(0)
+                m.d.sync += payload_idx.eq(0)
                 with m.If(self.i.valid):
-                    m.d.sync += [received.eq(Cat(received[8:], self.i.p)), at.eq(at + 1)]
-                    with m.If(at == heading - 1):
-                        m.next = "JUDGE"
-            with m.State("JUDGE"):
-                m.d.comb += self.judged.eq(1)
-                m.d.sync += [wanted.eq(Mux(writes, length, 0)), at.eq(0)]
+                    m.d.sync += [received.eq(Cat(received[8:], self.i.p)),
+                                 byte_idx.eq(byte_idx + 1)]
+                    with m.If(byte_idx == prefix_bytes - 1):
+                        m.next = "CLASSIFY"
+            with m.State("CLASSIFY"):
+                m.d.comb += self.classify.eq(1)
+                m.d.sync += [payload_bytes.eq(Mux(writes, length, 0)), byte_idx.eq(0)]
                 m.next = "SKIP"
                 with m.If(self.execute):
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.sync += short.eq(self._card())
+                m.d.sync += buffer.eq(self._card_description())
                 with m.Switch(operation):
                     with m.Case(Operation.BIND):
-                        m.d.sync += wanted.eq(CARD_BYTES)
-                        m.next = "SHORT"
+                        m.d.sync += payload_bytes.eq(CARD_BYTES)
+                        m.next = "STATUS"
                     with m.Case(Operation.READ_COUNTERS):
-                        m.d.sync += [short.eq(self.counters), wanted.eq(COUNTERS_BYTES)]
-                        m.next = "SHORT"
+                        m.d.sync += [buffer.eq(self.counters), payload_bytes.eq(COUNTERS_BYTES)]
+                        m.next = "STATUS"
                     with m.Case(Operation.TAKE_WRITTEN):
-                        m.next = "TAKE"
+                        m.next = "DRAIN"
                     with m.Case(Operation.READ_REGISTER):
                         m.next = "REGISTER"
                     with m.Case(Operation.WRITE_REGISTER):
@@ -161,108 +164,111 @@ class Executor(wiring.Component):
                     | (operation == Operation.READ_COUNTERS) & (length != COUNTERS_BYTES)
                     | (operation == Operation.TAKE_WRITTEN) & (
                         (length < TAKE_LEAST) | (length > LARGEST_PAYLOAD) | length[:2].any()))
-                refusals = [
+                errors = [
                     (~Cat(operation == each for each in Operation).any(),
                      LinkStatus.BAD_OPERATION),
                     (bad_length, LinkStatus.BAD_LENGTH),
                     (is_memory & self.memory_failed, LinkStatus.MEMORY_FAILED),
                     (is_memory & ~self.memory_ready, LinkStatus.MEMORY_STARTING),
-                    (is_memory & ~self._exists(asked), LinkStatus.REFUSED),
+                    (is_memory & ~self._in_memory(request), LinkStatus.REFUSED),
                 ]
-                for refused, code in reversed(refusals):
+                for refused, code in reversed(errors):
                     with m.If(refused):
-                        m.d.sync += [status.eq(code), wanted.eq(Mux(writes, length, 0))]
+                        m.d.sync += [status.eq(code), payload_bytes.eq(Mux(writes, length, 0))]
                         m.next = "DROP"
-            with m.State("DROP"):  # the payload of a request that is refused
-                m.d.comb += self.i.ready.eq(wanted != 0)
-                with m.If(wanted == 0):
-                    m.d.sync += at.eq(0)
+            with m.State("DROP"):  # the payload of a refused request
+                m.d.comb += self.i.ready.eq(payload_bytes != 0)
+                with m.If(payload_bytes == 0):
+                    m.d.sync += byte_idx.eq(0)
                     m.next = "HEADER"
                 with m.Elif(self.i.valid):
-                    m.d.sync += wanted.eq(wanted - 1)
-            with m.State("SKIP"):  # and of one that is not carried out
-                m.d.comb += self.i.ready.eq(wanted != 0)
-                with m.If(wanted == 0):
+                    m.d.sync += payload_bytes.eq(payload_bytes - 1)
+            with m.State("SKIP"):  # the payload of a request that is not executed
+                m.d.comb += self.i.ready.eq(payload_bytes != 0)
+                with m.If(payload_bytes == 0):
                     m.next = "REQUEST"
                     with m.If(self.repeat):
                         m.next = "SEND"
                 with m.Elif(self.i.valid):
-                    m.d.sync += wanted.eq(wanted - 1)
+                    m.d.sync += payload_bytes.eq(payload_bytes - 1)
             with m.State("VALUE"):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(self.i.valid):
-                    m.d.sync += [short[:32].eq(Cat(short[8:32], self.i.p)), wanted.eq(wanted - 1)]
-                    with m.If(wanted == 1):
+                    m.d.sync += [buffer[:32].eq(Cat(buffer[8:32], self.i.p)),
+                                 payload_bytes.eq(payload_bytes - 1)]
+                    with m.If(payload_bytes == 1):
                         m.next = "REGISTER"
             with m.State("REGISTER"):
                 m.d.comb += [self.registers.valid.eq(1), self.replies.ready.eq(1)]
                 with m.If(self.replies.valid):
-                    m.d.sync += [short.eq(self.replies.p.data), wanted.eq(Mux(writes, 0, 4))]
-                    m.d.sync += status.eq(
-                        Mux(self.replies.p.refused, LinkStatus.REFUSED, LinkStatus.OK))
-                    m.next = "BYTES"
-            with m.State("SHORT"):
+                    m.d.sync += [
+                        buffer.eq(self.replies.p.data), payload_bytes.eq(Mux(writes, 0, 4)),
+                        status.eq(Mux(self.replies.p.refused, LinkStatus.REFUSED, LinkStatus.OK)),
+                    ]
+                    m.next = "WRITE_BUFFER"
+            with m.State("STATUS"):
                 m.d.sync += status.eq(LinkStatus.OK)
                 with m.If((operation == Operation.BIND) & ~self.memory_ready):
                     m.d.sync += status.eq(Mux(self.memory_failed, LinkStatus.MEMORY_FAILED,
                                               LinkStatus.MEMORY_STARTING))
-                m.next = "BYTES"
-            with m.State("BYTES"):
-                with m.If(told == wanted):
-                    m.d.sync += at.eq(0)
+                m.next = "WRITE_BUFFER"
+            with m.State("WRITE_BUFFER"):
+                with m.If(payload_idx == payload_bytes):
+                    m.d.sync += byte_idx.eq(0)
                     m.next = "HEADER"
                 with m.Else():
-                    put(short[:8])
-                    m.d.sync += short.eq(short >> 8)
+                    write_byte(buffer[:8])
+                    m.d.sync += buffer.eq(buffer >> 8)
             with m.State("MEMORY"):
                 m.d.comb += [
                     self.memory.valid.eq(1),
-                    self.to_memory.valid.eq(self.i.valid & (wanted != 0)),
-                    self.i.ready.eq(self.to_memory.ready & (wanted != 0)),
+                    self.to_memory.valid.eq(self.i.valid & (payload_bytes != 0)),
+                    self.i.ready.eq(self.to_memory.ready & (payload_bytes != 0)),
                     self.from_memory.ready.eq(1),
                 ]
                 with m.If(self.i.valid & self.i.ready):
-                    m.d.sync += wanted.eq(wanted - 1)
+                    m.d.sync += payload_bytes.eq(payload_bytes - 1)
                 with m.If(self.from_memory.valid):
-                    put(self.from_memory.p)
+                    write_byte(self.from_memory.p)
                 with m.If(self.memory.ready):
                     with m.If(self.memory_refused):
-                        m.d.sync += told.eq(0)
-                    answer(Mux(self.memory_refused, LinkStatus.REFUSED, LinkStatus.OK))
-            with m.State("TAKE"):
-                # A block's number is told by its bytes, the last of which takes it.
-                m.d.comb += self.take.eq(1)
+                        m.d.sync += payload_idx.eq(0)
+                    reply(Mux(self.memory_refused, LinkStatus.REFUSED, LinkStatus.OK))
+            with m.State("DRAIN"):
+                # A block number is accepted with its last byte.
+                m.d.comb += self.drain.eq(1)
                 with m.If(self.blocks.valid):
-                    put(self.blocks.p.word_select(told[:2], 8))
-                    m.d.comb += self.blocks.ready.eq(told[:2] == _BLOCK_BYTES - 1)
-                with m.If(self.blocks_ended):
-                    answer(Mux(self.blocks_more, LinkStatus.MORE, LinkStatus.OK))
+                    write_byte(self.blocks.p.word_select(payload_idx[:2], 8))
+                    m.d.comb += self.blocks.ready.eq(payload_idx[:2] == _BLOCK_BYTES - 1)
+                with m.If(self.blocks_done):
+                    reply(Mux(self.blocks_more, LinkStatus.MORE, LinkStatus.OK))
             with m.State("HEADER"):
-                given = Signal(header)
+                reply_header = Signal(header)
                 m.d.comb += [
-                    given.eq(asked),
-                    given.operation.eq(operation | REPLY_FLAG),
-                    given.status.eq(status), given.length.eq(told), given.reserved.eq(0),
-                    self.offset.eq(at),
-                    self.octet.eq(Cat(given).word_select(at, 8)),
+                    reply_header.eq(request),
+                    reply_header.operation.eq(operation | REPLY_FLAG),
+                    reply_header.status.eq(status), reply_header.length.eq(payload_idx),
+                    reply_header.reserved.eq(0),
+                    self.offset.eq(byte_idx),
+                    self.octet.eq(Cat(reply_header).word_select(byte_idx, 8)),
                     self.write.eq(1), self.write_length.eq(1),
                 ]
-                m.d.sync += at.eq(at + 1)
-                with m.If(at == HEADER_BYTES - 1):
+                m.d.sync += byte_idx.eq(byte_idx + 1)
+                with m.If(byte_idx == HEADER_BYTES - 1):
                     m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += self.send.valid.eq(1)
-                m.d.sync += at.eq(0)
+                m.d.sync += byte_idx.eq(0)
                 with m.If(self.send.ready):
                     m.next = "REQUEST"
         return m
 
-    def _card(self):
-        """What a BIND is answered."""
+    def _card_description(self):
+        """Payload of the reply to a BIND."""
         values = {"version": LINK_VERSION, **self.card}
         return Cat(Const(values[field.name], 8 * field.bytes) for field in CARD.values())
 
-    def _exists(self, asked):
-        """Whether all bytes of an access are of the card's memory."""
+    def _in_memory(self, request):
+        """All bytes of the access lie in the card's memory."""
         base, end = self.card["memory_base"], self.card["memory_base"] + self.card["memory_bytes"]
-        return (asked.address >= base) & (asked.address + asked.length <= end)
+        return (request.address >= base) & (request.address + request.length <= end)

@@ -1,4 +1,4 @@
-"""Frames that wait until they are known to be whole."""
+"""Store frames until their CRC and length are checked."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -13,29 +13,29 @@ _OPERATION, _LENGTH = HEADER["operation"].offset, HEADER["length"].offset
 
 
 class FrameBuffer(wiring.Component):
-    """Let frames through whose CRC and length are right, without their CRC; drop the others.
+    """Pass on frames with the right CRC and length, without the CRC, and drop all others.
 
     Parameters
     ----------
     depth : int
         Bytes, a power of two.
     peer_bytes : int
-        That name the peer which a frame comes from.
+        Bytes of a peer's address.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(frame_byte))
     peer : In(8 * peer_bytes)
-        Of the frame that comes; looked at before its first byte is taken.
+        Sender of the frame in `i`, sampled before `i` accepts its first byte.
     o : Out(stream(8))
-        Peer, header and payload of one frame after the other.
+        Peer, header and payload of each frame.
     good, bad_crc, wrong_length, overrun : Out(1)
-        High for a cycle when a frame has ended, the last three as of `contract_link.COUNTERS`.
+        Result of a frame, high for a cycle after its end; see `link_frames.COUNTERS`.
 
     Timing
     ------
-    A byte a cycle, and for each frame two cycles and one for each byte of the peer; a frame leaves
-    from 3 cycles after its end on.
+    A byte a cycle, plus 2 cycles per frame and 1 per byte of the peer. `o` begins with a frame 3
+    cycles after its end.
     """
 
     def __init__(self, depth, peer_bytes=0):
@@ -57,40 +57,41 @@ class FrameBuffer(wiring.Component):
         m = Module()
         m.submodules.rows = rows = Ram(8, self.depth)
         m.submodules.crc = crc = CRC32_ETHERNET(data_width=8).create()
-        # Frames up to `end` are whole; the one that comes is written from there to `at`.
-        at, end, read_at = (Signal(range(self.depth), name=name) for name in ("at", "end", "read"))
-        count = Signal(range(FRAME_BYTES + CRC_BYTES + 2))  # stays at its largest
+        # Bytes before `end` belong to checked frames; the frame in `i` is written from there.
+        write_idx, end, read_idx = (
+            Signal(range(self.depth), name=name) for name in ("write_idx", "end", "read_idx"))
+        count = Signal(range(FRAME_BYTES + CRC_BYTES + 2))  # saturates
         full, too_long = Signal(), Signal()
         operation, length = Signal(8), Signal(16)
-        lost = Signal()  # a byte found no room
-        impossible, damaged, unexpected, body = Signal(), Signal(), Signal(), Signal.like(at)
+        overflow = Signal()  # of this frame: a byte was dropped because the buffer was full
+        bad_size, damaged, bad_length, body_end = Signal(), Signal(), Signal(), Signal.like(end)
         m.d.comb += [
-            full.eq((at + 1)[:len(at)] == read_at),
+            full.eq((write_idx + 1)[:len(write_idx)] == read_idx),
             too_long.eq(count > FRAME_BYTES + CRC_BYTES),
             crc.data.eq(self.i.p.data),
-            rows.write_address.eq(at),
+            rows.write_address.eq(write_idx),
             rows.write_data.eq(self.i.p.data),
         ]
 
         def store():
             with m.If(full):
-                m.d.sync += lost.eq(1)
-            with m.Elif(~too_long & ~lost):
+                m.d.sync += overflow.eq(1)
+            with m.Elif(~too_long & ~overflow):
                 m.d.comb += rows.write_enable.eq(1)
-                m.d.sync += at.eq(at + 1)
+                m.d.sync += write_idx.eq(write_idx + 1)
 
-        with m.FSM(init="PEER" if self.peer_bytes else "TAKE"):
+        with m.FSM(init="PEER" if self.peer_bytes else "RECEIVE"):
             if self.peer_bytes:
                 with m.State("PEER"):
-                    named = Signal(range(self.peer_bytes))
-                    m.d.comb += rows.write_data.eq(self.peer.word_select(named, 8))
+                    peer_idx = Signal(range(self.peer_bytes))
+                    m.d.comb += rows.write_data.eq(self.peer.word_select(peer_idx, 8))
                     with m.If(self.i.valid):
                         store()
-                        m.d.sync += named.eq(named + 1)
-                        with m.If(named == self.peer_bytes - 1):
-                            m.d.sync += named.eq(0)
-                            m.next = "TAKE"
-            with m.State("TAKE"):
+                        m.d.sync += peer_idx.eq(peer_idx + 1)
+                        with m.If(peer_idx == self.peer_bytes - 1):
+                            m.d.sync += peer_idx.eq(0)
+                            m.next = "RECEIVE"
+            with m.State("RECEIVE"):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(self.i.valid):
                     m.d.comb += crc.valid.eq(1)
@@ -102,43 +103,43 @@ class FrameBuffer(wiring.Component):
                         with m.If(count == _LENGTH + byte):
                             m.d.sync += length.word_select(byte, 8).eq(self.i.p.data)
                     with m.If(self.i.p.last):
-                        m.next = "JUDGE"
-            with m.State("JUDGE"):
+                        m.next = "CHECK"
+            with m.State("CHECK"):
                 expected = Signal(17)
                 writes = Cat(operation == each for each in WITH_PAYLOAD).any()
                 m.d.comb += expected.eq(HEADER_BYTES + CRC_BYTES + Mux(writes, length, 0))
                 m.d.sync += [
-                    impossible.eq((count < HEADER_BYTES + CRC_BYTES) | too_long),
+                    bad_size.eq((count < HEADER_BYTES + CRC_BYTES) | too_long),
                     damaged.eq(~crc.match_detected),
-                    unexpected.eq(count != expected),
-                    body.eq(at - CRC_BYTES),
+                    bad_length.eq(count != expected),
+                    body_end.eq(write_idx - CRC_BYTES),
                 ]
                 m.next = "CLOSE"
             with m.State("CLOSE"):
-                with m.If(impossible):
+                with m.If(bad_size):
                     m.d.comb += self.wrong_length.eq(1)
                 with m.Elif(damaged):
                     m.d.comb += self.bad_crc.eq(1)
-                with m.Elif(unexpected):
+                with m.Elif(bad_length):
                     m.d.comb += self.wrong_length.eq(1)
-                with m.Elif(lost):
+                with m.Elif(overflow):
                     m.d.comb += self.overrun.eq(1)
                 with m.Else():
                     m.d.comb += self.good.eq(1)
-                whole = Signal.like(end)
-                m.d.comb += whole.eq(Mux(self.good, body, end))
+                new_end = Signal.like(end)
+                m.d.comb += new_end.eq(Mux(self.good, body_end, end))
                 m.d.comb += crc.start.eq(1)
-                m.d.sync += [at.eq(whole), end.eq(whole), count.eq(0), lost.eq(0)]
-                m.next = "PEER" if self.peer_bytes else "TAKE"
+                m.d.sync += [write_idx.eq(new_end), end.eq(new_end), count.eq(0), overflow.eq(0)]
+                m.next = "PEER" if self.peer_bytes else "RECEIVE"
 
         load = Signal()
         m.d.comb += [
-            load.eq((read_at != end) & (~self.o.valid | self.o.ready)),
+            load.eq((read_idx != end) & (~self.o.valid | self.o.ready)),
             rows.read_enable.eq(load),
-            rows.read_address.eq(read_at),
+            rows.read_address.eq(read_idx),
             self.o.p.eq(rows.read_data),
         ]
         m.d.sync += self.o.valid.eq(load | self.o.valid & ~self.o.ready)
         with m.If(load):
-            m.d.sync += read_at.eq(read_at + 1)
+            m.d.sync += read_idx.eq(read_idx + 1)
         return m

@@ -1,9 +1,9 @@
-"""Payloads of a link's streams; the numbers are those of the contract."""
+"""Payloads of a link's streams, with the sizes of the contract."""
 
 from amaranth.lib import data
 from hotrow_rtl.contract.link_frames import COUNTERS, HEADER, HEADER_BYTES, LARGEST_PAYLOAD
 
-FRAME_BYTES = HEADER_BYTES + LARGEST_PAYLOAD  # at most, without the CRC
+FRAME_BYTES = HEADER_BYTES + LARGEST_PAYLOAD  # largest frame without its CRC
 
 frame_byte = data.StructLayout({"data": 8, "last": 1})
 header = data.StructLayout({field.name: 8 * field.bytes for field in HEADER.values()})
@@ -11,4 +11,4 @@ assert header.size == 8 * HEADER_BYTES
 
 register_request = data.StructLayout({"write": 1, "address": 32, "data": 32})
 memory_request = data.StructLayout({"write": 1, "address": 32, "length": 16})
-counted = data.StructLayout(dict.fromkeys(COUNTERS, 1))  # which counters go up by one
+counter_events = data.StructLayout(dict.fromkeys(COUNTERS, 1))  # counters to increment

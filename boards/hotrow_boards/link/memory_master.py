@@ -1,4 +1,4 @@
-"""Memory over AXI4, a byte at a time on the link's side."""
+"""Access memory over AXI4 from streams of bytes."""
 
 from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,28 +10,28 @@ from .layouts import memory_request
 
 
 class MemoryMaster(wiring.Component):
-    """Read or write any bytes, in single bus words.
+    """Read or write any range of bytes, one bus word a burst.
 
     Parameters
     ----------
     address_width, bus_bytes : int
 
-    Members
-    -------
+    Attributes
+    ----------
     requests : In(stream(memory_request))
-        `length` at least 1; taken with the last byte's response.
+        `length` is at least 1; accepted with the response of the last byte.
     i : In(stream(8))
-        Bytes to be written.
+        Bytes to write.
     o : Out(stream(8))
-        Bytes that were read.
+        Bytes read.
     refused : Out(1)
-        An access of the request was answered with an error; valid when the request is taken.
+        An access of the request got an error response; valid when the request is accepted.
     read_bus : Out(AXI4Read(..., id_width=1))
     write_bus : Out(AXI4Write(..., id_width=1))
 
     Timing
     ------
-    A byte a cycle, and for each word the memory's latency and 2 cycles.
+    A byte a cycle, plus the latency of the memory and 2 cycles per word.
     """
 
     def __init__(self, address_width, bus_bytes):
@@ -50,7 +50,7 @@ class MemoryMaster(wiring.Component):
         m = Module()
         request, reads, writes = self.requests, self.read_bus, self.write_bus
         lanes = log2(self.bus_bytes)
-        address, left = Signal(32), Signal(16)
+        address, bytes_left = Signal(32), Signal(16)
         word, strobe = Signal(8 * self.bus_bytes), Signal(self.bus_bytes)
         lane, last_lane, aligned = Signal(lanes), Signal(), Signal(32)
         m.d.comb += [
@@ -65,7 +65,7 @@ class MemoryMaster(wiring.Component):
         ]
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [address.eq(request.p.address), left.eq(request.p.length),
+                m.d.sync += [address.eq(request.p.address), bytes_left.eq(request.p.length),
                              strobe.eq(0), self.refused.eq(0)]
                 with m.If(request.valid):
                     m.next = "READ"
@@ -84,8 +84,8 @@ class MemoryMaster(wiring.Component):
             with m.State("DELIVER"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
-                    m.d.sync += [address.eq(address + 1), left.eq(left - 1)]
-                    with m.If(left == 1):
+                    m.d.sync += [address.eq(address + 1), bytes_left.eq(bytes_left - 1)]
+                    with m.If(bytes_left == 1):
                         m.next = "DONE"
                     with m.Elif(last_lane):
                         m.next = "READ"
@@ -93,8 +93,8 @@ class MemoryMaster(wiring.Component):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(self.i.valid):
                     m.d.sync += [word.word_select(lane, 8).eq(self.i.p),
-                                 strobe.bit_select(lane, 1).eq(1), left.eq(left - 1)]
-                    with m.If(last_lane | (left == 1)):
+                                 strobe.bit_select(lane, 1).eq(1), bytes_left.eq(bytes_left - 1)]
+                    with m.If(last_lane | (bytes_left == 1)):
                         m.d.sync += [writes.awvalid.eq(1), writes.wvalid.eq(1)]
                         m.next = "WRITE"
                     with m.Else():
@@ -109,7 +109,7 @@ class MemoryMaster(wiring.Component):
                     m.d.sync += [address.eq(address + 1), strobe.eq(0),
                                  self.refused.eq(self.refused | (writes.bresp != OKAY))]
                     m.next = "COLLECT"
-                    with m.If(left == 0):
+                    with m.If(bytes_left == 0):
                         m.next = "DONE"
             with m.State("DONE"):
                 m.d.comb += request.ready.eq(1)

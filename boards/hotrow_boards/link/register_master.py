@@ -1,4 +1,4 @@
-"""Registers over AXI4-Lite, one access at a time."""
+"""Access registers over AXI4-Lite, one at a time."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,23 +10,23 @@ from .layouts import register_request
 
 
 class RegisterMaster(wiring.Component):
-    """Turn requests into accesses.
+    """Convert requests to AXI4-Lite accesses.
 
     Parameters
     ----------
     address_width : int
-        Of the register space; a request beyond it is refused and goes nowhere.
+        Width of the register space; a request beyond it is refused without an access.
 
-    Members
-    -------
+    Attributes
+    ----------
     requests : In(stream(register_request))
     replies : Out(stream(register_reply))
-        One per request, in order; `data` of a read.
+        One per request, in order; `data` is valid for a read.
     bus : Out(AXI4Lite(address_width=address_width))
 
     Timing
     ------
-    2 cycles beside those of the slave.
+    2 cycles plus those of the slave.
     """
 
     def __init__(self, address_width):
@@ -45,13 +45,13 @@ class RegisterMaster(wiring.Component):
             bus.wdata.eq(request.p.data), bus.wstrb.eq(0b1111),
         ]
 
-        def offer(valid, ready):
-            """Hold `valid` until it is taken, then keep it low."""
+        def clear_after(valid, ready):
+            """Clear `valid` after the handshake."""
             with m.If(valid & ready):
                 m.d.sync += valid.eq(0)
 
         for channel in ("aw", "w", "ar"):
-            offer(getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready"))
+            clear_after(getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready"))
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(request.valid):

@@ -1,4 +1,4 @@
-"""The last answers of a card, to be sent, and sent again."""
+"""Store the last replies of a card, to send them and to send them again."""
 
 from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,23 +13,23 @@ SLOT_BYTES = 1 << (FRAME_BYTES - 1).bit_length()
 
 
 class ReplyStore(wiring.Component):
-    """Slots for one frame each; a frame is sent with its CRC.
+    """Slots of one frame each; a frame is sent with its CRC.
 
     Parameters
     ----------
     slots : int
         A power of two of at least 2.
 
-    Members
-    -------
+    Attributes
+    ----------
     write_enable : In(1)
     write_slot, write_offset, write_data : In
-        A byte of a frame.
+        A byte of a frame and its address.
     length : In(range)
-        Bytes of the frame in `write_slot`, kept when `write_length` is high.
+        Bytes of the frame in `write_slot`, stored while `write_length` is high.
     write_length : In(1)
     send : In(stream(range(slots)))
-        The slot whose frame is to be sent; taken when all of it has left.
+        Slot of the frame to send; accepted with the frame's last byte.
     o : Out(stream(frame_byte))
 
     Timing
@@ -58,16 +58,17 @@ class ReplyStore(wiring.Component):
         m.submodules.rows = rows = Ram(8, self.slots * SLOT_BYTES)
         m.submodules.crc = crc = CRC32_ETHERNET(data_width=8).create()
         lengths = Signal(data.ArrayLayout(len(self.length), self.slots))
-        place = data.StructLayout({"offset": range(SLOT_BYTES), "slot": range(self.slots)})
-        write_at, read_at = Signal(place), Signal(place)
-        offset, sent = Signal(range(SLOT_BYTES)), Signal(range(CRC_BYTES))  # bytes; of the CRC
+        address = data.StructLayout({"offset": range(SLOT_BYTES), "slot": range(self.slots)})
+        write_address, read_address = Signal(address), Signal(address)
+        offset, crc_idx = Signal(range(SLOT_BYTES)), Signal(range(CRC_BYTES))
         m.d.comb += [
             rows.write_enable.eq(self.write_enable),
-            rows.write_address.eq(write_at),
+            rows.write_address.eq(write_address),
             rows.write_data.eq(self.write_data),
-            write_at.slot.eq(self.write_slot), write_at.offset.eq(self.write_offset),
-            read_at.slot.eq(self.send.p), read_at.offset.eq(offset),
-            rows.read_address.eq(read_at),
+            write_address.slot.eq(self.write_slot),
+            write_address.offset.eq(self.write_offset),
+            read_address.slot.eq(self.send.p), read_address.offset.eq(offset),
+            rows.read_address.eq(read_address),
             crc.data.eq(rows.read_data),
         ]
         with m.If(self.write_length):
@@ -75,7 +76,7 @@ class ReplyStore(wiring.Component):
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += crc.start.eq(1)
-                m.d.sync += [offset.eq(0), sent.eq(0)]
+                m.d.sync += [offset.eq(0), crc_idx.eq(0)]
                 with m.If(self.send.valid):
                     m.next = "FETCH"
             with m.State("FETCH"):
@@ -93,15 +94,15 @@ class ReplyStore(wiring.Component):
                     with m.If(offset == lengths[self.send.p]):
                         m.next = "CRC"
             with m.State("CRC"):
-                kept = Signal(8 * CRC_BYTES)
+                crc_value = Signal(8 * CRC_BYTES)
                 m.d.comb += [
-                    kept.eq(crc.crc),
+                    crc_value.eq(crc.crc),
                     self.o.valid.eq(1),
-                    self.o.p.data.eq(kept.word_select(sent, 8)),
-                    self.o.p.last.eq(sent == CRC_BYTES - 1),
+                    self.o.p.data.eq(crc_value.word_select(crc_idx, 8)),
+                    self.o.p.last.eq(crc_idx == CRC_BYTES - 1),
                 ]
                 with m.If(self.o.ready):
-                    m.d.sync += sent.eq(sent + 1)
+                    m.d.sync += crc_idx.eq(crc_idx + 1)
                     with m.If(self.o.p.last):
                         m.d.comb += self.send.ready.eq(1)
                         m.next = "IDLE"

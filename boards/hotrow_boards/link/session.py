@@ -1,4 +1,4 @@
-"""Whose requests are carried out, and which of them."""
+"""Decide which requests are executed, answered again or ignored."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -7,29 +7,29 @@ from hotrow_rtl.contract.link_frames import Operation
 
 
 class Session(wiring.Component):
-    """Judge a request by session, peer and number: carry it out, answer it again, or ignore it.
+    """Classify a request by session, peer and sequence number.
 
     Parameters
     ----------
     window : int
-        Answers that are kept.
+        Number of stored replies.
     peer_bytes : int
-        That name a peer.
+        Bytes of a peer's address.
 
-    Members
-    -------
+    Attributes
+    ----------
     session, sequence, operation : In
-        Of the request's header.
+        Header fields of the request.
     peer : In(8 * peer_bytes)
-        That it came from.
+        Sender of the request.
     host : Out(8 * peer_bytes)
-        The peer that is bound.
+        The bound peer.
     replaceable : In(1)
-        Another session may replace the one that holds.
+        Another session may replace the bound one.
     execute, repeat, out_of_order, foreign : Out(1)
-        One of them is high.
-    advance : In(1)
-        In the cycle in which `execute` is followed.
+        Class of the request, one-hot: execute it, send its stored reply again, or ignore it.
+    fire : In(1)
+        High for the cycle in which the executor acts on the class.
 
     Timing
     ------
@@ -43,30 +43,31 @@ class Session(wiring.Component):
             "peer": In(8 * peer_bytes), "host": Out(8 * peer_bytes),
             "replaceable": In(1),
             "execute": Out(1), "repeat": Out(1), "out_of_order": Out(1), "foreign": Out(1),
-            "advance": In(1),
+            "fire": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        bound, holder = Signal(), Signal(32)
-        expected, kept = Signal(16), Signal(range(self.window + 1))
+        bound, bound_session = Signal(), Signal(32)
+        expected, reply_count = Signal(16), Signal(range(self.window + 1))
         mine, begins, age = Signal(), Signal(), Signal(16)
         m.d.comb += [
-            mine.eq(bound & (self.session == holder) & (self.peer == self.host)),
+            mine.eq(bound & (self.session == bound_session) & (self.peer == self.host)),
             begins.eq(~mine & (self.operation == Operation.BIND) & (self.session != 0)
                       & (~bound | self.replaceable)),
             age.eq(expected - 1 - self.sequence),
             self.execute.eq(begins | mine & (self.sequence == expected)),
-            self.repeat.eq(mine & (age < kept)),
+            self.repeat.eq(mine & (age < reply_count)),
             self.out_of_order.eq(mine & ~self.execute & ~self.repeat),
             self.foreign.eq(~mine & ~begins),
         ]
-        with m.If(self.advance & self.execute):
+        with m.If(self.fire & self.execute):
             m.d.sync += [
                 bound.eq(1),
-                holder.eq(self.session),
+                bound_session.eq(self.session),
                 self.host.eq(self.peer),
                 expected.eq(self.sequence + 1),
-                kept.eq(Mux(begins, 1, Mux(kept == self.window, kept, kept + 1))),
+                reply_count.eq(Mux(begins, 1, Mux(
+                    reply_count == self.window, reply_count, reply_count + 1))),
             ]
         return m

@@ -1,6 +1,6 @@
-"""Frames on a line of bytes.
+"""SLIP framing of a byte stream.
 
-Source: RFC 1055, with an END before each frame as well.
+Source: RFC 1055, with an END also before each frame.
 """
 
 from amaranth import Module, Mux, Signal
@@ -17,16 +17,16 @@ from .layouts import frame_byte
 
 
 class SlipDecoder(wiring.Component):
-    """From bytes to frames; empty ones are left out.
+    """Decode bytes to frames; empty frames are dropped.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(8))
     o : Out(stream(frame_byte))
 
     Timing
     ------
-    A byte of a frame leaves 1 cycle after the next one, or the END, has come.
+    `o` has a byte 1 cycle after `i` accepts the next byte of the frame, or the END.
     """
 
     i: In(stream.Signature(8))
@@ -34,52 +34,52 @@ class SlipDecoder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        held, holds, escaped = Signal(8), Signal(), Signal()
-        meant = Signal(8)
+        byte_q, byte_valid, escaped = Signal(8), Signal(), Signal()
+        unescaped = Signal(8)
         with m.Switch(self.i.p):
             with m.Case(SLIP_ESCAPED_END):
-                m.d.comb += meant.eq(SLIP_END)
+                m.d.comb += unescaped.eq(SLIP_END)
             with m.Case(SLIP_ESCAPED_ESCAPE):
-                m.d.comb += meant.eq(SLIP_ESCAPE)
+                m.d.comb += unescaped.eq(SLIP_ESCAPE)
             with m.Default():
-                m.d.comb += meant.eq(self.i.p)
+                m.d.comb += unescaped.eq(self.i.p)
         m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(self.i.valid & self.i.ready):
             with m.If(self.i.p == SLIP_END):
                 m.d.sync += [
-                    self.o.valid.eq(holds),
-                    self.o.p.data.eq(held),
+                    self.o.valid.eq(byte_valid),
+                    self.o.p.data.eq(byte_q),
                     self.o.p.last.eq(1),
-                    holds.eq(0),
+                    byte_valid.eq(0),
                     escaped.eq(0),
                 ]
             with m.Elif((self.i.p == SLIP_ESCAPE) & ~escaped):
                 m.d.sync += escaped.eq(1)
             with m.Else():
                 m.d.sync += [
-                    self.o.valid.eq(holds),
-                    self.o.p.data.eq(held),
+                    self.o.valid.eq(byte_valid),
+                    self.o.p.data.eq(byte_q),
                     self.o.p.last.eq(0),
-                    held.eq(Mux(escaped, meant, self.i.p)),
-                    holds.eq(1),
+                    byte_q.eq(Mux(escaped, unescaped, self.i.p)),
+                    byte_valid.eq(1),
                     escaped.eq(0),
                 ]
         return m
 
 
 class SlipEncoder(wiring.Component):
-    """From frames to bytes.
+    """Encode frames as bytes.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(frame_byte))
     o : Out(stream(8))
 
     Timing
     ------
-    Combinational; a byte a cycle, two bytes of one that is escaped, two more of each frame.
+    Combinational; a byte a cycle, an extra cycle for each escaped byte and two for each frame.
     """
 
     i: In(stream.Signature(frame_byte))

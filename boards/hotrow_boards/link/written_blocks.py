@@ -1,4 +1,4 @@
-"""Which blocks of memory the card wrote, so that only they travel over the link."""
+"""Track the blocks of memory that the card wrote, so that the host fetches only those."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,36 +6,38 @@ from amaranth.lib.wiring import In, Out
 from hotrow_rtl.config import log2
 from hotrow_rtl.primitives.ram import ClearedRam
 
-WORD = 32  # blocks that are looked through at a time
+WORD = 32  # blocks per row of the bitmap
 
 
 class WrittenBlocks(wiring.Component):
-    """A bit per block: set by writes, told and cleared on request.
+    """A bitmap with a bit per block: writes set bits; the host's request reports and clears them.
 
-    A write during a request is told by it or by the next one.
+    A write during a request is reported by that request or by the next one.
 
     Parameters
     ----------
     blocks : int
         A power of two, at least 64.
 
-    Members
-    -------
+    Attributes
+    ----------
     marks : In(stream(range(blocks)))
-        Blocks that have been written.
-    take : In(1)
-        Tell blocks, until `ended`.
-    room : In(1)
-        For 32 more.
-    found : Out(stream(range(blocks)))
-    ended : Out(1)
-        High for a cycle: all has been told, or with `more`, there was no room.
+        Blocks that were written.
+    drain : In(1)
+        Report and clear blocks; hold until `done`.
+    space : In(1)
+        The reply has space for 32 more blocks.
+    written : Out(stream(range(blocks)))
+        Reported blocks.
+    done : Out(1)
+        High for a cycle at the end of a request.
     more : Out(1)
+        With `done`: the request ended for lack of space, before the end of the bitmap.
 
     Timing
     ------
-    Up to 4 cycles for a mark. 2 cycles for every 32 blocks, and one for each that is found. After
-    reset, marks wait `blocks` / 32 cycles.
+    A mark takes up to 4 cycles. A request takes 2 cycles per 32 blocks plus 1 per reported block.
+    After reset, marks stall for `blocks` / 32 cycles.
     """
 
     def __init__(self, blocks):
@@ -44,59 +46,61 @@ class WrittenBlocks(wiring.Component):
         self.blocks = blocks
         super().__init__({
             "marks": In(stream.Signature(range(blocks))),
-            "take": In(1),
-            "room": In(1),
-            "found": Out(stream.Signature(range(blocks))),
-            "ended": Out(1),
+            "drain": In(1),
+            "space": In(1),
+            "written": Out(stream.Signature(range(blocks))),
+            "done": Out(1),
             "more": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.rows = rows = ClearedRam(WORD, self.blocks // WORD)
-        at, base = Signal(range(self.blocks // WORD + 1)), Signal(range(self.blocks // WORD))
-        pending, first = Signal(WORD), Signal(range(WORD))
-        marked = self.marks.p[log2(WORD):]
+        m.submodules.bitmap = bitmap = ClearedRam(WORD, self.blocks // WORD)
+        row_idx = Signal(range(self.blocks // WORD + 1))
+        pending_row = Signal(range(self.blocks // WORD))
+        pending, first_idx = Signal(WORD), Signal(range(WORD))
+        mark_row = self.marks.p[log2(WORD):]
         for bit in reversed(range(WORD)):
             with m.If(pending[bit]):
-                m.d.comb += first.eq(bit)
+                m.d.comb += first_idx.eq(bit)
         m.d.comb += [
-            self.found.valid.eq(pending.any()),
-            self.found.p.eq(Cat(first, base)),
+            self.written.valid.eq(pending.any()),
+            self.written.p.eq(Cat(first_idx, pending_row)),
         ]
-        with m.If(self.found.valid & self.found.ready):
+        with m.If(self.written.valid & self.written.ready):
             m.d.sync += pending.eq(pending & (pending - 1))
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += rows.read_address.eq(Mux(self.marks.valid, marked, at))
-                with m.If(~rows.ready):
+                m.d.comb += bitmap.read_address.eq(Mux(self.marks.valid, mark_row, row_idx))
+                with m.If(~bitmap.ready):
                     pass
                 with m.Elif(self.marks.valid):
                     m.next = "MARK"
-                with m.Elif(self.take & ~pending.any()):
+                with m.Elif(self.drain & ~pending.any()):
                     m.d.comb += [
-                        self.more.eq(~self.room & (at != self.blocks // WORD)),
-                        self.ended.eq(~self.room | (at == self.blocks // WORD)),
+                        self.more.eq(~self.space & (row_idx != self.blocks // WORD)),
+                        self.done.eq(~self.space | (row_idx == self.blocks // WORD)),
                     ]
-                    m.next = "LOOK"
-                    with m.If(self.ended):
-                        m.d.sync += at.eq(0)
+                    m.next = "SCAN"
+                    with m.If(self.done):
+                        m.d.sync += row_idx.eq(0)
                         m.next = "IDLE"
             with m.State("MARK"):
                 m.d.comb += [
-                    rows.write_enable.eq(1),
-                    rows.write_address.eq(marked),
-                    rows.write_data.eq(
-                        rows.read_data | Const(1) << self.marks.p[:log2(WORD)]),
+                    bitmap.write_enable.eq(1),
+                    bitmap.write_address.eq(mark_row),
+                    bitmap.write_data.eq(
+                        bitmap.read_data | Const(1) << self.marks.p[:log2(WORD)]),
                     self.marks.ready.eq(1),
                 ]
                 m.next = "IDLE"
-            with m.State("LOOK"):
+            with m.State("SCAN"):
                 m.d.comb += [
-                    rows.write_enable.eq(rows.read_data.any()),
-                    rows.write_address.eq(at),
-                    rows.write_data.eq(0),
+                    bitmap.write_enable.eq(bitmap.read_data.any()),
+                    bitmap.write_address.eq(row_idx),
+                    bitmap.write_data.eq(0),
                 ]
-                m.d.sync += [pending.eq(rows.read_data), base.eq(at), at.eq(at + 1)]
+                m.d.sync += [pending.eq(bitmap.read_data), pending_row.eq(row_idx),
+                             row_idx.eq(row_idx + 1)]
                 m.next = "IDLE"
         return m

@@ -1,1 +1,1 @@
-"""A serial line as the carrier of a link's frames."""
+"""A serial line that carries the frames of a link."""

@@ -1,4 +1,4 @@
-"""A serial line that carries frames, wired."""
+"""Frames over a serial line."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
@@ -8,27 +8,28 @@ from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
 from ..link.layouts import frame_byte
 from ..link.slip import SlipDecoder, SlipEncoder
-from .rate_finder import RateFinder
+from .autobaud import Autobaud
 from .receiver import Receiver
 from .transmitter import Transmitter
 
 
 class UartPort(wiring.Component):
-    """Frames over two pins, at the rate that the host chooses.
+    """Carry frames over two pins at the bit rate of the host.
 
-    Members
-    -------
+    Attributes
+    ----------
     rx : In(1), tx : Out(1)
         Pins; high when idle.
     o : Out(stream(frame_byte))
-        Frames from the host, to be taken a byte in 10 bits.
+        Frames from the host; each byte must be accepted within the 10 bits of the next one.
     i : In(stream(frame_byte))
+        Frames to the host.
     good, bad : In(1)
-        High for a cycle when a frame of `o` proved whole, or not.
+        High for a cycle when a frame of `o` is found valid, or invalid.
 
     Timing
     ------
-    Two cycles of synchronisation, and one of a byte that is sent, beside those of the units.
+    The synchroniser adds 2 cycles to received bytes, the skid buffer 1 to sent bytes.
     """
 
     rx: In(1, init=1)
@@ -42,27 +43,27 @@ class UartPort(wiring.Component):
         m = Module()
         m.submodules.receiver = receiver = Receiver()
         m.submodules.transmitter = transmitter = Transmitter()
-        m.submodules.rate = rate = RateFinder()
+        m.submodules.autobaud = autobaud = Autobaud()
         m.submodules.decoder = decoder = SlipDecoder()
         m.submodules.encoder = encoder = SlipEncoder()
         m.submodules.synchronise = FFSynchronizer(self.rx, receiver.line, init=1)
         connect(m, receiver=receiver.o, decoder=decoder.i)
         connect(m, decoder.o, flipped(self.o))
-        # A byte from memory is kept before it is looked at.
-        m.submodules.kept = kept = SkidBuffer(self.i.p.shape().size)
+        # Timing: registers the path from the reply memory into the encoder.
+        m.submodules.skid = skid = SkidBuffer(self.i.p.shape().size)
         m.d.comb += [
-            kept.i.valid.eq(self.i.valid), kept.i.p.eq(self.i.p.as_value()),
-            self.i.ready.eq(kept.i.ready),
-            encoder.i.valid.eq(kept.o.valid), encoder.i.p.eq(kept.o.p),
-            kept.o.ready.eq(encoder.i.ready),
+            skid.i.valid.eq(self.i.valid), skid.i.p.eq(self.i.p.as_value()),
+            self.i.ready.eq(skid.i.ready),
+            encoder.i.valid.eq(skid.o.valid), encoder.i.p.eq(skid.o.p),
+            skid.o.ready.eq(encoder.i.ready),
         ]
         connect(m, encoder=encoder.o, transmitter=transmitter.i)
         m.d.comb += [
             self.tx.eq(transmitter.line),
-            rate.line.eq(receiver.line),
-            rate.good.eq(self.good),
-            rate.bad.eq(self.bad | receiver.broken),
-            receiver.period.eq(rate.period),
-            transmitter.period.eq(rate.period),
+            autobaud.line.eq(receiver.line),
+            autobaud.good.eq(self.good),
+            autobaud.bad.eq(self.bad | receiver.framing_error),
+            receiver.period.eq(autobaud.period),
+            transmitter.period.eq(autobaud.period),
         ]
         return m

@@ -1,4 +1,4 @@
-"""From bytes to a serial line."""
+"""Send bytes over a serial line."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -12,16 +12,16 @@ _BITS = 10  # with start and stop bit
 class Transmitter(wiring.Component):
     """Send bytes with a start and a stop bit, the lowest bit first.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(8))
     period : In(PERIOD_BITS)
-        Of eight bits, in cycles.
+        Cycles of eight bits.
     line : Out(1)
 
     Timing
     ------
-    10 / 8 of a period a byte, and a cycle.
+    A byte takes 10 / 8 of a period, plus a cycle.
     """
 
     i: In(stream.Signature(8))
@@ -30,26 +30,27 @@ class Transmitter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        bits, todo = Signal(_BITS), Signal(range(_BITS + 1))
-        left = Signal(PERIOD_BITS + 1)  # eighths of a cycle of this bit
-        over = Signal()
+        bits, bits_left = Signal(_BITS), Signal(range(_BITS + 1))
+        eighths_left = Signal(PERIOD_BITS + 1)  # of the bit on the line
+        bit_done = Signal()
         m.d.comb += [
-            over.eq(left <= EIGHTHS),
-            self.i.ready.eq(todo == 0),
+            bit_done.eq(eighths_left <= EIGHTHS),
+            self.i.ready.eq(bits_left == 0),
         ]
-        with m.If(todo == 0):
+        with m.If(bits_left == 0):
             m.d.sync += self.line.eq(1)
             with m.If(self.i.valid):
                 m.d.sync += [
                     bits.eq(Cat(Const(0, 1), self.i.p, Const(1, 1))),
-                    todo.eq(_BITS),
-                    left.eq(self.period),
+                    bits_left.eq(_BITS),
+                    eighths_left.eq(self.period),
                 ]
         with m.Else():
             m.d.sync += [
                 self.line.eq(bits[0]),
-                left.eq(Mux(over, left + self.period - EIGHTHS, left - EIGHTHS)),
+                eighths_left.eq(Mux(bit_done, eighths_left + self.period - EIGHTHS,
+                                    eighths_left - EIGHTHS)),
             ]
-            with m.If(over):
-                m.d.sync += [bits.eq(bits >> 1), todo.eq(todo - 1)]
+            with m.If(bit_done):
+                m.d.sync += [bits.eq(bits >> 1), bits_left.eq(bits_left - 1)]
         return m
