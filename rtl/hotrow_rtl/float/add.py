@@ -1,61 +1,39 @@
 """Addition of fp32.
 
-Source: IEEE 754-2019, section 5.4.1; on one path, with guard, round and sticky bit, as in
+Source: IEEE 754-2019, section 5.4.1. A single-path adder with guard, round and sticky bits, as in
 D. Goldberg, Computer arithmetic, appendix of J. Hennessy and D. Patterson, Computer Architecture.
 """
 
-from amaranth import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth import Cat, Const, Mux, Signal
+from amaranth.lib import data
 
 from ..primitives.pipeline_stage import stage
 from .formats import FP32, unpack
+from .pipelined_unit import PipelinedUnit
 
-EXTRA = 3  # guard, round and sticky bit
+EXTRA = 3  # guard, round and sticky bits
 WIDTH = FP32.fraction_bits + 1 + EXTRA
 TOTAL = WIDTH + 1
-STEP = 8  # of the coarse shifts
+STEP = 8  # bits per coarse shift
 GROUPS = -(-TOTAL // STEP)
 
 
-class Add(wiring.Component):
+class Add(PipelinedUnit):
     """a + b in fp32, rounded to nearest, ties to even.
 
-    Subnormal numbers, infinities and signed zeros are those of IEEE 754; every NaN that comes out
-    is 0x7fc00000.
-
-    Members
-    -------
-    operands : In(stream(a, b, always_ready=True))
-    results : Out(stream(32, always_ready=True))
-        One for each of the operands, in order.
-
-    Timing
-    ------
-    Always `latency` cycles; one operation a cycle. Nothing waits.
+    Subnormals, infinities and signed zeros follow IEEE 754. Every NaN result is 0x7fc00000.
     """
 
     latency = 8
     layout = data.StructLayout({"a": 32, "b": 32})
 
-    def __init__(self):
-        super().__init__({
-            "operands": In(stream.Signature(self.layout, always_ready=True)),
-            "results": Out(stream.Signature(32, always_ready=True)),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        valid = Signal(self.latency)
-        m.d.sync += valid.eq(Cat(self.operands.valid, valid))
-        m.d.comb += self.results.valid.eq(valid[-1])
-
+    def datapath(self, m):
         a, b = (unpack(m, FP32, self.operands.p[name], name) for name in "ab")
         read = stage(
             m, "read", a=a.significand, b=b.significand, a_exponent=a.exponent,
             b_exponent=b.exponent, a_sign=a.sign, b_sign=b.sign,
             swap=self.operands.p.a[:31] < self.operands.p.b[:31],
-            less=(b.exponent - a.exponent)[:8], more=(a.exponent - b.exponent)[:8],
+            b_minus_a=(b.exponent - a.exponent)[:8], a_minus_b=(a.exponent - b.exponent)[:8],
             infinity=a.infinity | b.infinity,
             nan=a.nan | b.nan | (a.infinity & b.infinity & (a.sign ^ b.sign)),
         )
@@ -63,20 +41,19 @@ class Add(wiring.Component):
             m, "ordered", large=Mux(read.swap, read.b, read.a),
             small=Mux(read.swap, read.a, read.b),
             exponent=Mux(read.swap, read.b_exponent, read.a_exponent),
-            distance=Mux(read.swap, read.less, read.more),
+            distance=Mux(read.swap, read.b_minus_a, read.a_minus_b),
             sign=Mux(read.swap, read.b_sign, read.a_sign), subtract=read.a_sign ^ read.b_sign,
             infinity=read.infinity, nan=read.nan,
         )
 
-        # The lower number is shifted to its place; what leaves is or-ed into the sticky bit.
+        # Align the smaller operand; the bits shifted out are or-ed into the sticky bit.
         def shifted_right(value, by, step):
-            """By `step` times 0, 1, ..., as many as `by` can tell."""
-            choices = range(1 << len(by))
+            """Shift `value` right by `by * step` bits."""
             result, lost = Signal(len(value)), Signal()
             with m.Switch(by):
-                for choice in choices:
-                    with m.Case(choice):
-                        cut = min(choice * step, len(value))
+                for count in range(1 << len(by)):
+                    with m.Case(count):
+                        cut = min(count * step, len(value))
                         m.d.comb += [
                             result.eq(value[cut:]),
                             lost.eq(value[:cut].any() if cut else 0),
@@ -99,7 +76,7 @@ class Add(wiring.Component):
             infinity=coarse.infinity, nan=coarse.nan,
         )
 
-        # Of the difference the carry says nothing: it is not negative.
+        # A difference is never negative, so its carry is dropped.
         total = Signal(TOTAL + 1)
         m.d.comb += total.eq(Cat(1, aligned.large) + Cat(aligned.subtract, aligned.small))
         added = stage(
@@ -108,7 +85,7 @@ class Add(wiring.Component):
             infinity=aligned.infinity, nan=aligned.nan,
         )
 
-        # Shifted up to its leading bit, but not below the least exponent.
+        # Normalise, but no further than the smallest exponent allows.
         padded = Cat(Const(0, STEP * GROUPS - TOTAL), added.total)
         first, steps = Signal(range(GROUPS)), Signal(range(GROUPS))
         m.d.comb += first.eq(GROUPS - 1)
@@ -135,7 +112,7 @@ class Add(wiring.Component):
             nan=counted.nan,
         )
 
-        # The window's top bit is worth one binade more than the exponent.
+        # The top bit of the window weighs one binade more than `exponent`.
         low = len(padded) - FP32.fraction_bits - 1
         leading, kept = normal.value[-1], normal.value[low:-1]
         half, below, odd = normal.value[low - 1], normal.value[:low - 1].any(), normal.value[low]
@@ -148,4 +125,3 @@ class Add(wiring.Component):
         m.d.sync += self.results.p.eq(Mux(
             normal.nan, FP32.quiet_nan,
             Cat(Mux(infinity, FP32.infinity, rounded), normal.sign)))
-        return m

@@ -1,7 +1,7 @@
 """Division of fp32.
 
-Source: IEEE 754-2019, section 5.4.1; restoring division, as in M. Ercegovac and T. Lang, Digital
-Arithmetic (2003), chapter 5. A subnormal quotient has fewer bits, so it is found sooner.
+Source: IEEE 754-2019, section 5.4.1; restoring division as in M. Ercegovac and T. Lang, Digital
+Arithmetic (2003), chapter 5. A subnormal quotient has fewer bits and takes fewer cycles.
 """
 
 from amaranth import Cat, Module, Mux, Signal, signed
@@ -17,23 +17,22 @@ TOO_LARGE = (1 << FP32.exponent_bits) - 1
 class Divide(wiring.Component):
     """a / b in fp32, rounded to nearest, ties to even.
 
-    Subnormal numbers, infinities and signed zeros are those of IEEE 754; every NaN that comes out
-    is 0x7fc00000.
+    Subnormals, infinities and signed zeros follow IEEE 754. Every NaN result is 0x7fc00000.
 
-    Members
-    -------
+    Attributes
+    ----------
     operands : In(stream(a, b))
     results : Out(stream(32))
 
     Timing
     ------
-    One operation at a time, from its operands to its result `latency` cycles; the next operands
-    are taken in the cycle after the result. Subnormal operands take one cycle more for each
-    leading zero of the one with more of them, subnormal results one less for each bit they
-    lack; an operand that is zero, infinite or NaN leaves 2.
+    One operation at a time: `latency` cycles from operands to result; `operands` is ready in the
+    cycle after the result's handshake. Subnormal operands add max(leading zeros of a, of b)
+    cycles. A subnormal result saves one cycle per missing quotient bit. With a zero, infinite or
+    NaN operand the result takes 2 cycles.
     """
 
-    latency = 4 + QUOTIENT  # align, plan, the quotient's bits, round; then the result is there
+    latency = 4 + QUOTIENT  # align, setup, one cycle per quotient bit, round, result
     layout = data.StructLayout({"a": 32, "b": 32})
 
     def __init__(self):
@@ -48,19 +47,19 @@ class Divide(wiring.Component):
         remainder = Signal(FP32.fraction_bits + 2, reset_less=True)
         divisor = Signal(FP32.fraction_bits + 1, reset_less=True)
         quotient = Signal(QUOTIENT, reset_less=True)
-        exponent = Signal(signed(10), reset_less=True)  # of the result, if its first bit is 1
+        exponent = Signal(signed(10), reset_less=True)  # of the result, before normalisation
         field = Signal(FP32.exponent_bits, reset_less=True)
-        left = Signal(range(QUOTIENT + 1), reset_less=True)  # bits of the quotient to come
+        bits_left = Signal(range(QUOTIENT + 1), reset_less=True)  # of the quotient
         sign, nan, infinity, zero = (
             Signal(name=name, reset_less=True) for name in ("sign", "nan", "infinity", "zero"))
 
-        # The only subtraction; what it leaves if positive, the next bit of the quotient.
-        difference, fits, rest = (
+        # One restoring step: `fits` is the next quotient bit.
+        difference, fits, partial = (
             Signal(len(remainder) + 1), Signal(), Signal(len(remainder)))
         m.d.comb += [
             difference.eq(remainder - divisor),
             fits.eq(~difference[-1]),
-            rest.eq(Mux(fits, difference, remainder)),
+            partial.eq(Mux(fits, difference, remainder)),
         ]
         a_aligned, b_aligned = remainder[len(divisor) - 1], divisor[-1]
 
@@ -85,10 +84,10 @@ class Divide(wiring.Component):
                         nan, FP32.quiet_nan, Cat(Mux(infinity, FP32.infinity, 0)[:31], sign)))
                     m.next = "done"
                 with m.Elif(a_aligned & b_aligned):
-                    # The quotient is 1 at least, or it is doubled.
+                    # Normalise the quotient to at least 1.
                     with m.If(~fits):
                         m.d.sync += [remainder.eq(remainder << 1), exponent.eq(exponent - 1)]
-                    m.next = "plan"
+                    m.next = "setup"
                 with m.Else():
                     m.d.sync += [
                         remainder.eq(Mux(a_aligned, remainder, remainder << 1)),
@@ -96,26 +95,26 @@ class Divide(wiring.Component):
                         exponent.eq(exponent - ~a_aligned + ~b_aligned),
                     ]
 
-            with m.State("plan"):
+            with m.State("setup"):
                 m.d.sync += [
                     quotient.eq(0),
-                    left.eq(QUOTIENT),
+                    bits_left.eq(QUOTIENT),
                     field.eq(exponent),
                     infinity.eq(exponent >= TOO_LARGE),
                 ]
                 m.next = "divide"
                 with m.If(exponent < 1):
-                    m.d.sync += [left.eq(exponent + (QUOTIENT - 1)), field.eq(0)]
+                    m.d.sync += [bits_left.eq(exponent + (QUOTIENT - 1)), field.eq(0)]
                     with m.If(exponent < 2 - QUOTIENT):
                         m.next = "round"
 
             with m.State("divide"):
                 m.d.sync += [
                     quotient.eq(Cat(fits, quotient)),
-                    remainder.eq(rest << 1),
-                    left.eq(left - 1),
+                    remainder.eq(partial << 1),
+                    bits_left.eq(bits_left - 1),
                 ]
-                with m.If(left == 1):
+                with m.If(bits_left == 1):
                     m.next = "round"
 
             with m.State("round"):

@@ -1,62 +1,41 @@
 """Fused multiply-add of fp32: a * b + c, rounded once.
 
-Source: IEEE 754-2019, section 5.4.1; on one path, the addend shifted along the product, as in
-R. K. Montoye et al., IBM J. Res. Dev. 34 (1990). Of a negative sum the complement is normalised:
-what it lacks, one unit of the last place, only changes how it is rounded.
+Source: IEEE 754-2019, section 5.4.1. A single-path unit that aligns the addend to the product, as
+in R. K. Montoye et al., IBM J. Res. Dev. 34 (1990). A negative sum is normalised as its ones'
+complement; the missing unit in the last place only affects rounding.
 """
 
-from amaranth import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth import Array, Cat, Const, Mux, Signal
+from amaranth.lib import data
 
 from ..primitives.pipeline_stage import stage
 from .formats import FP32, unpack
+from .pipelined_unit import PipelinedUnit
 
 SIGNIFICAND = FP32.fraction_bits + 1  # 24
 HALF = 18  # width of a hardware multiplier
-# From the top: the addend's place when it is far above the product, two empty bits, the product,
-# and two bits more, for that of a subnormal number begins up to 23 bits later.
+# The window from its top: a significand far above the product, two empty bits, the product, and
+# two bits below it, as the product of a subnormal begins up to 23 bits lower.
 BELOW_PRODUCT = 2
 WINDOW = SIGNIFICAND + 2 + 2 * SIGNIFICAND + BELOW_PRODUCT
-# A number with its leading bit at the window's top has the sum of the factors' exponents less this.
+# Exponent of the window's top bit: sum of the factors' exponents minus this.
 EXPONENT_OFFSET = FP32.bias - (SIGNIFICAND + 2) - 1
-STEP = 8  # of the coarse shifts
+STEP = 8  # bits per coarse shift
 GROUPS = -(-WINDOW // STEP)
-KEPT = SIGNIFICAND + STEP  # behind the coarse shift: result, rounding bit, and what shifts in
+KEPT = SIGNIFICAND + STEP  # after the coarse shift: result, rounding bit, bits for the fine shift
 
 
-class FusedMultiplyAdd(wiring.Component):
+class FusedMultiplyAdd(PipelinedUnit):
     """a * b + c in fp32, rounded once, to nearest, ties to even.
 
-    Subnormal numbers, infinities and signed zeros are those of IEEE 754; every NaN that comes out
-    is 0x7fc00000. It multiplies as fma(a, b, -0) and adds as fma(1, a, b).
-
-    Members
-    -------
-    operands : In(stream(a, b, c, always_ready=True))
-    results : Out(stream(32, always_ready=True))
-        One for each of the operands, in order.
-
-    Timing
-    ------
-    Always `latency` cycles; one operation a cycle. Nothing waits.
+    Subnormals, infinities and signed zeros follow IEEE 754. Every NaN result is 0x7fc00000. A
+    product is fma(a, b, -0), a sum is fma(1, a, b).
     """
 
     latency = 9
     layout = data.StructLayout({"a": 32, "b": 32, "c": 32})
 
-    def __init__(self):
-        super().__init__({
-            "operands": In(stream.Signature(self.layout, always_ready=True)),
-            "results": Out(stream.Signature(32, always_ready=True)),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        valid = Signal(self.latency)
-        m.d.sync += valid.eq(Cat(self.operands.valid, valid))
-        m.d.comb += self.results.valid.eq(valid[-1])
-
+    def datapath(self, m):
         a, b, c = (unpack(m, FP32, self.operands.p[name], name) for name in "abc")
         read = stage(
             m, "read", a=a.significand, b=b.significand, c=c.significand,
@@ -80,8 +59,7 @@ class FusedMultiplyAdd(wiring.Component):
             sign=Mux(read.c_infinity, read.c_sign, read.product_sign), subtract=opposed,
         )
 
-        # An addend that begins above the window stays at its top, far enough above the product;
-        # so it does beside the product zero, whose exponent says nothing.
+        # An addend above the window, and any addend to a zero product, goes to the window's top.
         above, steps = Signal(), Signal(4)
         m.d.comb += [
             above.eq((products.distance < 0) | products.product_zero),
@@ -101,24 +79,25 @@ class FusedMultiplyAdd(wiring.Component):
         window = Signal(WINDOW)
         m.d.comb += window.eq(
             Cat(Const(0, WINDOW - len(begun.c)), begun.c) >> Cat(Const(0, 3), begun.steps))
-        # How many bits of the addend leave the window, by the number of steps.
-        left = (min(max(STEP * steps + len(begun.c) - WINDOW, 0), len(begun.c))
-                for steps in range(16))
+        # Bits of the addend that are shifted out of the window, by the number of steps.
+        shifted_out = (min(max(STEP * steps + len(begun.c) - WINDOW, 0), len(begun.c))
+                       for steps in range(16))
         aligned = stage(
             m, "aligned", product=Cat(begun.outer[:HALF], begun.outer[HALF:] + begun.middle)[
                 :2 * SIGNIFICAND],
             c=Mux(begun.subtract, ~window, window),
-            lost=Array(begun.c[:bits].any() if bits else Const(0) for bits in left)[begun.steps],
+            lost=Array(begun.c[:bits].any() if bits else Const(0)
+                       for bits in shifted_out)[begun.steps],
             limit=begun.exponent - 1, exponent=begun.exponent,
             nan=begun.nan, infinity=begun.infinity, sign=begun.sign, subtract=begun.subtract,
         )
 
-        # What was lost of a subtrahend takes a whole unit here and leaves a part of it below. The
-        # lowest bit makes the carry.
+        # The lowest bit of each operand makes the carry. A subtrahend that lost bits subtracts a
+        # whole unit here; `lost` accounts for the difference when rounding.
         total = Signal(1 + WINDOW + 1)
         m.d.comb += total.eq(Cat(1, Const(0, BELOW_PRODUCT), aligned.product)
                              + Cat(aligned.subtract & ~aligned.lost, aligned.c))
-        # A result's exponent is 1 at least: marks end the count of leading zeros.
+        # The exponent is at least 1: `last_group` and `last_bit` limit the normalising shift.
         added = stage(
             m, "added", total=total[1:-1], negative=aligned.subtract & ~total[-1],
             lost=aligned.lost, exponent=aligned.exponent,
@@ -141,7 +120,7 @@ class FusedMultiplyAdd(wiring.Component):
             last_bit=added.last_bit & limited.replicate(STEP),
             rest=Cat(each.any() for each in groups[KEPT // STEP:]), lost=added.lost,
             exponent=added.exponent, nan=added.nan, infinity=added.infinity,
-            # Zero is positive if opposed numbers cancel.
+            # Opposite numbers cancel to +0.
             sign=Mux(added.infinity, added.sign,
                      (added.sign ^ added.negative) & (ones.any() | ~added.subtract)),
         )
@@ -171,7 +150,7 @@ class FusedMultiplyAdd(wiring.Component):
         half, odd, leading = normal.value[0], normal.value[1], normal.value[-1]
         up, rounded, infinity = Signal(), Signal(31), Signal()
         m.d.comb += [
-            # With nothing below, the unit that a complement lacks carries into the rounding bit.
+            # A ones' complement lacks one unit; with zeros below it carries into the rounding bit.
             up.eq(Mux(normal.negative & ~normal.below, half | odd, half & (normal.below | odd))),
             rounded.eq(Cat(normal.value[1:-1], Mux(leading, normal.exponent[:8], 0)) + up),
             infinity.eq(normal.infinity | (leading & (normal.exponent >= FP32.infinity >> 23))),
@@ -179,4 +158,3 @@ class FusedMultiplyAdd(wiring.Component):
         m.d.sync += self.results.p.eq(Mux(
             normal.nan, FP32.quiet_nan,
             Cat(Mux(infinity, FP32.infinity, rounded), normal.sign)))
-        return m

@@ -1,4 +1,4 @@
-"""Floating-point formats of rows, and what the bits of a number say.
+"""Floating-point formats of row elements.
 
 Source: IEEE 754-2019, section 3.4; bf16 is the upper half of fp32.
 """
@@ -30,7 +30,7 @@ class FloatFormat:
 
     @property
     def bias(self) -> int:
-        """What the exponent field exceeds the exponent by."""
+        """Exponent field minus exponent."""
         return (1 << self.exponent_bits - 1) - 1
 
     @property
@@ -46,7 +46,7 @@ class FloatFormat:
 
     @property
     def quiet_nan(self) -> int:
-        """The one NaN that our units give: positive, quiet, no payload."""
+        """The only NaN that the units return: positive, quiet, no payload."""
         return self.infinity | 1 << self.fraction_bits - 1
 
 
@@ -63,17 +63,17 @@ class ElementType(enum.Enum, shape=2):
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What the bits of a number say, as Amaranth values.
+    """The decoded fields of a number, as Amaranth values.
 
-    Its magnitude, if finite, is significand * 2 ** (exponent - bias - fraction_bits).
+    A finite magnitude is significand * 2 ** (exponent - bias - fraction_bits).
 
-    Members
-    -------
+    Attributes
+    ----------
     sign : 1
     exponent : unsigned(exponent_bits)
-        As in the number, but 1 of zeros and subnormals.
+        The exponent field, or 1 for zeros and subnormals.
     significand : unsigned(fraction_bits + 1)
-        With the leading bit that is not stored.
+        Includes the implied leading bit.
     zero, infinity, nan : 1
     """
 
@@ -86,20 +86,22 @@ class Unpacked:
 
 
 def unpack(m, form: FloatFormat, bits, name) -> Unpacked:
-    """Add to module `m` what reads `bits`, a number of format `form`."""
+    """Decode `bits`, a number of format `form`; the logic is added to module `m`."""
     number = Signal(form.layout, name=name)
-    low, high, whole = (Signal(name=f"{name}_{what}") for what in ("low", "high", "whole"))
+    exponent_zero, exponent_ones, fraction_zero = (
+        Signal(name=f"{name}_{what}") for what in ("exponent_zero", "exponent_ones",
+                                                   "fraction_zero"))
     m.d.comb += [
         number.eq(bits),
-        low.eq(number.exponent == 0),
-        high.eq(number.exponent.all()),
-        whole.eq(number.fraction == 0),
+        exponent_zero.eq(number.exponent == 0),
+        exponent_ones.eq(number.exponent.all()),
+        fraction_zero.eq(number.fraction == 0),
     ]
     return Unpacked(
         sign=number.sign,
-        exponent=Mux(low, 1, number.exponent),
-        significand=Cat(number.fraction, ~low),
-        zero=low & whole,
-        infinity=high & whole,
-        nan=high & ~whole,
+        exponent=Mux(exponent_zero, 1, number.exponent),
+        significand=Cat(number.fraction, ~exponent_zero),
+        zero=exponent_zero & fraction_zero,
+        infinity=exponent_ones & fraction_zero,
+        nan=exponent_ones & ~fraction_zero,
     )

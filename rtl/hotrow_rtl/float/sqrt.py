@@ -1,7 +1,7 @@
 """Square root of fp32.
 
-Source: IEEE 754-2019, section 5.4.1; restoring root, bit by bit, as in M. Ercegovac and T. Lang,
-Digital Arithmetic (2003), chapter 6.
+Source: IEEE 754-2019, section 5.4.1; restoring square root as in M. Ercegovac and T. Lang, Digital
+Arithmetic (2003), chapter 6.
 """
 
 from amaranth import Cat, Const, Module, Mux, Signal, signed
@@ -16,22 +16,22 @@ ROOT = FP32.fraction_bits + 2  # the rounding bit is the last
 class SquareRoot(wiring.Component):
     """sqrt(a) in fp32, rounded to nearest.
 
-    The root of -0 is -0, that of another negative number is NaN; every NaN that comes out is
+    The root of -0 is -0; the root of any other negative number is NaN. Every NaN result is
     0x7fc00000.
 
-    Members
-    -------
+    Attributes
+    ----------
     operands : In(stream(a))
     results : Out(stream(32))
 
     Timing
     ------
-    One operation at a time, from its operand to its result `latency` cycles; the next operand is
-    taken in the cycle after the result. A subnormal operand takes one cycle more for each leading
-    zero; one that is zero, negative, infinite or NaN leaves 2.
+    One operation at a time: `latency` cycles from operand to result; `operands` is ready in the
+    cycle after the result's handshake. A subnormal operand adds one cycle per leading zero. With a
+    zero, negative, infinite or NaN operand the result takes 2 cycles.
     """
 
-    latency = 3 + ROOT  # align, the root's bits, round; then the result is there
+    latency = 3 + ROOT  # align, one cycle per root bit, round, result
     layout = data.StructLayout({"a": 32})
 
     def __init__(self):
@@ -43,16 +43,16 @@ class SquareRoot(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         a = unpack(m, FP32, self.operands.p.a, "a")
-        # Two of its bits make one of the root; the integer part has two.
+        # Each root bit consumes two bits; the integer part has two bits.
         radicand = Signal(FP32.fraction_bits + 3, reset_less=True)
         exponent = Signal(signed(FP32.exponent_bits + 1), reset_less=True)
         remainder = Signal(ROOT + 1, reset_less=True)
         root = Signal(ROOT, reset_less=True)
-        left = Signal(range(ROOT + 1), reset_less=True)  # bits of the root to come
+        bits_left = Signal(range(ROOT + 1), reset_less=True)  # of the root
         sign, nan, infinity, zero = (
             Signal(name=name, reset_less=True) for name in ("sign", "nan", "infinity", "zero"))
 
-        # The only subtraction: (2 root + 1)**2 - (2 root)**2 is 4 root + 1.
+        # One restoring step: (2 root + 1)**2 - (2 root)**2 = 4 root + 1.
         trial, difference, fits = (
             Signal(len(remainder) + 2), Signal(len(remainder) + 3), Signal())
         m.d.comb += [
@@ -69,7 +69,7 @@ class SquareRoot(wiring.Component):
                     exponent.eq(a.exponent),
                     remainder.eq(0),
                     root.eq(0),
-                    left.eq(ROOT),
+                    bits_left.eq(ROOT),
                     sign.eq(a.sign),
                     zero.eq(a.zero),
                     infinity.eq(a.infinity),
@@ -86,7 +86,7 @@ class SquareRoot(wiring.Component):
                 with m.Elif(~radicand[-2]):
                     m.d.sync += [radicand.eq(radicand << 1), exponent.eq(exponent - 1)]
                 with m.Else():
-                    # An odd power of two gives one factor to the radicand, the rest is halved.
+                    # Halve the exponent; an odd one moves a factor of two to the radicand.
                     with m.If(~exponent[0]):
                         m.d.sync += radicand.eq(radicand << 1)
                     m.d.sync += exponent.eq((exponent + FP32.bias) >> 1)
@@ -97,13 +97,13 @@ class SquareRoot(wiring.Component):
                     root.eq(Cat(fits, root)),
                     remainder.eq(Mux(fits, difference, trial)),
                     radicand.eq(radicand << 2),
-                    left.eq(left - 1),
+                    bits_left.eq(bits_left - 1),
                 ]
-                with m.If(left == 1):
+                with m.If(bits_left == 1):
                     m.next = "round"
 
             with m.State("round"):
-                # Never a tie: the square of 25 bits, the last of them 1, has too many bits.
+                # A tie is impossible: the square of a 25-bit odd number exceeds 24 bits.
                 m.d.sync += self.results.p.eq(
                     (Cat(root[1:-1], exponent[:FP32.exponent_bits]) + root[0])[:31])
                 m.next = "done"

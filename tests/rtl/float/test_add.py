@@ -1,4 +1,4 @@
-"""The adder beside its golden model."""
+"""Add against its golden model."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 
 def cases(count, seed):
-    """A product and its addend at every distance; numbers of like size; all bits random."""
+    """Operands at every exponent distance, operands of similar size, and random bits."""
     a, b, c = multiply_add_cases(count, seed)
     rng = np.random.default_rng(seed)
     product = fused_multiply_add(a, b, np.full_like(a, 0x80000000))
@@ -37,7 +37,7 @@ def test_corners():
 
 
 def test_every_distance():
-    """Significands of all ones, of one bit, and the least one, at either sign."""
+    """Significands of all ones, of one bit and of the smallest value, with either sign."""
     fractions = np.array([0, 1, 0x400000, 0x7FFFFF])
     sign, distance, fraction, other = products(
         np.arange(2), np.arange(-34, 35), fractions, fractions)

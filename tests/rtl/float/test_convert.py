@@ -1,4 +1,4 @@
-"""Widening and narrowing beside their golden models."""
+"""Widen and Narrow against their golden models."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,12 @@ HALVES = np.arange(1 << 16, dtype=np.uint16)
 
 
 def types(count, seed):
-    """Types of the operands, in any order."""
+    """Random operand types."""
     return np.random.default_rng(seed).integers(0, len(KINDS), count, dtype=np.uint32)
 
 
 def widened(values, type_):
-    """As `widen`, each value from its own type; what lies above 16 bits is ignored."""
+    """`widen` each value from its own type; the upper bits of a 16-bit element are ignored."""
     results = np.zeros_like(values)
     for kind in KINDS:
         chosen = type_ == ElementType[kind.upper()].value
@@ -30,8 +30,8 @@ def widened(values, type_):
     return results
 
 
-def stream_resize(values, type_):
-    """As `narrow`, each value to its own type."""
+def narrowed(values, type_):
+    """`narrow` each value to its own type."""
     results = np.zeros_like(values)
     for kind in KINDS:
         chosen = type_ == ElementType[kind.upper()].value
@@ -39,7 +39,7 @@ def stream_resize(values, type_):
     return results
 
 
-MODELS = {Widen: widened, Narrow: stream_resize}
+MODELS = {Widen: widened, Narrow: narrowed}
 
 
 def compare(unit, values, type_, seed=None, run=run, **options):
@@ -52,7 +52,7 @@ def compare(unit, values, type_, seed=None, run=run, **options):
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_widen_halves(kind):
-    """Subnormal numbers, and of every exponent some; the slow test takes all."""
+    """Every subnormal and some numbers of every exponent; the slow test takes all."""
     values = np.concatenate([HALVES[:1100], HALVES[::17], np.uint16(1 << 15) + HALVES[:1100:7]])
     compare(Widen, values.astype(np.uint32), kind)
 
@@ -65,8 +65,8 @@ def test_narrow_about_ties(kind):
 @pytest.mark.parametrize("kind, exponents", [
     ("fp16", [*range(98, 116), *range(141, 146)]), ("bf16", [0, 1, 127, 254])])
 def test_narrow_every_bit(kind, exponents):
-    """One or two bits of the fraction in all places, or all below one: in fp16 from the binade
-    below its least number to its subnormal ones, and about its greatest."""
+    """Fractions with one or two bits set, or all bits below one set. The fp16 exponents span the
+    binade below the smallest number, the subnormals, and the largest numbers."""
     bits = [1 << place for place in range(23)]
     fractions = np.unique([one | other for one in bits for other in bits]
                           + [one - 1 for one in bits])
@@ -76,14 +76,14 @@ def test_narrow_every_bit(kind, exponents):
 
 @pytest.mark.parametrize("unit", MODELS)
 def test_types_in_any_order(unit):
-    """With gaps, and bits above an element of 16 that mean nothing."""
+    """With idle cycles, and random bits above 16-bit elements."""
     values = np.concatenate([finite(1500, np.random.default_rng(1), 100, 150), CORNERS])
     compare(unit, values, types(len(values), 2), 1, gaps=RAGGED)
 
 
 @pytest.mark.slow
 def test_all():
-    """Every half; every tie with what lies about it; millions of others."""
+    """Every 16-bit number, every tie with its neighbours, and millions of random numbers."""
     from hotrow_sim.testing.units.float_unit import run as run_verilated
 
     for kind, shape in SHAPES.items():

@@ -1,4 +1,4 @@
-"""The divider beside its golden model."""
+"""Divide against its golden model and its cycle model."""
 
 import numpy as np
 import pytest
@@ -28,14 +28,14 @@ def test_corners():
 
 
 def test_every_exponent():
-    """Quotients that are exact, that are rounded, and that lie at each end of the subnormal."""
+    """Exact quotients, rounded quotients, and both ends of the subnormal range."""
     a = (np.arange(255, dtype=np.uint32) << 23) | 1
     for b in (ONE + 3, 0x7F000000, 0x00800000):
         compare(a, np.full_like(a, b))
 
 
 def test_ties_go_to_even():
-    """Only a subnormal quotient can lie in the middle of two numbers."""
+    """Only a subnormal quotient can be a tie."""
     a, b = products(np.arange(0x800000, 0x800020, dtype=np.uint32),
                     np.array([2, 4, 8, 0.5, 2.0 ** 23, 2.0 ** 24], np.float32).view(np.uint32))
     compare(a, b)

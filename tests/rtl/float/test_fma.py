@@ -1,4 +1,4 @@
-"""The fused multiply-add beside its golden model."""
+"""FusedMultiplyAdd against its golden model."""
 
 import numpy as np
 import pytest
@@ -24,15 +24,15 @@ def compare(operands, seed=None, gaps=STEADY):
 
 
 def test_corners():
-    """Every combination with either sign of the product and of the addend."""
+    """Every combination of corner values, with both signs of product and addend."""
     compare(products(CORNERS[::2], CORNERS, CORNERS))
 
 
 def test_every_distance():
-    """An addend from far above to far below the product, of like and of the other sign.
+    """An addend from far above to far below the product, with equal and opposite signs.
 
-    Products that end in their last bit, that leave a tie, and of a subnormal number; addends
-    whose bits are all ones, and one alone.
+    The products end in their last bit, make a tie, or have a subnormal factor. The addends have
+    all fraction bits set, one or none.
     """
     cases = []
     for a, b in ((0x3FFFFFFF, 0x3FFFFFFF), (0x3F800001, 0x3FC00000), (1, 0x7E800000),
@@ -40,21 +40,21 @@ def test_every_distance():
         for exponent in range(255):
             for sign, fraction in ((0, 0x7FFFFF), (1, 0x7FFFFF), (1, 0), (1, 1)):
                 cases.append((a, b, int(numbers(sign, exponent, fraction))))
-    compare([np.array(each, np.uint32) for each in zip(*cases)])
+    compare([np.array(each, np.uint32) for each in zip(*cases, strict=True)])
 
 
 def test_ties_go_to_even():
-    """Half a unit more or less than every kind of last bits, also of subnormal results."""
+    """Half a unit above and below every pattern of last bits, subnormal results included."""
     one, half_unit = np.uint32(ONE), np.uint32(ONE - (24 << 23))
     last = np.arange(16, dtype=np.uint32)
     near = half_unit + np.array([0, 1, MINUS_ZERO, MINUS_ZERO + 1])
     sums = [products(one[None], near, one + last)]
-    # 2**-63 times odd multiples of 2**-87 falls between subnormal numbers.
+    # 2**-63 times an odd multiple of 2**-87 lies between two subnormals.
     odd = (2 * last + 1).astype(np.float32) * np.float32(2.0 ** -87)
     factors = np.array([2.0 ** -63, -(2.0 ** -63)], np.float32)
     sums.append(products(factors.view(np.uint32), odd.view(np.uint32),
                          np.array([0, MINUS_ZERO, 1, 0x800000], np.uint32)))
-    compare([np.concatenate(each).astype(np.uint32) for each in zip(*sums)])
+    compare([np.concatenate(each).astype(np.uint32) for each in zip(*sums, strict=True)])
 
 
 def test_random():

@@ -1,4 +1,4 @@
-"""The square root beside its golden model."""
+"""SquareRoot against its golden model and its cycle model."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_millions():
 
 @pytest.mark.slow
 def test_every_fraction():
-    """Every third significand, with an even exponent and with an odd one."""
+    """Every third significand, with an even and an odd exponent."""
     from hotrow_sim.testing.units.float_unit import run as run_verilated
 
     for exponent in (127, 128):
