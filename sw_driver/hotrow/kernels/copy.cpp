@@ -1,0 +1,32 @@
+// Rows from one array to another.
+
+#include "rows.hpp"
+
+// Copy `count` rows of `bytes`: to row to[i] from row from[i], or row i where there is no index.
+//
+// Strides are in bytes. Returns 0, or 1 + i where index i is no row of its array; then nothing was
+// copied.
+extern "C" int64_t copy_rows(char *target, int64_t target_rows, int64_t target_stride, Integers to,
+                             const char *source, int64_t source_rows, int64_t source_stride,
+                             Integers from, int64_t count, int64_t bytes, int threads) {
+    for (int64_t i = 0; i < count; ++i) {
+        const uint64_t t = to.data ? to[i] : i, s = from.data ? from[i] : i;
+        if (t >= static_cast<uint64_t>(target_rows) || s >= static_cast<uint64_t>(source_rows))
+            return 1 + i;
+    }
+    parallel(count, threads, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+            if (i + PREFETCH < last) {
+                if (from.data)
+                    for (int64_t b = 0; b < bytes; b += 64)
+                        __builtin_prefetch(source + from[i + PREFETCH] * source_stride + b);
+                if (to.data)
+                    for (int64_t b = 0; b < bytes; b += 64)
+                        __builtin_prefetch(target + to[i + PREFETCH] * target_stride + b, 1);
+            }
+            std::memcpy(target + (to.data ? to[i] : i) * target_stride,
+                        source + (from.data ? from[i] : i) * source_stride, bytes);
+        }
+    });
+    return 0;
+}

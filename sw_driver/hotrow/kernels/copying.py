@@ -1,0 +1,105 @@
+"""Rows from one array to another, and slots of a device as places in a storage."""
+
+import numpy as np
+import torch
+
+from ..errors import Error
+from .library import Integers, library, pointer, threads_for
+
+
+def copy_rows(target, source, to=None, start=None):
+    """target[to] = source[start], row by row.
+
+    Parameters
+    ----------
+    target, source : [R, D] or [R]
+        Of one dtype and width, each with contiguous rows at any stride.
+    to, start : int32[n] or int64[n], optional
+        Rows of the target, each once, and of the source; all of them unless they are given.
+
+    Raises
+    ------
+    Error
+        An index is no row; nothing was copied.
+    """
+    count = next((len(index) for index in (to, start) if index is not None), len(source))
+    sizes = {len(each) for each in (to, start) if each is not None} | {
+        len(array) for array, index in ((target, to), (source, start)) if index is None}
+    if sizes != {count} or target.shape[1:] != source.shape[1:] or target.dtype != source.dtype:
+        raise Error(f"cannot copy {source.dtype} {list(source.shape)} to {target.dtype} "
+                    f"{list(target.shape)}: the rows differ, or there are {sorted(sizes)} of them")
+    native = library()
+    size, width = target.element_size(), target.shape[1] if target.dim() == 2 else 1
+    to, start = (None if each is None else each.contiguous() for each in (to, start))
+    wrong = _copy_reference(target, source, to, start) if native is None else native.copy_rows(
+        target.data_ptr(), len(target), target.stride(0) * size, Integers.of(to),
+        source.data_ptr(), len(source), source.stride(0) * size, Integers.of(start),
+        count, size * width, threads_for(count * width))
+    if wrong:
+        raise Error(f"row {wrong - 1} of {count} to be copied is outside of the "
+                    f"{len(target)} rows of the target or the {len(source)} of the source")
+
+
+def _copy_reference(target, source, to, start):
+    for index, array in ((to, target), (start, source)):
+        wrong = None if index is None else (index < 0) | (index >= len(array))
+        if wrong is not None and bool(wrong.any()):
+            return 1 + int(wrong.nonzero()[0])
+    target[slice(None) if to is None else to.long()] = (
+        source if start is None else source[start.long()])
+    return 0
+
+
+def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
+    """Translate the slots of a batch as a device returns them.
+
+    Parameters
+    ----------
+    slots : uint32[n]
+        A slot of the directory; `directory` + k, or `flag` | k where there is a flag, for the k-th
+        row without one.
+    area : int64[k]
+        Place of each row without a slot.
+    directory : int
+        Slots of the whole directory.
+    per_choice : int
+        Slots of each hash choice, a power of two.
+    part, first : int
+        Slots of the partition in each choice, and the first of them.
+    flag : int
+
+    Returns
+    -------
+    int32[n]
+        Place of each lookup: the partition's slots begin at 0.
+
+    Raises
+    ------
+    Error
+        A slot is not in the partition, or has no place in the area.
+    """
+    places, native = torch.empty(len(slots), dtype=torch.int32), library()
+    slots = np.ascontiguousarray(slots, np.uint32)
+    wrong = native.place_slots(
+        slots.ctypes.data, len(slots), directory, flag, per_choice.bit_length() - 1, part, first,
+        pointer(area, torch.int64), len(area), places.data_ptr(),
+    ) if native else _place_reference(slots, area, directory, per_choice, part, first, flag, places)
+    if wrong:
+        raise Error(f"lookup {wrong - 1} has slot {int(slots[wrong - 1]):#x}: expected a slot of "
+                    f"the partition, or one of {len(area)} rows without a slot")
+    return places
+
+
+def _place_reference(slots, area, directory, per_choice, part, first, flag, places):
+    slots = slots.astype(np.int64)
+    without = (slots & flag != 0) | (slots >= directory)
+    number = np.where(slots & flag != 0, slots & ~flag, slots - directory)
+    choice, within = np.divmod(slots, per_choice)
+    within -= first
+    wrong = np.where(without, number >= len(area), (within < 0) | (within >= part))
+    if wrong.any():
+        return 1 + int(np.argmax(wrong))
+    found = choice * part + within
+    found[without] = area.numpy()[number[without]]
+    places.copy_(torch.from_numpy(found))
+    return 0

@@ -1,0 +1,45 @@
+// Numbers of lookups among the distinct slots of a batch.
+
+#include "rows.hpp"
+
+// Number the distinct slots in order of first appearance.
+//
+// table[slot] is the slot's number if it is less than the count of distinct slots so far and
+// distinct[table[slot]] is the slot; any contents will do at the start (P. Briggs and L. Torczon,
+// "An efficient representation for sparse sets", 1993). Lookup i * columns + j has the slot at
+// i * row_stride + j * column_stride.
+//
+// Returns the count of distinct slots, or -1 - i where lookup i is no slot.
+extern "C" int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t row_stride,
+                         int64_t column_stride, int64_t keys, int32_t *table, int32_t *numbers,
+                         void *distinct, int32_t *counts) {
+    int64_t found = 0, i = 0;
+    const auto run = [&](const auto *from, auto *unique) -> int64_t {
+        for (int64_t row = 0; row < rows; ++row) {
+            const auto *each = from + row * row_stride;
+            for (int64_t column = 0; column < columns; ++column, each += column_stride, ++i) {
+                if (column + PREFETCH < columns) {
+                    const uint64_t ahead = static_cast<uint64_t>(each[PREFETCH * column_stride]);
+                    __builtin_prefetch(table + ahead);
+                }
+                const auto slot = *each;
+                if (static_cast<uint64_t>(slot) >= static_cast<uint64_t>(keys)) return -1 - i;
+                // Without branches: whether a slot was seen before is hard to predict.
+                const uint64_t last = static_cast<uint32_t>(table[slot]);
+                const bool plausible = last < static_cast<uint64_t>(found);
+                const int64_t candidate = plausible ? last : 0;
+                const bool known = plausible & (unique[candidate] == slot);
+                const int64_t number = known ? candidate : found;
+                table[slot] = static_cast<int32_t>(number);
+                unique[number] = slot;
+                counts[number] = (known ? counts[number] : 0) + 1;
+                numbers[i] = static_cast<int32_t>(number);
+                found += !known;
+            }
+        }
+        return found;
+    };
+    if (slots.wide)
+        return run(static_cast<const int64_t *>(slots.data), static_cast<int64_t *>(distinct));
+    return run(static_cast<const int32_t *>(slots.data), static_cast<int32_t *>(distinct));
+}

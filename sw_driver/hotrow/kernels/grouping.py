@@ -1,0 +1,93 @@
+"""The lookups of a batch grouped by slot, without a sort."""
+
+import threading
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import Error
+from .library import Integers, library
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The distinct slots of a batch, in order of first appearance.
+
+    Attributes
+    ----------
+    numbers : int32[n]
+        Number of each lookup among the distinct slots.
+    distinct : int32[u] or int64[u]
+        As the slots.
+    counts : int32[u]
+        Lookups of each.
+    """
+
+    numbers: torch.Tensor
+    distinct: torch.Tensor
+    counts: torch.Tensor
+
+
+class Grouper:
+    """Groups lookups by slot in one pass.
+
+    Parameters
+    ----------
+    slots : int
+        Slots are 0 .. slots - 1. The grouper keeps 4 bytes for each that occurs.
+    """
+
+    def __init__(self, slots):
+        self.slots, self._lock = slots, threading.Lock()
+        self._table = torch.empty(slots, dtype=torch.int32)
+
+    def group(self, slots):
+        """Group a batch.
+
+        Parameters
+        ----------
+        slots : int32 or int64 [n], or [features, samples] with any strides
+            Lookups count feature after feature.
+
+        Returns
+        -------
+        Groups
+
+        Raises
+        ------
+        Error
+            A slot is out of range.
+        """
+        native, given = library(), Integers.of(slots)
+        if native is None:
+            return _reference(slots, self.slots)
+        rows, columns = (1, *slots.shape)[-2:]
+        row_stride, column_stride = (0, *slots.stride())[-2:]
+        numbers, counts = (torch.empty(rows * columns, dtype=torch.int32) for _ in range(2))
+        distinct = torch.empty(rows * columns, dtype=slots.dtype)
+        with self._lock:
+            count = native.group(given, rows, columns, row_stride, column_stride,
+                                 self.slots, self._table.data_ptr(), numbers.data_ptr(),
+                                 distinct.data_ptr(), counts.data_ptr())
+        if count < 0:
+            raise _out_of_range(slots, -1 - count, self.slots)
+        return Groups(numbers, distinct[:count], counts[:count])
+
+
+def _out_of_range(slots, position, limit):
+    return Error(f"lookup {position} has slot {int(slots.reshape(-1)[position])}: expected 0 to "
+                 f"{limit - 1}")
+
+
+def _reference(slots, limit):
+    flat = slots.reshape(-1)
+    wrong = (flat < 0) | (flat >= limit)
+    if bool(wrong.any()):
+        raise _out_of_range(slots, int(wrong.nonzero()[0]), limit)
+    distinct, inverse, counts = torch.unique(flat, return_inverse=True, return_counts=True)
+    first = torch.full_like(distinct, len(flat), dtype=torch.int64).scatter_reduce(
+        0, inverse, torch.arange(len(flat)), "amin")
+    order = torch.argsort(first)
+    number = torch.empty_like(order)
+    number[order] = torch.arange(len(order))
+    return Groups(number[inverse].int(), distinct[order], counts[order].int())

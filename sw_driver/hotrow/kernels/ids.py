@@ -1,0 +1,57 @@
+"""Ids of a batch: checked against their tables, and as rows of one array of all tables."""
+
+import torch
+
+from ..errors import Error
+from .library import Integers, library, pointer
+
+
+def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
+    """Check each id, and add where its table begins, in one pass.
+
+    Parameters
+    ----------
+    ids : int32 or int64 [samples, features] with any strides, or [n] feature after feature
+    rows : int64[features]
+        Of each feature's table.
+    first : int64[features], optional
+        Flat row of each table's row 0; without it the ids are only checked.
+    counts : int64[features], optional
+        Ids of each feature, where ids are [n].
+    dtype : torch.dtype
+        Of the flat rows: int32 or int64.
+
+    Returns
+    -------
+    flat : int32[n] or int64[n] or None
+        Feature after feature, sample after sample.
+    wrong : int
+        Position there of the first id that is no row of its table, or -1.
+    """
+    if ids.dim() == 2:
+        samples, features = ids.shape
+        begin = torch.arange(features) * ids.stride(1)
+        stride, counts = ids.stride(0), torch.full((features,), samples)
+    else:
+        ids, stride = ids.contiguous(), 1
+        begin = counts.cumsum(0) - counts
+    if len(rows) != len(counts) or int(counts.sum()) != ids.numel():
+        raise Error(f"expected ids of {len(rows)} features, got {ids.numel()} ids of "
+                    f"{len(counts)} features that count {int(counts.sum())}")
+    flat = None if first is None else torch.empty(ids.numel(), dtype=dtype)
+    native = library()
+    if native is None:
+        return _reference(ids, rows, first, counts, flat)
+    wrong = native.flatten_ids(
+        Integers.of(ids), len(rows), begin.data_ptr(), pointer(counts, torch.int64), stride,
+        pointer(rows, torch.int64), pointer(first, torch.int64), pointer(flat, dtype),
+        dtype == torch.int64)
+    return flat, wrong
+
+
+def _reference(ids, rows, first, counts, flat):
+    ids = ids.T.reshape(-1).long() if ids.dim() == 2 else ids.long()
+    wrong = (ids < 0) | (ids >= torch.repeat_interleave(rows, counts))
+    if flat is not None:
+        flat.copy_(ids + torch.repeat_interleave(first, counts))
+    return flat, int(wrong.nonzero()[0]) if bool(wrong.any()) else -1

@@ -1,0 +1,117 @@
+"""The compiled passes over a batch, as one shared library."""
+
+import ctypes
+import os
+import threading
+from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from ..errors import Error
+from . import compiler
+
+_WORK_PER_THREAD = 1 << 17  # elements that pay for a thread
+
+_FOLDER = Path(__file__).parent
+TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+
+
+class Integers(ctypes.Structure):
+    """int32 or int64 values."""
+
+    _fields_ = [("data", c_void_p), ("wide", c_int32)]
+
+    @classmethod
+    def of(cls, tensor):
+        """The values of a tensor of the host, which the caller keeps alive; None for no values."""
+        if tensor is None:
+            return cls(None, 0)
+        if tensor.dtype not in (torch.int32, torch.int64):
+            raise Error(f"expected int32 or int64, got {tensor.dtype}")
+        return cls(tensor.data_ptr(), tensor.dtype == torch.int64)
+
+
+class Table(ctypes.Structure):
+    """Rows in host memory."""
+
+    _fields_ = [("data", c_void_p), ("rows", c_int64), ("stride", c_int64), ("dim", c_int64),
+                ("type", c_int32)]
+
+    @classmethod
+    def of(cls, rows):
+        """The rows of a tensor [R, D] whose rows are contiguous; the caller keeps it alive."""
+        if rows.dtype not in TYPES:
+            raise Error(f"expected rows of {', '.join(map(str, TYPES))}, got {rows.dtype}")
+        if rows.dim() != 2 or (rows.shape[1] > 1 and rows.stride(1) != 1):
+            raise Error(f"expected rows [R, D] with contiguous elements, got shape "
+                        f"{list(rows.shape)} with strides {list(rows.stride())}")
+        return cls(rows.data_ptr(), *rows.shape[:1], rows.stride(0), rows.shape[1],
+                   TYPES[rows.dtype])
+
+
+class Bags(ctypes.Structure):
+    """Bags of a batch, and where the pooled ones lie."""
+
+    _fields_ = [("lengths", Integers), ("weights", c_void_p), ("mean", c_void_p),
+                ("columns", c_void_p), ("features", c_int64), ("samples", c_int64),
+                ("lookups", c_int64), ("row_stride", c_int64)]
+
+
+_ARGUMENTS = {
+    "group": [Integers, *[c_int64] * 5, *[c_void_p] * 4],
+    "pool_forward": [POINTER(Table), POINTER(Bags), Integers, c_int64, c_int64, c_void_p, c_int],
+    "pool_backward": [c_void_p, POINTER(Bags), c_void_p, c_void_p, c_int64, c_int64, c_void_p,
+                      c_int],
+    "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_void_p, c_int32, c_float,
+               c_float, c_int],
+    "first_not_finite": [c_void_p, c_int64, c_int64],
+    "flatten_ids": [Integers, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3, c_int32],
+    "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],
+    "place_slots": [c_void_p, c_int64, c_int64, c_uint32, c_int32, c_int64, c_int64, c_void_p,
+                    c_int64, c_void_p],
+}
+_lock = threading.Lock()
+
+
+def library():
+    """The library, built by the first call; None where there is no compiler, or where the
+    environment variable HOTROW_KERNELS is "reference".
+
+    Raises
+    ------
+    Error
+        The compiler failed: with its message.
+    """
+    if os.environ.get("HOTROW_KERNELS") == "reference":
+        return None
+    with _lock:
+        return _load()
+
+
+@cache
+def _load():
+    if compiler.find_compiler() is None:
+        return None
+    loaded = compiler.load("kernels", sorted(_FOLDER.glob("*.cpp")), sorted(_FOLDER.glob("*.hpp")))
+    for name, arguments in _ARGUMENTS.items():
+        getattr(loaded, name).argtypes = arguments
+        getattr(loaded, name).restype = c_int64
+    return loaded
+
+
+def pointer(tensor, dtype):
+    """Address of the memory of a contiguous tensor, which the caller keeps alive; None for None."""
+    if tensor is None:
+        return None
+    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise Error(f"expected a contiguous {dtype} on the host, got {tensor.dtype} "
+                    f"{list(tensor.shape)} with strides {list(tensor.stride())} on "
+                    f"{tensor.device}")
+    return tensor.data_ptr()
+
+
+def threads_for(elements):
+    """Threads for a pass over so many elements: those of PyTorch at most."""
+    return max(1, min(torch.get_num_threads(), elements // _WORK_PER_THREAD))

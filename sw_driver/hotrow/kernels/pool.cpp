@@ -1,0 +1,152 @@
+// Pooled bags of rows, and the gradients of rows from those of pooled bags.
+
+#include "rows.hpp"
+
+namespace {
+
+// The slots of a batch: with lengths one after the other, else at the strides of feature and
+// sample.
+struct Slots {
+    const Bags &bags;
+    Integers slots;
+    int64_t feature_stride, sample_stride;
+
+    int64_t at(int64_t lookup, int64_t feature, int64_t sample) const {
+        return bags.lengths.data ? slots[lookup]
+                                 : slots[feature * feature_stride + sample * sample_stride];
+    }
+
+    // A slot some lookups ahead, or the one here.
+    int64_t ahead(int64_t lookup, int64_t feature, int64_t sample) const {
+        if (bags.lengths.data) return slots[std::min(lookup + PREFETCH, bags.lookups - 1)];
+        return at(lookup, feature, std::min(sample + PREFETCH, bags.samples - 1));
+    }
+};
+
+// Sum the rows of bags first .. last; return the position of a lookup that is no row, or -1.
+template <class Element, int WIDTH>
+int64_t pool(const Table &table, const Bags &bags, const Slots &slots, float *pooled,
+             int64_t first, int64_t last) {
+    const auto *rows = static_cast<const typename Element::Stored *>(table.data);
+    const int64_t dim = WIDTH ? WIDTH : table.dim;
+    int64_t i = bags.first_lookup(first);
+    int64_t feature = first / bags.samples, sample = first % bags.samples;
+    for (int64_t bag = first; bag < last; ++bag) {
+        float *sum = pooled + sample * bags.row_stride + bags.columns[feature];
+        const int64_t length = bags.length(bag);
+        if (!length) std::fill(sum, sum + dim, 0.f);
+        for (int64_t each = 0; each < length; ++each, ++i) {
+            prefetch<0>(rows + slots.ahead(i, feature, sample) * table.stride, dim);
+            const int64_t slot = slots.at(i, feature, sample);
+            if (static_cast<uint64_t>(slot) >= static_cast<uint64_t>(table.rows)) return i;
+            const auto *row = rows + slot * table.stride;
+            const float *weight = bags.weights ? bags.weights + i : nullptr;
+            vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+                // A sum starts at +0, so that a row of -0 gives +0.
+                const Floats sofar = each ? load(sum + d, n) : Floats{};
+                const Floats values = load<Element>(row + d, n);
+                store(sum + d, weight ? fma(all(*weight), values, sofar) : sofar + values, n);
+            });
+        }
+        const int64_t divisor = bags.divisor(feature, length);
+        if (divisor > 1)
+            for (int64_t d = 0; d < dim; ++d) sum[d] /= static_cast<float>(divisor);
+        if (++sample == bags.samples) sample = 0, ++feature;
+    }
+    return -1;
+}
+
+// Sum the gradients of numbers low .. high; return whether each sum is finite.
+template <int WIDTH>
+bool sum_gradients(const float *gradients, const Bags &bags, const int32_t *numbers, int64_t low,
+                   int64_t high, int64_t dim, float *sums) {
+    if (WIDTH) dim = WIDTH;
+    std::vector<float> divided(dim);
+    Words large{};  // bit 31 where an exponent was all ones
+    int64_t i = 0, seen = 0, bag = 0;
+    for (int64_t feature = 0; feature < bags.features; ++feature) {
+        for (int64_t sample = 0; sample < bags.samples; ++sample, ++bag) {
+            const float *from = gradients + sample * bags.row_stride + bags.columns[feature];
+            const int64_t length = bags.length(bag), divisor = bags.divisor(feature, length);
+            prefetch<0>(from + PREFETCH * bags.row_stride, dim);
+            if (divisor > 1) {
+                for (int64_t d = 0; d < dim; ++d) divided[d] = from[d] / static_cast<float>(divisor);
+                from = divided.data();
+            }
+            for (int64_t each = 0; each < length; ++each, ++i) {
+                if (i + PREFETCH < bags.lookups)
+                    prefetch<1>(sums + numbers[i + PREFETCH] * dim, dim);
+                const int64_t number = numbers[i];
+                const bool first = number == seen;
+                seen += first;
+                if (number < low || number >= high) continue;
+                const Words kept = Words{} + (first ? 0 : ~0u);
+                float *sum = sums + number * dim;
+                const float *weight = bags.weights ? bags.weights + i : nullptr;
+                vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+                    const Floats sofar = (Floats)((Words)load(sum + d, n) & kept);
+                    const Floats values = load(from + d, n);
+                    const Floats total = weight ? fma(all(*weight), values, sofar)
+                                                : sofar + values;
+                    large |= ((Words)total & 0x7fffffff) + 0x00800000;
+                    store(sum + d, total, n);
+                });
+            }
+        }
+    }
+    uint32_t any = 0;
+    for (int lane = 0; lane < LANES; ++lane) any |= large[lane];
+    return !(any >> 31);
+}
+
+}  // namespace
+
+// Sum the rows of each bag in lookup order; a mean is the sum divided by the bag's length.
+//
+// Slots lie as in `group`, feature after feature. Returns 0; 1 + i where lookup i is no row; -1
+// where the lengths are not those of the lookups.
+extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers slots,
+                                int64_t feature_stride, int64_t sample_stride, float *pooled,
+                                int threads) {
+    if (!bags->sound()) return -1;
+    const Slots all{*bags, slots, feature_stride, sample_stride};
+    int64_t wrong = -1;
+    with_element(table->type, [&](auto element) {
+        with_width(table->dim, [&](auto width) {
+            parallel(bags->features * bags->samples, threads, [&](int64_t first, int64_t last) {
+                const int64_t found = pool<decltype(element), decltype(width)::value>(
+                    *table, *bags, all, pooled, first, last);
+                if (found >= 0) __atomic_store_n(&wrong, found, __ATOMIC_RELAXED);
+            });
+        });
+    });
+    return 1 + wrong;
+}
+
+// Sum the gradients of the lookups of each number, in lookup order.
+//
+// `numbers` and `counts` are those of `group`. Returns 0, 1 where a sum is not finite, or -1 where
+// the lengths are not those of the lookups.
+extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const int32_t *numbers,
+                                 const int32_t *counts, int64_t distinct, int64_t dim, float *sums,
+                                 int threads) {
+    if (!bags->sound()) return -1;
+    std::vector<int64_t> bounds{0};  // of each thread's numbers: all have as many lookups
+    for (int64_t number = 0, sum = 0; number < distinct; ++number) {
+        sum += counts[number];
+        while (static_cast<int>(bounds.size()) < threads &&
+               sum * threads >= bags->lookups * static_cast<int64_t>(bounds.size()))
+            bounds.push_back(number + 1);
+    }
+    bounds.resize(threads, distinct);
+    bounds.push_back(distinct);
+    int64_t infinite = 0;
+    with_width(dim, [&](auto width) {
+        parallel(threads, threads, [&](int64_t first, int64_t last) {
+            if (!sum_gradients<decltype(width)::value>(gradients, *bags, numbers, bounds[first],
+                                                       bounds[last], dim, sums))
+                __atomic_store_n(&infinite, 1, __ATOMIC_RELAXED);
+        });
+    });
+    return infinite;
+}

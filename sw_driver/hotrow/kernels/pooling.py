@@ -1,0 +1,234 @@
+"""Pooled bags of rows, and the gradients of rows from those of pooled bags; fp32."""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch.nn.functional import embedding_bag
+
+from ..errors import Error
+from .library import Bags, Integers, Table, library, pointer, threads_for
+
+
+@dataclass(frozen=True, eq=False)
+class BagLayout:
+    """The bags of a batch, feature after feature, and where their sums lie.
+
+    Parameters
+    ----------
+    features, samples, dim : int
+    lengths : int32 or int64 [features * samples], optional
+        Lookups of each bag; one unless they are given.
+    mean : bool[features], optional
+        Features whose sums are divided by the length of the bag.
+    columns : int64[features], optional
+        Column where the sums of each feature begin; feature after feature unless they are given.
+    width : int, optional
+        Columns of all sums, those of other layouts included.
+    """
+
+    features: int
+    samples: int
+    dim: int
+    lengths: torch.Tensor | None = None
+    mean: torch.Tensor | None = None
+    columns: torch.Tensor | None = None
+    width: int | None = None
+
+    @property
+    def row_width(self) -> int:
+        return self.features * self.dim if self.width is None else self.width
+
+    @cached_property
+    def first_columns(self):
+        """Column where the sums of each feature begin: int64[features]."""
+        columns = torch.arange(self.features) * self.dim if self.columns is None else self.columns
+        if len(columns) != self.features or (self.features and not (
+                int(columns.min()) >= 0 and int(columns.max()) + self.dim <= self.row_width)):
+            raise Error(f"expected {self.features} columns, each with {self.dim} of "
+                        f"{self.row_width}, got {columns.tolist()}")
+        return columns
+
+    def check(self, pooled, lookups, weights):
+        """Check what is used with this layout.
+
+        Raises
+        ------
+        Error
+        """
+        if (pooled.dtype != torch.float32 or tuple(pooled.shape) != (self.samples, self.row_width)
+                or (pooled.shape[1] > 1 and pooled.stride(1) != 1)):
+            raise Error(f"expected float32[{self.samples}, {self.row_width}] with contiguous "
+                        f"rows, got {pooled.dtype} {list(pooled.shape)} with strides "
+                        f"{list(pooled.stride())}")
+        bags = self.features * self.samples
+        if self.lengths is None and lookups != bags:
+            raise Error(f"expected a lookup for each of {bags} bags, got {lookups}: give lengths")
+        if self.lengths is not None and not (
+                tuple(self.lengths.shape) == (bags,) and self.lengths.is_contiguous()):
+            raise Error(f"expected contiguous lengths of {bags} bags, got "
+                        f"{list(self.lengths.shape)} with strides {list(self.lengths.stride())}")
+        if weights is not None and len(weights) != lookups:
+            raise Error(f"expected a weight for each of {lookups} lookups, got {len(weights)}")
+
+    def native(self, lookups, weights, row_stride):
+        """For the library; the caller keeps layout and weights alive."""
+        return Bags(Integers.of(self.lengths), pointer(weights, torch.float32),
+                    pointer(self.mean, torch.bool), pointer(self.first_columns, torch.int64),
+                    self.features, self.samples, lookups, row_stride)
+
+
+def pool_bags(rows, slots, layout, weights=None, out=None):
+    """Sum the rows of each bag in lookup order.
+
+    Parameters
+    ----------
+    rows : float32, float16 or bfloat16 [R, D]
+        Contiguous elements, any stride from row to row.
+    slots : int32 or int64 [n], or [features, samples] with any strides where there are no lengths
+        Row of each lookup.
+    layout : BagLayout
+    weights : float32[n], optional
+        Of each lookup; products and sums are fused.
+    out : float32[samples, row_width], optional
+
+    Returns
+    -------
+    float32[samples, row_width]
+        `out` where it is given. An empty bag gives zeros.
+
+    Raises
+    ------
+    Error
+        A slot is no row; the lengths are not those of the lookups.
+    """
+    if out is None:
+        out = torch.empty(layout.samples, layout.row_width)
+    layout.check(out, slots.numel(), weights)
+    native = library()
+    if native is None:
+        _pool_reference(rows, slots, layout, weights, out)
+        return out
+    if slots.dim() == 1:
+        slots = slots.contiguous()
+    strides = slots.stride() if slots.dim() == 2 else (layout.samples, 1)
+    if layout.lengths is not None:
+        slots = slots.reshape(-1)
+    state = native.pool_forward(
+        ctypes.byref(Table.of(rows)),
+        ctypes.byref(layout.native(slots.numel(), weights, out.stride(0))), Integers.of(slots),
+        *strides, out.data_ptr(), threads_for(slots.numel() * layout.dim))
+    if state < 0:
+        raise _wrong_lengths(layout, slots.numel())
+    if state:
+        raise _no_row(slots, state - 1, len(rows))
+    return out
+
+
+def sum_gradients(gradients, groups, layout, weights=None, out=None):
+    """Sum the gradients of each row in lookup order, from those of the pooled bags.
+
+    Parameters
+    ----------
+    gradients : float32[samples, row_width]
+        Of the loss with respect to what `pool_bags` returned.
+    groups : Groups
+        Of the lookups.
+    layout : BagLayout
+    weights : float32[n], optional
+        As of `pool_bags`.
+    out : float32[m, D], optional
+        Memory for the sums, m >= u.
+
+    Returns
+    -------
+    sums : float32[u, D]
+        Of each distinct slot.
+    finite : bool
+        Whether each sum is a finite number.
+
+    Raises
+    ------
+    Error
+        The lengths are not those of the lookups.
+    """
+    count, lookups = len(groups.distinct), len(groups.numbers)
+    layout.check(gradients, lookups, weights)
+    sums = torch.empty(count, layout.dim) if out is None else out[:count]
+    native = library()
+    if native is None:
+        return _sum_reference(gradients, groups, layout, weights, sums)
+    state = native.pool_backward(
+        gradients.data_ptr(), ctypes.byref(layout.native(lookups, weights, gradients.stride(0))),
+        groups.numbers.data_ptr(), groups.counts.data_ptr(), count, layout.dim,
+        pointer(sums, torch.float32),
+        threads_for(lookups * layout.dim))
+    if state < 0:
+        raise _wrong_lengths(layout, lookups)
+    return sums, state == 0
+
+
+def _wrong_lengths(layout, lookups):
+    return Error(f"the lengths of {layout.features * layout.samples} bags must not be negative, "
+                 f"and add up to the {lookups} lookups; they add up to {int(layout.lengths.sum())}")
+
+
+def _no_row(slots, position, rows):
+    return Error(f"lookup {position} has slot {int(slots.reshape(-1)[position])}: expected 0 to "
+                 f"{rows - 1}")
+
+
+def _lengths(layout, lookups):
+    """Lengths of the bags as int64, checked."""
+    if layout.lengths is None:
+        return torch.ones(layout.features * layout.samples, dtype=torch.int64)
+    lengths = layout.lengths.long()
+    if bool((lengths < 0).any()) or int(lengths.sum()) != lookups:
+        raise _wrong_lengths(layout, lookups)
+    return lengths
+
+
+def _divisor(layout, lengths):
+    """Number by which the sum of each bag is divided: float32[bags, 1]."""
+    mean = layout.mean[:, None].bool()
+    return torch.where(mean, lengths.view(layout.features, layout.samples).clamp(min=1),
+                       1).float().view(-1, 1)
+
+
+def _place(layout):
+    """Columns of the sums of each feature: int64[features, dim]."""
+    return layout.first_columns[:, None] + torch.arange(layout.dim)
+
+
+def _pool_reference(rows, slots, layout, weights, out):
+    flat = slots.reshape(-1).long()
+    wrong = (flat < 0) | (flat >= len(rows))
+    if bool(wrong.any()):
+        raise _no_row(slots, int(wrong.nonzero()[0]), len(rows))
+    lengths = _lengths(layout, len(flat))
+    pooled = _sum_rows(rows[flat].float(), lengths, weights)
+    if layout.mean is not None:
+        pooled = pooled / _divisor(layout, lengths)
+    out[:, _place(layout)] = pooled.view(
+        layout.features, layout.samples, layout.dim).transpose(0, 1)
+
+
+def _sum_reference(gradients, groups, layout, weights, sums):
+    lengths = _lengths(layout, len(groups.numbers))
+    each = gradients[:, _place(layout)].transpose(0, 1).reshape(-1, layout.dim)
+    if layout.mean is not None:
+        each = each / _divisor(layout, lengths)
+    bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    order = torch.argsort(groups.numbers, stable=True)
+    sums.copy_(_sum_rows(each[bags[order]], groups.counts.long(),
+                         None if weights is None else weights[order]))
+    return sums, bool(torch.isfinite(sums).all())
+
+
+def _sum_rows(rows, lengths, weights):
+    """Sums of consecutive rows float32[n, D]: float32[bags, D]."""
+    if not len(rows):
+        return torch.zeros(len(lengths), rows.shape[1])
+    return embedding_bag(torch.arange(len(rows)), rows, lengths.cumsum(0) - lengths, mode="sum",
+                         per_sample_weights=weights)

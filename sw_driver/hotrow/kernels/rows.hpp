@@ -1,0 +1,215 @@
+// Rows of a table, bags of lookups, and loops over several threads.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+constexpr int PREFETCH = 16;  // lookups ahead
+constexpr int LANES = 16;     // elements of a vector
+
+using Floats = float __attribute__((vector_size(4 * LANES)));
+using Words = uint32_t __attribute__((vector_size(4 * LANES)));
+
+// int32 or int64, selected at run time.
+struct Integers {
+    const void *data;
+    int32_t wide;
+
+    int64_t operator[](int64_t i) const {
+        return wide ? static_cast<const int64_t *>(data)[i] : static_cast<const int32_t *>(data)[i];
+    }
+};
+
+// Elements of a row in memory; conversions from fp32 round to nearest even.
+
+struct Float32 {
+    using Stored = float;
+    using Vector = Floats;
+    static Floats widen(Vector values) { return values; }
+    static Vector narrow(Floats values) { return values; }
+};
+
+struct Float16 {
+    using Stored = _Float16;
+    using Vector = Stored __attribute__((vector_size(2 * LANES)));
+    static Floats widen(Vector values) {
+#ifdef __F16C__
+        __m128i half[2];
+        std::memcpy(half, &values, sizeof half);
+        const __m256 whole[2] = {_mm256_cvtph_ps(half[0]), _mm256_cvtph_ps(half[1])};
+        Floats result;
+        std::memcpy(&result, whole, sizeof result);
+        return result;
+#else
+        return __builtin_convertvector(values, Floats);
+#endif
+    }
+    static Vector narrow(Floats values) {
+#ifdef __F16C__
+        __m256 whole[2];
+        std::memcpy(whole, &values, sizeof whole);
+        const __m128i half[2] = {_mm256_cvtps_ph(whole[0], _MM_FROUND_TO_NEAREST_INT),
+                                 _mm256_cvtps_ph(whole[1], _MM_FROUND_TO_NEAREST_INT)};
+        Vector result;
+        std::memcpy(&result, half, sizeof result);
+        return result;
+#else
+        return __builtin_convertvector(values, Vector);
+#endif
+    }
+};
+
+struct BFloat16 {
+    using Stored = uint16_t;
+    using Vector = Stored __attribute__((vector_size(2 * LANES)));
+    static Floats widen(Vector values) {
+        return (Floats)(__builtin_convertvector(values, Words) << 16);
+    }
+    static Vector narrow(Floats values) {
+        const Words bits = (Words)values;
+        const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        const Words nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
+        return __builtin_convertvector((rounded & ~nan) | (nan & 0x7fc0), Vector);
+    }
+};
+
+// Load and store `n` elements as fp32, at most LANES.
+
+template <class Element = Float32>
+inline Floats load(const typename Element::Stored *from, int64_t n = LANES) {
+    typename Element::Vector values{};
+    std::memcpy(&values, from, n * sizeof *from);
+    return Element::widen(values);
+}
+
+template <class Element = Float32>
+inline void store(typename Element::Stored *to, Floats values, int64_t n = LANES) {
+    const typename Element::Vector narrow = Element::narrow(values);
+    std::memcpy(to, &narrow, n * sizeof *to);
+}
+
+inline Floats all(float value) { return Floats{} + value; }
+
+// Elementwise functions. GCC vectorises a loop over arrays that it does not unroll before.
+
+inline Floats fma(Floats a, Floats b, Floats c) {
+    float x[LANES], y[LANES], z[LANES];
+    std::memcpy(x, &a, sizeof x), std::memcpy(y, &b, sizeof y), std::memcpy(z, &c, sizeof z);
+#pragma GCC unroll 1
+    for (int i = 0; i < LANES; ++i) z[i] = std::fma(x[i], y[i], z[i]);
+    return load(z);
+}
+
+inline Floats sqrt(Floats a) {
+    float x[LANES];
+    std::memcpy(x, &a, sizeof x);
+#pragma GCC unroll 1
+    for (int i = 0; i < LANES; ++i) x[i] = std::sqrt(x[i]);
+    return load(x);
+}
+
+// Call f(d, n) for each vector of a row: its first element, and its elements.
+template <int WIDTH, class F>
+inline void vectors(int64_t dim, F f) {
+    if constexpr (WIDTH) {
+        for (int64_t d = 0; d < WIDTH; d += LANES) f(d, LANES);
+    } else {
+        int64_t d = 0;
+        for (; d + LANES <= dim; d += LANES) f(d, LANES);
+        if (d < dim) f(d, dim - d);
+    }
+}
+
+template <int WRITE, class Stored>
+inline void prefetch(const Stored *row, int64_t dim) {
+    for (int64_t d = 0; d < dim; d += 64 / sizeof *row) __builtin_prefetch(row + d, WRITE);
+}
+
+// A table: `stride` counts elements from row to row.
+struct Table {
+    void *data;
+    int64_t rows, stride, dim;
+    int32_t type;  // 0 float32, 1 float16, 2 bfloat16
+};
+
+// Bags feature after feature, those of a feature sample after sample. Without `lengths` each bag
+// has one lookup. Pooled bags lie in float32[samples, row_stride], those of feature f from column
+// columns[f] on.
+struct Bags {
+    Integers lengths;
+    const float *weights;     // one per lookup, or null
+    const uint8_t *mean;      // one per feature, or null
+    const int64_t *columns;
+    int64_t features, samples, lookups, row_stride;
+
+    int64_t length(int64_t bag) const { return lengths.data ? lengths[bag] : 1; }
+
+    // Number by which the sum of a bag is divided.
+    int64_t divisor(int64_t feature, int64_t length) const {
+        return mean && mean[feature] && length > 1 ? length : 1;
+    }
+
+    // Position of the first lookup of a bag, or -1 where the lengths exceed the lookups.
+    int64_t first_lookup(int64_t bag) const {
+        if (!lengths.data) return bag;
+        int64_t sum = 0;
+        for (int64_t each = 0; each < bag; ++each) {
+            const int64_t length = lengths[each];
+            if (length < 0 || length > lookups - sum) return -1;
+            sum += length;
+        }
+        return sum;
+    }
+
+    bool sound() const { return first_lookup(features * samples) == lookups; }
+};
+
+// Call work(first, last) for equal spans of 0 .. count on up to `threads` threads.
+template <class Work>
+void parallel(int64_t count, int threads, const Work &work) {
+    if (!count) return;
+    threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(threads, count)));
+    std::vector<std::thread> started;
+    int64_t first = 0;
+    for (int each = 0; each + 1 < threads; ++each) {
+        const int64_t last = first + (count - first) / (threads - each);
+        try {
+            started.emplace_back(work, first, last);
+        } catch (const std::system_error &) {
+            break;  // no more threads: the caller's does the rest
+        }
+        first = last;
+    }
+    work(first, count);
+    for (auto &each : started) each.join();
+}
+
+// Call f with a compile-time width where there is one for `dim`, else with 0.
+template <class F>
+void with_width(int64_t dim, F f) {
+    switch (dim) {
+        case 16: return f(std::integral_constant<int, 16>());
+        case 32: return f(std::integral_constant<int, 32>());
+        case 64: return f(std::integral_constant<int, 64>());
+        case 128: return f(std::integral_constant<int, 128>());
+        default: return f(std::integral_constant<int, 0>());
+    }
+}
+
+// Call f with an object of the class of a table's elements.
+template <class F>
+void with_element(int32_t type, F f) {
+    if (type == 0) return f(Float32());
+    if (type == 1) return f(Float16());
+    return f(BFloat16());
+}

@@ -1,0 +1,77 @@
+"""Steps of an optimizer on rows where they lie, and the check of their gradients."""
+
+import ctypes
+
+import torch
+
+from ..errors import Error
+from .library import Integers, Table, library, threads_for
+
+_RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state
+
+
+def update_rows(rows, slots, gradients, rule, state=None):
+    """One step on distinct rows, in place; fp32 whatever the rows are, then rounded to nearest.
+
+    Parameters
+    ----------
+    rows : float32, float16 or bfloat16 [R, D]
+        Contiguous elements, any stride from row to row.
+    slots : int32[u] or int64[u]
+        Rows to be updated, each once.
+    gradients : float32[u, D]
+    rule : SGD, RowwiseAdagrad or Adagrad
+        Another with its `update` works without the compiled pass.
+    state : float32[R] or float32[R, D], optional
+
+    Raises
+    ------
+    Error
+        A slot is no row; no row has changed.
+    """
+    native = library()
+    code, dimensions = _RULES.get(rule.name, (None, 0))
+    if native is None or code is None:
+        _reference(rows, slots, gradients, rule, state)
+        return
+    if tuple(gradients.shape) != (len(slots), rows.shape[1]) or gradients.dtype != torch.float32:
+        raise Error(f"expected gradients float32[{len(slots)}, {rows.shape[1]}], got "
+                    f"{gradients.dtype} {list(gradients.shape)}")
+    if dimensions and (state is None or state.dim() != dimensions or len(state) != len(rows)
+                       or state.dtype != torch.float32 or (dimensions == 2 and (
+                           state.shape != rows.shape or state.stride(1) != 1))):
+        raise Error(f"{rule.name} needs state float32{list(rows.shape[:dimensions])}")
+    slots, gradients = slots.contiguous(), gradients.contiguous()
+    wrong = native.update(
+        ctypes.byref(Table.of(rows)), state.data_ptr() if dimensions else None,
+        state.stride(0) if dimensions else 0, Integers.of(slots), len(slots),
+        gradients.data_ptr(), code, rule.lr, getattr(rule, "eps", 0.0),
+        threads_for(gradients.numel()))
+    if wrong:
+        raise _no_row(slots, wrong - 1, len(rows))
+
+
+def first_not_finite(gradients):
+    """Number of the first row of float32[u, D] with an element that is not finite, or -1."""
+    native = library()
+    if native is not None and gradients.is_contiguous():
+        return native.first_not_finite(gradients.data_ptr(), *gradients.shape)
+    wrong = ~torch.isfinite(gradients).all(dim=1)
+    return int(wrong.nonzero()[0]) if bool(wrong.any()) else -1
+
+
+def _no_row(slots, position, rows):
+    return Error(f"row {position} to be updated has slot {int(slots[position])}: expected 0 to "
+                 f"{rows - 1}")
+
+
+def _reference(rows, slots, gradients, rule, state):
+    at = slots.long()
+    wrong = (at < 0) | (at >= len(rows))
+    if bool(wrong.any()):
+        raise _no_row(slots, int(wrong.nonzero()[0]), len(rows))
+    after, state_after = rule.update(rows[at].float(), gradients,
+                                     None if state is None else state[at])
+    rows[at] = after.to(rows.dtype)
+    if state_after is not None:
+        state[at] = state_after

@@ -1,0 +1,47 @@
+import pytest
+import torch
+from hotrow.errors import Error
+from hotrow.kernels.grouping import Grouper
+
+
+def in_order(slots):
+    """Numbers, distinct slots and counts, by a dict."""
+    seen, counts = {}, []
+    numbers = [seen.setdefault(slot, len(seen)) for slot in slots.reshape(-1).tolist()]
+    for number in numbers:
+        counts[number:number + 1] = [counts[number] + 1] if number < len(counts) else [1]
+    return numbers, list(seen), counts
+
+
+def check(groups, slots):
+    assert [each.tolist() for each in (groups.numbers, groups.distinct, groups.counts)] == [
+        *in_order(slots)]
+    assert groups.distinct.dtype == slots.dtype
+
+
+@pytest.mark.parametrize("integers", [torch.int32, torch.int64])
+def test_numbers_in_order_of_first_appearance(passes, integers):
+    grouper = Grouper(300)
+    for seed, count in enumerate((0, 1, 7, 1000, 1000, 40)):
+        generator = torch.Generator().manual_seed(seed)
+        slots = (torch.rand(count, generator=generator) ** 2 * 300).to(integers)
+        check(grouper.group(slots), slots)
+
+
+def test_a_batch_by_samples_counts_feature_after_feature(passes):
+    ids = torch.randint(0, 50, (40, 7), dtype=torch.int32)
+    check(Grouper(50).group(ids.T), ids.T)
+    check(Grouper(50).group(ids[::2, 1:5].T), ids[::2, 1:5].T)
+
+
+@pytest.mark.parametrize("wrong", [-1, 50, 1 << 31, -(1 << 40)])
+def test_a_slot_out_of_range_is_named(passes, wrong):
+    slots = torch.arange(40)
+    slots[33] = wrong
+    with pytest.raises(Error, match=f"lookup 33 has slot {wrong}: expected 0 to 49"):
+        Grouper(50).group(slots)
+
+
+def test_only_integers(passes):
+    with pytest.raises(Error, match="expected int32 or int64"):
+        Grouper(50).group(torch.zeros(3))

@@ -1,0 +1,49 @@
+import pytest
+import torch
+from hotrow.errors import Error
+from hotrow.kernels.ids import flatten_ids
+
+ROWS, FIRST = torch.tensor([10, 20, 5]), torch.tensor([0, 16, 48])
+
+
+@pytest.mark.parametrize("integers", [torch.int32, torch.int64])
+@pytest.mark.parametrize("flat_integers", [torch.int32, torch.int64])
+def test_dense_ids_become_flat_rows(passes, integers, flat_integers):
+    wide = (torch.rand(30, 5) * torch.tensor([10, 20, 5, 1, 1])).to(integers)
+    for ids in (wide[:, :3], wide[::2, :3], wide[:, :3].T.contiguous().T):
+        flat, wrong = flatten_ids(ids, ROWS, FIRST, dtype=flat_integers)
+        assert wrong == -1 and flat.dtype == flat_integers
+        assert torch.equal(flat, (ids + FIRST).T.reshape(-1).to(flat_integers))
+
+
+def test_bags_of_ids_become_flat_rows(passes):
+    counts = torch.tensor([4, 0, 3])
+    flat, wrong = flatten_ids(torch.tensor([9, 0, 3, 3, 4, 0, 1]), ROWS, FIRST, counts)
+    assert wrong == -1
+    assert flat.tolist() == [9, 0, 3, 3, 52, 48, 49]
+
+
+@pytest.mark.parametrize("value", [-1, 5, 1 << 31, -(1 << 35)])
+def test_the_first_wrong_id_is_found(passes, value):
+    ids = torch.zeros(30, 3, dtype=torch.int64)
+    ids[7, 2] = ids[2, 2] = value
+    assert flatten_ids(ids, ROWS, FIRST)[1] == 62
+    assert flatten_ids(ids, ROWS) == (None, 62)
+    counts = torch.full((3,), 30)
+    assert flatten_ids(ids.T.reshape(-1), ROWS, FIRST, counts)[1] == 62
+
+
+def test_every_row_up_to_the_limits(passes):
+    ids = torch.tensor([[0, 0, 0], [9, 19, 4]])
+    assert flatten_ids(ids, ROWS)[1] == -1
+    for feature in range(3):
+        beyond = ids.clone()
+        beyond[1, feature] += 1
+        assert flatten_ids(beyond, ROWS)[1] == 2 * feature + 1
+
+
+def test_features_that_do_not_fit_are_refused(passes):
+    with pytest.raises(Error, match="expected ids of 3 features"):
+        flatten_ids(torch.zeros(4, 2, dtype=torch.int64), ROWS)
+    with pytest.raises(Error, match="expected ids of 3 features"):
+        flatten_ids(torch.zeros(4, dtype=torch.int64), ROWS, counts=torch.tensor([1, 1, 1]))

@@ -1,0 +1,113 @@
+import pytest
+import torch
+from hotrow.errors import Error
+from hotrow.kernels.updating import first_not_finite, update_rows
+from hotrow.torch.optim.arithmetic import SGD, Adagrad, RowwiseAdagrad
+
+from tests.kernels.draws import DTYPES, draw_rows, same_bits
+
+RULES = [SGD(0.1), RowwiseAdagrad(0.03), Adagrad(0.03, initial=0.1)]
+ROWS, TRAINED = 60, 40
+
+
+@pytest.fixture
+def rounded_sqrt(monkeypatch):
+    """Square roots rounded to nearest; those of MKL are one unit in the last place off at times."""
+    plain = torch.Tensor.sqrt
+    monkeypatch.setattr(torch.Tensor, "sqrt", lambda self: plain(self.double()).float())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("dim", [1, 2, 3, 13, 16, 24, 32, 64, 100, 128])
+def test_updates_as_the_trainer_does(passes, rounded_sqrt, dim, rule, dtype):
+    generator = torch.Generator().manual_seed(dim)
+    rows = draw_rows(generator, ROWS, dim + 5, dtype)[:, :dim]
+    state = None
+    if rule.state:
+        state = torch.rand(ROWS, 2 * dim, generator=generator)[:, dim:]
+        state = state[:, 0].contiguous() if rule.state == "row" else state
+    slots = torch.randperm(ROWS, generator=generator)[:TRAINED]
+    slots = slots.int() if dim % 3 else slots
+    gradients = draw_rows(generator, TRAINED, dim)
+    at = slots.long()
+    after, state_after = rule.update(
+        rows[at].float(), gradients, None if state is None else state[at])
+    expected, state_expected = rows.clone(), None if state is None else state.clone()
+    expected[at] = after.to(dtype)
+    if state is not None:
+        state_expected[at] = state_after
+    update_rows(rows, slots, gradients, rule, state)
+    assert same_bits(rows, expected)
+    assert state is None or same_bits(state, state_expected)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_threads_change_no_bit(passes, rounded_sqrt, monkeypatch, rule):
+    monkeypatch.setattr("hotrow.kernels.updating.threads_for", lambda _: 3)
+    test_updates_as_the_trainer_does(passes, rounded_sqrt, 16, rule, torch.float32)
+
+
+def test_a_rate_may_be_a_tensor(passes):
+    rows, rule = torch.ones(4, 3), SGD(torch.tensor(0.5))
+    update_rows(rows, torch.tensor([2]), torch.ones(1, 3), rule)
+    assert rows.tolist() == [[1.0] * 3, [1.0] * 3, [0.5] * 3, [1.0] * 3]
+
+
+def test_narrow_rows_round_to_nearest_even(passes):
+    """Each bf16 and fp16 value, stepped by all that ties or almost ties."""
+    for dtype in DTYPES[1:]:
+        bits = torch.arange(-1 << 15, 1 << 15).to(torch.int16)
+        rows = bits.view(dtype)[:, None]
+        rows = rows[torch.isfinite(rows).squeeze(1)].clone()
+        next_up = rows.view(torch.int16).roll(-1, 0).view(dtype).float()
+        gradients = (next_up - rows.float()).nan_to_num(0, 0, 0) / 2
+        for factor in (1.0, 1 - 2**-20, 1 + 2**-20):
+            found, expected = rows.clone(), SGD(-factor).update(rows.float(), gradients)[0]
+            update_rows(found, torch.arange(len(rows)), gradients, SGD(-factor))
+            assert same_bits(found, expected.to(dtype))
+
+
+class Halving:
+    """A rule of a user's own."""
+
+    name = "halving"
+
+    def update(self, weights, gradients, state):
+        return weights / 2, None
+
+
+def test_other_rules_work(passes):
+    rows = torch.ones(3, 2)
+    update_rows(rows, torch.tensor([1]), torch.ones(1, 2), Halving())
+    assert rows.tolist() == [[1, 1], [0.5, 0.5], [1, 1]]
+
+
+def test_nothing_changes_where_a_slot_is_no_row(passes):
+    for wrong in (10, -1, 1 << 40):
+        rows = torch.ones(10, 4)
+        with pytest.raises(Error, match=f"row 1 to be updated has slot {wrong}: expected 0 to 9"):
+            update_rows(rows, torch.tensor([3, wrong]), torch.ones(2, 4), SGD(1.0))
+        assert torch.equal(rows, torch.ones(10, 4))
+
+
+def test_what_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.delenv("HOTROW_KERNELS", raising=False)
+    rows, slots = torch.ones(10, 4), torch.arange(2)
+    with pytest.raises(Error, match=r"expected gradients float32\[2, 4\]"):
+        update_rows(rows, slots, torch.ones(2, 3), SGD(1.0))
+    with pytest.raises(Error, match=r"rowwise_adagrad needs state float32\[10\]"):
+        update_rows(rows, slots, torch.ones(2, 4), RowwiseAdagrad(1.0), torch.ones(9))
+    with pytest.raises(Error, match=r"adagrad needs state float32\[10, 4\]"):
+        update_rows(rows, slots, torch.ones(2, 4), Adagrad(1.0), torch.ones(10, 3))
+
+
+@pytest.mark.parametrize("dim", [1, 16, 19])
+def test_first_row_that_is_not_finite(passes, dim):
+    gradients = torch.full((50, dim), 3e38)
+    assert first_not_finite(gradients) == -1
+    for row, value in ((40, torch.nan), (30, -torch.inf), (3, torch.inf)):
+        gradients[row, row % dim] = value
+        assert first_not_finite(gradients) == row
+    assert first_not_finite(torch.empty(0, dim)) == -1
+    assert first_not_finite(gradients.repeat(1, 2)[:, dim:]) == 3
