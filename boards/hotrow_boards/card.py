@@ -1,7 +1,7 @@
-"""A card with a link to its host: accelerator, memory and link endpoint, wired."""
+"""Cards with a link to their host: accelerator, memory and link endpoint, wired."""
 
 from amaranth import Module
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.config import Config
 from hotrow_rtl.host.register_block import REGISTER_ADDRESS_WIDTH
@@ -15,7 +15,6 @@ from .ethernet.idle_timer import IdleTimer
 from .ethernet.layouts import PEER_BYTES
 from .ethernet.port import UdpPort
 from .link.endpoint import LinkEndpoint
-from .link.layouts import frame_byte
 from .uart.port import UartPort
 
 WINDOW = 4  # outstanding requests; each needs space for its frame and its reply
@@ -24,7 +23,7 @@ IDLE_MS = 1000  # less than the time that the driver waits for a card to accept 
 
 
 class Card(wiring.Component):
-    """Accelerator, memory and link endpoint, with a stream of frames each way.
+    """Base of the cards; a subclass connects the link endpoint to its pins.
 
     Parameters
     ----------
@@ -34,44 +33,31 @@ class Card(wiring.Component):
         memory begins at address 0.
     clock_khz : int
         Clock that the card reports to its host.
+    pins : dict
+        Signature members of the line.
     peer_bytes : int
         See `LinkEndpoint`.
 
     Attributes
     ----------
-    i : In(stream(frame_byte)), o : Out(stream(frame_byte))
-    peer : In(8 * peer_bytes), host : Out(8 * peer_bytes)
-    replaceable, overrun : In(1)
-    good, bad, host_active : Out(1)
-        See `LinkEndpoint`.
     dram : Out(DramBus)
         To the controller of the DRAM; only if `memory` is a controller.
     """
 
-    def __init__(self, config: Config, memory, clock_khz, peer_bytes=0):
+    def __init__(self, config: Config, memory, clock_khz, pins, peer_bytes=0):
         self.config, self.memory, self.clock_khz = config, memory, clock_khz
         self.peer_bytes = peer_bytes
         if isinstance(memory, Controller):
             dram = memory.dram
             self.memory_bytes, self.block_log2 = dram.memory_bytes, dram.block_log2
+            pins = {**pins, "dram": Out(dram_bus(memory))}
         else:
             self.memory_bytes, self.block_log2 = memory, BLOCK_LOG2
         least = 64 << self.block_log2
         if self.memory_bytes < least or self.memory_bytes & (self.memory_bytes - 1):
             raise ValueError(f"memory must be a power of two of at least {least} bytes, not "
                              f"{self.memory_bytes}")
-        super().__init__({
-            **dram_port(memory),
-            "i": In(stream.Signature(frame_byte)),
-            "o": Out(stream.Signature(frame_byte)),
-            "peer": In(8 * peer_bytes),
-            "host": Out(8 * peer_bytes),
-            "replaceable": In(1),
-            "overrun": In(1),
-            "good": Out(1),
-            "bad": Out(1),
-            "host_active": Out(1),
-        })
+        super().__init__(pins)
 
     def elaborate(self, platform):
         m = Module()
@@ -101,22 +87,16 @@ class Card(wiring.Component):
             connect(m, bus, getattr(memory, f"write_{number}"))
         connect(m, memory=memory.marks, link=link.marks)
         connect(m, link=link.registers, core=core.registers)
-        connect(m, line=flipped(self.i), link=link.i)
-        connect(m, link=link.o, line=flipped(self.o))
-        m.d.comb += [
-            link.peer.eq(self.peer),
-            self.host.eq(link.host),
-            link.replaceable.eq(self.replaceable),
-            link.overrun.eq(self.overrun),
-            self.host_active.eq(link.host_active),
-            self.good.eq(link.good),
-            self.bad.eq(link.bad),
-        ]
+        self.connect_line(m, link)
         return m
 
+    def connect_line(self, m, link):
+        """Connect the link endpoint to the pins, and drive `link.replaceable`."""
+        raise NotImplementedError
 
-class UartCard(wiring.Component):
-    """A `Card` on a serial line; the last host to bind replaces the one before.
+
+class UartCard(Card):
+    """A card on a serial line; the last host to bind replaces the one before.
 
     Parameters
     ----------
@@ -126,32 +106,19 @@ class UartCard(wiring.Component):
     Attributes
     ----------
     rx : In(1), tx : Out(1)
-    dram : Out(DramBus)
-        See `Card`.
     """
 
     def __init__(self, config: Config, memory, clock_khz):
-        self.card = Card(config, memory, clock_khz)
-        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), **dram_port(memory)})
+        super().__init__(config, memory, clock_khz, {"rx": In(1, init=1), "tx": Out(1, init=1)})
 
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.card = card = self.card
+    def connect_line(self, m, link):
         m.submodules.port = port = UartPort()
-        connect(m, port=port.o, card=card.i)
-        connect(m, card=card.o, port=port.i)
-        if "dram" in self.signature.members:
-            connect(m, card.dram, flipped(self.dram))
-        m.d.comb += [
-            port.rx.eq(self.rx), self.tx.eq(port.tx),
-            port.good.eq(card.good), port.bad.eq(card.bad),
-            card.replaceable.eq(1),
-        ]
-        return m
+        connect(m, port.frames, link.frames)
+        m.d.comb += [port.rx.eq(self.rx), self.tx.eq(port.tx), link.replaceable.eq(1)]
 
 
-class UdpCard(wiring.Component):
-    """A `Card` on Ethernet that replies only to the bound host.
+class UdpCard(Card):
+    """A card on Ethernet that replies only to the bound host.
 
     Another host may bind when the bound one has sent nothing for `idle_ms`. The design must include
     the text of `ethernet_verilog`.
@@ -166,36 +133,20 @@ class UdpCard(wiring.Component):
     ----------
     pins : Out(rgmii_pins)
         See `EthernetCore`.
-    dram : Out(DramBus)
-        See `Card`.
     """
 
     def __init__(self, config: Config, memory, clock_khz, idle_ms=IDLE_MS):
-        self.card = Card(config, memory, clock_khz, PEER_BYTES)
         self.idle_cycles = idle_ms * clock_khz
-        super().__init__({"pins": Out(rgmii_pins), **dram_port(memory)})
+        super().__init__(config, memory, clock_khz, {"pins": Out(rgmii_pins)}, PEER_BYTES)
 
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.card = card = self.card
+    def connect_line(self, m, link):
         m.submodules.port = port = UdpPort(WINDOW)
         m.submodules.ethernet = ethernet = EthernetCore()
         m.submodules.idle_timer = idle_timer = IdleTimer(self.idle_cycles)
+        connect(m, port.frames, link.frames)
         connect(m, ethernet=ethernet.received, port=port.received)
         connect(m, port=port.sent, ethernet=ethernet.sent)
-        connect(m, port=port.o, card=card.i)
-        connect(m, card=card.o, port=port.i)
         connect(m, ethernet=ethernet.pins, line=flipped(self.pins))
-        if "dram" in self.signature.members:
-            connect(m, card.dram, flipped(self.dram))
         m.d.comb += [
-            card.peer.eq(port.peer), port.host.eq(card.host),
-            card.overrun.eq(port.overrun),
-            idle_timer.restart.eq(card.host_active), card.replaceable.eq(idle_timer.expired),
+            idle_timer.restart.eq(link.host_active), link.replaceable.eq(idle_timer.expired),
         ]
-        return m
-
-
-def dram_port(memory) -> dict:
-    """Signature member `dram` of a card whose memory is a controller, else none."""
-    return {"dram": Out(dram_bus(memory))} if isinstance(memory, Controller) else {}

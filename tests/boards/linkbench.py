@@ -159,17 +159,17 @@ class LinkBench(StreamBench):
     async def _send(self, ctx, frame, gaps):
         for number, byte in enumerate(frame):
             await ctx.tick().repeat(gaps[number % len(gaps)]) if gaps[number % len(gaps)] else None
-            ctx.set(self.link.i.p, {"data": byte, "last": number == len(frame) - 1})
-            ctx.set(self.link.i.valid, 1)
-            await ctx.tick().until(self.link.i.ready)
-            ctx.set(self.link.i.valid, 0)
+            ctx.set(self.link.frames.requests.p, {"data": byte, "last": number == len(frame) - 1})
+            ctx.set(self.link.frames.requests.valid, 1)
+            await ctx.tick().until(self.link.frames.requests.ready)
+            ctx.set(self.link.frames.requests.valid, 0)
 
     async def _listen(self, ctx):
-        held = None
+        held, replies = None, self.link.frames.replies
         while True:
             ready = not self.seed or self.rng.random() < 0.6
-            ctx.set(self.link.o.ready, ready)
-            _, _, valid, payload = await ctx.tick().sample(self.link.o.valid, self.link.o.p)
+            ctx.set(replies.ready, ready)
+            _, _, valid, payload = await ctx.tick().sample(replies.valid, replies.p)
             now = payload.data, payload.last
             assert held is None or (valid and now == held), "a byte changed before it was taken"
             held = now if valid and not ready else None

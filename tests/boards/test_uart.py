@@ -51,6 +51,7 @@ class Line:
             wave, at = on_line(octets, cycles_per_bit, gap, at)
             waves += wave
         port, end = self.port, int(at) + tail
+        requests, replies = port.frames.requests, port.frames.replies
 
         async def run(ctx):
             index, frame, echo = 0, [], []
@@ -58,22 +59,22 @@ class Line:
                 while index < len(waves) and waves[index][0] <= cycle:
                     ctx.set(port.rx, waves[index][1])
                     index += 1
-                ctx.set(port.o.ready, 1)
-                ctx.set(port.i.valid, bool(echo))
+                ctx.set(requests.ready, 1)
+                ctx.set(replies.valid, bool(echo))
                 if echo:
-                    ctx.set(port.i.p, echo[0])
+                    ctx.set(replies.p, echo[0])
                 _, _, tx, valid, byte, taken = await ctx.tick().sample(
-                    port.tx, port.o.valid, port.o.p, port.i.ready)
+                    port.tx, requests.valid, requests.p, replies.ready)
                 self.levels.append(tx)
                 if echo and taken:
                     echo.pop(0)
-                ctx.set(port.good, 0)
-                ctx.set(port.bad, 0)
+                ctx.set(port.frames.good, 0)
+                ctx.set(port.frames.bad, 0)
                 if valid:
                     frame.append(byte.data)
                     if byte.last:
                         whole = self.judge(bytes(frame))
-                        ctx.set(port.good if whole else port.bad, 1)
+                        ctx.set(port.frames.good if whole else port.frames.bad, 1)
                         self.frames.append(bytes(frame))
                         echo += [{"data": each, "last": number == len(frame) - 1}
                                  for number, each in enumerate(frame) if whole]

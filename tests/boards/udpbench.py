@@ -54,12 +54,10 @@ class UdpEndpoint(wiring.Component):
         m.submodules.port, m.submodules.link = port, link = self.port, self.link
         connect(m, flipped(self.received), port.received)
         connect(m, port.sent, flipped(self.sent))
-        connect(m, port.o, link.i)
-        connect(m, link.o, port.i)
+        connect(m, port.frames, link.frames)
         for name in ("registers", "read_bus", "write_bus", "marks"):
             connect(m, flipped(getattr(self, name)), getattr(link, name))
         m.d.comb += [
-            link.peer.eq(port.peer), port.host.eq(link.host), link.overrun.eq(port.overrun),
             link.replaceable.eq(self.replaceable), self.host_active.eq(link.host_active),
             link.memory_ready.eq(self.memory_ready), link.memory_failed.eq(self.memory_failed),
         ]

@@ -1,6 +1,6 @@
 """The card's end of a link, wired: frames in and out, a register master and a memory master."""
 
-from amaranth import Cat, Module
+from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.memory.axi import AXI4Lite, AXI4Read, AXI4Write
@@ -8,7 +8,8 @@ from hotrow_rtl.memory.axi import AXI4Lite, AXI4Read, AXI4Write
 from .counters import LinkCounters
 from .executor import Executor
 from .frame_buffer import FrameBuffer
-from .layouts import FRAME_BYTES, frame_byte
+from .frame_port import FramePort
+from .layouts import FRAME_BYTES
 from .memory_master import MemoryMaster
 from .register_master import RegisterMaster
 from .reply_store import ReplyStore
@@ -34,9 +35,8 @@ class LinkEndpoint(wiring.Component):
 
     Attributes
     ----------
-    i : In(stream(frame_byte)), o : Out(stream(frame_byte))
-    peer : In(8 * peer_bytes), host : Out(8 * peer_bytes)
-        Sender of the frame in `i`, see `FrameBuffer`; the bound peer, to which replies go.
+    frames : In(FramePort(peer_bytes))
+        From and to the line.
     replaceable : In(1)
         Another host may bind while one is bound.
     registers : Out(AXI4Lite)
@@ -45,12 +45,8 @@ class LinkEndpoint(wiring.Component):
         Blocks that the card wrote, counted from `memory_base`.
     memory_ready, memory_failed : In(1)
         See `Executor`.
-    good, bad : Out(1)
-        High for a cycle after a valid frame, or after an invalid one.
     host_active : Out(1)
         High for a cycle when a frame of the bound host is classified.
-    overrun : In(1)
-        High for a cycle when a frame was lost before it reached `i`.
 
     Timing
     ------
@@ -64,27 +60,21 @@ class LinkEndpoint(wiring.Component):
         self.blocks = card["memory_bytes"] >> card["block_log2"]
         bus = {"address_width": address_width, "bus_bytes": bus_bytes, "id_width": 1}
         super().__init__({
-            "i": In(stream.Signature(frame_byte)),
-            "o": Out(stream.Signature(frame_byte)),
-            "peer": In(8 * peer_bytes),
-            "host": Out(8 * peer_bytes),
+            "frames": In(FramePort(peer_bytes)),
             "replaceable": In(1),
             "registers": Out(AXI4Lite(address_width=register_width)),
             "read_bus": Out(AXI4Read(**bus)),
             "write_bus": Out(AXI4Write(**bus)),
             "marks": In(stream.Signature(range(self.blocks))),
             "memory_ready": In(1, init=1), "memory_failed": In(1),
-            "good": Out(1),
-            "bad": Out(1),
             "host_active": Out(1),
-            "overrun": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         window = self.card["window"]
         depth = 1 << (window * (self.peer_bytes + FRAME_BYTES) + 64).bit_length()
-        m.submodules.frames = frames = FrameBuffer(depth, self.peer_bytes)
+        m.submodules.buffer = buffer = FrameBuffer(depth, self.peer_bytes)
         m.submodules.session = session = Session(window, self.peer_bytes)
         m.submodules.executor = executor = Executor(self.card, self.peer_bytes)
         m.submodules.registers = registers = RegisterMaster(self.register_width)
@@ -93,8 +83,8 @@ class LinkEndpoint(wiring.Component):
         m.submodules.counters = counters = LinkCounters()
         m.submodules.replies = replies = ReplyStore(window)
 
-        connect(m, line=flipped(self.i), frames=frames.i)
-        connect(m, frames=frames.o, executor=executor.i)
+        connect(m, line=flipped(self.frames.requests), buffer=buffer.i)
+        connect(m, buffer=buffer.o, executor=executor.i)
         connect(m, executor=executor.registers, registers=registers.requests)
         connect(m, registers=registers.replies, executor=executor.replies)
         connect(m, registers.bus, flipped(self.registers))
@@ -105,12 +95,12 @@ class LinkEndpoint(wiring.Component):
         connect(m, memory.write_bus, flipped(self.write_bus))
         connect(m, card=flipped(self.marks), written=written.marks)
         connect(m, executor=executor.send, replies=replies.send)
-        connect(m, replies=replies.o, line=flipped(self.o))
+        connect(m, replies=replies.o, line=flipped(self.frames.replies))
         first_block = self.card["memory_base"] >> self.card["block_log2"]
         m.d.comb += [
-            frames.peer.eq(self.peer),
+            buffer.peer.eq(self.frames.peer),
             session.peer.eq(executor.peer),
-            self.host.eq(session.host),
+            self.frames.host.eq(session.host),
             self.host_active.eq(executor.classify & ~session.foreign),
             session.session.eq(executor.header.session),
             session.sequence.eq(executor.header.sequence),
@@ -130,9 +120,9 @@ class LinkEndpoint(wiring.Component):
             executor.blocks_done.eq(written.done),
             executor.blocks_more.eq(written.more),
             executor.counters.eq(counters.values),
-            counters.events.bad_crc.eq(frames.bad_crc),
-            counters.events.wrong_length.eq(frames.wrong_length),
-            counters.events.overrun.eq(frames.overrun | self.overrun),
+            counters.events.bad_crc.eq(buffer.bad_crc),
+            counters.events.wrong_length.eq(buffer.wrong_length),
+            counters.events.overrun.eq(buffer.overrun | self.frames.overrun),
             counters.events.foreign.eq(executor.classify & session.foreign),
             counters.events.replayed.eq(executor.classify & session.repeat),
             counters.events.out_of_order.eq(executor.classify & session.out_of_order),
@@ -142,7 +132,7 @@ class LinkEndpoint(wiring.Component):
             replies.write_data.eq(executor.octet),
             replies.length.eq(executor.length),
             replies.write_length.eq(executor.write_length),
-            self.good.eq(frames.good),
-            self.bad.eq(Cat(frames.bad_crc, frames.wrong_length).any()),
+            self.frames.good.eq(buffer.good),
+            self.frames.bad.eq(buffer.bad_crc | buffer.wrong_length),
         ]
         return m

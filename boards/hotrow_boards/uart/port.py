@@ -1,12 +1,12 @@
 """Frames over a serial line."""
 
 from amaranth import Module
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
-from ..link.layouts import frame_byte
+from ..link.frame_port import FramePort
 from ..link.slip import SlipDecoder, SlipEncoder
 from .autobaud import Autobaud
 from .receiver import Receiver
@@ -20,12 +20,8 @@ class UartPort(wiring.Component):
     ----------
     rx : In(1), tx : Out(1)
         Pins; high when idle.
-    o : Out(stream(frame_byte))
-        Frames from the host; each byte must be accepted within the 10 bits of the next one.
-    i : In(stream(frame_byte))
-        Frames to the host.
-    good, bad : In(1)
-        High for a cycle when a frame of `o` is found valid, or invalid.
+    frames : Out(FramePort())
+        Each byte of a request must be accepted within the 10 bits of the next one.
 
     Timing
     ------
@@ -34,10 +30,7 @@ class UartPort(wiring.Component):
 
     rx: In(1, init=1)
     tx: Out(1, init=1)
-    o: Out(stream.Signature(frame_byte))
-    i: In(stream.Signature(frame_byte))
-    good: In(1)
-    bad: In(1)
+    frames: Out(FramePort())
 
     def elaborate(self, platform):
         m = Module()
@@ -48,12 +41,13 @@ class UartPort(wiring.Component):
         m.submodules.encoder = encoder = SlipEncoder()
         m.submodules.synchronise = FFSynchronizer(self.rx, receiver.line, init=1)
         connect(m, receiver=receiver.o, decoder=decoder.i)
-        connect(m, decoder.o, flipped(self.o))
+        connect(m, decoder.o, flipped(self.frames.requests))
         # Timing: registers the path from the reply memory into the encoder.
-        m.submodules.skid = skid = SkidBuffer(self.i.p.shape().size)
+        replies = self.frames.replies
+        m.submodules.skid = skid = SkidBuffer(replies.p.shape().size)
         m.d.comb += [
-            skid.i.valid.eq(self.i.valid), skid.i.p.eq(self.i.p.as_value()),
-            self.i.ready.eq(skid.i.ready),
+            skid.i.valid.eq(replies.valid), skid.i.p.eq(replies.p.as_value()),
+            replies.ready.eq(skid.i.ready),
             encoder.i.valid.eq(skid.o.valid), encoder.i.p.eq(skid.o.p),
             skid.o.ready.eq(encoder.i.ready),
         ]
@@ -61,8 +55,8 @@ class UartPort(wiring.Component):
         m.d.comb += [
             self.tx.eq(transmitter.line),
             autobaud.line.eq(receiver.line),
-            autobaud.good.eq(self.good),
-            autobaud.bad.eq(self.bad | receiver.framing_error),
+            autobaud.good.eq(self.frames.good),
+            autobaud.bad.eq(self.frames.bad | receiver.framing_error),
             receiver.period.eq(autobaud.period),
             transmitter.period.eq(autobaud.period),
         ]
