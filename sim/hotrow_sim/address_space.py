@@ -1,19 +1,27 @@
-"""Where the host's arrays lie in the simulated accelerator's address space."""
+"""Device addresses of the host's arrays in the simulated accelerator."""
 
 from bisect import bisect_left
 
+import numpy as np
+
 PAGE = 4096
-FIRST = 1 << 16  # addresses below stay unmapped: a zero base never works by accident
+FIRST = 1 << 16  # lower addresses stay unmapped, so that a base of 0 always faults
 LINE = 64
 
 
-class AddressSpace:
-    """Hand out address ranges, the same ones in the same order on every run.
+def check_attachable(array):
+    """Raise ValueError unless a device can attach an array."""
+    if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+        raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
+                         f"{array.dtype}{list(array.shape)}")
 
-    A range starts at a page boundary plus the host address modulo 64, so that alignment means the
-    same on both sides, and an unmapped page follows it. Ranges follow one another; a returned
-    range is used again only when the end of the space has been reached, so that a stale address
-    is answered by an error rather than by other data.
+
+class AddressSpace:
+    """Assigns address ranges, the same ones in the same order on every run.
+
+    A range starts at a page boundary plus the host address modulo 64, so that alignment is equal
+    on both sides, and an unmapped page follows it. The space reuses a released range only after it
+    has reached its end, so that a stale address faults instead of reading other data.
 
     Parameters
     ----------
@@ -27,7 +35,7 @@ class AddressSpace:
         self._next = FIRST
 
     def place(self, host_address, size):
-        """Device address for `size` bytes that start at `host_address` in the host.
+        """Device address for `size` bytes at `host_address` of the host.
 
         Raises
         ------
@@ -48,7 +56,7 @@ class AddressSpace:
         return start + misalignment
 
     def release(self, address):
-        """Return the range that `place` gave."""
+        """Return the range that `place` assigned."""
         page = address // PAGE * PAGE
         at = bisect_left(self._ranges, (page,))
         if at == len(self._ranges) or self._ranges[at][0] != page:
@@ -56,7 +64,7 @@ class AddressSpace:
         del self._ranges[at]
 
     def _fit(self, start, span):
-        """First start at or behind `start` where `span` bytes are free."""
+        """First address from `start` on with `span` free bytes, or None."""
         for first, end in self._ranges[max(0, bisect_left(self._ranges, (start,)) - 1):]:
             if start + span <= first:
                 break

@@ -10,7 +10,7 @@ from hotrow.cli import main
 from hotrow_explore.policies.bounds import belady, least_recent
 from hotrow_explore.policies.study import sized, study
 from hotrow_rtl.config import preset
-from hotrow_sim.golden.training_pipeline import Offsets
+from hotrow_sim.golden.training_pipeline import StageOffsets
 
 TINY = preset("tiny")
 
@@ -52,7 +52,7 @@ def test_every_row_of_a_batch_is_a_hit_a_fill_or_a_bypass():
     batches = [(rng.integers(0, 4, 200), (400 * rng.random(200) ** 3).astype(np.int64))
                for _ in range(40)]
     begun = []
-    found = study(TINY, batches, Offsets(), lambda what, total=None: begun.append(what) or (
+    found = study(TINY, batches, StageOffsets(), lambda what, total=None: begun.append(what) or (
         lambda: None))
     assert [each["policy"] for each in found["policies"]] == begun
     assert (found["window_batches"], found["slots"]) == (6, TINY.slots)
@@ -72,7 +72,7 @@ def test_counts_outlive_a_row_and_beat_recency_on_a_scan():
     for number in range(60):
         rows = 1000 + 64 * number + np.arange(40) if number % 4 else hot
         batches.append((np.zeros(len(rows), np.int64), rows))
-    found = study(config, batches, Offsets(1, 1, 1), lambda what, total=None: lambda: None)
+    found = study(config, batches, StageOffsets(1, 1, 1), lambda what, total=None: lambda: None)
     rates = {each["policy"]: each["hit_rate"] for each in found["policies"]}
     assert rates["lfu"] > rates["lru, one set"] == 0
 
@@ -84,7 +84,7 @@ def test_what_is_known_beats_recency():
     batches = [(np.zeros(4, np.int64), 4 * (number % 12) + np.arange(4)) for number in range(240)]
     rates = {}
     for known in (1, 12):
-        found = study(config, batches, Offsets(1, 1, 1), lambda what, total=None: lambda: None,
+        found = study(config, batches, StageOffsets(1, 1, 1), lambda what, total=None: lambda: None,
                       ("lru", "next"), known=known)
         rates[known] = {each["policy"]: each["hit_rate"] for each in found["policies"]}
     assert rates[12]["lru"] < 0.5 * rates[12]["next"]
@@ -98,7 +98,7 @@ def test_warm_up_gives_slots_by_rank():
                for _ in range(50)]
     rates = {}
     for share in (0.5, 1.0):
-        found = study(TINY, batches, Offsets(1, 1, 1), lambda what, total=None: lambda: None,
+        found = study(TINY, batches, StageOffsets(1, 1, 1), lambda what, total=None: lambda: None,
                       ("freq, admission", "freq, warm-up"), warm_share=share)
         rates[share] = {each["policy"]: each["later_hit_rate"] for each in found["policies"]}
     assert rates[1.0]["freq, warm-up"] <= rates[1.0]["offline optimum"]

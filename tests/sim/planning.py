@@ -41,7 +41,7 @@ def operands(card, opcode, number, ids, samples, tables=1, flags=0, lengths=None
     if lengths is not None:
         given["lengths"] = card.put(np.asarray(lengths, np.uint16), LENGTHS)
     return given | {name: card.address("results", AREA * place) for place, name in enumerate(
-        ("slots", "popular", "nonpopular", "misses", "victims"))}
+        ("slots", "fill_slots", "victim_slots", "fills", "victims"))}
 
 
 def policy(which):

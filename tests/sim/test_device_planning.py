@@ -271,7 +271,7 @@ def test_a_card_without_a_planner(make_card):
 
 def test_results_that_cannot_be_written(card):
     """A list that may not be written is refused: nothing is planned."""
-    for name in ("slots", "popular", "nonpopular", "misses", "victims"):
+    for name in ("slots", "fill_slots", "victim_slots", "fills", "victims"):
         given = operands(card, Opcode.PLAN, 0, [1, 2], 2) | {name: card.address("lists")}
         done = card.run("lookup", **given)
         assert (done["status"], done["error_address"]) == (Status.READ_ONLY, given[name])

@@ -11,7 +11,7 @@ from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.planner import NEVER, Planner
 from hotrow_sim.golden.lookup.replacement_policy import POLICIES
 from hotrow_sim.golden.lookup.slot_table import Slots
-from hotrow_sim.golden.training_pipeline import Offsets, Schedule, reference
+from hotrow_sim.golden.training_pipeline import StageOffsets, TrainingPipeline, reference
 
 TINY = preset("tiny")  # 256 slots
 STARVED = replace(TINY, name="starved", directory_sets=16, directory_partitions=2)  # 64
@@ -21,8 +21,8 @@ ONE_CHOICE = replace(TINY, name="one-choice", directory_choices=1, stamp_bits=4)
 class MostRecent(Slots):
     """Evicts what was used last: the row that is needed soonest."""
 
-    def goes_before(self, slot):
-        return -self.used[slot]
+    def eviction_rank(self, slot):
+        return -self.last_used[slot]
 
 
 def worst(config):
@@ -47,25 +47,25 @@ def batches(seed, count=40, lookups=120, rows=150, tables=3):
 def test_training_is_that_without_slots(config, policy):
     for seed in range(4):
         steps = batches(seed)
-        for offsets in (Offsets(), Offsets(1, 2, 3), Offsets(1, 1, 1), Offsets(2, 3, 6)):
+        for offsets in (StageOffsets(), StageOffsets(1, 2, 3), StageOffsets(1, 1, 1), StageOffsets(2, 3, 6)):
             for order in ("cit", "tic"):
                 if order == "tic" and offsets.insert == offsets.train:
                     continue  # of one batch INSERT comes before TRAIN
-                schedule = Schedule(Planner(config, policy), steps, offsets, order=order)
+                schedule = TrainingPipeline(Planner(config, policy), steps, offsets, order=order)
                 assert schedule.run() == reference(config, steps), (seed, offsets, order)
 
 
 @pytest.mark.parametrize("window", ["past", "future"])
 def test_either_window_one_shorter_breaks_training(window):
     """With the stages of a step in the worst order, and the rows evicted that are needed next."""
-    whole = Offsets()
+    whole = StageOffsets()
     shorter = {window: getattr(whole, window) - 1}
     wrong = 0
     for seed in range(20):
         steps = batches(seed, lookups=40)
         kept = reference(TINY, steps)
-        assert Schedule(worst(TINY), steps, whole).run() == kept, seed
-        wrong += Schedule(worst(TINY), steps, whole, **shorter).run() != kept
+        assert TrainingPipeline(worst(TINY), steps, whole).run() == kept, seed
+        wrong += TrainingPipeline(worst(TINY), steps, whole, **shorter).run() != kept
     assert wrong > 10
 
 
@@ -85,9 +85,9 @@ class Forgetful:
 def test_a_bypassed_row_is_waited_for():
     """Without the word the next batch reads the row before it was trained."""
     steps = batches(1, rows=60)
-    schedule = Schedule(Planner(STARVED, "lru"), steps)
+    schedule = TrainingPipeline(Planner(STARVED, "lru"), steps)
     assert schedule.run() == reference(STARVED, steps) and schedule.stalls
-    careless = Schedule(Planner(STARVED, "lru"), steps)
+    careless = TrainingPipeline(Planner(STARVED, "lru"), steps)
     careless.planner._bypassed_by = Forgetful()
     assert careless.run() != reference(STARVED, steps) and not careless.stalls
 
@@ -193,7 +193,7 @@ def test_only_dirty_rows_are_written_back():
 def test_order_of_batches():
     planner, (step, *_) = Planner(TINY), batches(0)
     planner.plan(3, *step)
-    with pytest.raises(ValueError, match="batch 3 is planned behind batch 3"):
+    with pytest.raises(ValueError, match="expected batch 4 after batch 3, not 3"):
         planner.plan(3, *step)
-    with pytest.raises(ValueError, match="batch 4 retires before it is planned"):
+    with pytest.raises(ValueError, match="the last one that was planned, not 4"):
         planner.retire(4)

@@ -13,7 +13,7 @@ from hotrow_rtl.contract.encoding import (
 )
 from hotrow_rtl.lookup.planner.bank import PlannerBank
 from hotrow_rtl.lookup.planner.slot_table import distance
-from hotrow_sim.cycles.bank_crossbar import ring_cycles
+from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.cycles.lookup_engine import batch_command_cycles
 from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.counters import pack_key
@@ -58,7 +58,7 @@ def commands(card):
     yield "lookup", {"opcode": Opcode.SPLIT, **jagged, **split}
     yield "lookup", {"opcode": Opcode.REMOVE, **listed}
     planned = {name: card.address("results", place) for name, place in (
-        ("slots", 0), ("popular", 4096), ("nonpopular", 8192), ("misses", 12288),
+        ("slots", 0), ("fill_slots", 4096), ("victim_slots", 8192), ("fills", 12288),
         ("victims", 20480))}
     spread = batch | {"source": card.put(rng.permutation(1000).astype(np.uint32)), "count": 1000,
                       "samples": 1000, "first_table": 1, "table_count": 1}
@@ -123,8 +123,8 @@ def test_rows_of_one_set_wait_for_each_other(make_card, many):
     for at, starts in zip(beat[asking], np.array(Planner(TINY).starts(
             table, ids.astype(np.uint64), none, none))[asking] // TINY.directory_ways):
         beats[at].setdefault(int(starts[0]) % TINY.banks, []).append(tuple(starts.tolist()))
-    waiting = ring_cycles(beats, ANSWERED, distance(TINY)) - len(beats)
-    steady = ring_cycles([{}] * len(beats), ANSWERED) - len(beats)
+    waiting = crossbar_cycles(beats, ANSWERED, distance(TINY)) - len(beats)
+    steady = crossbar_cycles([{}] * len(beats), ANSWERED) - len(beats)
     model = CHECKED + ENGAGED + 1 + 2 * OPERAND + batch_command_cycles(
         TINY, len(beats) + waiting - steady, 0, 0, False, LATENCY)
     cycles = done["end"] - done["start"]

@@ -66,8 +66,8 @@ def test_accumulated_gradients():
 def most_recent(store):
     """Evict what was used last: the row that is needed soonest."""
     class MostRecent(Slots):
-        def goes_before(self, slot):
-            return -self.used[slot]
+        def eviction_rank(self, slot):
+            return -self.last_used[slot]
 
     store.device.transport.planning.planner.state.__class__ = MostRecent
 

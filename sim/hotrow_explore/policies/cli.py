@@ -6,7 +6,7 @@ import json
 from hotrow.bench import options as shared
 from hotrow.bench.lookups import batch_count
 from hotrow_rtl.config import preset
-from hotrow_sim.golden.training_pipeline import Offsets
+from hotrow_sim.golden.training_pipeline import StageOffsets
 
 from .study import KNOWN, RUNS, sized, study
 
@@ -20,7 +20,7 @@ def policies(benchmarks):
     parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
     parser.add_argument("--slots", type=shared.positive,
                         help="of the card; default as the preset")
-    parser.add_argument("--stages", type=_stages, default=Offsets(), metavar="C,I,T",
+    parser.add_argument("--stages", type=_stages, default=StageOffsets(), metavar="C,I,T",
                         help="steps from PLAN to COLLECT, INSERT and TRAIN; default 1,3,4")
     parser.add_argument("--only", type=_policies, default=tuple(RUNS), metavar="NAME;NAME",
                         help="some of the policies, separated by semicolons")
@@ -83,4 +83,4 @@ def _stages(text):
     if not 1 <= collect <= insert <= train:
         raise argparse.ArgumentTypeError(
             f"expected steps from 1 on that do not fall, such as 1,3,4, not {text!r}")
-    return Offsets(collect, insert, train)
+    return StageOffsets(collect, insert, train)

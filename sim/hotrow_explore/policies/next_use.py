@@ -29,8 +29,8 @@ class NextUse(Slots):
             for key in keys:
                 self._uses.setdefault(key, []).append(number)
 
-    def goes_before(self, slot):
+    def eviction_rank(self, slot):
         uses = self._uses[self.key_at[slot]]
         at = bisect_right(uses, self.planned)
         known = at < len(uses) and uses[at] - self.planned <= self._known
-        return -uses[at] if known else -NOT_KNOWN, self.used[slot]
+        return -uses[at] if known else -NOT_KNOWN, self.last_used[slot]

@@ -7,7 +7,7 @@ import numpy as np
 from hotrow_rtl.config import Config
 from hotrow_sim.golden.lookup.counters import pack_key, unpack_key
 from hotrow_sim.golden.lookup.planner import Planner
-from hotrow_sim.golden.training_pipeline import Offsets
+from hotrow_sim.golden.training_pipeline import StageOffsets
 
 from .bounds import belady, least_recent
 from .next_use import NextUse
@@ -38,7 +38,7 @@ def sized(config: Config, slots) -> Config:
                    directory_partitions=min(config.directory_partitions, sets // config.banks))
 
 
-def study(config: Config, batches, offsets: Offsets, begin, only=tuple(RUNS), known=KNOWN,
+def study(config: Config, batches, offsets: StageOffsets, begin, only=tuple(RUNS), known=KNOWN,
           warm_share=1.0) -> dict:
     """Compare all policies.
 
@@ -47,7 +47,7 @@ def study(config: Config, batches, offsets: Offsets, begin, only=tuple(RUNS), kn
     config : Config
     batches : list of (int[n], int[n])
         Table and row of each lookup.
-    offsets : Offsets
+    offsets : StageOffsets
         Of the stages, from which the window comes.
     begin : callable
         Takes what is done next and of how many parts it is, and gives what to call as each is done.

@@ -1,19 +1,19 @@
 """Memory bits of the units of `hotrow_rtl.arithmetic`."""
 
-from hotrow_rtl.arithmetic.payloads import BAG_WIDTH, MOST_PARTIALS, beats_of_longest
+from hotrow_rtl.arithmetic.payloads import BAG_WIDTH, MAX_PARTIALS, max_row_beats
 from hotrow_rtl.arithmetic.reorder import SLOTS
 from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS
 from hotrow_rtl.arithmetic.tree_sum import ENTERING
 from hotrow_rtl.config import LARGEST_ROW, Config, log2
 
-INDEX_WIDTH = log2(MOST_PARTIALS)
+INDEX_WIDTH = log2(MAX_PARTIALS)
 WORD_QUEUE = 32  # words of finished rows
 
 
 def bag_sum_bits(config: Config):
     """Two copies of the partial sums of two bags; the sums of two rows in order; the sums that
     wait for their neighbours, of the first level and of the others; the queues of bags."""
-    width, longest = config.bus_width, beats_of_longest(config)
+    width, longest = config.bus_width, max_row_beats(config)
     partials = 2 * 2 * max(2048 // config.bus_bytes, longest) * width
     reordered = 2 * longest * width
     pair_beats = 1024 // config.bus_bytes
@@ -45,6 +45,6 @@ def square_sum_bits(config: Config):
 def row_update_bits(config: Config):
     """Gradients and words of two rows, the sum of squares, and queues of two entries around the
     scalars of Adagrad."""
-    width, longest = config.bus_width, beats_of_longest(config)
+    width, longest = config.bus_width, max_row_beats(config)
     return (2 * longest * (width + 1) + longest * width + 2 * (width + 1)
             + square_sum_bits(config) + 2 * 2 * 32 + row_words_bits(config))

@@ -1,51 +1,48 @@
-"""Cycles of pooling: a beat accumulated per cycle, and the adder that joins the partial sums."""
+"""Cycles of pooling and updating: a beat accumulated per cycle, and the adder of partial sums."""
 
 from collections import deque
 from itertools import count
 
 from hotrow_rtl.config import Config
 
-ENDED = 15  # from a bag's last beat to the first of its partial sums at the adder
+from ..golden.arithmetic.pooling import partial_count
+
+ENDED = 15  # from the last beat of a bag to its first partial sum at the adder
 LEVEL = 10  # from a pair at the adder to its sum
-QUEUED = 2  # from a partial sum to the adder
-ORDERED = 2  # from the last beat of a sum to its bag
-LEAVES = 10  # from a bag's beat to its word, rounded
-PLAIN = 13  # of a plain sum, from the first beat of a row to that of the next
-DIVIDED = 31  # cycles of a beat that is divided
-CONVERTED = 2  # and log2 of the rows: of a bag's number of rows
-SCALAR = 31  # cycles of a row in Adagrad's divisions
-SUMMED = 35  # from a row's last gradient to its sum
+QUEUED = 2  # from the read of a partial sum to the adder
+ORDERED = 2  # from the last beat of a sum to its output in order
+LEAVES = 10  # from a beat of a bag to its rounded word
+PLAIN = 13  # between the first beats of two rows of a plain sum
+DIVIDED = 31  # division of a beat
+CONVERTED = 2  # conversion of a number of rows to fp32, plus its log2
+SCALAR = 31  # Adagrad's divisions of a row
+SUMMED = 35  # from the last gradient of a row to its sum
 APPLIED = 24  # from the last beats of a gradient and its row to the last word
-SUM_OF_STEPS = 58  # of a row, from its last step to the next row, without the levels
-SQUARED = 130  # Adagrad's squares and scalars of one row, without the sum of the steps
+SUM_OF_STEPS = 58  # from the last step of a row to the next row, without the levels
+SQUARED = 130  # Adagrad's squares and scalars of a row, without the sum of the steps
+PAIR_QUEUE = 8  # partial sums that wait for the adder
+BAG_QUEUE = 32  # bags that wait for the adder
+SUMS_IN_ORDER = 16  # bags at the adder
 
 
 def beats_per_row(config: Config, elements):
     return -(-elements // config.lanes)
 
 
-def partial_count(elements):
-    """As ``golden.pooling.partial_count``."""
-    count_ = 1
-    while count_ < min(16, 256 / elements):
-        count_ *= 2
-    return count_
-
-
-def adder_turns(rows):
-    """Turns of the adder for a sum of so many rows of one beat."""
-    turns = 0
+def adder_slots(rows):
+    """Adder cycles for a sum of `rows` rows of one beat."""
+    slots = 0
     while rows > 1:
         rows = -(-rows // 2)
-        turns += rows
-    return max(1, turns)
+        slots += rows
+    return max(1, slots)
 
 
 def pool_cycles(config: Config, elements, lengths):
-    """From the first word to the last pooled one, with nothing waiting; no means.
+    """From the first word to the last pooled word, without stalls and means.
 
-    A simulation of the beats: those accumulated, one a cycle while a ring of two bags has room;
-    those of partial sums, read one a cycle once their bag is complete; and of the adder, where
+    A simulation of the beats. The accumulator accepts one per cycle while the partial sums of two
+    bags fit. Once a bag is complete, its partial sums are read at one beat per cycle. At the adder
     sums of sums go first.
 
     Parameters
@@ -60,96 +57,120 @@ def pool_cycles(config: Config, elements, lengths):
     -------
     int
     """
-    beats, partials = beats_per_row(config, elements), partial_count(elements)
-    ring = 2 * max(2048, 2 * config.row_bytes) // config.bus_bytes
-    room = 4 * config.row_bytes // config.bus_bytes
-    depth, evens_depth = 8, 2048 // config.bus_bytes
-    lengths = list(lengths)
-    # What is accumulated, in order: for each beat whether it takes a place, and its bag if last.
-    now = 0
-    bag = row = beat = 0
-    stored = 0
-    waiting = deque()  # (from when on, rows of partial sums, empty)
-    reading = None
-    entering = deque()  # (from when on, index of pair, beats, final, ...) of odd rows
-    evens = 0
-    inflight = deque()  # (cycle, level, index, final, at, bag)
-    in_order, held = 0, 0
-    done, out_bag, out_beat, last_out = {}, 0, 0, 0
-    read_bag = 0
-    for now in count():
-        if out_bag == len(lengths):
-            break
-        # Sums leave in order.
-        if out_bag in done and done[out_bag] <= now:
-            held -= 1
-            out_beat += 1
-            last_out = now
-            if out_beat == beats:
-                out_beat, out_bag = 0, out_bag + 1
-                in_order -= 1
-        # The adder.
-        rises = False
-        if inflight and inflight[0][0] == now:
-            _, index, final, at, owner = inflight.popleft()
+    return _PoolBeats(config, elements, list(lengths)).run()
+
+
+class _PoolBeats:
+    """State of `pool_cycles`: the accumulator, the reader of partial sums, and the adder tree."""
+
+    def __init__(self, config, elements, lengths):
+        self.lengths = lengths
+        self.beats, self.partials = beats_per_row(config, elements), partial_count(elements)
+        self.partial_room = 2 * max(2048, 2 * config.row_bytes) // config.bus_bytes
+        self.sum_room = 4 * config.row_bytes // config.bus_bytes
+        self.even_room = 2048 // config.bus_bytes
+        self.bag = self.row = self.beat = 0  # at the accumulator
+        self.stored = 0  # beats of partial sums
+        self.complete = deque()  # of each complete bag: first cycle, partial sums
+        self.reading = None  # of the bag at the reader: partial sums, index, beat
+        self.read_bag = 0
+        self.odd = deque()  # beats that wait for the adder: first cycle, index, final, beat, bag
+        self.even = 0  # beats that wait for an odd one
+        self.adding = deque()  # beats in the adder, like `odd`
+        self.in_order = self.held = 0  # bags at the adder, and beats of sums
+        self.done = {}  # first cycle of the finished bags
+        self.out_bag = self.out_beat = 0
+
+    def run(self):
+        last = 0
+        for now in count():
+            if self.out_bag == len(self.lengths):
+                return last + ORDERED + LEAVES
+            if self._output(now):
+                last = now
+            self._add(now)
+            self._read(now)
+            self._accumulate(now)
+        return None
+
+    def _output(self, now):
+        """Output a beat of the next bag in order; whether one leaves."""
+        if self.done.get(self.out_bag, now + 1) > now:
+            return False
+        self.held -= 1
+        self.out_beat += 1
+        if self.out_beat == self.beats:
+            self.out_beat, self.out_bag = 0, self.out_bag + 1
+            self.in_order -= 1
+        return True
+
+    def _add(self, now):
+        """One pair enters the adder: a sum of sums, else partial sums."""
+        if self.adding and self.adding[0][0] == now:
+            _, index, final, beat, bag = self.adding.popleft()
             if final and index == 0:
-                if at == beats - 1:
-                    done[owner] = now + 1
+                if beat == self.beats - 1:
+                    self.done[bag] = now + 1
             elif index & 1 or final:
-                inflight.append((now + LEVEL, index // 2, final, at, owner))
-                rises = True
-        if not rises and entering and entering[0][0] <= now:
-            _, index, final, at, owner = entering.popleft()
-            evens -= index & 1
-            inflight.append((now + LEVEL, index // 2, final, at, owner))
-        # Partial sums are read.
-        if reading is None and waiting and waiting[0][0] <= now:
-            reading = [waiting.popleft()[1], 0, 0]
-        if reading:
-            rows, index, at = reading
-            final = index == max(1, rows) - 1
-            enters = index & 1 or final
-            fits = len(entering) < depth + 1 if enters else evens < evens_depth + 1
-            if index == 0 and (held >= room or in_order >= 17):
-                fits = False
-            if fits:
-                if index == 0:
-                    held += 1
-                    in_order += at == beats - 1
-                if enters:
-                    entering.append((now + QUEUED, index, final, at, read_bag))
-                else:
-                    evens += 1
-                stored -= rows > 0
-                at += 1
-                if at == beats:
-                    at, index = 0, index + 1
-                reading = [rows, index, at]
-                if index == max(1, rows):
-                    reading, read_bag = None, read_bag + 1
-        # Rows are accumulated.
-        if bag < len(lengths) and stored < ring and len(waiting) < 33:
-            if lengths[bag] == 0:
-                waiting.append((now + ENDED, 0))
-                bag += 1
-            else:
-                stored += row < partials
-                beat += 1
-                if beat == beats:
-                    beat, row = 0, row + 1
-                    if row == lengths[bag]:
-                        waiting.append((now + ENDED, min(row, partials)))
-                        row, bag = 0, bag + 1
-    return last_out + ORDERED + LEAVES
+                self.adding.append((now + LEVEL, index // 2, final, beat, bag))
+                return
+        if self.odd and self.odd[0][0] <= now:
+            _, index, final, beat, bag = self.odd.popleft()
+            self.even -= index & 1
+            self.adding.append((now + LEVEL, index // 2, final, beat, bag))
+
+    def _read(self, now):
+        """Read a beat of a partial sum, if it has room on its way to the adder."""
+        if self.reading is None and self.complete and self.complete[0][0] <= now:
+            self.reading = [self.complete.popleft()[1], 0, 0]
+        if self.reading is None:
+            return
+        rows, index, beat = self.reading
+        sums = max(1, rows)
+        final = index == sums - 1
+        enters = index & 1 or final
+        fits = len(self.odd) <= PAIR_QUEUE if enters else self.even <= self.even_room
+        if index == 0:
+            fits &= self.held < self.sum_room and self.in_order <= SUMS_IN_ORDER
+        if not fits:
+            return
+        if index == 0:
+            self.held += 1
+            self.in_order += beat == self.beats - 1
+        if enters:
+            self.odd.append((now + QUEUED, index, final, beat, self.read_bag))
+        else:
+            self.even += 1
+        self.stored -= rows > 0
+        beat += 1
+        if beat == self.beats:
+            beat, index = 0, index + 1
+        self.reading = [rows, index, beat]
+        if index == sums:
+            self.reading, self.read_bag = None, self.read_bag + 1
+
+    def _accumulate(self, now):
+        """Accumulate a beat, or end an empty bag."""
+        if (self.bag == len(self.lengths) or self.stored >= self.partial_room
+                or len(self.complete) > BAG_QUEUE):
+            return
+        length = self.lengths[self.bag]
+        if length == 0:
+            self.complete.append((now + ENDED, 0))
+            self.bag += 1
+            return
+        self.stored += self.row < self.partials
+        self.beat += 1
+        if self.beat == self.beats:
+            self.beat, self.row = 0, self.row + 1
+            if self.row == length:
+                self.complete.append((now + ENDED, min(self.row, self.partials)))
+                self.row, self.bag = 0, self.bag + 1
 
 
 def mean_cycles(config: Config, elements, lengths):
-    """As `pool_cycles`, of means: the sums, or the divisions if those take longer.
-
-    Parameters
-    ----------
-    As of `pool_cycles`.
-    """
+    """`pool_cycles` for means: the larger of the cycles of the sums and of the divisions; arguments
+    as for `pool_cycles`."""
     beats = beats_per_row(config, elements)
     divisions = [beats * DIVIDED + length.bit_length() - 1 + CONVERTED if length > 1 else 0
                  for length in map(int, lengths)]
@@ -157,8 +178,33 @@ def mean_cycles(config: Config, elements, lengths):
                pool_cycles(config, elements, lengths[:1]) + sum(divisions))
 
 
+def summed_rows(config: Config, elements, counts, adagrad, words=0):
+    """Cycle in which the last gradient of the last row is summed, and in which Adagrad's sum of
+    squares of the last row ends.
+
+    The gradients of one row are added `PLAIN` cycles apart. Four rows are squared and summed
+    concurrently. `words` cycles follow the gradients of each row.
+    """
+    beats = beats_per_row(config, elements)
+    steps = 4 * elements // config.lanes
+    levels = (steps - 1).bit_length()
+    row = max(steps, SCALAR, (steps + LEVEL * levels + SUM_OF_STEPS) / 4) if adagrad else 0
+    summed = ended = 0
+    for gradients in map(int, counts):
+        summed += (gradients - 1) * max(PLAIN, beats) + beats
+        ended = max(summed, ended) + row
+        summed += words
+    return summed, ended
+
+
+def squared_cycles(config: Config, elements):
+    """Adagrad's squares and scalars of one row."""
+    levels = (4 * elements // config.lanes - 1).bit_length()
+    return beats_per_row(config, elements) + SQUARED + LEVEL * levels
+
+
 def update_cycles(config: Config, elements, counts, adagrad):
-    """From the first gradient to the last word updated, with nothing waiting.
+    """From the first gradient to the last updated word, without stalls.
 
     Parameters
     ----------
@@ -168,20 +214,11 @@ def update_cycles(config: Config, elements, counts, adagrad):
     counts : sequence of int
         Gradients of each row.
     adagrad : bool
-        Row-wise, else SGD.
+        Row-wise Adagrad, else SGD.
 
     Returns
     -------
     int
     """
-    beats = beats_per_row(config, elements)
-    apart = max(PLAIN, beats)  # gradients of one row
-    steps = 4 * elements // config.lanes
-    levels = (steps - 1).bit_length()
-    # Four rows are squared and summed at a time.
-    row = max(steps, SCALAR, (steps + LEVEL * levels + SUM_OF_STEPS) / 4) if adagrad else 0
-    summed, ended = 0, 0
-    for count_ in map(int, counts):
-        summed += (count_ - 1) * apart + beats
-        ended = max(summed, ended) + row if adagrad else summed
-    return round(ended + SUMMED + APPLIED + adagrad * (beats + SQUARED + LEVEL * levels))
+    _, ended = summed_rows(config, elements, counts, adagrad)
+    return round(ended + SUMMED + APPLIED + adagrad * squared_cycles(config, elements))

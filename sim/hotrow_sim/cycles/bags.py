@@ -1,34 +1,23 @@
-"""Cycles of POOL and UPDATE: rows on their way, one stream of their words, and what computes."""
+"""Cycles of POOL and UPDATE: memory latency, one stream of row words, and the arithmetic."""
 
 from hotrow_rtl.config import Config
 
-from .arithmetic import (
-    APPLIED,
-    LEVEL,
-    PLAIN,
-    SCALAR,
-    SQUARED,
-    SUM_OF_STEPS,
-    SUMMED,
-    beats_per_row,
-    mean_cycles,
-    pool_cycles,
-)
+from .arithmetic import APPLIED, SUMMED, mean_cycles, pool_cycles, squared_cycles, summed_rows
 from .mover import ADDED
 
-POOLED = 30  # from the list to the reads, from words to the pool, and from rows to their answers
-UPDATED = 21  # the same, of an update
-OVERLAPPED = 23  # of Adagrad's scalars with those
+POOLED = 30  # from the list to the reads, from words to the pool, and from rows to their responses
+UPDATED = 21  # the same path of an update
+OVERLAPPED = 23  # of the path of an update, in parallel with Adagrad's scalars
 
 
 def _ports(config: Config):
-    """What adding up the ports takes at the end."""
+    """Addition of the ports' counts at the end."""
     return ADDED + 2 * config.row_ports if config.row_ports > 1 else 0
 
 
 def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency, write_latency,
                      first_word=0, mean=False):
-    """From a POOL to its outcome, memory never stalling, with as many reads in flight as needed.
+    """From a POOL to its outcome, with memory that never stalls and sufficient reads in flight.
 
     Parameters
     ----------
@@ -38,9 +27,9 @@ def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency,
     lengths : sequence of int
         Rows of each bag.
     row_bytes : int
-        Of a row, which begins and ends on bus words.
+        Of a row, which starts and ends at bus words.
     read_latency, write_latency, first_word
-        As of `row_mover.move_cycles`.
+        As for `mover.move_cycles`.
     mean : bool
 
     Returns
@@ -55,10 +44,10 @@ def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency,
 
 def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_bytes, adagrad,
                        read_latency, write_latency, first_word=0):
-    """The same of an UPDATE.
+    """From an UPDATE to its outcome, likewise.
 
-    The words of a row's gradients, of the row and of its state follow one another. The gradients
-    of one row are added with gaps, in which nothing else passes.
+    The words of a row's gradients, of the row and of its state are consecutive. While the gradients
+    of one row are added, with gaps, no other words pass.
 
     Parameters
     ----------
@@ -68,28 +57,21 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
     counts : sequence of int
         Gradients of each row.
     row_bytes, gradient_bytes : int
-        Of rows that begin and end on bus words.
+        Of rows that start and end at bus words.
     adagrad : bool
-        Row-wise, else SGD.
+        Row-wise Adagrad, else SGD.
     read_latency, write_latency, first_word
-        As of `row_mover.move_cycles`.
+        As for `mover.move_cycles`.
 
     Returns
     -------
     int
     """
-    words, summand = (-(-each // config.bus_bytes) for each in (row_bytes, gradient_bytes))
-    beats = beats_per_row(config, elements)
-    steps = 4 * elements // config.lanes
-    levels = (steps - 1).bit_length()
-    row = max(steps, SCALAR, (steps + LEVEL * levels + SUM_OF_STEPS) / 4) if adagrad else 0
-    came, ended = 0, 0
-    for count in map(int, counts):
-        came += (count - 1) * max(PLAIN, beats) + beats
-        ended = max(came, ended) + row
-        came += words + adagrad
-    computed = max(came, ended) + SUMMED + APPLIED
+    words, gradient = (-(-each // config.bus_bytes) for each in (row_bytes, gradient_bytes))
+    streamed, ended = summed_rows(config, elements, counts, adagrad, words + adagrad)
     if adagrad:
-        computed = ended + SUMMED + APPLIED + beats + SQUARED + LEVEL * levels - OVERLAPPED
-    return round(first_word + UPDATED + words + summand + read_latency + computed + write_latency
-                 + _ports(config))
+        computed = ended + squared_cycles(config, elements) - OVERLAPPED
+    else:
+        computed = max(streamed, ended)
+    return round(first_word + UPDATED + words + gradient + read_latency + computed + SUMMED
+                 + APPLIED + write_latency + _ports(config))

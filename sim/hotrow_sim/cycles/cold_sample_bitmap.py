@@ -1,12 +1,12 @@
-"""Cycles of the sample marks."""
+"""Cycles of the cold-sample bitmap."""
 
 import numpy as np
 from hotrow_rtl.config import Config
 from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
 
 
-def mark_rounds(samples, marks, config: Config):
-    """Cycles that one beat takes: its even or its odd marked words, whichever are more.
+def write_rounds(samples, marks, config: Config):
+    """Cycles of one beat: the larger number of its even and its odd marked words.
 
     Parameters
     ----------
@@ -19,9 +19,9 @@ def mark_rounds(samples, marks, config: Config):
 
 
 def listing_cycles(samples, config: Config):
-    """From a batch's last beat to the end of both lists, no sink stalling.
+    """From the last beat of a batch to the end of both sample lists, without stalls.
 
-    Later by the rounds that it and the beats before it take beyond one each; and not before the
-    lists of the batch before have ended.
+    The lists end later by the write rounds beyond one of each beat, and start no earlier than the
+    lists of the batch before end.
     """
     return -(-samples // config.lanes) + ColdSampleBitmap.latency

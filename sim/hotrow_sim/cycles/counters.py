@@ -1,25 +1,26 @@
-"""Cycles of the access counters, from taking a command to its outcome, both included."""
+"""Cycles of the access counters, from the acceptance of a command to its outcome, both included."""
 
 import numpy as np
 from hotrow_rtl.config import Config
 
 REPORT = 1  # the outcome
-LATENCY = 4  # of a bank: from a request to its answer
-DISTANCE = 5  # of a bank: cycles between two requests of one set
-SCAN = 9  # beside the requests: from the beginning of a walk to the decision that its sum allows
-EMIT = 13  # beside the entries: from the beginning of the last walk to its first entry, and the end
-DECAY = 7  # beside the requests
+LATENCY = 4  # of a bank, from a request to its answer
+DISTANCE = 5  # of a bank, between two requests of one set
+SCAN = 9  # of a scan, without its requests: from its start to the decision that its sum allows
+EMIT = 13  # of the last scan, without its entries: from its start to the first entry, and the end
+DECAY = 7  # of a decay, without its requests
 
 
 def bank_cycles(config: Config, rests):
-    """Of one count bank, from its first request to its last answer, both included.
+    """Cycles of one bank from its first request to its last answer, both included.
 
-    A request a cycle; one whose set was asked less than `DISTANCE` cycles before waits.
+    A bank accepts a request per cycle; a request waits `DISTANCE` cycles after another one of its
+    set.
 
     Parameters
     ----------
     rests : sequence of int
-        Of the rows asked for, in order.
+        Key without bank bits of each request, in order.
     """
     sets = config.counter_sets // config.banks
     cycle, last = -1, {}
@@ -31,42 +32,42 @@ def bank_cycles(config: Config, rests):
 
 
 def pace(config: Config):
-    """Cycles from one request to the next of all banks: two of a set `DISTANCE` cycles apart."""
+    """Cycles between requests of a scan: two requests of one set are `DISTANCE` cycles apart."""
     return -(-DISTANCE // (config.counter_sets // config.banks))
 
 
-def walk_cycles(config: Config):
-    """From the first request to the last, one to all banks at a time for every entry."""
+def scan_cycles(config: Config):
+    """From the first request of a scan to the last; each is for one entry of every bank."""
     return (config.counter_entries // config.banks - 1) * pace(config) + 1
 
 
 def decay_cycles(config: Config, shift):
-    """A walk for every place that counts are shifted by, without a gap."""
-    walks = min(shift, config.counter_bits)
-    between = max(0, walks - 1) * config.counter_entries // config.banks * pace(config)
-    return DECAY + between + (walk_cycles(config) if walks else 0) + REPORT
+    """A scan per position of the shift, without idle cycles."""
+    scans = min(shift, config.counter_bits)
+    between = max(0, scans - 1) * config.counter_entries // config.banks * pace(config)
+    return DECAY + between + (scan_cycles(config) if scans else 0) + REPORT
 
 
 def clear_cycles(config: Config):
-    """A DECAY of everything sweeps the sets of all banks at a time."""
+    """A DECAY with ALL, which clears a set of every bank per cycle."""
     return 3 + config.counter_sets // config.banks + REPORT
 
 
 def harvest_cycles(config: Config, counts, wanted, threshold):
-    """A walk that counts, one more per bit of the largest count if the wanted entries are fewer
-    than those counted, and one that emits: a cycle per entry up to the last needed.
+    """A scan that counts the eligible entries; one scan per bit of the highest count, if more
+    entries are eligible than wanted; a scan that emits a cycle per entry up to the last one.
 
     Parameters
     ----------
     counts : uint32[sets, ways]
-        As of `golden.counters.Counters`.
+        As in `golden.lookup.counters.Counters`.
     wanted, threshold : int
     """
-    walk = walk_cycles(config) + SCAN
+    scan = scan_cycles(config) + SCAN
     eligible = counts >= max(threshold, 1)
     reached = int(np.count_nonzero(eligible))
     if not reached:
-        return walk + 3 + REPORT
+        return scan + 3 + REPORT
     bits = 0
     if reached > wanted:
         last = np.sort(counts[eligible])[-wanted]
@@ -75,4 +76,4 @@ def harvest_cycles(config: Config, counts, wanted, threshold):
         eligible.flat[ties] = True
         bits = int(counts.max()).bit_length()
     final = int(np.flatnonzero(eligible)[-1])
-    return int((1 + bits) * walk + (bits > 0) + EMIT + final + 1 + REPORT)
+    return int((1 + bits) * scan + (bits > 0) + EMIT + final + 1 + REPORT)

@@ -1,8 +1,8 @@
-"""Cycles of the floating-point units that take one operation at a time."""
+"""Cycles of the floating-point units that process one operation at a time."""
 
 import numpy as np
 
-SPECIAL = 2  # where an operand decides the result
+SPECIAL = 2  # if an operand decides the result
 
 
 def divide_cycles(a, b, quotient):
@@ -13,13 +13,13 @@ def divide_cycles(a, b, quotient):
     a, b : uint32[n]
         Bits of fp32.
     quotient : float64[n]
-        a / b, of any exponent; what it is for operands that are zero, infinite or NaN is ignored.
+        a / b; its value for operands that are zero, infinite or NaN is ignored.
 
     Returns
     -------
     int64[n]
-        29, a cycle more for each leading zero of a subnormal operand (the larger number of both),
-        one less for each bit that a subnormal quotient lacks.
+        29, plus the larger number of leading zeros of a subnormal operand, minus the number of bits
+        that a subnormal quotient lacks.
     """
     with np.errstate(all="ignore"):
         exponent = np.frexp(np.abs(quotient))[1] - 1 + 127
@@ -29,13 +29,13 @@ def divide_cycles(a, b, quotient):
 
 
 def root_cycles(a):
-    """From an operand to its root: 28, a cycle more for each leading zero of a subnormal one."""
+    """From an operand to its root: 28, plus the leading zeros of a subnormal operand."""
     negative = a >> np.uint32(31) == 1
     return np.where(_special(a) | negative, SPECIAL, 28 + leading_zeros(a))
 
 
 def leading_zeros(bits):
-    """How far the leading bit of a subnormal number is below that of a normal one."""
+    """Positions by which the leading bit of a subnormal number is below that of a normal one."""
     fraction, normal = bits & np.uint32(0x7FFFFF), bits & np.uint32(0x7F800000) != 0
     return np.where(normal, 0, 24 - np.frexp(fraction.astype(np.float64))[1])
 

@@ -1,38 +1,39 @@
-"""Cycles of whole commands, from the last part of one to its outcome."""
+"""Cycles of commands of the lookup engine, from the last part of a command to its outcome."""
 
 from hotrow_rtl.config import Config
-from hotrow_rtl.lookup.combiner.pipeline_depth import latency as combining
+from hotrow_rtl.lookup.combiner.pipeline_depth import latency as combiner_latency
 
 from .directory import list_cycles
 
-STARTED = 14  # a batch's way to its first beat, besides waiting for its ids
-PREPARED = 6  # the least of that wait, besides a cycle a lane
-COUNTED = 26  # from the last combined beat of a batch through both rings to its tally
-PARTED = 15  # the same to its lists of samples, besides a cycle for every `lanes` of them
-CLOSED = 4  # from the end of the lists to the outcome, besides the way to memory
-LIST_CLOSED = 18  # the same from the last slot of a list
+STARTED = 14  # from the command to the first beat of its batch, without the wait for its ids
+PREPARED = 6  # least cycles of that wait, plus one per lane
+COUNTED = 26  # from the last combined beat of a batch through both crossbars to its statistics
+PARTED = 15  # from there to the sample lists, plus a cycle per `lanes` samples
+CLOSED = 4  # from the end of the lists to the outcome, without the memory latency
+LIST_CLOSED = 18  # from the last slot of a list to the outcome, without the memory latency
 
 
-def batch_command_cycles(config: Config, beats, samples, words, splits, latency):
-    """OBSERVE or SPLIT: STARTED + max(PREPARED + `lanes`, `latency`) + work + COUNTED and what
-    the combiner takes, and for a SPLIT PARTED + `latency` + CLOSED besides.
+def batch_command_cycles(config: Config, beats, samples, words, writes, latency):
+    """A batch command: STARTED + max(PREPARED + `lanes`, `latency`) + work + COUNTED + the latency
+    of the combiner; if it writes results, PARTED + `latency` + CLOSED too.
 
-    The work is a beat a cycle, of a SPLIT also `lanes` samples a cycle behind them, or a word of
-    results a cycle if those are more.
+    The work is one beat per cycle; for a SPLIT also `lanes` samples per cycle after the beats; or
+    one word of results per cycle, if there are more words.
 
     Parameters
     ----------
     beats, samples : int
         Of the batch.
     words : int
-        Of results, over the port that carries the most of them; with four, no more than beats.
-    splits : bool
+        Result words on the busiest port.
+    writes : bool
+        The command writes results.
     latency : int
-        Cycles from a request to the first word, and from the last word to its answer.
+        Cycles from a request to the first word, and from the last word to its response.
     """
     started = STARTED + max(PREPARED + config.lanes, latency)
-    counted = COUNTED + combining(config)
-    if not splits:
+    counted = COUNTED + combiner_latency(config)
+    if not writes:
         return started + beats + counted
     work = max(beats - (-samples // config.lanes), words)
     return started + work + counted + PARTED + latency + CLOSED

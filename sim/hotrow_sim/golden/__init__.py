@@ -1,1 +1,1 @@
-"""What each unit must compute, in NumPy alone and without a notion of time."""
+"""Function of each unit in NumPy, without time; the packages follow those of `hotrow_rtl`."""

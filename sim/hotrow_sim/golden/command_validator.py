@@ -1,6 +1,4 @@
-"""Golden model of the command check: what a queue refuses before a command has any effect."""
-
-from dataclasses import dataclass
+"""Golden model of the command validator: the commands that a queue refuses."""
 
 from hotrow_rtl.config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, STATE_ALIGNMENT, Config
 from hotrow_rtl.contract.command_rules import ARITHMETIC, CONTRARY, PLANNING, flags_of
@@ -17,6 +15,7 @@ from hotrow_rtl.contract.encoding import (
     UpdateFlag,
 )
 
+from .outcome import Outcome
 from .region_check import check_operand
 
 _BATCHES = (Opcode.OBSERVE, Opcode.SPLIT, *PLANNING)
@@ -25,78 +24,72 @@ _SPANS = (Opcode.COPY, Opcode.FILL)
 _LISTS = (Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, *_MOVES)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a command is refused: what its completion says."""
-
-    status: Status
-    error_index: int = 0
-    error_address: int = 0
-
-
 def validate(command, queue, config: Config, regions, tables):
-    """Check one command.
+    """Check one command, before it has any effect.
 
     Parameters
     ----------
     command : dict of str to int
-        The fields of ``contract.OPERANDS``.
+        The fields of ``contract.encoding.OPERANDS``.
     queue : str
-        The queue in which it stands, "lookup" or "move".
+        Queue of the command, "lookup" or "move".
     regions : dict of int to Region
     tables : dict of int to Table
 
     Returns
     -------
-    Refusal or dict of str to int
-        The first check that fails decides; else the byte address of each list that the command
-        reads or writes, by operand name. The addresses of spans stay packed.
+    Outcome or dict of str to int
+        The outcome of the first check that fails; else the byte address of each list that the
+        command reads or writes, by operand name. The addresses of spans stay packed.
     """
     return (_check_opcode(command, queue, config) or _check_shape(command, config)
             or _check_tables(command, config, tables) or _resolve(command, regions))
 
 
 def lists(command):
-    """The lists of a command in memory: (operand, bytes, whether it is written), by offset."""
+    """The lists of a command in memory, by offset: (operand, bytes, whether it is written)."""
     opcode, flags, count = command["opcode"], command["flags"], command["count"]
+    rows, words = ROW_ENTRY_BYTES * count, 4 * count
     if opcode in _BATCHES:
-        yield "source", count * (8 if flags & BatchFlag.ID64 else 4), False
-        if flags & BatchFlag.JAGGED:
-            yield "lengths", 2 * command["samples"] * command["table_count"], False
-    if opcode == Opcode.SPLIT:
-        yield "slots", 4 * count, True
-        yield "popular", 4 * command["samples"], True
-        yield "nonpopular", 4 * command["samples"], True
-        yield "misses", ROW_ENTRY_BYTES * count, True
-    if opcode == Opcode.PLAN:
-        yield "slots", 4 * count, True
-        yield "popular", 4 * count, True
-        yield "nonpopular", 4 * count, True
-        yield "misses", ROW_ENTRY_BYTES * count, True
-        yield "victims", ROW_ENTRY_BYTES * count, True
-    if opcode == Opcode.INSTALL or (opcode == Opcode.REMOVE and not flags & AllFlag.ALL):
-        yield "source", ROW_ENTRY_BYTES * count, False
-        yield "slots", 4 * count, True
+        return _batch_lists(command)
     if opcode == Opcode.HARVEST:
-        yield "destination", HARVEST_ENTRY_BYTES * count, True
-    if opcode in _MOVES:
-        yield "source", ROW_ENTRY_BYTES * count, False
+        return [("destination", HARVEST_ENTRY_BYTES * count, True)]
+    if opcode == Opcode.INSTALL or (opcode == Opcode.REMOVE and not flags & AllFlag.ALL):
+        return [("source", rows, False), ("slots", words, True)]
+    if opcode not in _MOVES:
+        return []
+    found = [("source", rows, False)]
     if opcode in (Opcode.GATHER, Opcode.SCATTER) and flags & GatherFlag.LISTED:
-        yield "targets", 4 * count, False
+        found.append(("targets", words, False))
     if opcode == Opcode.POOL:
-        yield "lengths", 2 * command["bags"], False
+        found.append(("lengths", 2 * command["bags"], False))
         if flags & PoolFlag.LISTED:
-            yield "targets", 4 * command["bags"], False
+            found.append(("targets", 4 * command["bags"], False))
         if flags & PoolFlag.WEIGHTED:
-            yield "weights", 4 * count, False
+            found.append(("weights", words, False))
     if opcode == Opcode.UPDATE:
-        yield "lengths", 2 * count, False
+        found.append(("lengths", 2 * count, False))
         if flags & UpdateFlag.LISTED:
-            yield "targets", 4 * command["gradient_count"], False
+            found.append(("targets", 4 * command["gradient_count"], False))
+    return found
+
+
+def _batch_lists(command):
+    opcode, flags, count = command["opcode"], command["flags"], command["count"]
+    rows, words, samples = ROW_ENTRY_BYTES * count, 4 * count, 4 * command["samples"]
+    found = [("source", count * (8 if flags & BatchFlag.ID64 else 4), False)]
+    if flags & BatchFlag.JAGGED:
+        found.append(("lengths", 2 * command["samples"] * command["table_count"], False))
+    results = {
+        Opcode.SPLIT: {"slots": words, "popular": samples, "nonpopular": samples, "misses": rows},
+        Opcode.PLAN: {"slots": words, "fill_slots": words, "victim_slots": words, "fills": rows,
+                      "victims": rows},
+    }.get(opcode, {})
+    return found + [(operand, size, True) for operand, size in results.items()]
 
 
 def _spans(command):
-    """The bytes that a COPY or FILL touches, as of `lists`; they begin on any 4 bytes."""
+    """The bytes of a COPY or FILL, like `lists`; aligned to 4 bytes."""
     if command["opcode"] == Opcode.COPY:
         yield "source", command["count"], False
     if command["opcode"] in _SPANS:
@@ -108,39 +101,45 @@ def _check_opcode(command, queue, config):
     absent = ((opcode in ARITHMETIC and not config.arithmetic)
               or (opcode in PLANNING and not config.planner))
     if absent or opcode not in COMMANDS or COMMANDS[opcode].queue not in ("both", queue):
-        return Refusal(Status.BAD_OPCODE, opcode)
+        return Outcome(Status.BAD_OPCODE, opcode)
     defined = flags_of(COMMANDS[opcode], config)
     contrary = CONTRARY.get(opcode, 0)
     if flags & ~defined or (contrary and flags & contrary == contrary):
-        return Refusal(Status.BAD_FLAGS, flags)
+        return Outcome(Status.BAD_FLAGS, flags)
     return None
 
 
 def _check_shape(command, config):
     opcode, flags, count = command["opcode"], command["flags"], command["count"]
     if opcode in (Opcode.WAIT, Opcode.SIGNAL) and command["event"] >= config.events:
-        return Refusal(Status.BAD_EVENT, command["event"])
+        return Outcome(Status.BAD_EVENT, command["event"])
     if opcode in _BATCHES:
-        samples, bags = command["samples"], command["samples"] * command["table_count"]
-        if not bags or not count:
-            return Refusal(Status.EMPTY)
-        if samples > config.batch_samples:
-            return Refusal(Status.TOO_LARGE, samples)
-        if count > config.batch_lookups:
-            return Refusal(Status.TOO_LARGE, count)
-        if not flags & BatchFlag.JAGGED and count != bags:
-            return Refusal(Status.LOOKUPS, bags)
-    if opcode in (*_LISTS, *_SPANS) and not count:
-        if not (opcode == Opcode.REMOVE and flags & AllFlag.ALL):
-            return Refusal(Status.EMPTY)
+        return _check_batch(command, config)
+    whole_directory = opcode == Opcode.REMOVE and flags & AllFlag.ALL
+    if opcode in (*_LISTS, *_SPANS) and not count and not whole_directory:
+        return Outcome(Status.EMPTY)
     if opcode in ARITHMETIC and not command["bags"]:
-        return Refusal(Status.EMPTY)
+        return Outcome(Status.EMPTY)
     if opcode in _MOVES:
         stride = command["stride"]
         if not 0 < stride <= LARGEST_STRIDE or stride % ROW_ALIGNMENT:
-            return Refusal(Status.MISALIGNED, stride)
+            return Outcome(Status.MISALIGNED, stride)
     if opcode in _SPANS and count % STATE_ALIGNMENT:
-        return Refusal(Status.MISALIGNED, count)
+        return Outcome(Status.MISALIGNED, count)
+    return None
+
+
+def _check_batch(command, config):
+    count, samples = command["count"], command["samples"]
+    bags = samples * command["table_count"]
+    if not bags or not count:
+        return Outcome(Status.EMPTY)
+    if samples > config.batch_samples:
+        return Outcome(Status.TOO_LARGE, samples)
+    if count > config.batch_lookups:
+        return Outcome(Status.TOO_LARGE, count)
+    if not command["flags"] & BatchFlag.JAGGED and count != bags:
+        return Outcome(Status.LOOKUPS, bags)
     return None
 
 
@@ -150,7 +149,7 @@ def _check_tables(command, config, tables):
     first = command["first_table"]
     for number in range(first, first + command["table_count"]):
         if number not in tables:
-            return Refusal(Status.TABLE_UNKNOWN, number)
+            return Outcome(Status.TABLE_UNKNOWN, number)
     return None
 
 
@@ -163,7 +162,7 @@ def _resolve(command, regions):
             if status is Status.OK and address % alignment:
                 status = Status.MISALIGNED
             if status is not Status.OK:
-                return Refusal(status, error_address=command[operand])
+                return Outcome(status, error_address=command[operand])
             if alignment == LIST_ALIGNMENT:
                 addresses[operand] = address
     return addresses

@@ -1,4 +1,4 @@
-"""Golden model of the region check, and what the host registers: regions and tables."""
+"""Golden model of the region check, and the descriptors that the host registers."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from hotrow_rtl.contract.encoding import OFFSET_WIDTH, Status
 
 @dataclass(frozen=True)
 class Region:
-    """One registered buffer: `size` bytes from byte address `base`."""
+    """A registered buffer: `size` bytes from byte address `base`."""
 
     base: int
     size: int
@@ -17,8 +17,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Table:
-    """One table descriptor, sizes in bytes; `weights` and `state` are packed addresses, `type` is
-    an `Element`."""
+    """A table descriptor. Sizes are in bytes, `weights` and `state` are packed addresses, `type`
+    is an `Element`."""
 
     last_row: int
     weights: int
@@ -37,14 +37,14 @@ def unpack_address(address):
 
 
 def check(region, offset, size, write=False):
-    """Whether accesses to one region are allowed.
+    """Check accesses to one region.
 
     Parameters
     ----------
     region : Region or None
-        None where the handle is not registered.
+        None if the handle is not registered.
     offset : uint64[n] or int
-        First byte of each access, relative to the region; below 2**63.
+        First byte of each access in the region, below 2**63.
     size : int
         Bytes of each access, below 2**63.
     write : bool
@@ -69,8 +69,10 @@ def check_operand(regions, address, size, write=False):
     ----------
     regions : dict of int to Region
         By handle.
-    address, size : int
-        Packed address, and bytes from there.
+    address : int
+        Packed.
+    size : int
+        Bytes.
     write : bool
 
     Returns
@@ -78,7 +80,7 @@ def check_operand(regions, address, size, write=False):
     status : Status
         OK, REGION or READ_ONLY.
     byte_address : int
-        Where the access goes; meaningless if refused.
+        Undefined if the access is refused.
     """
     handle, offset = unpack_address(address)
     region = regions.get(handle)

@@ -1,4 +1,4 @@
-"""The accelerator as a golden model behind its registers: the transport `model`."""
+"""The accelerator as golden models with registers, rings and memory: the transport `model`."""
 
 from .device import Device, open_transport
 

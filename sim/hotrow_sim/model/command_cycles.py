@@ -1,7 +1,6 @@
-"""How long a command would take on the hardware: the models of ``hotrow_sim.cycles``, added up.
+"""Cycles of a command on the hardware, composed of the models of ``hotrow_sim.cycles``.
 
-Batches and lists are taken by their counts, not lookup by lookup, so that a model of the card
-costs no more time than its function.
+The models use the counts of a batch or list, not its lookups, so that they cost little time.
 """
 
 from math import ceil, sqrt
@@ -19,23 +18,22 @@ from hotrow_rtl.contract.encoding import (
     UpdateFlag,
 )
 
-from ..cycles import arithmetic as pooling
-from ..cycles import counters, directory
+from ..cycles import arithmetic, counters, directory
 from ..cycles.lookup_engine import CLOSED, batch_command_cycles, list_command_cycles
 from ..cycles.mover import ADDED, EXCHANGED, FILLED
 
-LATENCY = 200  # cycles of the memory: request to first word, and last write to its answer
-CHECKED = 6  # a command's way through check and control, besides its tables and operands
-ENGAGED = 38  # to an engine, part by part, and back
-SUMMED = 18  # of a jagged batch, besides the words of its lengths
+LATENCY = 200  # of memory: from a request to its first word, and from the last word to its response
+CHECKED = 6  # check and control of a command, without its tables and operands
+ENGAGED = 38  # transfer of the command to an engine and of the outcome back
+SUMMED = 18  # sum of the lengths of a jagged batch, without their bus words
 OPERAND = 7  # one address operand
-PORTS = 10  # of a list and its slots: to memory and back
-MOVED = 27  # a GATHER or SCATTER, besides the memory and its copies
-HELD_UP = 0.27  # times the root of a port's reads: reads that several ports lack on average
+PORTS = 10  # list port and result port of a list command
+MOVED = 27  # a GATHER or SCATTER, without memory latency and copies
+PORT_IMBALANCE = 0.27  # with several ports: share of idle reads, times the root of a port's reads
 
 
 def command_cycles(config, command, outcome, counts):
-    """Cycles from taking up a command to its outcome.
+    """Cycles from the start of a command to its outcome.
 
     Parameters
     ----------
@@ -43,60 +41,40 @@ def command_cycles(config, command, outcome, counts):
     command : dict of str to int
     outcome : Outcome
     counts : uint32[sets, ways]
-        Of the access counters when the command ended.
+        State of the access counters after the command.
     """
-    opcode, count, flags = command["opcode"], command["count"], command["flags"]
     served = outcome.lookups or outcome.entries or outcome.status == Status.OK
-    if not served or opcode in (Opcode.NOP, Opcode.FENCE, Opcode.WAIT, Opcode.SIGNAL):
+    if not served or command["opcode"] not in _ENGINES:
         return CHECKED
-    taken = CHECKED + ENGAGED
-    if opcode in (Opcode.OBSERVE, Opcode.SPLIT, Opcode.PLAN, Opcode.MARK):
-        return taken + _batch_cycles(config, command, outcome)
-    if opcode == Opcode.DECAY:
-        if flags & AllFlag.ALL:
-            return taken + counters.clear_cycles(config)
-        return taken + counters.decay_cycles(config, command["shift"])
-    if opcode == Opcode.HARVEST:
-        scans = counters.harvest_cycles(config, counts, count, command["threshold"])
-        return taken + OPERAND + scans + LATENCY + CLOSED
-    if opcode == Opcode.REMOVE and flags & AllFlag.ALL:
-        return taken + directory.clear_cycles(config)
-    if opcode in (Opcode.GATHER, Opcode.SCATTER):
-        return taken + 2 * OPERAND + _move_cycles(config, command, outcome)
-    if opcode == Opcode.POOL:
-        return taken + 4 * OPERAND + _pool_cycles(config, command, outcome)
-    if opcode == Opcode.UPDATE:
-        return taken + 3 * OPERAND + _update_cycles(config, command, outcome)
-    if opcode in (Opcode.COPY, Opcode.FILL):
-        return taken + 2 * OPERAND + _span_cycles(config, outcome, opcode == Opcode.FILL)
-    edited = outcome.entries + outcome.refused + outcome.misses
-    return taken + 2 * OPERAND + PORTS + list_command_cycles(np.arange(count) < edited, LATENCY)
+    operands, cycles = _ENGINES[command["opcode"]]
+    if command["flags"] & AllFlag.ALL and command["opcode"] in (Opcode.DECAY, Opcode.REMOVE):
+        operands = 0
+    return CHECKED + ENGAGED + operands * OPERAND + cycles(config, command, outcome, counts)
 
 
-def _batch_cycles(config, command, outcome):
-    start = command["table_count"] + 2 * OPERAND
+def _batch_cycles(config, command, outcome, counts):
+    start = command["table_count"]
     if command["flags"] & BatchFlag.JAGGED:
         bags = command["samples"] * command["table_count"]
         readings = 2 if bags > config.stored_lengths else 1
         start += SUMMED + LATENCY + readings * (2 * bags // config.bus_bytes)
-    written = {Opcode.SPLIT: 4, Opcode.PLAN: 5}.get(command["opcode"], 0)  # lists
-    start += written * OPERAND
+    written = command["opcode"] in (Opcode.SPLIT, Opcode.PLAN)
     per_word = config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1)
     beats = -(-command["count"] // per_word)
     listed = command["samples"] if command["opcode"] == Opcode.SPLIT else 0
     return start + batch_command_cycles(
-        config, beats, listed, _result_words(config, command, outcome), bool(written), LATENCY)
+        config, beats, listed, _result_words(config, command, outcome), written, LATENCY)
 
 
 def _result_words(config, command, outcome):
-    """Of a SPLIT or PLAN, over the port that carries the most, as ``hotrow_rtl.top`` shares them
-    out."""
+    """Bus words of a SPLIT or PLAN on the busiest result port, distributed as in
+    ``hotrow_rtl.top``."""
     slots = 4 * command["count"]
     if command["opcode"] == Opcode.PLAN:
-        fetched, left = outcome.entries, outcome.evictions
-        rows, numbers = (ROW_ENTRY_BYTES * fetched, ROW_ENTRY_BYTES * left), 4 * max(fetched, left)
-        others = sum(rows) + 4 * (fetched + left)
-        most = (slots + others, max(slots, others), max(slots, *rows, numbers))
+        fetched, evicted = outcome.entries, outcome.evictions
+        rows, numbers = ROW_ENTRY_BYTES * max(fetched, evicted), 4 * max(fetched, evicted)
+        others = (ROW_ENTRY_BYTES + 4) * (fetched + evicted)
+        most = (slots + others, max(slots, others), max(slots, rows, numbers))
     else:
         samples, misses = 4 * command["samples"], ROW_ENTRY_BYTES * outcome.unique
         most = (slots + misses + samples, max(slots, misses + samples),
@@ -104,10 +82,29 @@ def _result_words(config, command, outcome):
     return -(-most[log2(config.result_ports)] // config.bus_bytes)
 
 
-def _move_cycles(config, command, outcome):
-    """The steady state of ``cycles.row_mover`` for all copies alike, filled and drained.
+def _list_cycles(config, command, outcome, counts):
+    """INSTALL or REMOVE."""
+    if command["opcode"] == Opcode.REMOVE and command["flags"] & AllFlag.ALL:
+        return directory.clear_cycles(config)
+    edited = outcome.entries + outcome.refused + outcome.misses
+    return PORTS + list_command_cycles(np.arange(command["count"]) < edited, LATENCY)
 
-    With STATE every row counts as having one; row ports share the copies equally.
+
+def _decay_cycles(config, command, outcome, counts):
+    if command["flags"] & AllFlag.ALL:
+        return counters.clear_cycles(config)
+    return counters.decay_cycles(config, command["shift"])
+
+
+def _harvest_cycles(config, command, outcome, counts):
+    scans = counters.harvest_cycles(config, counts, command["count"], command["threshold"])
+    return scans + LATENCY + CLOSED
+
+
+def _move_cycles(config, command, outcome, counts):
+    """The steady state of ``cycles.mover`` for equal copies, plus pipeline fill and drain.
+
+    With STATE every row counts as one with state; the row ports share the copies equally.
     """
     lists = 2 if command["flags"] & GatherFlag.LISTED else 1
     idle = MOVED + 3 * LATENCY + lists
@@ -119,51 +116,9 @@ def _move_cycles(config, command, outcome):
     return idle + _steady_cycles(config, copies, outcome.bytes, LATENCY)
 
 
-def _pool_cycles(config, command, outcome):
-    """The steady state of ``cycles.pooling`` for bags all alike, of fp32, filled and drained."""
-    idle = MOVED + 3 * LATENCY + pooling.ENDED + pooling.LEAVES
-    if not outcome.entries:
-        return idle + command["count"]
-    elements, length = outcome.bytes // outcome.entries // 4, command["count"] / command["bags"]
-    beats = pooling.beats_per_row(config, elements)
-    joined = min(ceil(length), pooling.partial_count(elements))
-    bag = max(length * _read_cycles(config, beats), pooling.adder_turns(joined) * beats)
-    if command["flags"] & PoolFlag.MEAN and length > 1:
-        bag = max(bag, beats * pooling.DIVIDED)
-    return int(idle + command["bags"] * bag)
-
-
-def _update_cycles(config, command, outcome):
-    """The same, of rows with as many gradients each."""
-    adagrad = bool(command["flags"] & UpdateFlag.ADAGRAD)
-    idle = MOVED + 3 * LATENCY + pooling.SUMMED + pooling.APPLIED + adagrad * pooling.SQUARED
-    if not outcome.entries:
-        return idle + command["count"]
-    elements = (outcome.bytes // outcome.entries - 4 * adagrad) // 4
-    beats, each = pooling.beats_per_row(config, elements), command["gradient_count"] / command[
-        "count"]
-    row = max((each + 1) * _read_cycles(config, beats) + adagrad,
-              (each - 1) * max(pooling.PLAIN, beats) + beats,
-              (beats + LATENCY + 2) / max(8, config.outstanding))
-    if adagrad:
-        row = max(row, pooling.SCALAR, elements // (config.lanes // 4))
-    return int(idle + command["count"] * row)
-
-
-def _read_cycles(config, beats):
-    """Of a row that goes to the arithmetic, which takes a word a cycle from all ports together.
-
-    Rows are asked for in the order of the list: one whose port is full holds up the others.
-    """
-    reads = config.outstanding * config.row_ports
-    if config.row_ports > 1:
-        reads *= 1 - HELD_UP / sqrt(config.outstanding)
-    return max(beats, (LATENCY + beats + 5) / reads)
-
-
-def _span_cycles(config, outcome, fills):
-    """The same of a COPY or FILL, which have no list."""
-    read = FILLED if fills else LATENCY
+def _span_cycles(config, command, outcome, counts):
+    """The steady state of ``cycles.mover`` for a COPY or FILL, which have no list."""
+    read = FILLED if command["opcode"] == Opcode.FILL else LATENCY
     return MOVED + read + LATENCY + _steady_cycles(config, outcome.entries, outcome.bytes, read)
 
 
@@ -175,3 +130,57 @@ def _steady_cycles(config, copies, octets, read_latency):
     each = max(words, (read_latency + words + 5) / config.outstanding,
                (words + LATENCY + 2) / writes)
     return int(copies * each / config.row_ports)
+
+
+def _pool_cycles(config, command, outcome, counts):
+    """The steady state of ``cycles.arithmetic`` for equal bags of fp32, plus fill and drain."""
+    idle = MOVED + 3 * LATENCY + arithmetic.ENDED + arithmetic.LEAVES
+    if not outcome.entries:
+        return idle + command["count"]
+    elements, length = outcome.bytes // outcome.entries // 4, command["count"] / command["bags"]
+    beats = arithmetic.beats_per_row(config, elements)
+    joined = min(ceil(length), arithmetic.partial_count(elements))
+    bag = max(length * _read_cycles(config, beats), arithmetic.adder_slots(joined) * beats)
+    if command["flags"] & PoolFlag.MEAN and length > 1:
+        bag = max(bag, beats * arithmetic.DIVIDED)
+    return int(idle + command["bags"] * bag)
+
+
+def _update_cycles(config, command, outcome, counts):
+    """The steady state of ``cycles.arithmetic`` for rows with equal numbers of gradients."""
+    adagrad = bool(command["flags"] & UpdateFlag.ADAGRAD)
+    idle = (MOVED + 3 * LATENCY + arithmetic.SUMMED + arithmetic.APPLIED
+            + adagrad * arithmetic.SQUARED)
+    if not outcome.entries:
+        return idle + command["count"]
+    elements = (outcome.bytes // outcome.entries - 4 * adagrad) // 4
+    beats = arithmetic.beats_per_row(config, elements)
+    each = command["gradient_count"] / command["count"]
+    row = max((each + 1) * _read_cycles(config, beats) + adagrad,
+              (each - 1) * max(arithmetic.PLAIN, beats) + beats,
+              (beats + LATENCY + 2) / max(8, config.outstanding))
+    if adagrad:
+        row = max(row, arithmetic.SCALAR, elements // (config.lanes // 4))
+    return int(idle + command["count"] * row)
+
+
+def _read_cycles(config, beats):
+    """Cycles per row of the arithmetic, which accepts one word per cycle from all ports together.
+
+    The mover requests rows in the order of the list, so a full port stalls the others.
+    """
+    reads = config.outstanding * config.row_ports
+    if config.row_ports > 1:
+        reads *= 1 - PORT_IMBALANCE / sqrt(config.outstanding)
+    return max(beats, (LATENCY + beats + 5) / reads)
+
+
+_ENGINES = {  # address operands that the command transfers, and the cycles of its engine
+    Opcode.OBSERVE: (2, _batch_cycles), Opcode.MARK: (2, _batch_cycles),
+    Opcode.SPLIT: (6, _batch_cycles), Opcode.PLAN: (7, _batch_cycles),
+    Opcode.DECAY: (0, _decay_cycles), Opcode.HARVEST: (1, _harvest_cycles),
+    Opcode.INSTALL: (2, _list_cycles), Opcode.REMOVE: (2, _list_cycles),
+    Opcode.GATHER: (2, _move_cycles), Opcode.SCATTER: (2, _move_cycles),
+    Opcode.POOL: (4, _pool_cycles), Opcode.UPDATE: (3, _update_cycles),
+    Opcode.COPY: (2, _span_cycles), Opcode.FILL: (2, _span_cycles),
+}

@@ -3,36 +3,35 @@
 from hotrow_rtl.config import LIST_ALIGNMENT
 from hotrow_rtl.contract.encoding import COMMAND_BYTES, Opcode, Status
 
-from ..golden.command_validator import Refusal, validate
+from ..golden.command_validator import validate
+from ..golden.outcome import Outcome, fault_status
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 from ..golden.region_check import check, unpack_address
-from .outcome import Outcome
+from .wrapping import HALF_RANGE, WORD, ahead
 
-WORD = 0xFFFF_FFFF
-HALF_RANGE = 1 << 31
 RING_SIZES_LOG2 = range(1, 17)
 
 
 class CommandQueue:
-    """A queue of the device: fetches, checks, executes and completes commands in order.
+    """A queue of the device: fetches, validates, executes and completes commands in order.
 
     Parameters
     ----------
     name : str
         "lookup" or "move".
     device : Device
-        Configuration, memory, regions, tables, events and the clock.
+        Owner of the configuration, memory, regions, tables, events and clock.
     engine : object
-        `execute(command, addresses)` -> Outcome.
+        `execute(command, addresses)` returns an `Outcome`.
 
-    Members
-    -------
+    Attributes
+    ----------
     commands, completions : int
         Packed addresses of the rings.
     entries_log2, enabled, halt_on_error, tail, head, completed : int
         The registers of that name.
     landed : int
-        Completions since power-up; the interrupt register takes notice of its changes.
+        Completions since power-up; a change raises the interrupt.
     clock : int
         Cycle at which the last command ended.
     """
@@ -45,7 +44,7 @@ class CommandQueue:
         self.restart()
 
     def restart(self):
-        """Forget every command; the registers that only the host writes keep their values."""
+        """Drop every command; registers that only the host writes keep their values."""
         self.tail = self.head = self.completed = 0
         self.halted = self.waiting = self._abort = False
         self.fault = self.halt_status = Status.OK
@@ -61,10 +60,10 @@ class CommandQueue:
             self.halted, self.halt_status = False, Status.OK
 
     def ring(self, tail):
-        """Write TAIL, the doorbell; return whether it is accepted."""
-        ahead, already = (tail - self.completed) & WORD, (self.tail - self.completed) & WORD
+        """Write TAIL, the doorbell; return whether the queue accepts it."""
         if not (self.enabled and self.entries_log2 in RING_SIZES_LOG2
-                and already <= ahead <= 1 << self.entries_log2):
+                and ahead(self.tail, self.completed) <= ahead(tail, self.completed)
+                <= 1 << self.entries_log2):
             return False
         self.tail = tail
         self.clock = max(self.clock, self.device.cycle)
@@ -78,13 +77,13 @@ class CommandQueue:
         return busy | self.halted << 1 | self.waiting << 2 | faulted << 3 | status << 8
 
     def step(self):
-        """Go on with the command in progress or the next; return whether one was completed."""
+        """Advance the current or the next command; return whether one completed."""
         self._fetch()
         if self._running is None:
-            if self._offered is None or self.halted or not self._willing:
+            if self._offered is None or self.halted or not self._is_active:
                 return False
             self._running, self._offered = (self._offered, self.clock), None
-            self._fetch()  # the hardware too reads one command ahead
+            self._fetch()  # the hardware also fetches one command ahead
         command, start = self._running
         outcome = self._serve(command)
         if outcome is None:
@@ -97,44 +96,37 @@ class CommandQueue:
         return True
 
     @property
-    def _willing(self):
+    def _is_active(self):
         return self.enabled and self.fault is Status.OK
 
     def _serve(self, command):
-        """Check and execute a command; None while it waits for an event."""
+        """Validate and execute a command; None while it waits for an event."""
         checked = validate(command, self.name, self.device.config, self.device.regions,
                            self.device.tables)
-        if isinstance(checked, Refusal):
-            return Outcome(checked.status, checked.error_index, checked.error_address)
-        if command["opcode"] == Opcode.WAIT and not self._reached(command):
-            self.waiting = True
-            return Outcome(Status.ABORTED) if self._abort else None
-        return self._execute(command, checked)
-
-    def _execute(self, command, addresses):
+        if isinstance(checked, Outcome):
+            return checked
         opcode, events = command["opcode"], self.device.events
         if opcode in (Opcode.NOP, Opcode.FENCE):
-            return Outcome()
-        if opcode == Opcode.WAIT:
-            self.clock = max(self.clock, events.clock[command["event"]])
             return Outcome()
         if opcode == Opcode.SIGNAL:
             events.set(command["event"], command["value"], self.clock)
             return Outcome()
-        return self.engine.execute(command, addresses)
-
-    def _reached(self, command):
-        event = self.device.events.value[command["event"]]
-        return (event - command["value"]) & WORD < HALF_RANGE
+        if opcode != Opcode.WAIT:
+            return self.engine.execute(command, checked)
+        if ahead(events.value[command["event"]], command["value"]) < HALF_RANGE:
+            self.clock = max(self.clock, events.clock[command["event"]])
+            return Outcome()
+        self.waiting = True
+        return Outcome(Status.ABORTED) if self._abort else None
 
     def _fetch(self):
-        """Read the next command, if there is one and room for it."""
-        if self._offered is not None or self.head == self.tail or not self._willing:
+        """Read the next command, if there is one and the buffer is empty."""
+        if self._offered is not None or self.head == self.tail or not self._is_active:
             return
         status, address = self._entry(self.commands, self.head, write=False)
         if status is Status.OK:
             octets, faults = self.device.memory.read(address, COMMAND_BYTES)
-            status = _status(next(filter(None, faults.tolist()), 0))
+            status = Status(int(fault_status(next(filter(None, faults.tolist()), 0))))
         if status is not Status.OK:
             self.fault = status
             return
@@ -148,7 +140,7 @@ class CommandQueue:
                         start=start, end=self.clock, sequence=sequence, **vars(outcome))
         status, address = self._entry(self.completions, self.completed, write=True)
         if status is Status.OK:
-            status = _status(self.device.memory.write(address, record))
+            status = Status(int(fault_status(self.device.memory.write(address, record))))
         if status is not Status.OK:
             self.fault = status
             return
@@ -156,7 +148,7 @@ class CommandQueue:
         self.landed += 1
 
     def _entry(self, ring, number, write):
-        """Byte address of an entry of a ring, both rings' entries being of one size."""
+        """Status and byte address of an entry; the entries of both rings have one size."""
         offset = COMMAND_BYTES * (number % (1 << self.entries_log2))
         handle, first = unpack_address(ring)
         region = self.device.regions.get(handle)
@@ -165,7 +157,3 @@ class CommandQueue:
         if status is Status.OK and address % LIST_ALIGNMENT:
             status = Status.MISALIGNED
         return status, address
-
-
-def _status(fault):
-    return Status(Status.SLVERR - 1 + fault) if fault else Status.OK

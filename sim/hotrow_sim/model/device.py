@@ -1,4 +1,4 @@
-"""The accelerator as seen from the host, without a clock: registers, rings and memory."""
+"""The accelerator as the host accesses it, without a clock: registers, rings and memory."""
 
 from hotrow_rtl.config import Config
 from hotrow_rtl.config import preset as preset_config
@@ -7,22 +7,37 @@ from hotrow_rtl.contract.registers import REGISTERS
 
 from .command_cycles import command_cycles
 from .command_queue import CommandQueue
-from .events import Events
 from .lookup_engine import LookupEngine
 from .memory import Memory
 from .move_engine import MoveEngine
 from .register_block import RegisterBlock
 
-ACCESS_CYCLES = 8  # of the clock that one register access of the host takes
+ACCESS_CYCLES = 8  # clock cycles of one register access
 DOORBELLS = {REGISTERS[f"{name.upper()}_TAIL"].offset for name in QUEUES}
+
+
+class Events:
+    """Event counters, which order the two queues.
+
+    Attributes
+    ----------
+    value, clock : list of int
+        Per event its value and the cycle in which it was set.
+    """
+
+    def __init__(self, events):
+        self.value, self.clock = [0] * events, [0] * events
+
+    def set(self, event, value, clock):
+        self.value[event], self.clock[event] = value, clock
 
 
 class Device:
     """Transport to a model of the accelerator.
 
-    It answers every command as the hardware does, bit for bit, except for cycle numbers, which
-    come from formulas. Commands run when the host waits, or touches any register but a doorbell;
-    until then both queues stand still, as a slow card's would.
+    Completions and results equal those of the hardware bit for bit, except for cycle numbers,
+    which come from formulas. Commands run when the host waits or accesses a register other than a
+    doorbell; until then both queues stand still.
 
     Parameters
     ----------
@@ -39,13 +54,13 @@ class Device:
         self._lookups = LookupEngine(config, self.memory, self.tables)
         engines = self._lookups, MoveEngine(config, self.memory, self.regions, self.tables)
         self.queues = {name: CommandQueue(name, self, engine)
-                       for name, engine in zip(QUEUES, engines)}
+                       for name, engine in zip(QUEUES, engines, strict=True)}
         self.registers = RegisterBlock(self)
-        self.cycle = 0  # since reset; never behind anything that has happened
+        self.cycle = 0  # since reset; at least the clock of each queue
 
     @property
     def planning(self):
-        """What PLAN_RETIRED shows and changes; None without a planner."""
+        """The `PlanEngine`; None without a planner."""
         return self._lookups.planning
 
     def read_register(self, offset):
@@ -66,18 +81,15 @@ class Device:
         return self.memory.attach(array, writable)
 
     def detach(self, address):
-        """Take the array at that device address out of the device's memory."""
+        """Remove the array at that device address from the device's memory."""
         self.memory.detach(address)
 
     def wait(self, queue, completed, timeout):
-        """Let the device run until a queue's COMPLETED differs from `completed`.
-
-        It runs until nothing can go on without the host, so `timeout` is never used up.
-        """
+        """Run until no command can advance without the host; `timeout` is not used."""
         self._run()
 
     def close(self):
-        """Nothing to release."""
+        """Does nothing."""
 
     def reset(self):
         """The soft reset of the CONTROL register."""
@@ -86,7 +98,7 @@ class Device:
             queue.restart()
 
     def cost(self, command, outcome):
-        """Cycles that the hardware would take for a command."""
+        """Cycles of a command on the hardware."""
         return command_cycles(self.config, command, outcome, self._lookups.counters.count)
 
     def _run(self):
@@ -103,7 +115,7 @@ def open_transport(preset="ecp5-85f", config=None):
     preset : str
         Name of a preset of ``hotrow_rtl.config``.
     config : Config, optional
-        Used instead of a preset.
+        Replaces the preset.
 
     Returns
     -------
@@ -114,4 +126,4 @@ def open_transport(preset="ecp5-85f", config=None):
     ValueError
         If there is no such preset.
     """
-    return Device(preset_config(config or preset))
+    return Device(config or preset_config(preset))

@@ -1,22 +1,21 @@
-"""The memory that the model works on: the host's own arrays, at device addresses."""
+"""The memory of the model: the host's own arrays at device addresses."""
 
 from bisect import bisect_right
 
 import numpy as np
 
-from ..address_space import AddressSpace
-
-SLVERR, DECERR = 1, 2  # how an access failed, as in layouts.FAULT_SLVERR, ...
+from ..address_space import AddressSpace, check_attachable
+from ..golden.outcome import FAULT_DECERR, FAULT_SLVERR
 
 
 class Memory:
-    """Arrays attached at device addresses; zero copy.
+    """Arrays attached at device addresses, without copies.
 
     Parameters
     ----------
     address_width : int
     bus_bytes : int
-        A read answers per bus word: data, or a fault where no byte of the word is attached.
+        A read responds per bus word, with data, or with a fault if no byte of the word is attached.
     """
 
     def __init__(self, address_width, bus_bytes):
@@ -26,31 +25,29 @@ class Memory:
 
     def attach(self, array, writable):
         """Give a uint8 array a device address, congruent to its host address modulo 64."""
-        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
-            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
-                             f"{array.dtype}{list(array.shape)}")
+        check_attachable(array)
         address = self._space.place(array.ctypes.data, array.size)
         self.map(address, array, writable)
         return address
 
     def detach(self, address):
-        """Forget the array attached at that device address."""
+        """Remove the array attached at that device address."""
         self._space.release(address)
         self.unmap(address)
 
     def map(self, address, array, writable):
-        """Put a uint8 array at a device address that somebody else has chosen."""
+        """Put a uint8 array at a device address that the caller has chosen."""
         at = bisect_right(self._starts, address)
         self._starts.insert(at, address)
         self._arrays.insert(at, (array, writable))
 
     def unmap(self, address):
-        """End what `map` began."""
+        """Remove an array that `map` put at that address."""
         at = self._starts.index(address)
         del self._starts[at], self._arrays[at]
 
     def view(self, address, size, write=False):
-        """The attached bytes themselves, or None unless one array holds them all."""
+        """The attached bytes without a copy, or None unless one array contains them all."""
         array, start, writable = self._array_at(address)
         offset = address - start
         if array is None or offset + size > array.size or (write and not writable):
@@ -71,19 +68,20 @@ class Memory:
         -------
         octets : uint8[size]
         faults : uint8[words]
-            Per bus word: 0, or how its read failed; its bytes are then zero.
+            Per bus word 0 or its fault; the bytes of a faulty word are 0.
         """
         words = -(-size // self.bus_bytes)
         octets = self.view(address, size)
         if octets is not None:
             return octets.copy(), np.zeros(words, np.uint8)
         octets = np.zeros(words * self.bus_bytes, np.uint8)
-        faults = np.full(words, DECERR, np.uint8)
-        for start, array, _ in self._overlapping(address, len(octets)):
+        faults = np.full(words, FAULT_DECERR, np.uint8)
+        for start, (array, _) in zip(self._starts, self._arrays, strict=True):
             first = max(start, address)
             end = min(start + array.size, address + len(octets))
-            octets[first - address:end - address] = array[first - start:end - start]
-            faults[(first - address) // self.bus_bytes:-(-(end - address) // self.bus_bytes)] = 0
+            if first < end:
+                octets[first - address:end - address] = array[first - start:end - start]
+                faults[(first - address) // self.bus_bytes:-((address - end) // self.bus_bytes)] = 0
         return octets[:size], faults
 
     def read_list(self, address, dtype, count):
@@ -93,9 +91,9 @@ class Memory:
         return octets.view(dtype), np.repeat(faults, per_word)[:count]
 
     def write(self, address, octets):
-        """Write uint8 `octets` from any address on; return 0 or the worst fault.
+        """Write uint8 `octets` at any address; return 0 or the highest fault.
 
-        A bus word is written as a whole or, where a byte of it may not be written, not at all.
+        A bus word is written as a whole, or not at all if a byte of it may not be written.
         """
         here = self.view(address, octets.size, write=True)
         if here is not None:
@@ -112,18 +110,12 @@ class Memory:
         places = [self._array_at(at) for at in range(address, address + octets.size)]
         for at, (array, start, writable) in enumerate(places, address):
             if array is None or at - start >= array.size:
-                return DECERR
+                return FAULT_DECERR
             if not writable:
-                return SLVERR
-        for at, octet, (array, start, _) in zip(range(address, address + octets.size), octets,
-                                                places):
-            array[at - start] = octet
+                return FAULT_SLVERR
+        for at, (array, start, _) in enumerate(places):
+            array[address + at - start] = octets[at]
         return 0
-
-    def _overlapping(self, address, size):
-        for start, (array, writable) in zip(self._starts, self._arrays):
-            if start < address + size and address < start + array.size:
-                yield start, array, writable
 
     def _array_at(self, address):
         at = bisect_right(self._starts, address) - 1

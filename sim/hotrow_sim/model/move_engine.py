@@ -1,4 +1,4 @@
-"""What the commands of the move queue do: the golden model of the row mover, on memory."""
+"""The commands of the move queue: the golden models of the row mover applied to memory."""
 
 import numpy as np
 from hotrow_rtl.contract.encoding import GatherFlag, Opcode, PoolFlag, UpdateFlag
@@ -9,11 +9,10 @@ from ..golden.mover.gather_scatter import move_rows
 from ..golden.mover.pool import pool_rows
 from ..golden.mover.update import update_rows
 from ..golden.records import ROW_RECORD
-from .outcome import Outcome
 
 
 class MoveEngine:
-    """The row mover behind the move queue.
+    """The row mover of the move queue.
 
     Parameters
     ----------
@@ -21,20 +20,20 @@ class MoveEngine:
     memory : Memory
     regions : dict of int to Region
     tables : dict of int to Table
-        As registered; shared with the registers.
+        As registered; shared with the register block.
     """
 
     def __init__(self, config, memory, regions, tables):
         self.config, self.memory, self.regions, self.tables = config, memory, regions, tables
 
     def execute(self, command, addresses):
-        """Carry out a command that passed validation; see `LookupEngine.execute`."""
+        """Execute a validated command; see `LookupEngine.execute`."""
         if command["opcode"] in (Opcode.COPY, Opcode.FILL):
-            return Outcome(**vars(move_span(command, self.regions, self.memory, self.config)))
+            return move_span(command, self.regions, self.memory, self.config)
         serve = {Opcode.POOL: self._pool, Opcode.UPDATE: self._update}.get(
             command["opcode"], self._move)
         entries, faults = self.memory.read_list(addresses["source"], ROW_RECORD, command["count"])
-        return Outcome(**vars(serve(command, addresses, entries, faults)))
+        return serve(command, addresses, entries, faults)
 
     def _move(self, command, addresses, entries, faults):
         slots, slot_faults = self._numbers(command, addresses, GatherFlag.LISTED, len(entries))
@@ -60,7 +59,7 @@ class MoveEngine:
                            self.memory, self.config, faults, count_faults, number_faults)
 
     def _numbers(self, command, addresses, listed, count):
-        """The targets where the command has the flag `listed`, else 0, 1, 2, ...; their faults."""
+        """The targets if the command has the flag `listed`, else 0, 1, 2, ...; their faults."""
         if command["flags"] & listed:
             return self._list(addresses, "targets", "<u4", count)
         return np.arange(count, dtype=np.uint32), 0

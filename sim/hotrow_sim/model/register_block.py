@@ -1,15 +1,15 @@
-"""The register block: what the host reads and writes at which offset."""
+"""The register block: the registers that the host reads and writes."""
 
 from hotrow_rtl.contract.encoding import IDENTITY, QUEUES, VERSION
 from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
 
 from ..golden.region_check import Region, Table
+from .wrapping import WORD
 
-WORD = 0xFFFF_FFFF
 READY = 1
 FAULT_UNKNOWN = 1 << 2
 FAULT_RETIRED = 1 << 3
-ADDRESS_MASK = 0xFFC  # the slave has 12 address bits and no use for the lower two
+ADDRESS_MASK = 0xFFC  # the slave decodes 12 address bits without the lowest two
 
 
 class RegisterBlock:
@@ -18,7 +18,7 @@ class RegisterBlock:
     Parameters
     ----------
     device : Device
-        Whose state the registers show and change.
+        Owner of the state.
     """
 
     def __init__(self, device):
@@ -33,20 +33,21 @@ class RegisterBlock:
         self._readers = self._make_readers()
 
     def read(self, offset):
-        """The register at a byte offset; zero, and a fault noted, where there is none."""
+        """Read the register at a byte offset; an undefined offset returns 0 and sets a fault."""
         register = self._find(offset)
         return 0 if register is None else self._readers[register.name]()
 
     def write(self, offset, value):
-        """Write the register at a byte offset; writes to read-only registers do nothing."""
+        """Write the register at a byte offset; a read-only register keeps its value."""
         register = self._find(offset)
         if register is not None and register.access is not Access.READ_ONLY:
             self._write(register.name, value & WORD)
 
     def _find(self, offset):
-        """The register at an offset; None, and a fault noted, where none is or can be used."""
+        """The register at an offset. None, with a fault set, if the offset is undefined, or if the
+        register acts on a selected entry that does not exist."""
         register = self._by_offset.get(offset & ADDRESS_MASK)
-        limits = {  # registers that act on the entry which another one selects
+        limits = {  # by register: the register that selects its entry, and the number of entries
             "REGION_COMMIT": ("REGION_HANDLE", self.device.config.handles),
             "TABLE_COMMIT": ("TABLE_NUMBER", self.device.config.tables),
             "EVENT_VALUE": ("EVENT_SELECT", self.device.config.events),
@@ -58,7 +59,7 @@ class RegisterBlock:
         return register
 
     def _make_readers(self):
-        """What to call for the value of each register."""
+        """Function that returns the value, by register."""
         device, stored = self.device, self.stored
         readers = {name: lambda name=name: stored.get(name, 0) for name in REGISTERS}
         readers |= {name: lambda parameter=parameter: getattr(device.config, parameter)
@@ -72,7 +73,7 @@ class RegisterBlock:
         return readers | {
             "IDENTITY": lambda: IDENTITY,
             "VERSION": lambda: VERSION,
-            "STATUS": lambda: READY,  # memories are cleared at once, and ports do not stop
+            "STATUS": lambda: READY,  # the model clears memories at once
             "FAULT": lambda: self.fault,
             "INTERRUPT": self._interrupts,
             "CYCLE_LOW": self._latch_cycle,

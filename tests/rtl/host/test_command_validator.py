@@ -30,7 +30,8 @@ from hotrow_rtl.interfaces.command_assembler import CommandAssembler
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, region_update, table_update
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_rtl.memory.region_check import RegionCheck
-from hotrow_sim.golden.command_validator import Refusal, validate
+from hotrow_sim.golden.command_validator import validate
+from hotrow_sim.golden.outcome import Outcome
 from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
 from hotrow_sim.golden.region_check import Region, Table
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -148,7 +149,7 @@ def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG):
 
 def expected(command, queue, config=CONFIG):
     verdict = validate(command, queue, config, REGIONS, TABLES)
-    if isinstance(verdict, Refusal):
+    if isinstance(verdict, Outcome):
         return verdict.status, verdict.error_index, verdict.error_address, command
     return Status.OK, 0, 0, changed(command, **verdict)
 
@@ -291,7 +292,7 @@ def test_other_geometries(config):
     for command, (status, index, address, _) in zip(commands, dut_verdicts):
         verdict = validate(command, "lookup", config, global_regions, tables)
         want = ((verdict.status, verdict.error_index, verdict.error_address)
-                if isinstance(verdict, Refusal) else (Status.OK, 0, 0))
+                if isinstance(verdict, Outcome) else (Status.OK, 0, 0))
         assert (status, index, address) == want, command
 
 

@@ -1,6 +1,6 @@
-"""Golden model of the row update: one step of SGD or row-wise Adagrad, every rounding stated.
+"""Golden model of the row update: one step of SGD or row-wise Adagrad, with every rounding.
 
-Numbers are bits, as in ``floats``.
+Numbers are bits, as in ``golden.float``.
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ SIGN = np.uint32(0x80000000)
 
 
 def gradient_sums(gradients, counts):
-    """The gradients of each row summed in list order, from the first.
+    """Sum the gradients of each row in list order, starting from the first.
 
     Parameters
     ----------
     gradients : uint32[n, elements]
-        fp32, of row after row.
+        fp32, of all rows, in order.
     counts : int[rows]
         Gradients of each row, at least 1.
 
@@ -29,11 +29,11 @@ def gradient_sums(gradients, counts):
 
 
 def sgd(rows, gradients, lr, kind="fp32"):
-    """w = fma(-lr, g, w), rounded to the type of the rows.
+    """w = fma(-lr, g, w), rounded to the element type.
 
     Parameters
     ----------
-    rows : uint32[n, elements], or uint16 of 16-bit types
+    rows : uint32[n, elements], or uint16 for 16-bit types
     gradients : uint32[n, elements]
         fp32, summed.
     lr : uint32
@@ -43,7 +43,7 @@ def sgd(rows, gradients, lr, kind="fp32"):
 
     Returns
     -------
-    As `rows`.
+    Shape and dtype of `rows`.
     """
     factor = np.full_like(gradients, np.uint32(lr) ^ SIGN)
     return narrow(fused_multiply_add(factor, gradients, widen(rows, kind)), kind)
@@ -57,7 +57,7 @@ def rowwise_adagrad(rows, gradients, states, lr, eps, kind="fp32"):
     Parameters
     ----------
     rows, gradients, kind
-        As of `sgd`.
+        As for `sgd`.
     states : uint32[n]
         fp32.
     lr, eps : uint32
@@ -65,7 +65,7 @@ def rowwise_adagrad(rows, gradients, states, lr, eps, kind="fp32"):
 
     Returns
     -------
-    rows : as `rows`
+    rows : shape and dtype of `rows`
     states : uint32[n]
     """
     count, elements = gradients.shape

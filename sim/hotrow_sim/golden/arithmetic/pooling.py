@@ -1,6 +1,6 @@
-"""Golden model of pooling: bags of rows to one row each, in the order of addition of the hardware.
+"""Golden model of pooling: the sum of each bag, in the order of addition of the hardware.
 
-Numbers are bits, as in ``floats``.
+Numbers are bits, as in ``golden.float``.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ MOST_PARTIALS = 16
 
 
 def partial_count(elements):
-    """Partial sums of a bag: 1024 / bytes of a row as fp32, rounded up to a power of two, at least
-    1 and at most 16."""
+    """Partial sums of a bag: 1024 bytes of fp32 over the bytes of a row, rounded up to a power of
+    two from 1 to 16."""
     needed, count = -(-1024 // (4 * elements)), 1
     while count < min(needed, MOST_PARTIALS):
         count *= 2
@@ -21,12 +21,12 @@ def partial_count(elements):
 
 
 def pairwise_sum(rows):
-    """Neighbours 0 and 1, 2 and 3, ... added, then so their sums, until one is left.
+    """Add neighbours 0 and 1, 2 and 3, ..., then the sums in the same way, down to one sum.
 
     Parameters
     ----------
     rows : uint32[m, ...]
-        fp32, m at least 1. A last one without a neighbour waits for the next round.
+        fp32, m at least 1. A last row without a neighbour takes part in the next round.
 
     Returns
     -------
@@ -42,22 +42,22 @@ def pairwise_sum(rows):
 def bag_sum(rows, weights=None, plain=False):
     """The sum of one bag, in fp32.
 
-    Row j is added to partial sum j mod p, in order, by fma(weight, row, partial); the first to +0.
-    The partial sums that have a row are then added by `pairwise_sum`.
+    Row j is added to partial sum j mod p, in order, by fma(weight, row, partial), starting from +0.
+    `pairwise_sum` then adds the partial sums that have a row.
 
     Parameters
     ----------
     rows : uint32[n, ..., elements]
-        fp32. Axes between the rows and the elements are bags of one length.
+        fp32. Axes between rows and elements are bags of equal length.
     weights : uint32[n, ...], optional
         fp32, default 1.0.
     plain : bool
-        One partial sum, from the first row: to -0.
+        One partial sum, starting from -0, so that it begins with the first row.
 
     Returns
     -------
     uint32[..., elements]
-        +0 of an empty bag.
+        +0 for an empty bag.
     """
     count, *others, elements = rows.shape
     if not count:
@@ -73,8 +73,7 @@ def bag_sum(rows, weights=None, plain=False):
 
 
 def bag_sums(rows, lengths, weights=None, plain=False):
-    """The `bag_sum` of bags that lie one after another in `rows`, of `lengths`; uint32[bags,
-    elements]."""
+    """The `bag_sum` of each bag, uint32[bags, elements]; the bags are consecutive in `rows`."""
     lengths = np.asarray(lengths, np.int64)
     weights = np.full(len(rows), ONE) if weights is None else weights
     first, sums = np.cumsum(lengths) - lengths, np.zeros((len(lengths), rows.shape[1]), np.uint32)
@@ -90,8 +89,8 @@ def pool(rows, lengths, kind="fp32", weights=None, mean=False):
 
     Parameters
     ----------
-    rows : uint32[n, elements], or uint16 of 16-bit types
-        Of all bags, one after another.
+    rows : uint32[n, elements], or uint16 for 16-bit types
+        Of all bags, in order.
     lengths : int[bags]
         Rows of each bag.
     kind : str
@@ -99,7 +98,7 @@ def pool(rows, lengths, kind="fp32", weights=None, mean=False):
     weights : uint32[n], optional
         fp32, default 1.0.
     mean : bool
-        Divide the sum of two rows or more by their number.
+        Divide the sum of two or more rows by their number.
 
     Returns
     -------

@@ -1,10 +1,12 @@
 """Golden model of the access counters: a set-associative table of saturating counts.
 
-Lookups are counted in the order of their owners (see ``window``): an owner adds the lookups that it
-stands for to the count of its row, whose credit becomes 2**CREDIT_LOG2 times what the count was, a
-count of as many as CREDITED_WIDTH bits tell at most. A row that is not resident meets the least
-counted way of its set (an empty way counts zero), the first of equals: one that has credit loses
-one for each lookup, as far as it has any, and stays; from another it takes the place.
+The counters process owners in order (see ``combiner``). An owner adds its number of lookups to the
+count of its row and sets the row's eviction credit to 2**CREDIT_LOG2 times the previous count, of
+which CREDITED_WIDTH bits count at most.
+
+On a miss the victim is the way with the lowest count (an empty way has 0; the lowest way on a tie).
+While the victim has credit, its credit decreases by the number of lookups, to no less than 0, and
+the new row is dropped; otherwise the new row replaces it.
 """
 
 import numpy as np
@@ -15,20 +17,25 @@ from .combiner import owners
 
 
 def pack_key(config: Config, table, row):
-    """(table, row) as the uint64 key that is hashed; the row is the lower part."""
+    """(table, row) as the uint64 key that is hashed, with the row in the low bits."""
     return np.asarray(table, np.uint64) << np.uint64(config.row_width) | np.asarray(row, np.uint64)
 
 
 def unpack_key(config: Config, key):
-    """The (table, row), as uint32 each, that `pack_key` took."""
+    """(table, row) of a key, uint32 each."""
     row = key & np.uint64((1 << config.row_width) - 1)
     return (key >> np.uint64(config.row_width)).astype(np.uint32), row.astype(np.uint32)
 
 
 class Counters:
-    """State of the counters: `count`, `tag` and `credit` of [set, way].
+    """State of the counters.
 
-    Sets are numbered over all banks, the bank in the lowest bits.
+    Attributes
+    ----------
+    count : uint32[set, way]
+    tag : uint64[set, way]
+    credit : int64[set, way]
+        Sets are numbered over all banks, with the bank in the lowest bits.
     """
 
     def __init__(self, config: Config):
@@ -48,35 +55,34 @@ class Counters:
         Parameters
         ----------
         table, row : integers[n]
-            In order, those that are not refused.
+            Of the lookups that are not refused, in order.
         beat : int64[n]
-            Number of the beat that carries each.
+            Beat of each lookup.
 
         Returns
         -------
         int
-            Lookups whose row was counted when their owner came, or that joined an owner.
+            Hits: lookups whose row had a count before its owner, and lookups that joined an owner.
         """
-        return self.observe_each(table, row, beat)[0]
+        return self.observe_with_counts(table, row, beat)[0]
 
-    def observe_each(self, table, row, beat):
-        """As `observe`; tell what was counted before, too.
+    def observe_with_counts(self, table, row, beat):
+        """`observe`, and return the counts before as well.
 
         Returns
         -------
         hits : int
-            As of `observe`.
         before : int64[n]
-            What the row's count was when each owner came; zero of lookups that joined one.
+            Count of the row before each owner; 0 for lookups that joined an owner.
         """
         before = np.zeros(len(row), np.int64)
         if not len(row):
             return 0, before
         key = pack_key(self.config, table, row)
         owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
-        sets, tags = self._place(key[owner])
-        # Sets are independent: bring each one's owners together, in order; then all sets advance in
-        # step, one owner at a time.
+        sets, tags = self._location(key[owner])
+        # Sets are independent: group the owners by set, then process one owner of every set per
+        # step. The sets with the most owners come first, so that a prefix is alive in each step.
         order = np.argsort(sets, kind="stable")
         sets, tags, amount, owner = sets[order], tags[order], amount[order], owner[order]
         starts = np.flatnonzero(np.r_[True, sets[1:] != sets[:-1]])
@@ -87,24 +93,25 @@ class Counters:
         longer = np.searchsorted(-lengths, -np.arange(int(lengths[0])), "left")
         for step, alive in enumerate(longer):
             here = starts[:alive] + step
-            hit, before[owner[here]] = self._advance(sets[here], tags[here], amount[here])
+            hit, before[owner[here]] = self._count_owners(sets[here], tags[here], amount[here])
             hits += int(np.count_nonzero(hit))
         return hits, before
 
-    def held(self, table, row):
-        """The count of each row, zero of one that has none; arguments as of `observe`."""
-        sets, tags = self._place(pack_key(self.config, table, row))
+    def counts_of(self, table, row):
+        """The count of each row, or 0; arguments as for `observe`."""
+        sets, tags = self._location(pack_key(self.config, table, row))
         match = (self.tag[sets] == tags[:, None]) & (self.count[sets] > 0)
         return np.where(match, self.count[sets], 0).sum(axis=1).astype(np.int64)
 
     def decay(self, shift):
-        """Shift every count right, by 32 places or more to zero, and take all credit."""
+        """Shift every count right (by 32 or more to zero), and clear all credit unless `shift` is
+        0."""
         self.count = (self.count.astype(np.uint64) >> np.uint64(min(shift, 32))).astype(np.uint32)
         if shift:
             self.credit[:] = 0
 
     def harvest(self, wanted, threshold):
-        """The most counted rows.
+        """The rows with the highest counts of at least `threshold`.
 
         Returns
         -------
@@ -127,13 +134,14 @@ class Counters:
         key = key_of(self.config, sets & np.uint64(self.config.banks - 1), rest)
         return *unpack_key(self.config, key), count[at]
 
-    def _place(self, key):
+    def _location(self, key):
+        """Set and tag of each key."""
         bank, rest = place(self.config, key)
         sets, tags = counter_place(self.config, rest)
         return (sets << np.uint64(log2(self.config.banks)) | bank).astype(np.int64), tags
 
-    def _advance(self, sets, tags, amount):
-        """One owner in each of several sets; return whether each one's row was resident, and its
+    def _count_owners(self, sets, tags, amount):
+        """Process one owner in each of several sets; return whether each row had a count, and its
         count before."""
         count, tag = self.count[sets], self.tag[sets]
         match = (tag == tags[:, None]) & (count > 0)
@@ -141,10 +149,11 @@ class Counters:
         way = np.where(hit, match.argmax(axis=1), count.argmin(axis=1))
         resident = self.count[sets, way].astype(np.int64)
         before = np.where(hit, resident, 0)
-        stays = ~hit & (resident > 0) & (self.credit[sets, way] > 0)
-        earned = np.minimum(before, (1 << CREDITED_WIDTH) - 1) << CREDIT_LOG2  # of a new one none
-        left = np.maximum(self.credit[sets, way] - amount, 0)
-        self.credit[sets, way] = np.where(stays, left, earned)
-        self.count[sets, way] = np.where(stays, resident, np.minimum(before + amount, self.limit))
-        self.tag[sets, way] = np.where(stays, self.tag[sets, way], tags)
+        dropped = ~hit & (resident > 0) & (self.credit[sets, way] > 0)
+        earned = np.minimum(before, (1 << CREDITED_WIDTH) - 1) << CREDIT_LOG2
+        remaining = np.maximum(self.credit[sets, way] - amount, 0)
+        self.credit[sets, way] = np.where(dropped, remaining, earned)
+        self.count[sets, way] = np.where(
+            dropped, resident, np.minimum(before + amount, self.limit))
+        self.tag[sets, way] = np.where(dropped, self.tag[sets, way], tags)
         return hit, before

@@ -1,8 +1,8 @@
-"""Golden model of the miss table and of the numbers in the list of missed rows.
+"""Golden model of the miss table and of the numbers of missed rows.
 
-A batch starts with an empty table. The first `MISS_WAYS` rows of each set are kept; they are in the
-list once, where their first owner (see ``window``) comes. Other rows have no place in the table and
-are in the list once for each of their owners.
+A batch starts with an empty table. The table keeps the first `MISS_WAYS` rows of each set; the
+list of missed rows has each of them once, at its first owner (see ``combiner``), and every other
+row once per owner.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from hotrow_rtl.lookup.hashing.row_location import place
 
 
 class MissTable:
-    """Numbers the missed lookups of one batch after another; nothing is left of the one before.
+    """Numbers the missed rows of one batch after another, without state between batches.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class MissTable:
         self.config = config
 
     def find(self, keys):
-        """What the table answers.
+        """Responses of the table.
 
         Parameters
         ----------
@@ -32,12 +32,12 @@ class MissTable:
         Returns
         -------
         kept, repeated : bool[n]
-            The row has a place; it had one before.
-        place : int64[n]
-            Within the bank, set * MISS_WAYS + way; of a row that is kept.
+            The table has an entry for the row; it had one before this owner.
+        entry : int64[n]
+            Entry of a kept row in its bank, set * MISS_WAYS + way.
         """
-        kept, earlier, place_, _ = self._find(np.asarray(keys, np.uint64))
-        return kept, kept & earlier, place_
+        kept, earlier, entry, _ = self._find(np.asarray(keys, np.uint64))
+        return kept, kept & earlier, entry
 
     def number(self, keys):
         """Number the list of missed rows.
@@ -45,16 +45,16 @@ class MissTable:
         Parameters
         ----------
         keys : uint64[n]
-            As for `find`. A lookup that joins an owner has its owner's index.
+            As for `find`. A lookup that joins an owner has the owner's number.
 
         Returns
         -------
-        index : int64[n]
-            Of each owner's row in the list.
+        number : int64[n]
+            List index of each owner's row.
         listed : bool[n]
-            The owner adds its row to the list: `keys[listed]` is the list.
+            The owner appends its row to the list, which is `keys[listed]`.
         kept : bool[n]
-            The table has a place for the row.
+            The table has an entry for the row.
         """
         kept, earlier, _, first = self._find(np.asarray(keys, np.uint64))
         listed = ~(kept & earlier)
@@ -62,16 +62,16 @@ class MissTable:
         return np.where(listed, number, number[first]), listed, kept
 
     def _find(self, keys):
-        """`kept`, whether the row came before, its place, and where it came first."""
+        """`kept`, whether an earlier owner has the row, its entry, and its first owner."""
         rows, first, row = np.unique(keys, return_index=True, return_inverse=True)
         bank, rest = place(self.config, rows)
         sets = self.config.miss_sets
         set_ = (rest & np.uint64(sets - 1)).astype(np.int64)
         table_set = set_ << log2(self.config.banks) | bank.astype(np.int64)
-        # Rows of each set in order of their first owner: the turn of each is its way.
+        # Within a set, the rank of a row by its first owner is its way.
         order = np.lexsort((first, table_set))
         ordered = table_set[order]
         way = np.empty(len(rows), np.int64)
         way[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
-        kept, place_ = way < MISS_WAYS, set_ * MISS_WAYS + way
-        return kept[row], first[row] < np.arange(len(keys)), place_[row], first[row]
+        kept, entry = way < MISS_WAYS, set_ * MISS_WAYS + way
+        return kept[row], first[row] < np.arange(len(keys)), entry[row], first[row]

@@ -1,4 +1,4 @@
-"""Golden model of what a PLAN writes: slots of lookups, rows to be fetched and written back."""
+"""Golden model of the results of a PLAN: slots of lookups, rows to fetch and rows to write back."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,24 @@ from .miss_table import MissTable
 
 @dataclass(frozen=True)
 class PlanLists:
-    """Members: `slots` uint32 per lookup that is served; `fill_keys` uint64, `fill_numbers` uint32
-    of the rows to be fetched; `victim_keys`, `victim_slots` of those to be written back; `hits` of
-    the lookups; `bypasses` of the rows to be fetched, `unkept` of those without a place in the
-    table of misses, so that they may be listed again, and `relisted`, whether one was."""
+    """Results of a PLAN.
+
+    Attributes
+    ----------
+    slots : uint32[lookups]
+        Of the lookups that are not refused.
+    fill_keys, fill_numbers : uint64[entries], uint32[entries]
+        Rows to fetch, and their slots or the numbers of bypassed rows.
+    victim_keys, victim_slots : uint64[evictions], uint32[evictions]
+        Rows to write back, and their slots.
+    hits : int
+        Lookups of rows that have a slot and need no fill.
+    bypasses, unkept : int
+        Bypassed rows in the list of fills, and those of them without an entry in the miss table,
+        which may be listed again.
+    relisted : bool
+        A bypassed row is listed more than once.
+    """
 
     slots: np.ndarray
     fill_keys: np.ndarray
@@ -28,7 +42,7 @@ class PlanLists:
 
 
 def plan_lists(config, keys, beat, plan):
-    """Lists in the order of lookups.
+    """The lists of a plan, in the order of lookups.
 
     Parameters
     ----------
@@ -36,7 +50,7 @@ def plan_lists(config, keys, beat, plan):
     keys : uint64[n]
         Packed (table, row) of the lookups that are not refused, in order.
     beat : int64[n]
-        Number of the beat that carries each.
+        Beat of each lookup.
     plan : Plan
         Of those lookups.
 
@@ -49,14 +63,14 @@ def plan_lists(config, keys, beat, plan):
     filled = np.isin(rows, _keys(key for _, key in plan.fills))[row]
     bypassed = plan.slots == NO_SLOT
 
-    # Bypassed rows are numbered as the misses of a SPLIT, by owners; a row is filled where it
-    # comes first.
+    # Bypassed rows are numbered per owner like the misses of a SPLIT; a fill is listed at the
+    # first lookup of its row.
     missed = np.flatnonzero(bypassed & (owner == np.arange(len(keys))))
     number, listed, kept = MissTable(config).number(keys[missed])
-    place = np.zeros(len(keys), np.int64)
-    place[missed] = number
-    words = np.where(bypassed, config.slots + place[owner], plan.slots).astype(np.uint32)
-    brings = filled & (owner == first[row])
+    numbers = np.zeros(len(keys), np.int64)
+    numbers[missed] = number
+    words = np.where(bypassed, config.slots + numbers[owner], plan.slots).astype(np.uint32)
+    fills_slot = filled & (owner == first[row])
     fetched = np.union1d(missed[listed], first[filled[first]])
 
     written = [(slot, key) for slot, key, dirty in plan.evictions if dirty]
@@ -66,7 +80,7 @@ def plan_lists(config, keys, beat, plan):
         fill_numbers=words[fetched],
         victim_keys=_keys(key for _, key in written),
         victim_slots=np.array([slot for slot, _ in written], np.uint32),
-        hits=int(np.count_nonzero(~bypassed & ~brings)),
+        hits=int(np.count_nonzero(~bypassed & ~fills_slot)),
         bypasses=int(np.count_nonzero(listed)),
         unkept=int(np.count_nonzero(listed & ~kept)),
         relisted=np.count_nonzero(listed) > len(plan.bypassed),

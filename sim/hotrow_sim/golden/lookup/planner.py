@@ -1,8 +1,8 @@
 """Golden model of the planner: slots for the rows of a batch before it trains.
 
 Source: ScratchPipe (ISCA 2022, arXiv 2205.04702), section 4: tags change when a batch is planned,
-and no victim is a row that a batch in the window needs. Its shift register per slot is a stamp
-here: the last batch that needs the slot.
+and a row that a batch in the window needs is never evicted. A stamp per slot, the last batch that
+needs the slot, replaces ScratchPipe's shift register.
 """
 
 from dataclasses import dataclass, field
@@ -21,26 +21,26 @@ __all__ = ["NEVER", "Plan", "Planner"]
 
 @dataclass
 class Plan:
-    """What became of a batch.
+    """The plan of a batch.
 
-    Members
-    -------
+    Attributes
+    ----------
     slots : uint32[n]
-        Of each lookup; NO_SLOT of a bypassed row.
+        Per lookup; NO_SLOT for a bypassed row.
     fills : list of (slot, key)
-        Rows to bring in, in order of their first lookup; keys as of `pack_key`.
+        Rows to read, in order of their first lookup; keys as of `pack_key`.
     evictions : list of (slot, key, dirty)
-        Rows that give up the slot of a fill; those that are not `dirty` need not be written back.
+        Rows that fills replace; rows that are not `dirty` need no write-back.
     bypassed : list of key
         Rows without a slot, each once, in order of their first lookup.
     unique, hits : int
-        Rows of the batch, and those among them that had a slot.
+        Rows of the batch, and the rows that had a slot.
     hit_lookups : int
-        Lookups of those.
+        Lookups of rows that had a slot.
     wait_for : int
-        No row of `fills` or `bypassed` may be read from its table before the rows that this batch
-        bypassed are back there; `NEVER` if there is no such batch, or it is retired. Evicted rows
-        need no such word: those that the batches of the window need are held.
+        Rows of `fills` and `bypassed` may be read from their table only after the bypassed rows of
+        this batch are written back; `NEVER` if there is no such batch or it is retired. Evicted
+        rows need no such rule, as rows that the batches of the window need are held.
     """
 
     slots: np.ndarray
@@ -54,44 +54,44 @@ class Plan:
 
 
 class Planner:
-    """Gives the rows of batches their slots, as `Slots` does row by row.
+    """Gives the rows of batches their slots; `Slots` decides row by row.
 
-    Batches are numbered upwards, planned in order and retired in order. A row that finds no slot is
-    bypassed.
+    Batches have consecutive numbers, and are planned and retired in order. A row that finds no slot
+    is bypassed.
 
-    For a batch no row may be brought in that this batch itself evicts. So before a batch is planned
-    its rows must be held: MARK it, at the latest after the plan before the oldest that is not
-    retired yet.
+    The rows of a batch must be held before it is planned, so that the batch does not evict a row
+    that it needs: MARK a batch no later than after the plan that precedes the oldest batch that is
+    not retired.
 
     Parameters
     ----------
     config : Config
     policy, admission, writes
-        As of `Slots`.
+        As for `Slots`.
 
-    Members
-    -------
+    Attributes
+    ----------
     state : Slots
     """
 
     def __init__(self, config: Config, policy="lru", admission=False, writes=True):
         self.config = config
         self.state = Slots(config, policy, admission, writes)
-        self._directory = Directory(config)  # tells where a row may lie
-        self._forget_bypassed()
+        self._directory = Directory(config)  # computes the sets of a row
+        self._clear_bypass_table()
 
-    def _forget_bypassed(self):
-        # The last batch that bypassed any row of an entry: such rows wait for one another.
+    def _clear_bypass_table(self):
+        # The last batch that bypassed any row of an entry: rows of one entry wait for each other.
         self._bypassed_by = [NEVER] * self.config.bypass_stamps
 
     def clear(self):
         """Free every slot and forget all batches."""
         self.state.clear()
-        self._forget_bypassed()
+        self._clear_bypass_table()
 
     def starts(self, table, row, parts_log2, part):
-        """First slot of each row's set, for each hash choice: what `Slots` takes as `starts`."""
-        return list(zip(*self._directory.set_starts(table, row, parts_log2, part)))
+        """First slot of each row's set per hash choice, the `starts` of `Slots`."""
+        return list(zip(*self._directory.set_starts(table, row, parts_log2, part), strict=True))
 
     def mark(self, batch, table, row):
         """Hold the resident rows of a coming batch."""
@@ -99,10 +99,11 @@ class Planner:
             self.state.mark(batch, key)
 
     def retire(self, batch):
-        """A batch and all before it have trained, and their victims were read: holds end."""
+        """End the holds of a batch and all before it: they trained, and their victims were
+        read."""
         if batch > self.state.planned:
-            raise ValueError(f"batch {batch} retires before it is planned; the last one was "
-                             f"{self.state.planned}")
+            raise ValueError(f"expected a batch up to {self.state.planned}, the last one that was "
+                             f"planned, not {batch}")
         self.state.retired = max(self.state.retired, batch)
 
     def plan(self, batch, table, row, parts_log2, part, counts=None) -> Plan:
@@ -111,24 +112,23 @@ class Planner:
         Parameters
         ----------
         batch : int
-            The first one any, then one more than the last.
+            Any number for the first batch, then one more than the last.
         table, row : int[n]
-            Of each lookup.
+            Per lookup.
         parts_log2, part : int[n]
-            Part of the directory that serves the lookup's table.
+            Directory partition of each lookup's table.
         counts : int[n], optional
-            What the access counters hold of the lookup's row.
+            Access count of each lookup's row.
 
         Raises
         ------
         ValueError
-            If a batch is planned out of order.
+            If the batch is out of order.
         """
         last = self.state.planned
         if last not in (NEVER, batch - 1):
-            raise ValueError(f"batch {batch} is planned behind batch {last}: expected batch "
-                             f"{last + 1}")
-        self.state.begin(batch)
+            raise ValueError(f"expected batch {last + 1} after batch {last}, not {batch}")
+        self.state.begin_batch(batch)
         keys = pack_key(self.config, np.asarray(table), np.asarray(row))
         unique, first, index = np.unique(keys, return_index=True, return_inverse=True)
         counts = (np.zeros(len(unique), np.int64) if counts is None
@@ -145,12 +145,13 @@ class Planner:
         return plan
 
     def _plan_row(self, plan, key, starts, count):
-        """Whether the row had a slot, and the one that it has."""
+        """Whether the row had a slot, and the slot that it has now."""
         batch = self.state.planned
         found = self.state.plan(key, starts, count)
         if found.hit:
             return True, found.slot
-        # A stamp of this batch is another row's, in whose place there was one that is not known.
+        # An entry with this batch's stamp was bypassed by another row, and its previous stamp is
+        # lost: wait for the batch before.
         entry = hash_key(key, 0, self.config.key_width) % len(self._bypassed_by)
         bypassed_by = min(self._bypassed_by[entry], batch - 1)
         if bypassed_by > self.state.retired:

@@ -1,4 +1,4 @@
-"""Golden model of the directory of a card with a planner, as `Directory` is called."""
+"""Golden model of the directory of a card with a planner, with the interface of `Directory`."""
 
 import numpy as np
 from hotrow_rtl.contract.encoding import NO_SLOT
@@ -6,14 +6,14 @@ from hotrow_rtl.contract.encoding import NO_SLOT
 from .counters import pack_key
 
 
-class SlotDirectory:
-    """The rows of a planner's slots.
+class PlannerDirectory:
+    """The rows in a planner's slots.
 
     Parameters
     ----------
     planner : Planner
     counters : Counters
-        Tell the access count of an installed row.
+        Supply the access count of an installed row.
     """
 
     def __init__(self, planner, counters):
@@ -23,24 +23,22 @@ class SlotDirectory:
         self.planner.clear()
 
     def lookup(self, table, row, parts_log2, part):
-        """As `Directory.lookup`; where a row may lie, its slot tells."""
+        """See `Directory.lookup`."""
         keys = pack_key(self.planner.config, table, row).tolist()
         slot_of = self.planner.state.slot_of
         return np.fromiter((slot_of.get(key, NO_SLOT) for key in keys), np.uint32, len(keys))
 
     def install_each(self, table, row, parts_log2, part):
-        """As `Directory.install_each`, with the policy that the state goes by."""
+        """See `Directory.install_each`; the slots get numbers by the current policy."""
         keys = pack_key(self.planner.config, table, row).tolist()
         starts = self.planner.starts(table, row, parts_log2, part)
-        counts = self.counters.held(table, row).tolist()
-        found = [self.planner.state.install(*each) for each in zip(keys, starts, counts)]
+        counts = self.counters.counts_of(table, row).tolist()
+        found = [self.planner.state.install(*each)
+                 for each in zip(keys, starts, counts, strict=True)]
         return (np.array([NO_SLOT if each.slot is None else each.slot for each in found],
                          np.uint32), np.array([each.hit for each in found], bool))
 
     def remove(self, table, row, partition):
-        """As `Directory.remove`."""
-        slot = self.planner.state.remove(self._key(table, row))
+        """See `Directory.remove`."""
+        slot = self.planner.state.remove(int(pack_key(self.planner.config, table, row)))
         return NO_SLOT if slot is None else slot
-
-    def _key(self, table, row):
-        return int(pack_key(self.planner.config, table, row))

@@ -1,4 +1,4 @@
-"""Golden model of the lookup reader: which table, row and sample each id of a batch means."""
+"""Golden model of the lookup reader: table, row and sample of each id of a batch."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from hotrow_rtl.contract.encoding import BatchFlag
 class Lookups:
     """The lookups of one batch, in the order of the ids in memory.
 
-    Members
-    -------
+    Attributes
+    ----------
     table : uint32[n]
     row : uint64[n]
-        The id as it stands in memory; not yet checked against the table.
+        The id from memory, not checked against the table.
     sample : uint32[n]
     samples : int
-        Samples of the batch, those without a lookup included.
+        Samples of the batch, including samples without a lookup.
     """
 
     table: np.ndarray
@@ -36,7 +36,7 @@ def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None):
     samples, first_table, table_count : int
     flags : BatchFlag
     lengths : uint16[B * T], optional
-        Ids per bag, in the order of the bags; one each when absent.
+        Ids of each bag, in the order of the bags; default 1.
 
     Returns
     -------
@@ -57,8 +57,8 @@ def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None):
     )
 
 
-def beats_of(lanes, count, flags=0, lengths=None):
-    """Number of the beat in which the lookup reader delivers each id: that of its bus word.
+def beats_of(lanes, count, flags=0):
+    """Beat of each id, which is its bus word; int64[count].
 
     Parameters
     ----------
@@ -67,11 +67,5 @@ def beats_of(lanes, count, flags=0, lengths=None):
     count : int
         Ids of the batch.
     flags : BatchFlag
-    lengths : uint16[bags], optional
-        Of a jagged batch; they make no difference.
-
-    Returns
-    -------
-    int64[count]
     """
     return np.arange(count) // (lanes // 2 if flags & BatchFlag.ID64 else lanes)

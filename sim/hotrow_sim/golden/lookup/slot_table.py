@@ -1,4 +1,4 @@
-"""Golden model of the slots that the planner gives: who has which, needed till when, who leaves."""
+"""Golden model of the planner's slots: owner, hold and eviction of each."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ NEVER = -1  # a batch before the first
 
 @dataclass(frozen=True)
 class Found:
-    """Answer to the plan of one row.
+    """Response to the plan of one row.
 
-    Members
-    -------
+    Attributes
+    ----------
     hit : bool
-        It had a slot.
+        The row had a slot.
     slot : int or None
-        The one that it has or entered; None if it is bypassed.
+        Slot of the row; None if it is bypassed.
     victim : int or None
-        Key of the row that left for it.
+        Key of the row that was evicted from the slot.
     dirty : bool
         The victim must be written back.
     first : bool
-        The batch planned last has not come to the slot before.
+        The current batch has not used the slot before.
     """
 
     hit: bool
@@ -37,11 +37,11 @@ class Found:
 class Slots:
     """Rows and their slots, one row at a time.
 
-    A slot is held as long as the last batch that needs it, by PLAN or by MARK, is not retired. A
-    row enters a free slot as in `Directory.install`; else, in the set with more slots that are not
-    held (in either if they have as many), the place of the row that is not held and goes first by
-    the policy, first among equals in order of choices and ways. So two choices even out what is
-    held, too, and next to no row is bypassed.
+    A slot is held until the last batch that needs it, by PLAN or by MARK, is retired. A new row
+    fills a free slot, chosen as in `Directory.install`. Without a free slot it evicts a row from
+    the set with more slots that are not held (from either set on a tie): the row with the lowest
+    `eviction_rank`, the first in order of choices and ways on a tie. Two choices thereby balance
+    the held slots too, and almost no row is bypassed.
 
     Parameters
     ----------
@@ -49,43 +49,45 @@ class Slots:
     policy : str
         One of `POLICIES`.
     admission : bool
-        A row may take the place of another only if its own number would not be less.
+        A row evicts another only if its own number would be at least as high.
     writes : bool
-        Batches train: what they use is dirty.
+        Batches train: slots that they use become dirty.
 
-    Members
-    -------
+    Attributes
+    ----------
     planned, retired : int
         Newest batch of each.
+    slot_of : dict of int to int
+        Slot by key of every resident row.
     """
 
     def __init__(self, config: Config, policy="lru", admission=False, writes=True):
         self.config = config
-        self.choose(policy, admission, writes)
+        self.set_policy(policy, admission, writes)
         self.clear()
 
-    def choose(self, policy, admission, writes):
-        """What the following batches go by; arguments as of the class."""
+    def set_policy(self, policy, admission, writes):
+        """Policy of the following batches; see the class."""
         self.policy, self.admission, self.writes = POLICIES[policy], admission, writes
 
     def clear(self):
         """Free every slot and forget all batches."""
         config = self.config
-        self.slot_of = {}  # of each resident key
+        self.slot_of = {}
         self.key_at = [None] * config.slots
         self.number = [0] * config.slots
         self.dirty = [False] * config.slots
-        self.needed = [NEVER] * config.slots  # last batch that needs the slot
-        self.used = [NEVER] * config.slots  # last batch that planned it
+        self.needed_until = [NEVER] * config.slots  # last batch that needs the slot
+        self.last_used = [NEVER] * config.slots  # last batch that was planned with the slot
         self.retired = self.planned = NEVER
 
-    def begin(self, batch):
-        """A batch is planned; every `sweep_batches` all slots are swept first: what was planned
-        before `oldest_stamp` is not told apart any more, and numbers age."""
+    def begin_batch(self, batch):
+        """Begin the plan of a batch. Every `sweep_batches` all slots are swept first: a last use
+        older than `oldest_stamp` becomes that old, and numbers age."""
         self.planned = batch
         if batch % self.config.sweep_batches == 0:
             oldest = batch - self.config.oldest_stamp
-            self.used = [max(oldest, used) for used in self.used]
+            self.last_used = [max(oldest, used) for used in self.last_used]
             self.number = [self.policy.swept(number) for number in self.number]
 
     def find(self, key):
@@ -93,20 +95,20 @@ class Slots:
         return self.slot_of.get(key)
 
     def mark(self, batch, key):
-        """Hold the row for a coming batch, if it is resident; return its slot or None."""
+        """Hold the row for a coming batch if it is resident; return its slot or None."""
         slot = self.slot_of.get(key)
         if slot is not None:
-            self.needed[slot] = max(self.needed[slot], batch)
+            self.needed_until[slot] = max(self.needed_until[slot], batch)
         return slot
 
     def install(self, key, starts, count) -> Found:
-        """Give a row a free slot, which no batch needs; arguments as of `plan`."""
+        """Give a row a free slot without a hold; arguments as for `plan`."""
         slot = self.slot_of.get(key)
         if slot is not None:
-            return Found(True, slot, first=self.used[slot] != self.planned)
-        slot = self._free(starts)
+            return Found(True, slot, first=self.last_used[slot] != self.planned)
+        slot = self._free_slot(starts)
         if slot is not None:
-            self._place(key, slot, count)
+            self._fill(key, slot, count)
         return Found(False, slot)
 
     def remove(self, key):
@@ -117,67 +119,68 @@ class Slots:
         return slot
 
     def plan(self, key, starts, count) -> Found:
-        """Give a row of the batch begun last a slot; again and again for the same row alike.
+        """Give a row of the current batch a slot; idempotent within a batch.
 
         Parameters
         ----------
         key : int
         starts : sequence of int
-            First slot of its set, for each hash choice.
+            First slot of its set, per hash choice.
         count : int
-            What the access counters hold of the row.
+            Access count of the row.
         """
         slot = self.slot_of.get(key)
         if slot is None:
-            found = self._enter(key, starts, count)
+            found = self._allocate(key, starts, count)
         else:
-            found = Found(True, slot, first=self.used[slot] != self.planned)
+            found = Found(True, slot, first=self.last_used[slot] != self.planned)
             if found.first:
                 self.number[slot] = self.policy.used(self.number[slot], count)
         if found.slot is not None:
-            self.used[found.slot] = self.planned
-            self.needed[found.slot] = max(self.needed[found.slot], self.planned)
+            self.last_used[found.slot] = self.planned
+            self.needed_until[found.slot] = max(self.needed_until[found.slot], self.planned)
             self.dirty[found.slot] |= self.writes
         return found
 
     def flush(self):
-        """(slot, key) of every dirty row, which is clean then."""
+        """(slot, key) of every dirty row; makes them clean."""
         dirty = [(slot, key) for slot, key in enumerate(self.key_at) if self.dirty[slot]]
         self.dirty = [False] * self.config.slots
         return dirty
 
-    def goes_before(self, slot):
-        """What the slot's row is ordered by; the least goes first."""
-        return self.number[slot], self.used[slot]
+    def eviction_rank(self, slot):
+        """Sort key of the slot's row; the lowest is evicted."""
+        return self.number[slot], self.last_used[slot]
 
-    def _enter(self, key, starts, count):
-        slot = self._free(starts)
+    def _allocate(self, key, starts, count):
+        slot = self._free_slot(starts)
         victim, dirty = None, False
         if slot is None:
-            slot = min(self._spare(starts), key=self.goes_before, default=None)
+            slot = min(self._evictable(starts), key=self.eviction_rank, default=None)
             if slot is None or (
                     self.admission and self.number[slot] > self.policy.filled(count)):
                 return Found(False, None)
             victim, dirty = self.key_at[slot], self.dirty[slot]
             del self.slot_of[victim]
-        self._place(key, slot, count)
+        self._fill(key, slot, count)
         return Found(False, slot, victim, dirty)
 
-    def _spare(self, starts):
+    def _evictable(self, starts):
         """The slots that are not held, of the set that has more of them."""
         ways = self.config.directory_ways
         spare = [[slot for slot in range(start, start + ways)
-                  if self.needed[slot] <= self.retired] for start in starts]
+                  if self.needed_until[slot] <= self.retired] for start in starts]
         most = max(map(len, spare))
         return [slot for each in spare if len(each) == most for slot in each]
 
-    def _free(self, starts):
-        """The slot that a row enters while one is free, else None."""
+    def _free_slot(self, starts):
+        """The free slot that a row fills, or None; the first choice on a tie."""
         free = [[slot for slot in range(start, start + self.config.directory_ways)
                  if self.key_at[slot] is None] for start in starts]
-        return next(iter(max(free, key=len)), None)  # the first choice among equals
+        return next(iter(max(free, key=len)), None)
 
-    def _place(self, key, slot, count):
+    def _fill(self, key, slot, count):
         self.slot_of[key], self.key_at[slot] = slot, key
         self.number[slot] = self.policy.filled(count)
-        self.used[slot], self.dirty[slot], self.needed[slot] = self.planned, False, NEVER
+        self.last_used[slot], self.dirty[slot] = self.planned, False
+        self.needed_until[slot] = NEVER

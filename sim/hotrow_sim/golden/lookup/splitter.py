@@ -1,4 +1,4 @@
-"""Golden model of the splitter: slots, misses, and the popular and other samples of a batch."""
+"""Golden model of the splitter: slots, missed rows, and the popular samples of a batch."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,18 @@ from .miss_table import MissTable
 
 @dataclass(frozen=True)
 class Split:
-    """Members: `slots` uint32 per lookup; `popular`, `nonpopular` uint32 positions of samples;
-    `miss_table`, `miss_row` uint32 per listed miss; `unkept` of them have no place in the table
-    of misses, so that their rows may be listed again."""
+    """Results of a SPLIT.
+
+    Attributes
+    ----------
+    slots : uint32[lookups]
+    popular, nonpopular : uint32[...]
+        Numbers of samples.
+    miss_table, miss_row : uint32[misses]
+        The list of missed rows.
+    unkept : int
+        Rows of that list without an entry in the miss table, which may be listed again.
+    """
 
     slots: np.ndarray
     popular: np.ndarray
@@ -32,13 +41,13 @@ def split(config, lookups, found, refused, beat):
     config : Config
     lookups : Lookups
     found : uint32[n]
-        The directory's answer per lookup: slot or NO_SLOT.
+        Response of the directory per lookup: slot or NO_SLOT.
     refused : bool[n]
-        Lookups whose row is out of range: they get NO_SLOT, make their sample non-popular and
-        are not listed.
+        Lookups whose row is out of range. They get NO_SLOT, make their sample non-popular and are
+        not listed.
     beat : int64[n]
-        Number of the beat that carries each: lookups of a row close together are one miss even
-        where the miss table has no place for the row.
+        Beat of each lookup. Lookups of one row in one combiner window are one miss, whether or not
+        the miss table has an entry for the row.
 
     Returns
     -------
@@ -48,8 +57,8 @@ def split(config, lookups, found, refused, beat):
     missed = np.flatnonzero((found == NO_SLOT) & ~refused)
     key = pack_key(config, lookups.table[missed], lookups.row[missed])
     owner, joined = np.unique(owners(key, beat[missed], config.window_beats), return_inverse=True)
-    index, listed, kept = MissTable(config).number(key[owner])
-    slots[missed] = np.uint32(MISS_FLAG) | index[joined].astype(np.uint32)
+    number, listed, kept = MissTable(config).number(key[owner])
+    slots[missed] = np.uint32(MISS_FLAG) | number[joined].astype(np.uint32)
     miss_table, miss_row = unpack_key(config, key[owner[listed]])
 
     cold = np.zeros(lookups.samples, bool)

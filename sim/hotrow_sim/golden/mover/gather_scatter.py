@@ -1,4 +1,4 @@
-"""Golden model of the row mover: which listed rows are copied where, and why the others are not."""
+"""Golden model of GATHER and SCATTER: copies of listed rows, and the first refused row."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -7,21 +7,22 @@ import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, STATE_ALIGNMENT, Config
 from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status
 
-from .addressing import FAULT_DECERR, Errors, Items, Moved, fault_status
+from ..outcome import FAULT_DECERR, fault_status, first_error
+from .addressing import Errors, Items
 
 
 def move_rows(command, entries, slots, tables, regions, memory, config: Config,
               entry_faults=0, slot_faults=0):
     """Copy the listed rows, and their state with flag STATE, to slots (GATHER) or back (SCATTER).
 
-    Of entries with one destination the last one wins, as with one row port; with several, hardware
-    may leave any of them there. What rows and states hold that overlap each other, or the source,
-    is undefined.
+    Of several entries with one destination the last wins, as with one row port; with several
+    ports the hardware may keep any of them. The bytes of rows and states that overlap each other
+    or the source are undefined.
 
     Parameters
     ----------
     command : mapping of str to int
-        `opcode`, `flags`, `stride`, and slot 0 of rows and of state as packed addresses:
+        `opcode`, `flags`, `stride`, and the packed addresses of slot 0 of rows and of state:
         `destination` and `state_destination` of a GATHER, `rows` and `state_rows` of a SCATTER.
     entries : ROW_RECORD[n]
     slots : uint32[n]
@@ -29,15 +30,15 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
     tables : dict of int to Table
     regions : dict of int to Region
     memory : object
-        `view(address, size, write=False)`: the uint8 bytes themselves, or None where an access
-        answers DECERR. `write(address, octets)`: 0, or the bus fault.
+        `view(address, size, write=False)` returns the bytes as uint8 without a copy, or None if
+        the access answers DECERR. `write(address, octets)` returns 0 or the bus fault.
     config : Config
     entry_faults, slot_faults : uint8[n] or 0
-        How the bus words of the lists answered; 0 is well.
+        Fault of the bus word of each list element.
 
     Returns
     -------
-    Moved
+    Outcome
     """
     errors = Errors(len(entries))
     errors.note(fault_status(entry_faults))
@@ -66,7 +67,7 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
         for base, stride, slot_base, slot_stride, size, alignment in kinds:
             table_end = Items(regions, base, stride, rows, size, write=to_tables)
             slot_end = Items(regions, slot_base, slot_stride, slots[at], size, not to_tables,
-                            alignment)
+                             alignment)
             ends = (slot_end, table_end) if to_tables else (table_end, slot_end)
             copies.append(_Copies(at, size, *ends))
             errors.note(copies[-1].source.status, at, copies[-1].source.packed)
@@ -75,15 +76,11 @@ def move_rows(command, entries, slots, tables, regions, memory, config: Config,
     moved = _move_at_once(copies, errors, memory)
     if moved is None:
         moved = _move_in_order(copies, errors, memory)
-    refused = np.flatnonzero(errors.status)
-    first = int(refused[0]) if len(refused) else None
-    return Moved(
-        status=Status.OK if first is None else Status(int(errors.status[first])),
-        error_index=first or 0,
-        error_address=0 if first is None else int(errors.address[first]),
-        entries=len(entries) - len(refused),
-        bytes=moved,
-    )
+    outcome = first_error(errors.status)
+    if outcome.status != Status.OK:
+        outcome.error_address = int(errors.address[outcome.error_index])
+    outcome.entries, outcome.bytes = int(np.count_nonzero(errors.status == Status.OK)), moved
+    return outcome
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class _Copies:
 
 
 def _order_matters(work):
-    """Whether copies, (copies, chosen) each, may write to a byte twice."""
+    """Whether the copies, pairs (copies, chosen), may write a byte twice."""
     arrays, spans = {}, []
     for part, chosen in work:
         end = part.destination
@@ -115,7 +112,7 @@ def _order_matters(work):
 def _move_at_once(copies, errors, memory):
     """Copy table by table; return the bytes moved.
 
-    None, with nothing moved, where order matters or memory does not answer for every byte.
+    None, with nothing moved, if the order matters or memory does not answer for every byte.
     """
     work = [(part, errors.status[part.at] == Status.OK) for part in copies]
     work = [(part, chosen) for part, chosen in work if chosen.any()]
@@ -125,14 +122,14 @@ def _move_at_once(copies, errors, memory):
             for part, chosen in work]
     if any(items is None for pair in ends for items in pair):
         return None
-    held = [items[place] for (items, place), _ in ends]
-    for octets, (_, (items, place)) in zip(held, ends):
+    sources = [items[place] for (items, place), _ in ends]
+    for octets, (_, (items, place)) in zip(sources, ends, strict=True):
         items[place] = octets
-    return sum(octets.size for octets in held)
+    return sum(octets.size for octets in sources)
 
 
 def _move_in_order(copies, errors, memory):
-    """Copy one by one in the order of the list, note bus faults, return the bytes moved."""
+    """Copy one by one in the order of the list; record bus faults, return the bytes moved."""
     order = sorted((position, step, number) for number, part in enumerate(copies)
                    for step, position in enumerate(part.at.tolist()))
     accepted = errors.status == Status.OK

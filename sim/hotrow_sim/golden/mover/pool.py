@@ -5,31 +5,31 @@ from hotrow_rtl.config import ROW_ALIGNMENT, Config
 from hotrow_rtl.contract.encoding import PoolFlag, Status
 
 from ..arithmetic.pooling import pool
-from .addressing import Errors, Items, Moved, fault_status
-from .listed_rows import ListedRows
+from ..outcome import Outcome, fault_status
+from .addressing import Errors, Items, ListedRows
 
 
 def complete_bags(lengths, length_faults, room, least=0):
-    """How many bags come before the first that cannot be taken, and the error that ends the list.
+    """Number of bags before the first invalid bag, and the error of that bag.
 
     Parameters
     ----------
     lengths : uint16[bags]
     length_faults : uint8[bags] or 0
-        Of the words they stand in.
+        Fault of the bus word of each length.
     room : int
-        What the lengths should add up to.
+        Sum that the lengths must have.
     least : int
-        Of a length.
+        Shortest valid length.
 
     Returns
     -------
     bags : int
     status : Status
-        LOOKUPS if a bag ends beyond `room` or is too short, or the bags end before; the fault of a
-        length's word; else OK.
+        LOOKUPS if a bag exceeds `room` or is too short, or if the sum is less than `room`; the
+        fault of a length's word; else OK.
     index : int
-        The sum of the lengths up to that one; with a fault, up to the one before; else 0.
+        LOOKUPS: the sum of the lengths including that bag. Fault: the sum before that bag. Else 0.
     """
     lengths = lengths.astype(np.int64)
     ends = np.cumsum(lengths)
@@ -49,14 +49,14 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
               entry_faults=0, length_faults=0, slot_faults=0, weight_faults=0):
     """Pool bags of listed rows to slots.
 
-    A bag is not written if one of its rows is refused, nor is any from the first bag on that
-    `complete_bags` leaves out. What a row holds that is source and destination is undefined. Of
-    bags with one slot the last one wins, as with one row port.
+    A bag is not written if one of its rows is refused, and no bag is written from the first
+    invalid one on (`complete_bags`). The bytes of a row that is both source and destination are
+    undefined. Of several bags with one slot the last wins, as with one row port.
 
     Parameters
     ----------
     command : mapping of str to int
-        `flags`, `stride`, and `destination`, slot 0 as a packed address.
+        `flags`, `stride`, and `destination`, the packed address of slot 0.
     entries : ROW_RECORD[n]
     lengths : uint16[bags]
     slots : uint32[bags]
@@ -64,20 +64,20 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
     weights : uint32[n]
         fp32, of each row.
     tables, regions, memory, config
-        As of `rows.move_rows`.
+        As for `gather_scatter.move_rows`.
     entry_faults, length_faults, slot_faults, weight_faults : uint8 arrays or 0
-        How the bus words of the lists answered; 0 is well.
+        Fault of the bus word of each list element.
 
     Returns
     -------
-    Moved
-        The error is that of the first refused row, or of a bag, which has the position of its
-        first row, and goes after the row's; else what ends the list.
+    Outcome
+        The error of the first refused row or bag, else of the first invalid bag. A bag's error has
+        the position of the bag's first row and follows that row's error.
     """
     bags, ended, ended_at = complete_bags(lengths, length_faults, len(entries))
     lengths = lengths[:bags].astype(np.int64)
-    taken = int(lengths.sum())
-    listed = slice(max(1, taken))  # with the first, which gives the shape
+    count = int(lengths.sum())
+    listed = slice(max(1, count))  # includes the first row, which sets the shape
     entry_faults, weight_faults = (
         np.broadcast_to(faults, len(entries))[listed] for faults in (entry_faults, weight_faults))
     rows = ListedRows(
@@ -85,7 +85,7 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
         lambda table: 0 < table.row_bytes <= min(command["stride"], config.row_bytes),
         operand_faults=weight_faults)
     octets = rows.read(rows.items(regions), rows.row_bytes, memory)
-    refused = (rows.errors.status != Status.OK)[:taken]
+    refused = (rows.errors.status != Status.OK)[:count]
 
     errors = Errors(bags)
     first = np.cumsum(lengths) - lengths
@@ -100,19 +100,19 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
     if written.any():
         chosen = np.repeat(written, lengths)
         results = pool(
-            octets[:taken][chosen].view(np.uint32 if rows.kind == "fp32" else np.uint16),
-            lengths[written], rows.kind, weights[:taken][chosen],
+            octets[:count][chosen].view(np.uint32 if rows.kind == "fp32" else np.uint16),
+            lengths[written], rows.kind, weights[:count][chosen],
             bool(command["flags"] & PoolFlag.MEAN))
         faults = places.store(memory, written, results.view(np.uint8))
         errors.note(fault_status(faults), np.flatnonzero(written), places.packed[written])
-    done = int(np.count_nonzero(written & (errors.status == Status.OK)))
 
+    done = int(np.count_nonzero(written & (errors.status == Status.OK)))
+    outcome = Outcome(ended, ended_at, entries=done, bytes=done * rows.row_bytes)
     wrong = [(int(at), 0, int(at), rows.errors) for at in np.flatnonzero(refused)[:1]]
-    at_fault = np.flatnonzero(pooled & (errors.status != Status.OK))
-    wrong += [(int(first[bag]), 1, int(bag), errors) for bag in at_fault[:1]]
+    failed = np.flatnonzero(pooled & (errors.status != Status.OK))
+    wrong += [(int(first[bag]), 1, int(bag), errors) for bag in failed[:1]]
     if wrong:
-        index, _, at, found = min(wrong, key=lambda each: each[:3])
-        status, address = Status(int(found.status[at])), int(found.address[at])
-    else:
-        status, index, address = ended, ended_at, 0
-    return Moved(status, index, address, done, done * rows.row_bytes)
+        outcome.error_index, _, at, found = min(wrong, key=lambda each: each[:3])
+        outcome.status = Status(int(found.status[at]))
+        outcome.error_address = int(found.address[at])
+    return outcome

@@ -6,8 +6,8 @@ from hotrow_rtl.contract.encoding import Element, Status, UpdateFlag
 
 from ..arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
 from ..float import widen
-from .addressing import Errors, Items, Moved, fault_status
-from .listed_rows import ListedRows
+from ..outcome import Outcome, fault_status, first_error
+from .addressing import Errors, Items, ListedRows
 from .pool import complete_bags
 
 STATE_BYTES = 4  # of row-wise Adagrad
@@ -17,51 +17,51 @@ def update_rows(command, entries, counts, numbers, tables, regions, memory, conf
                 entry_faults=0, count_faults=0, number_faults=0):
     """Update listed rows by the sums of their gradients.
 
-    A row is not written if it or one of its gradients is refused, nor is any row from the first on
-    that `complete_bags` leaves out, which is also one without gradients. What a row holds that is
-    listed twice, or is a gradient, is undefined.
+    A row is not written if the row or one of its gradients is refused, and no row is written from
+    the first one with an invalid number of gradients on (`complete_bags`; 0 is invalid). The bytes
+    of a row that is listed twice, or is also a gradient, are undefined.
 
     Parameters
     ----------
     command : mapping of str to int
-        `flags`, `gradient_count`, `stride`, `lr`, `eps`, and `gradients`, number 0 as a packed
-        address.
+        `flags`, `gradient_count`, `stride`, `lr`, `eps`, and `gradients`, the packed address of
+        gradient 0.
     entries : ROW_RECORD[n]
     counts : uint16[n]
         Gradients of each row.
     numbers : uint32[...]
-        Of each gradient in the array: its target, or its position; as many as are counted.
+        Array index of each gradient: its target, or its position.
     tables, regions, memory, config
-        As of `rows.move_rows`.
+        As for `gather_scatter.move_rows`.
     entry_faults, count_faults, number_faults : uint8 arrays or 0
-        How the bus words of the lists answered; 0 is well.
+        Fault of the bus word of each list element.
 
     Returns
     -------
-    Moved
-        The error is that of the first refused row, else what ends the list. A row's own error goes
-        first, then those of its gradients in order, then the addresses of row and state; then bus
-        faults, in the same order.
+    Outcome
+        The error of the first refused row, else of the first invalid count. Of one row the order is
+        its own error, those of its gradients, the addresses of row and state, then bus faults in
+        the same order.
     """
     flags, total = command["flags"], command["gradient_count"]
     adagrad, typed = bool(flags & UpdateFlag.ADAGRAD), bool(flags & UpdateFlag.TYPED)
-    taken, ended, ended_at = complete_bags(counts, count_faults, total, least=1)
-    counts = counts[:taken].astype(np.int64)
+    count, ended, ended_at = complete_bags(counts, count_faults, total, least=1)
+    counts = counts[:count].astype(np.int64)
     used = int(counts.sum())
-    if not taken:
-        return Moved(ended, ended_at, 0, 0, 0)
+    if not count:
+        return Outcome(ended, ended_at)
 
     def gradient_bytes(table):
         wide = not typed and table.type != Element.FP32
         return table.row_bytes * (2 if wide else 1)
 
     rows = ListedRows(
-        entries[:taken], np.broadcast_to(entry_faults, len(entries))[:taken], tables,
+        entries[:count], np.broadcast_to(entry_faults, len(entries))[:count], tables,
         lambda table: 0 < gradient_bytes(table) <= min(command["stride"], config.row_bytes),
         state_bytes=STATE_BYTES if adagrad else None)
     kind, gradient_kind = rows.kind, rows.kind if typed else "fp32"
     size = rows.row_bytes * (2 if gradient_kind != kind else 1)
-    owner = np.repeat(np.arange(taken), counts)
+    owner = np.repeat(np.arange(count), counts)
     gradients = Items(regions, command["gradients"], command["stride"],
                       np.asarray(numbers[:used], np.uint64), size, False, ROW_ALIGNMENT)
     refused = Errors(used)
@@ -82,11 +82,11 @@ def update_rows(command, entries, counts, numbers, tables, regions, memory, conf
     chosen = rows.errors.status == Status.OK
     moved = 0
     if chosen.any():
-        form = np.uint32 if kind == "fp32" else np.uint16
+        dtype = np.uint32 if kind == "fp32" else np.uint16
         given = gradient_octets[chosen[owner[wanted]]].view(
             np.uint32 if gradient_kind == "fp32" else np.uint16)
         sums = gradient_sums(widen(given, gradient_kind), counts[chosen])
-        weights, lr = octets[chosen].view(form), np.uint32(command["lr"])
+        weights, lr = octets[chosen].view(dtype), np.uint32(command["lr"])
         if adagrad:
             weights, after = rowwise_adagrad(
                 weights, sums, state_octets[chosen].view(np.uint32).ravel(), lr,
@@ -97,17 +97,18 @@ def update_rows(command, entries, counts, numbers, tables, regions, memory, conf
         octets[chosen] = weights.view(np.uint8)
         moved += rows.store(places, octets, chosen, memory) * rows.row_bytes
         moved += rows.store(states, state_octets, chosen, memory) * STATE_BYTES
-    done = int(np.count_nonzero(rows.errors.status == Status.OK))
-    wrong = np.flatnonzero(rows.errors.status)
-    if len(wrong):
-        at = int(wrong[0])
-        return Moved(Status(int(rows.errors.status[at])), at, int(rows.errors.address[at]), done,
-                     moved)
-    return Moved(ended, ended_at, 0, done, moved)
+    outcome = first_error(rows.errors.status)
+    if outcome.status == Status.OK:
+        outcome = Outcome(ended, ended_at)
+    else:
+        outcome.error_address = int(rows.errors.address[outcome.error_index])
+    outcome.entries = int(np.count_nonzero(rows.errors.status == Status.OK))
+    outcome.bytes = moved
+    return outcome
 
 
-def _note_first(errors, of_gradients, owner):
-    """Note the first error among the gradients of each row."""
-    at, first = np.unique(owner[of_gradients.status != Status.OK], return_index=True)
-    found = np.flatnonzero(of_gradients.status)[first]
-    errors.note(of_gradients.status[found], at, of_gradients.address[found])
+def _note_first(errors, gradient_errors, owner):
+    """Record the first error among the gradients of each row."""
+    at, first = np.unique(owner[gradient_errors.status != Status.OK], return_index=True)
+    found = np.flatnonzero(gradient_errors.status)[first]
+    errors.note(gradient_errors.status[found], at, gradient_errors.address[found])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from hotrow_rtl.contract.encoding import OPERANDS, BatchFlag, Opcode
 from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
-from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, lists_of
+from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, PLAN_LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
 
 from ...model.lookup_engine import LookupEngine as Model
@@ -86,7 +86,7 @@ class PlanBench:
             self.config.bus_bytes
         opened = OPENED.get(command["opcode"], ())
         if command["opcode"] == Opcode.PLAN:
-            opened = lists_of(self.config)
+            opened = PLAN_LISTS
         for name in opened:
             command[name] = self.memory.room(room)
             self.rooms.append((len(self.outcomes), name, command[name]))
@@ -110,7 +110,7 @@ class PlanBench:
         self.steps.append((
             {"opcode": opcode, "value": number, "count": len(ids), "samples": len(ids),
              "table_count": 1, "source": self.memory.place(ids)}
-            | {name: self.memory.room(8 * len(ids) + 256) for name in lists_of(self.config)},
+            | {name: self.memory.room(8 * len(ids) + 256) for name in PLAN_LISTS},
             cycles))
 
     def run(self, limit=200_000):

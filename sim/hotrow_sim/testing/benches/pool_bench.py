@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.arithmetic.bag_sum import BagSum
 from hotrow_rtl.arithmetic.optimizer import Optimizer, RowUpdate
-from hotrow_rtl.arithmetic.payloads import pooled_row, row_setting, row_word
+from hotrow_rtl.arithmetic.payloads import bag_row, row_format, row_word
 from hotrow_rtl.arithmetic.pooling import RowPool
 from hotrow_rtl.config import Config
 from hotrow_rtl.float.formats import ElementType
@@ -23,8 +23,8 @@ TYPES = {"fp32": np.uint32, "fp16": np.uint16, "bf16": np.uint16}
 
 
 def row_bits(kind, row_bytes):
-    """Bits of a `row_setting`."""
-    return row_setting.const(
+    """Bits of a `row_format`."""
+    return row_format.const(
         {"type": ElementType[kind.upper()], "row16": row_bytes // 16}).as_bits()
 
 
@@ -60,7 +60,7 @@ def check_rows(rows, expected, seed=None):
 
 def row_items(config, lengths, weights=None):
     """Bits of the stream of rows in bags of such lengths."""
-    layout, items, at = pooled_row(config), [], 0
+    layout, items, at = bag_row, [], 0
 
     def item(weight, last, empty):
         return int(weight) | last << layout["last"].offset | empty << layout["empty"].offset
@@ -137,7 +137,7 @@ def run_pool(config, bags, gaps=None, pauses=None, limit=1_000_000, verilated=Tr
     cycles : int
         From the first row given to the last word taken.
     """
-    settings = row_bits(bags.kind, bags.row_bytes) | int(bags.mean) << row_setting.size
+    settings = row_bits(bags.kind, bags.row_bytes) | int(bags.mean) << row_format.size
     taken = pool_unit(config, verilated).run(
         settings, (bags.items(config), to_words(bags.rows, config.bus_bytes)),
         (len(bags.lengths) * -(-bags.row_bytes // config.bus_bytes),), gaps, pauses and (pauses,),
@@ -155,12 +155,12 @@ class GradientUpdate(wiring.Component):
         self.config = config
         words, number = stream.Signature(config.bus_width), stream.Signature(32)
         super().__init__({
-            "setting": In(row_setting),
-            "gradient_setting": In(row_setting),
+            "setting": In(row_format),
+            "gradient_setting": In(row_format),
             "optimizer": In(Optimizer),
             "lr": In(32),
             "eps": In(32),
-            "counts": In(stream.Signature(pooled_row(config))),
+            "counts": In(stream.Signature(bag_row)),
             "gradients": In(words),
             "words": In(words),
             "states": In(number),
@@ -242,8 +242,8 @@ def run_update(config, update, gaps=None, pauses=None, limit=1_000_000, verilate
     gradient_bytes = update.gradients.shape[1] * update.gradients.itemsize
     settings, at = 0, 0
     for value, width in (
-            (row_bits(update.kind, update.row_bytes), row_setting.size),
-            (row_bits(update.gradient_kind, gradient_bytes), row_setting.size),
+            (row_bits(update.kind, update.row_bytes), row_format.size),
+            (row_bits(update.gradient_kind, gradient_bytes), row_format.size),
             (int(adagrad), 1), (int(update.lr), 32), (int(update.eps), 32)):
         settings |= value << at
         at += width

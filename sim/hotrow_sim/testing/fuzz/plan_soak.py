@@ -37,7 +37,8 @@ SAMPLES = 600  # of a batch, at most
 CARDS = (preset("tiny"), STARVED)
 WEIGHTS, LISTS, RESULTS = 8, 9, 10  # handles
 STRIDE = 16
-LISTED = {"slots": 4, "popular": 4, "nonpopular": 4, "misses": 8, "victims": 8}  # bytes per lookup
+LISTED = {"slots": 4, "fill_slots": 4, "victim_slots": 4, "fills": 8,
+          "victims": 8}  # bytes per lookup
 
 
 class Mismatch(AssertionError):
@@ -111,8 +112,8 @@ class Holds:
         self.needed[slots[slots >= 0]] = np.maximum(self.needed[slots[slots >= 0]], number)
 
     def plan(self, number, ids, host, done, tally):
-        fills = host.listed("misses", done["entries"], ROW_RECORD)
-        places = host.listed("popular", done["entries"]).astype(np.int64)
+        fills = host.listed("fills", done["entries"], ROW_RECORD)
+        places = host.listed("fill_slots", done["entries"]).astype(np.int64)
         rows = self.first[fills["table"]] + fills["row"]
         kept = places < self.slots
         taken = places[kept]

@@ -16,7 +16,7 @@ WORD = 0xFFFF_FFFF
 # A card of 64 slots, whose window of 4 batches soon fills up and whose stamps wrap around.
 STARVED = replace(preset("tiny"), name="starved", arithmetic=False,
                   directory_sets=16, directory_partitions=2, miss_entries=32, stamp_bits=4)
-RESULTS = {"slots": 4, "popular": 4, "nonpopular": 4, "misses": ROW_ENTRY_BYTES,
+RESULTS = {"slots": 4, "fill_slots": 4, "victim_slots": 4, "fills": ROW_ENTRY_BYTES,
            "victims": ROW_ENTRY_BYTES}  # bytes per lookup
 
 

@@ -12,7 +12,7 @@ from hotrow_rtl.lookup.banks.bank_queue import BankQueue
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import bank_crossbar_bits
-from hotrow_sim.cycles.bank_crossbar import ring_cycles
+from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -223,7 +223,7 @@ def asks_of(beats):
 @pytest.mark.parametrize("wait", [1, 6, 13])
 def test_cycles(valid, banks, wait):
     beats = beats_of(TINY, 90, valid, seed=wait, banks=banks)
-    assert run(TINY, beats, (0.0, wait, wait), 0) == ring_cycles(asks_of(beats), wait)
+    assert run(TINY, beats, (0.0, wait, wait), 0) == crossbar_cycles(asks_of(beats), wait)
 
 
 @pytest.mark.parametrize("config, wait", [
@@ -234,7 +234,7 @@ def test_rate(config, wait):
     """Lanes that ask any bank, and banks that serve a request a cycle."""
     beats = beats_of(config, 2000, 1, seed=4)
     cycles = run(config, beats, (0.0, wait, wait), 0)
-    assert cycles == ring_cycles(asks_of(beats), wait)
+    assert cycles == crossbar_cycles(asks_of(beats), wait)
     assert len(beats) / cycles >= 0.98
 
 
@@ -244,7 +244,7 @@ def test_one_bank_for_each_lane():
     config = preset("ecp5-small")
     beats = beats_of(config, 300, 1, seed=4)
     cycles = run(config, beats, (0.0, 8, 8), 0)
-    assert cycles == ring_cycles(asks_of(beats), 8)
+    assert cycles == crossbar_cycles(asks_of(beats), 8)
     assert 0.85 < len(beats) / cycles < 0.98
 
 

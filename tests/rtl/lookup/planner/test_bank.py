@@ -36,7 +36,7 @@ class Golden:
 
     def begin(self, batch, retired):
         self.state.retired = retired
-        self.state.begin(batch)
+        self.state.begin_batch(batch)
         self.newest = NEVER
 
     def answer(self, key, amount, ask, miss, epoch, edit, partition, batch):
@@ -44,7 +44,7 @@ class Golden:
         None: anything."""
         table, row = (int(part) for part in unpack_key(self.config, np.uint64(key)))
         (starts,) = self.planner.starts([table], [row], *([each] for each in partition))
-        count = int(self.counters.held([table], [row])[0])
+        count = int(self.counters.counts_of([table], [row])[0])
         counted = found = more = missed = None
         if amount:
             counted = int(count > 0)

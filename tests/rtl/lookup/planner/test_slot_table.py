@@ -141,7 +141,7 @@ class Player:
                                    "retired": retired % most})
         if not plans:
             return
-        self.model.begin(batch)
+        self.model.begin_batch(batch)
         if batch % self.config.sweep_batches == 0:
             ctx.set(self.dut.sweep, 1)
             await self.step(ctx)

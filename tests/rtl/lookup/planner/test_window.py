@@ -7,7 +7,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH, Opcode, Status
 from hotrow_rtl.lookup.planner.window import PlanWindow
 from hotrow_sim.golden.lookup.counters import Counters
-from hotrow_sim.model.planner import Planning
+from hotrow_sim.model.planner import PlanEngine
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 CONFIG = replace(preset("tiny"), stamp_bits=4)  # up to 4 batches
@@ -18,7 +18,7 @@ class Window:
     """The window and the model of the card's batches, asked alike."""
 
     def __init__(self):
-        self.dut, self.model = PlanWindow(CONFIG), Planning(CONFIG, Counters(CONFIG))
+        self.dut, self.model = PlanWindow(CONFIG), PlanEngine(CONFIG, Counters(CONFIG))
         self.bench, self.seen = StreamBench(self.dut), set()
 
     async def pulse(self, ctx, signal):

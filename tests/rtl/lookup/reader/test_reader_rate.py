@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag
-from hotrow_sim.cycles.reader import dense_cycles, jagged_cycles, walk_cycles
+from hotrow_sim.cycles.reader import dense_cycles, jagged_cycles, sequence_cycles
 from hotrow_sim.testing.benches.lookup_bench import KINDS, Batch, Trace, beats_in, lengths_of
 
 TINY = preset("tiny")
@@ -83,7 +83,7 @@ def test_jagged_batches_take_their_words(samples, kind, flags):
     words = sum(-(-nbytes // ROOMY.bus_bytes) for _, nbytes in trace.memory.fetches)
     assert words == trace.memory.carried
     summed = -(-batches[0].lengths.nbytes // ROOMY.bus_bytes)
-    walked = sum(walk_cycles(ROOMY, flags, batch.lengths)[1] for batch in batches)
+    walked = sum(sequence_cycles(ROOMY, flags, batch.lengths)[1] for batch in batches)
     assert walked <= words or kind == "mostly-empty"
     assert trace.cycles <= max(1.05 * words, 1.1 * walked) + summed + 2 * latency + 60
 

@@ -8,7 +8,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import cold_sample_bitmap_bits
-from hotrow_sim.cycles.cold_sample_bitmap import listing_cycles, mark_rounds
+from hotrow_sim.cycles.cold_sample_bitmap import listing_cycles, write_rounds
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
@@ -227,7 +227,7 @@ def test_full_rate_from_batch_to_batch(config):
 
 
 def rounds_of(beat, config):
-    return mark_rounds(beat["samples"], [beat["marks"] >> lane & 1 for lane in range(config.lanes)],
+    return write_rounds(beat["samples"], [beat["marks"] >> lane & 1 for lane in range(config.lanes)],
                        config)
 
 

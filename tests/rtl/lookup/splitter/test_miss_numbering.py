@@ -25,7 +25,7 @@ from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_l
 from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering, split_beat
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import bank_crossbar_bits, miss_numbers_bits
-from hotrow_sim.cycles.bank_crossbar import ring_cycles
+from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.miss_table import MissTable
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -269,7 +269,7 @@ def test_rate_and_latency(hits):
     asks = [ask for batch in batches for ask in batch.asks]
     cycles = run(TINY, batches)
     free = [{bank: [()] * count for bank, count in ask.items()} for ask in asks]  # of sets
-    assert cycles == ring_cycles(free, MissNumberBank.latency) + MissNumbering.latency
+    assert cycles == crossbar_cycles(free, MissNumberBank.latency) + MissNumbering.latency
     assert cycles <= 1.25 * len(asks)
 
 
