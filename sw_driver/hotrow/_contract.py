@@ -259,11 +259,12 @@ GEOMETRY = {
 OPERAND_FIELDS = (
     ("opcode", 0, 1), ("flags", 1, 1), ("tag", 4, 4), ("source", 8, 8), ("lengths", 16, 8),
     ("targets", 24, 8), ("slots", 32, 8), ("weights", 32, 8), ("popular", 40, 8),
-    ("nonpopular", 48, 8), ("misses", 56, 8), ("victims", 64, 8), ("destination", 64, 8),
-    ("state_destination", 72, 8), ("count", 80, 4), ("samples", 84, 4), ("bags", 84, 4),
-    ("gradient_count", 84, 4), ("first_table", 88, 2), ("table_count", 90, 2), ("stride", 92, 4),
-    ("threshold", 96, 4), ("shift", 100, 4), ("event", 104, 4), ("eps", 104, 4), ("value", 108, 4),
-    ("lr", 108, 4), ("rows", 112, 8), ("gradients", 112, 8), ("state_rows", 120, 8),
+    ("fill_slots", 40, 8), ("nonpopular", 48, 8), ("victim_slots", 48, 8), ("misses", 56, 8),
+    ("fills", 56, 8), ("victims", 64, 8), ("destination", 64, 8), ("state_destination", 72, 8),
+    ("count", 80, 4), ("samples", 84, 4), ("bags", 84, 4), ("gradient_count", 84, 4),
+    ("first_table", 88, 2), ("table_count", 90, 2), ("stride", 92, 4), ("threshold", 96, 4),
+    ("shift", 100, 4), ("event", 104, 4), ("eps", 104, 4), ("value", 108, 4), ("lr", 108, 4),
+    ("rows", 112, 8), ("gradients", 112, 8), ("state_rows", 120, 8),
 )
 COMPLETION_FIELDS = (
     ("tag", 0, 4), ("opcode", 4, 1), ("status", 5, 1), ("start", 8, 8), ("end", 16, 8),

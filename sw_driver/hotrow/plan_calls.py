@@ -93,8 +93,8 @@ class PlanCalls:
             if observe:
                 self._count_observed(batch, tables)
             lease = {name: held.enter_context(self._results.lease(size * batch.lookups))
-                     for name, size in (("slots", 4), ("popular", 4), ("nonpopular", 4),
-                                        ("misses", ROW_ENTRY.itemsize),
+                     for name, size in (("slots", 4), ("fill_slots", 4), ("victim_slots", 4),
+                                        ("fills", ROW_ENTRY.itemsize),
                                         ("victims", ROW_ENTRY.itemsize))}
             operands |= {name: part.address for name, part in lease.items()}
             operands |= {"value": number, "flags": int(operands["flags"]) | chosen}
@@ -227,8 +227,8 @@ def _read_plan(completion, number, lookups, lists, first_bypassed):
     told = {name: int(completion[name])
             for name in ("entries", "evictions", "refused", "lookups", "hits", "start", "end")}
     slots = lists["slots"].view("<u4", lookups).copy()
-    fills = _placed(lists["misses"], lists["popular"], told["entries"])
-    evictions = _placed(lists["victims"], lists["nonpopular"], told["evictions"])
+    fills = _placed(lists["fills"], lists["fill_slots"], told["entries"])
+    evictions = _placed(lists["victims"], lists["victim_slots"], told["evictions"])
     if told["refused"]:
         fills = _fold_bypassed(slots, fills, first_bypassed)
     again, wait_for = told["entries"] - len(fills), int(completion["wait_for"])

@@ -42,15 +42,13 @@ _EXTENTS = {
     "popular": Extent("samples", 2, write=True),
     "nonpopular": Extent("samples", 2, write=True),
     "misses": Extent("count", 3, write=True),
+    "fill_slots": Extent("count", 2, write=True),
+    "victim_slots": Extent("count", 2, write=True),
+    "fills": Extent("count", 3, write=True),
+    "victims": Extent("count", 3, write=True),
     "destination": Extent("count", 4, write=True),  # harvested entries
 }
 _IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
-_PLAN = {
-    "source": _IDS,
-    "popular": Extent("count", 2, write=True),
-    "nonpopular": Extent("count", 2, write=True),
-    "victims": Extent("count", 3, write=True),
-}
 _BYTES = {  # of a span
     "source": Extent("count", 0),
     "destination": Extent("count", 0, write=True),
@@ -124,7 +122,7 @@ def flags_of(command: Command, config: Config) -> int:
 def _rule(command: Command, config: Config) -> Rule:
     operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
     is_batch, is_span = "samples" in operands, command.opcode in SPANS
-    special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE, Opcode.PLAN: _PLAN}.get(
+    special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE}.get(
         command.opcode, {"source": _IDS} if is_batch else _BYTES if is_span else {})
     extents = {name: special.get(name) or _EXTENTS[name]
                for name in operands

@@ -63,7 +63,7 @@ COMMANDS = {command.opcode: command for command in (
             "appearance, each row once while the miss table of `miss_entries` places has one for "
             "it; other rows may be listed at each appearance."),
     Command(Opcode.PLAN, "lookup",
-            (*_BATCH, "value", "slots", "popular", "nonpopular", "misses", "victims"), PlanFlag,
+            (*_BATCH, "value", "slots", "fill_slots", "victim_slots", "fills", "victims"), PlanFlag,
             "Give every row of batch `value` a slot: its own, else a free one as in INSTALL, else "
             "that of the row which no batch needs, in the set with more such rows, and which goes "
             "first by the policy. Where there "
@@ -71,10 +71,10 @@ COMMANDS = {command.opcode: command for command in (
             "a REMOVE with ALL. A batch needs a slot from PLAN or MARK until it is retired, see "
             "PLAN_RETIRED. `slots` has a word per lookup: a slot, SLOTS + k of the k-th bypassed "
             "row, or NO_SLOT for a refused lookup; SLOTS is what DIRECTORY_CHOICES, "
-            "DIRECTORY_SETS and DIRECTORY_WAYS multiply to. `misses` lists the rows to be fetched, "
-            "`popular` where they belong: a GATHER with LISTED takes both. `victims` lists the "
-            "dirty rows that left a slot, `nonpopular` those slots: for a SCATTER, to be carried "
-            "out before that GATHER. All lists are in order of first appearance, each row once; "
+            "DIRECTORY_SETS and DIRECTORY_WAYS multiply to. `fills` lists the rows to be fetched, "
+            "`fill_slots` their slots: a GATHER with LISTED takes both. `victims` lists the dirty "
+            "rows that left a slot, `victim_slots` those slots: for a SCATTER, to be carried out "
+            "before that GATHER. All lists are in order of first appearance, each row once; "
             "but of bypassed rows only those for which the miss table has a place, the others may "
             "be listed at each appearance. `hits` are lookups that found a slot: also of a row "
             "that the batch itself brings, those beyond the beats in which lookups are joined. A "

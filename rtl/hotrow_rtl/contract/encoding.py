@@ -216,12 +216,13 @@ OPERANDS = {field.name: field for field in (
     _address("targets", 24, "uint32 slots, one per listed row or bag; numbers of gradients"),
     _address("slots", 32, "result: uint32 per lookup or entry"),
     _address("weights", 32, "fp32 per listed row"),
-    _address("popular", 40, "result: uint32 positions of the samples whose lookups all hit; of a "
-             "PLAN, where each row of `misses` belongs: its slot, or SLOTS + its place in the "
-             "bypass area"),
-    _address("nonpopular", 48, "result: uint32 positions of the other samples; of a PLAN, the "
-             "slot that each row of `victims` left"),
-    _address("misses", 56, "result: one entry per missed row; of a PLAN, per row to be fetched"),
+    _address("popular", 40, "result: uint32 positions of the samples whose lookups all hit"),
+    _address("fill_slots", 40, "result: uint32 per row of `fills`: its slot, or SLOTS + its place "
+             "in the bypass area"),
+    _address("nonpopular", 48, "result: uint32 positions of the other samples"),
+    _address("victim_slots", 48, "result: uint32 per row of `victims`: the slot that it left"),
+    _address("misses", 56, "result: one entry per missed row"),
+    _address("fills", 56, "result: one entry per row to be fetched"),
     _address("victims", 64, "result: one entry per row to be written back"),
     _address("destination", 64, "result: rows (GATHER, POOL), harvested entries, or bytes (COPY, "
              "FILL)"),

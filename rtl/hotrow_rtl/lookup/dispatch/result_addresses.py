@@ -9,6 +9,8 @@ from ...interfaces.records import WriteClient
 from ...primitives.ram import Ram
 
 LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
+# The operands of a PLAN by the same numbers: the writers of a SPLIT's lists write these.
+PLAN_LISTS = ("slots", "fill_slots", "victim_slots", "fills", "victims")
 COMMANDS = 4  # that may be under way, a power of two
 
 
