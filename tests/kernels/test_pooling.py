@@ -2,7 +2,7 @@ import pytest
 import torch
 from hotrow.errors import Error
 from hotrow.kernels.grouping import Grouper
-from hotrow.kernels.pooling import BagLayout, pool_bags, sum_gradients
+from hotrow.kernels.pooling import BagLayout, merge_sums, pool_bags, sum_gradients
 from hotrow.torch.optim.arithmetic import pool, sum_duplicates
 
 from tests.kernels.draws import DTYPES, draw_bags, draw_rows, same_bits
@@ -152,3 +152,12 @@ def test_what_does_not_fit_is_refused(passes):
         pool_bags(rows, slots, BagLayout(2, 3, 4, columns=torch.tensor([0, 5])))
     with pytest.raises(Error, match="expected contiguous lengths"):
         pool_bags(rows, slots, BagLayout(2, 3, 4, torch.ones(1, dtype=torch.int64).expand(6)))
+
+
+def test_sums_of_batches_are_added(passes):
+    grouper, first, second = Grouper(9), torch.tensor([5, 2, 8]), torch.tensor([2, 1])
+    sums, more = torch.randn(3, 20), torch.randn(2, 20)
+    rows, total, finite = merge_sums(grouper, first, sums, second, more)
+    assert rows.tolist() == [5, 2, 8, 1] and finite
+    assert same_bits(total, torch.stack((sums[0], sums[1] + more[0], sums[2], more[1])))
+    assert not merge_sums(grouper, first, sums, second, more / 0)[2]

@@ -169,6 +169,29 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
     return sums, state == 0
 
 
+def merge_sums(grouper, rows, sums, more, more_sums):
+    """Add the sums of a batch to those staged before it: one addition a row, in that order.
+
+    Parameters
+    ----------
+    grouper : Grouper
+        Of the rows.
+    rows, more : int32 or int64 [u], [v]
+        Rows of each, each once there.
+    sums, more_sums : float32[u, D], float32[v, D]
+
+    Returns
+    -------
+    rows : int32 or int64 [w]
+        Those of both: `rows`, then what `more` adds.
+    sums : float32[w, D]
+    finite : bool
+    """
+    groups = grouper.group(torch.cat((rows, more)))
+    layout = BagLayout(1, len(groups.numbers), sums.shape[1])
+    return groups.distinct, *sum_gradients(torch.cat((sums, more_sums)), groups, layout)
+
+
 def _wrong_lengths(layout, lookups):
     return Error(f"the lengths of {layout.features * layout.samples} bags must not be negative, "
                  f"and add up to the {lookups} lookups; they add up to {int(layout.lengths.sum())}")
