@@ -10,6 +10,7 @@ import torch
 from hotrow.bench import plan_native
 from hotrow.bench.plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 from hotrow.cli import main
+from hotrow.kernels.compiler import find_compiler
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
          "--lookups", "2000"]
@@ -35,10 +36,9 @@ def planner(request):
         return NumpyPlanner(*size), np.asarray
     if request.param == "torch":
         return TorchPlanner(*size), torch.from_numpy
-    compiler = plan_native.find_compiler()
-    if compiler is None:
+    if find_compiler() is None:
         pytest.skip("no C++ compiler")
-    return plan_native.NativePlanner(plan_native.load(compiler), *size), np.asarray
+    return plan_native.NativePlanner(plan_native.load(), *size), np.asarray
 
 
 def drawn(seed, count=30):
@@ -150,7 +150,7 @@ def test_a_card_of_other_sizes(bench):
 
 
 def test_without_a_compiler(bench, monkeypatch):
-    monkeypatch.setattr(plan_native, "find_compiler", lambda: None)
+    monkeypatch.setattr("hotrow.bench.plan.find_compiler", lambda: None)
     code, result, err = bench(*SMALL, *MODEL, "--json")
     assert code == 0 and "no C++ compiler" in err and "c++" not in result["ratio"]
 

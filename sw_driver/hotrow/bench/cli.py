@@ -64,6 +64,12 @@ def bench(subparsers):
     each.set_defaults(transport="model", preset="alveo-u55c", trace="criteo-shape",
                       remark="wall clock of this machine, with a simulated card: no speed of one")
 
+    each = add("host", _host, "the host's time of a training step by part, beside CPU embeddings",
+               rows=100_000)
+    shared.add_host(each)
+    each.set_defaults(transport="model", preset="alveo-u55c",
+                      remark="time of this machine's processor, the device's own time left out")
+
     for name, what in MOVES.items():
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         shared.add_device(each, moves=True)
@@ -148,6 +154,12 @@ def _train(options, trace, steps):
     from .train import train
 
     return train(options, trace, steps)
+
+
+def _host(options, trace, steps):
+    from .host import host
+
+    return host(options, trace, steps)
 
 
 def _overlap(options, trace, steps):

@@ -127,6 +127,22 @@ def add_training(parser):
     parser.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
 
 
+def add_host(parser):
+    """Add the options of the host's time."""
+    parser.add_argument("--modes", type=names, default=("scratchpipe", "freqcache", "hotline"),
+                        help="of resident, scratchpipe, freqcache, hotline; default the last three")
+    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd")
+    parser.add_argument("--dim", type=positive, default=16, help="of a row; default 16")
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--steps", type=positive, default=10, help="timed; medians are reported")
+    parser.add_argument("--warm-up", type=positive, default=6, help="steps before them")
+    parser.add_argument("--learning", type=positive, default=4,
+                        help="batches that hotline counts before")
+    parser.add_argument("--threads", type=positive,
+                        help="of PyTorch; 1 counts time of the thread, more the wall clock; "
+                             "default all cores")
+
+
 def trace_of(options):
     """The trace that the options name."""
     rows = options.rows or max(1, options.total_rows // options.tables)

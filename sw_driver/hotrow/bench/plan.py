@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import Error
 from ..geometry import Preset
 from ..geometry import preset as preset_of
+from ..kernels.compiler import find_compiler
 from . import lookups, plan_native
 from .cpu_work import LARGEST_TOTAL
 from .options import device_of
@@ -220,12 +221,11 @@ def _run(device, batches, policy, past, future, advance):
 def _cpu_planners():
     """Planners of this machine by name."""
     planners = {"numpy": NumpyPlanner, "torch": TorchPlanner}
-    compiler = plan_native.find_compiler()
-    if compiler is None:
+    if find_compiler() is None:
         print("no C++ compiler: without the planner of C++ (install g++, or set CXX)",
               file=sys.stderr)
         return planners
-    return planners | {"c++": partial(plan_native.NativePlanner, plan_native.load(compiler))}
+    return planners | {"c++": partial(plan_native.NativePlanner, plan_native.load())}
 
 
 def _seconds(make, rows, past, future, advance):

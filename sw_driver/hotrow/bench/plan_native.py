@@ -1,47 +1,27 @@
 """The planner's work as a C++ program of one core, built by the system's compiler."""
 
 import ctypes
-import os
-import shlex
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import Error
+from ..kernels import compiler
 from .plan_cpu import Planned
 
 SOURCE = Path(__file__).with_name("plan_native.cpp")
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC")
 _ARRAY = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
 _COUNT = ctypes.c_int64
 
 
-def find_compiler():
-    """Command of a C++ compiler: $CXX, or the first that is installed; None if there is none."""
-    if os.environ.get("CXX"):
-        return shlex.split(os.environ["CXX"])
-    found = next(filter(shutil.which, ("g++", "c++", "clang++")), None)
-    return [found] if found else None
-
-
-def load(compiler):
-    """Compile the planner and load it.
+def load():
+    """Build the planner, unless it is cached, and load it.
 
     Raises
     ------
     Error
-        With what the compiler said.
+        There is no compiler, or it failed: with its message.
     """
-    with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
-        library = Path(folder) / "plan_native.so"
-        done = subprocess.run([*compiler, *FLAGS, str(SOURCE), "-o", str(library)],
-                              capture_output=True, text=True)
-        if done.returncode:
-            raise Error(f"{compiler[0]} could not build {SOURCE.name}: {done.stderr.strip()}")
-        loaded = ctypes.CDLL(str(library))
+    loaded = compiler.load(SOURCE.stem, [SOURCE])
     loaded.planner_make.argtypes = [_COUNT, ctypes.c_int32]
     loaded.planner_make.restype = ctypes.c_void_p
     loaded.planner_free.argtypes = [ctypes.c_void_p]
@@ -52,12 +32,12 @@ def load(compiler):
 
 
 class NativePlanner:
-    """As `NumpyPlanner`.
+    """A planner with the calls of `NumpyPlanner`.
 
     Parameters
     ----------
     library : ctypes.CDLL
-        As `load` returns it.
+        Returned by `load`.
     rows, slots, longest : int
     """
 
@@ -74,7 +54,7 @@ class NativePlanner:
         self._library.planner_mark(self._planner, rows, len(rows), batch)
 
     def plan(self, rows, batch, retired) -> Planned:
-        """The arrays are good until the next call."""
+        """Plan a batch; the next call overwrites the arrays."""
         slots, fills, evicted = self._results
         self._library.planner_plan(self._planner, rows, len(rows), batch, retired, slots, fills,
                                    evicted, self._counts)

@@ -16,10 +16,11 @@ from ..torch.memory.tables import EmbeddingTables
 from ..torch.optim.arithmetic import OPTIMIZERS
 from ..torch.training.dlrm import DLRM
 from ..torch.training.metrics import log_loss
+from .fbgemm import Absent
 from .live_tensors import Watch
 from .train_baselines import count, fae, filled, ranked_rows, static_cache
 from .train_modes import MODES, Mode, hot_share
-from .train_peers import PEERS, Absent
+from .train_peers import PEERS
 
 CLOCK = "wall clock of this machine, on which the card is simulated too"
 

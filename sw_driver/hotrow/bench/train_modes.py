@@ -2,15 +2,12 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from .. import device as driver
 from ..errors import Error
 from ..geometry import preset as preset_of
 from ..torch.training.collection_trainer import CollectionTrainer
-from ..torch.training.hotline import HotlineTrainer
-from ..torch.training.relearning import Exchange
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 _HOT = "hotline:"
@@ -98,10 +95,9 @@ class Mode:
                                 0 if ranked is None else len(ranked))
         try:
             if self._hotline:
-                most = self.device.geometry.slots
-                hot = most if ranked is not None else min(options.hot_rows or most, most)
-                self.trainer, self.ahead = HotlineTrainer(
-                    model, tables, rule, self.device, hot), 0
+                self._hot_rows = options.hot_rows
+                self.trainer, self.ahead = CollectionTrainer(
+                    model, tables, rule, self.device, "hotline", before=self._before), 0
             else:
                 self.trainer = CollectionTrainer(
                     model, tables, rule, self.device, name, policy=options.policy,
@@ -116,9 +112,8 @@ class Mode:
         return self
 
     def __exit__(self, *_):
-        if self.device is not None and not self._hotline:
-            self.trainer.collection.abandon()
         if self.device is not None:
+            self.trainer.collection.abandon()
             self.device.close()
 
     @property
@@ -136,24 +131,19 @@ class Mode:
         """SlotStorages."""
         if self.device is None:
             return []
-        if self._hotline:
-            return [self.trainer.storage]
         return self.trainer.collection.store.storages
 
     def learn(self, batches):
         """Count batches, a list of Samples, on the device, and give the rows counted most their
         slots; or those that are said to be hot."""
+        collection = self.trainer.collection
         if self._ranked is not None:
-            self.warmed = self.trainer.exchange(
-                Exchange(np.empty(0, np.int64), self._ranked)).arrived
-        elif self._hotline:
+            self.warmed = collection.store.warm(self.tables.locate(torch.from_numpy(self._ranked)))
+        elif self._hotline or self.name == "freqcache":
             for samples in batches:
                 self.trainer.observe(samples)
-            self.warmed = self.trainer.learn()
-        elif self.name == "freqcache":
-            for samples in batches:
-                self.trainer.collection.observe(self.trainer.bags(samples))
-            self.warmed = self.trainer.collection.learn()
+            limit = min(self._hot_rows or self.slots, self.slots) if self._hotline else None
+            self.warmed = collection.learn(limit=limit)
 
     def announce(self, samples):
         if self.ahead:

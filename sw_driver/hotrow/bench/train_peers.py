@@ -5,10 +5,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ..torch.training.trainer import StepResult
-
-
-class Absent(Exception):
-    """A peer that cannot run here; the text says why."""
+from .fbgemm import Absent, table_batched
 
 
 class Peer:
@@ -113,26 +110,7 @@ class Fbgemm(Peer):
     name = "fbgemm"
 
     def build(self, tables, rule):
-        try:
-            from fbgemm_gpu.split_embedding_configs import EmbOptimType
-            from fbgemm_gpu.split_table_batched_embeddings_ops_common import (
-                EmbeddingLocation,
-                PoolingMode,
-            )
-            from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
-                ComputeDevice,
-                SplitTableBatchedEmbeddingBagsCodegen,
-            )
-        except (ImportError, OSError) as error:
-            raise Absent(f"needs the package fbgemm-gpu-cpu: {error}") from None
-        kinds = {"sgd": (EmbOptimType.EXACT_SGD, {}),
-                 "rowwise_adagrad": (EmbOptimType.EXACT_ROWWISE_ADAGRAD,
-                                     {"eps": getattr(rule, "eps", 0.0)})}
-        kind, more = kinds[rule.name]
-        self.embeddings = SplitTableBatchedEmbeddingBagsCodegen(
-            [(rows, tables.dim, EmbeddingLocation.HOST, ComputeDevice.CPU)
-             for rows in tables.cardinalities],
-            optimizer=kind, learning_rate=rule.lr, pooling_mode=PoolingMode.SUM, **more)
+        self.embeddings = table_batched(tables.cardinalities, tables.dim, rule)
         for number, theirs in enumerate(self.embeddings.split_embedding_weights()):
             theirs.data.copy_(tables.table(number)[0])
         for (state,) in self.embeddings.split_optimizer_states() if rule.state else ():

@@ -1,0 +1,166 @@
+"""The host's time of a training step by part, the device's own time left out, beside the CPU peers.
+
+A simulated device runs inside the calls of its transport, on the thread of the trainer: its time is
+measured there and subtracted.
+"""
+
+import time
+from collections import Counter
+from statistics import median
+
+import torch
+from torch import nn
+
+from ..errors import Error
+from ..torch import HotEmbeddingBagCollection, TableConfig
+from ..torch.collection.collection import MODES
+from ..torch.optim.arithmetic import OPTIMIZERS
+from .fbgemm import Absent, table_batched
+from .host_clock import DEVICE, PartClock, SortCounter
+
+CARD_SIDE = ("plan", "collect", "insert", "statistics")  # a run without a card has none of these
+TRAINER = ("forward", "backward", "update")
+AHEAD = 3  # batches that are prefetched
+_STAGES = {"exchange": "insert"}
+_TRANSPORT = ("read_register", "write_register", "wait", "attach", "detach")
+
+
+def host(options, trace, steps) -> dict:
+    """Time every mode, with the peers before and after."""
+    unknown = set(options.modes) - set(MODES)
+    if unknown or not options.modes:
+        raise Error(f"--modes names some of {','.join(MODES)}, not {','.join(sorted(unknown))!r}")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    # Time of the thread leaves other processes out, but has no time of PyTorch's other threads.
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    steps.begin("making batches")
+    timed = options.warm_up + options.steps
+    batches = _batches(trace, options.batch, options.learning + timed + AHEAD)
+    learning, batches = batches[:options.learning], batches[options.learning:]
+    rule = OPTIMIZERS[options.optimizer](options.lr)
+    peers = _peers(trace.cardinalities, options.dim, rule)
+    advance = steps.begin("training", len(options.modes) + 2 * len(peers))
+    times, found = {name: [] for name in peers}, []
+
+    def time_peers():
+        for name, step in peers.items():
+            for number in range(timed):
+                started = clock()
+                step(batches[number])
+                if number >= options.warm_up:
+                    times[name].append(clock() - started)
+            advance()
+
+    time_peers()
+    for mode in options.modes:
+        found.append(_mode(mode, options, trace.cardinalities, learning, batches, clock))
+        advance()
+    time_peers()
+    peer_ms = {f"{name}_ms": 1e3 * median(times[name]) if name in times else None
+               for name in ("fbgemm", "embedding_bag")}
+    for record in found:
+        record |= peer_ms
+        record["host_over_fbgemm"] = (
+            record["host_ms"] / record["fbgemm_ms"] if record["fbgemm_ms"] else None)
+    return {
+        "tables": len(trace.cardinalities), "rows": trace.rows, "dim": options.dim,
+        "lookups": batches[0].numel(), "optimizer": options.optimizer, "steps": options.steps,
+        "threads": torch.get_num_threads(),
+        **(found[0] if len(found) == 1 else {"modes": found})}
+
+
+def _batches(trace, size, count):
+    """Ids int64[size, tables] of so many batches."""
+    found = []
+    for number in range(count):
+        samples = trace.batch(number, size)
+        if samples.lengths is not None or len(samples) < size:
+            raise Error(f"trace {trace.name}: this benchmark needs {count} batches of {size} "
+                        f"samples with one id per table")
+        found.append(torch.from_numpy(samples.ids.astype("int64")))
+    return found
+
+
+def _mode(mode, options, cardinalities, learning, batches, clock):
+    """Time one mode: its record, without the peers."""
+    parts = PartClock(clock)
+    collection = HotEmbeddingBagCollection(
+        [TableConfig(f"t{number}", rows, options.dim) for number, rows in enumerate(cardinalities)],
+        None if mode == "resident" else options.transport, mode, optimizer=options.optimizer,
+        lr=options.lr, preset=options.preset, seed=options.seed,
+        before=lambda stage, number: parts.switch(_STAGES.get(stage, stage)))
+    try:
+        if mode == "hotline":
+            for batch in learning:
+                collection.observe(batch)
+            collection.learn()
+        if mode != "resident":
+            parts.wrap(collection.store.device.transport, _TRANSPORT, DEVICE)
+            parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
+            parts.wrap(collection.store, ("take",), "plan")
+        with SortCounter(parts) as sorts:
+            return _steps(mode, collection, options, batches, parts, sorts)
+    finally:
+        collection.close()
+
+
+def _steps(mode, collection, options, batches, parts, sorts):
+    gradients = torch.ones(options.batch, batches[0].shape[1] * options.dim)
+    each, counts = [], []
+
+    def prefetch(number):
+        if mode != "resident":
+            with parts.running("plan"):
+                collection.prefetch(batches[number])
+
+    for number in range(AHEAD):
+        prefetch(number)
+    for number in range(options.warm_up + options.steps):
+        parts.seconds, sorted_before = Counter(), sorts.count
+        prefetch(number + AHEAD)
+        with parts.running("forward"):
+            pooled = collection(batches[number])
+        with parts.running("backward"):
+            pooled.backward(gradients)
+        with parts.running("update"):
+            collection.optimizer.step()
+        if number >= options.warm_up:
+            each.append(parts.seconds)
+            counts.append(sorts.count - sorted_before)
+    total = {name: 1e3 * median(sum(step[part] for part in chosen) for step in each)
+             for name, chosen in (("host_ms", CARD_SIDE + TRAINER), ("card_side_ms", CARD_SIDE),
+                                  ("trainer_ms", TRAINER), ("device_ms", (DEVICE,)))}
+    return {
+        "mode": mode, **total,
+        "parts_ms": {part: 1e3 * median(step[part] for step in each)
+                     for part in CARD_SIDE + TRAINER},
+        "card_side_us_per_1000_lookups": 1e6 * total["card_side_ms"] / batches[0].numel(),
+        "sorts": median(counts)}
+
+
+def _peers(cardinalities, dim, rule):
+    """A step of each peer that is installed and knows the rule, by name."""
+    peers, tables = {}, len(cardinalities)
+    try:
+        embeddings = table_batched(cardinalities, dim, rule)
+    except Absent:
+        pass
+    else:
+        def fbgemm(ids):
+            offsets = torch.arange(ids.numel() + 1)
+            pooled = embeddings(ids.T.reshape(-1).contiguous(), offsets)
+            pooled.backward(torch.ones_like(pooled))
+        peers["fbgemm"] = fbgemm
+    if rule.name == "sgd":
+        first = torch.tensor([0, *cardinalities[:-1]]).cumsum(0)
+        merged = nn.EmbeddingBag(sum(cardinalities), dim, mode="sum", sparse=True)
+        optimizer = torch.optim.SGD(merged.parameters(), rule.lr)
+
+        def embedding_bag(ids):
+            optimizer.zero_grad()
+            pooled = merged((ids + first).reshape(-1, 1)).view(-1, tables * dim)
+            pooled.backward(torch.ones_like(pooled))
+            optimizer.step()
+        peers["embedding_bag"] = embedding_bag
+    return peers
