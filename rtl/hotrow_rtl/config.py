@@ -248,7 +248,7 @@ class Config:
         return ROW_NUMBER_WIDTH + self.table_width
 
     @property
-    def rest_width(self) -> int:
+    def bank_key_width(self) -> int:
         """Bits of a mixed key that its bank does not tell."""
         return self.key_width - log2(self.banks)
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import pytest
 from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Assert, Assume, Cover
-from hotrow_rtl.interfaces.lookup_payloads import Ask, slot_in_bank
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, slot_in_bank
 from hotrow_rtl.lookup.planner.payloads import slot_way
 from hotrow_rtl.lookup.planner.slot_table import SlotTable
 
@@ -42,9 +42,9 @@ class Holds(Elaboratable):
         ages = max(bank.latency, bank.distance - 1)
         inside, asks, places = Signal(ages), [], []
         place = bank.request.places.as_value()
-        ask, last = bank.request.ask, place
+        ask, last = bank.request.op, place
         for age in range(ages):
-            asks.append(Signal(Ask, name=f"ask{age}"))
+            asks.append(Signal(DirectoryOp, name=f"ask{age}"))
             places.append(Signal(len(place), name=f"places{age}"))
             m.d.sync += [asks[-1].eq(ask), places[-1].eq(last)]
             ask, last = asks[-1], places[-1]
@@ -59,7 +59,7 @@ class Holds(Elaboratable):
         changes = known & (setting.as_value() != before.as_value())
         stamp = config.stamp_bits
         ahead = (setting.batch - setting.retired)[:stamp]
-        needs = (bank.request.ask == Ask.PLAN) | (bank.request.ask == Ask.MARK)
+        needs = (bank.request.op == DirectoryOp.PLAN) | (bank.request.op == DirectoryOp.MARK)
         m.d.comb += [
             Assume(slot.choice < config.directory_choices),
             Assume(~changes | bank.ready & ~busy),
@@ -77,7 +77,7 @@ class Holds(Elaboratable):
             m.d.comb += [
                 other.as_value().eq(places[age]),
                 Assume(~(bank.enter & inside[age] & shared)
-                       | (bank.request.ask == Ask.FIND) & (asks[age] == Ask.FIND)),
+                       | (bank.request.op == DirectoryOp.FIND) & (asks[age] == DirectoryOp.FIND)),
             ]
 
         # The slot that is followed.
@@ -91,18 +91,18 @@ class Holds(Elaboratable):
         own_tag = Array(each.tag for each in asked)[slot.choice]
         keeps = held & answer.hit & ~(needed - setting.batch)[stamp - 1]
         m.d.sync += holds.eq(held)
-        with m.If(here & ((ask == Ask.PLAN) | (ask == Ask.MARK))):
+        with m.If(here & ((ask == DirectoryOp.PLAN) | (ask == DirectoryOp.MARK))):
             m.d.sync += [holds.eq(1), tag.eq(own_tag),
                          needed.eq(Mux(keeps, needed, setting.batch))]
-        with m.If(here & ((ask == Ask.REMOVE) | (ask == Ask.INSTALL) & ~answer.hit) | bank.clear):
+        with m.If(here & ((ask == DirectoryOp.REMOVE) | (ask == DirectoryOp.INSTALL) & ~answer.hit) | bank.clear):
             m.d.sync += holds.eq(0)
         m.d.comb += [
             Assert(~(here & ~answer.hit & held)),
             Assert(~(here & held) | (own_tag == tag)),
             Assert(~(answered & answer.evicts) | answer.placed & ~answer.hit),
             Cover(here & answer.evicts & answer.dirty),
-            Cover(answered & (ask == Ask.PLAN) & ~answer.placed & held),
-            Cover(here & keeps & (ask == Ask.PLAN) & (needed != setting.batch)),
+            Cover(answered & (ask == DirectoryOp.PLAN) & ~answer.placed & held),
+            Cover(here & keeps & (ask == DirectoryOp.PLAN) & (needed != setting.batch)),
         ]
 
         # What holds inside: the memory agrees.

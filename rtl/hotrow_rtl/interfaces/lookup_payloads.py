@@ -1,6 +1,7 @@
-"""Payloads on the way of lookups through the banks, each defined once.
+"""Payloads of lookups from the reader through the banks to the splitter, each defined once.
 
-reader -> combiner -> placer -> ring of banks -> splitter: a beat of `lanes` lookups at each step.
+reader -> combiner -> bank request stage -> crossbar and banks -> splitter: a beat of `lanes`
+lookups at each step.
 """
 
 from amaranth import Cat
@@ -15,38 +16,33 @@ STATUS_WIDTH = max(Status).bit_length()
 NUMBER_WIDTH = SLOT_NUMBER_WIDTH
 
 
-class Edit(enum.Enum, shape=2):
-    """What a request does to the directory besides asking."""
-
-    NONE = 0
-    INSTALL = 1
-    REMOVE = 2
-
-
-class Ask(enum.Enum, shape=3):
-    """What a row is asked for by a planner: as an `Edit`, and more."""
+class DirectoryOp(enum.Enum, shape=3):
+    """Operation of a bank on its part of the directory."""
 
     FIND = 0
-    INSTALL = 1  # a slot that is free, not held
+    INSTALL = 1  # allocate a slot that is free, or on a card with a planner not held
     REMOVE = 2
-    PLAN = 3  # a slot for the batch that is planned: its own, a free one, a victim's
-    MARK = 4  # to hold its slot, if it has one, for a coming batch
+    PLAN = 3  # planner: hit or allocate for the current batch; may evict a victim
+    MARK = 4  # planner: hold the row's slot, if it has one, for a coming batch
 
 
 def tagged_beat(config: Config) -> data.StructLayout:
-    """A beat of lookups with what its batch is for: to be counted, to be split, or both."""
+    """A beat of lookups; `counts` and `splits` say which operations its batch asked for."""
     return data.StructLayout({
         "beat": lookup_beat(config), "counts": 1, "splits": 1, "epoch": EPOCH_WIDTH})
 
 
 def amount_width(config: Config) -> int:
-    """Bits of the number of lookups that one of them may stand for."""
+    """Bits of the number of lookups that the combiner merges into one."""
     return (config.lanes * (config.window_beats + 1)).bit_length()
 
 
 def combined_lookup(config: Config) -> data.StructLayout:
-    """A lookup that stands for `amount` lookups of the row with that `key` if `owner`; otherwise it
-    is absent, refused by its `status`, or joins the owner in lane `lane`, `back` beats before."""
+    """A lookup after the combiner.
+
+    If `owner`, it carries `amount` lookups of the row `key`. Otherwise it is absent, refused with
+    its `status`, or (`joins`) merged into the owner in lane `lane`, `back` beats before.
+    """
     return data.StructLayout({
         "present": 1,
         "status": STATUS_WIDTH,
@@ -63,7 +59,7 @@ def combined_lookup(config: Config) -> data.StructLayout:
 
 
 def combined_beat(config: Config) -> data.StructLayout:
-    """The lookups of one cycle; the rest as in `tagged_beat`."""
+    """The lookups of one cycle; the other fields as in `tagged_beat`."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(combined_lookup(config), config.lanes),
         "counts": 1,
@@ -73,8 +69,8 @@ def combined_beat(config: Config) -> data.StructLayout:
     })
 
 
-def asked_beat(config: Config) -> data.StructLayout:
-    """What stays with a beat while banks are asked; fields as in `combined_beat`."""
+def waiting_beat(config: Config) -> data.StructLayout:
+    """Fields of `combined_beat` that the crossbar keeps until the banks have responded."""
     lane = data.StructLayout({
         name: field.shape for name, field in combined_lookup(config)
         if name not in ("parts_log2", "part")})
@@ -87,41 +83,42 @@ def asked_beat(config: Config) -> data.StructLayout:
 
 
 def row_request(config: Config) -> data.StructLayout:
-    """What each lane says in a `bank_request`: the row, and its part of the directory."""
+    """The fields of a `bank_request` that differ by lane: the row and its directory partition.
+
+    `bank_key` is the row's hashed key without the bank bits.
+    """
     return data.StructLayout({
-        "rest": config.rest_width, "amount": amount_width(config), **partition(config)})
+        "bank_key": config.bank_key_width, "amount": amount_width(config), **partition(config)})
 
 
 def beat_request(config: Config) -> data.StructLayout:
-    """What all lanes of a beat have in common in a `bank_request`."""
-    return data.StructLayout({"ask": 1, "miss": 1, "epoch": EPOCH_WIDTH,
-                              "edit": Ask if config.planner else Edit})
+    """The fields of a `bank_request` that all lanes of a beat share."""
+    return data.StructLayout({"search": 1, "miss": 1, "epoch": EPOCH_WIDTH, "op": DirectoryOp})
 
 
 def bank_request(config: Config) -> data.StructLayout:
-    """What a bank is asked of a row: `row_request` and `beat_request`.
+    """A request to a bank: `row_request` and `beat_request`.
 
-    To count `amount` lookups of it, unless that is 0; with `ask` or an edit, for its slot, of a
-    planner with `ask` whatever it is asked; with `miss` besides, for its place in the miss table of
-    the batch numbered `epoch` if it has no slot.
+    The bank counts `amount` lookups of the row, unless that is 0. With `search`, or an `op` other
+    than FIND, the directory carries out `op`. With `miss`, a row without a slot gets an entry of
+    the miss table of the batch numbered `epoch`.
     """
     return joined(row_request(config), beat_request(config))
 
 
 def joined(lane: data.StructLayout, shared: data.StructLayout) -> data.StructLayout:
-    """The fields of both, the lane's lowest: a request as a bank sees it."""
+    """The fields of both layouts, those of the lane lowest: a request as a bank receives it."""
     return data.StructLayout(
         {name: field.shape for layout in (lane, shared) for name, field in layout})
 
 
 def count_request(config: Config) -> data.StructLayout:
     """Count `amount` (at least 1) lookups of a row of this bank."""
-    return data.StructLayout({"rest": config.rest_width, "amount": amount_width(config)})
+    return data.StructLayout({"bank_key": config.bank_key_width, "amount": amount_width(config)})
 
 
 def count_answer(config: Config) -> data.StructLayout:
-    """Whether the row was `counted` before; for a planner its `count` then, or the most of so many
-    bits."""
+    """`counted`: the row had a counter before. `count` (planner): its value then, saturated."""
     return data.StructLayout({"counted": 1, **({"count": NUMBER_WIDTH} if config.planner else {})})
 
 
@@ -135,26 +132,26 @@ def slot_in_bank(config: Config) -> data.StructLayout:
 
 
 def directory_answer(config: Config) -> data.StructLayout:
-    """`hit`: the row had a slot. `placed`: `slot` is the one it has, got or gave up."""
+    """`hit`: the row had a slot. `placed`: `slot` is the row's slot, before or after the op."""
     return data.StructLayout({"hit": 1, "placed": 1, "slot": slot_in_bank(config)})
 
 
 def miss_place(config: Config) -> int:
-    """Bits of a place of the miss table within a bank: set * MISS_WAYS + way."""
+    """Bits of an index into the miss table of a bank: set * MISS_WAYS + way."""
     return log2(config.miss_entries // config.banks)
 
 
 def miss_answer(config: Config) -> data.StructLayout:
-    """`kept`: `place` of the miss table is the row's own. `repeated`: it was so before."""
+    """`kept`: `place` is the row's entry of the miss table. `repeated`: it existed before."""
     return data.StructLayout({"kept": 1, "repeated": 1, "place": miss_place(config)})
 
 
 def bank_answer(config: Config) -> data.FlexibleLayout:
-    """What a bank answers to one request; each part only if it was asked for.
+    """The response of a bank; each part is valid only if the request asked for it.
 
-    `missed` stands where the slot of a row with a slot would, and is told of no such row. A planner
-    tells besides whether no row of the batch came to the slot `first`, and whether one left it that
-    must be written back: `evicts`, its `tag` there.
+    `missed` shares bits with `found.slot`; valid only if the row has no slot. On a card with a
+    planner, `first` is set if no other row of the batch was assigned the slot before, and `evicts`
+    if the row that had the slot must be written back; `tag` is the evicted row's.
     """
     found, missed = directory_answer(config), miss_answer(config)
     at = 1 + found["slot"].offset
@@ -171,36 +168,45 @@ def bank_answer(config: Config) -> data.FlexibleLayout:
 
 
 def slot_number(config: Config, bank, place):
-    """The contract's number of a slot: (choice * sets + set) * ways + way, where the bank is the
-    lowest part of the set."""
+    """The contract's number of a slot: (choice * sets + set) * ways + way.
+
+    The bank is the lowest part of the set.
+    """
     parts = [place.way, bank, place.set]
     return Cat(*parts, place.choice) if config.directory_choices == 2 else Cat(*parts)
 
 
 def lane_results(config: Config, shape) -> data.StructLayout:
-    """Up to `lanes` elements of a list written to memory, in order of lanes; those not `present`
-    take no place. `last` ends the list, whether or not an element comes with it."""
+    """Up to `lanes` elements of a list written to memory, in order of lanes.
+
+    Lanes without `present` take no place in the list. `last` ends the list, with or without an
+    element.
+    """
     return data.StructLayout({
         "values": data.ArrayLayout(shape, config.lanes), "present": config.lanes, "last": 1})
 
 
-def ring_lane(config: Config, request) -> data.StructLayout:
-    """One lane on its way into the ring: a request to `bank`, if `valid`."""
+def crossbar_lane(config: Config, request) -> data.StructLayout:
+    """One lane at the input of the bank crossbar: a request to `bank`, if `valid`."""
     return data.StructLayout({"valid": 1, "bank": log2(config.banks), "request": request})
 
 
-def ring_beat(config: Config, carried, request, shared) -> data.StructLayout:
-    """A beat on its way into the ring; `carried` comes out of it as it went in. Each lane has a
-    request, and `shared` is part of the requests of all."""
+def crossbar_request(config: Config, carried, request, shared) -> data.StructLayout:
+    """A beat at the input of the bank crossbar.
+
+    Each lane has a request; `shared` completes the requests of all lanes. The crossbar returns
+    `carried` unchanged with the beat's responses.
+    """
     return data.StructLayout({
         "carried": carried,
         "shared": shared,
-        "lanes": data.ArrayLayout(ring_lane(config, request), config.lanes),
+        "lanes": data.ArrayLayout(crossbar_lane(config, request), config.lanes),
     })
 
 
-def answered_beat(config: Config, carried, answer) -> data.StructLayout:
-    """A beat out of the ring. The answer of a lane without a request is undefined."""
+def crossbar_response(config: Config, carried, answer) -> data.StructLayout:
+    """A beat at the output of the bank crossbar. The answer of a lane without a request is
+    undefined."""
     return data.StructLayout({
         "carried": carried,
         "banks": data.ArrayLayout(log2(config.banks), config.lanes),

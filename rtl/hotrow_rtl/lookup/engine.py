@@ -6,7 +6,13 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import NUMBER_BEATS, Config, log2
 from ..contract.encoding import HARVEST_ENTRY_BYTES, ROW_ENTRY_BYTES
-from ..interfaces.lookup_payloads import Ask, asked_beat, bank_answer, beat_request, row_request
+from ..interfaces.lookup_payloads import (
+    DirectoryOp,
+    bank_answer,
+    beat_request,
+    row_request,
+    waiting_beat,
+)
 from ..interfaces.records import Engine, ReadClient, WriteClient, harvest_entry, table_update
 from ..interfaces.retirement import Retirement
 from ..lists.lane_packer import LanePacker
@@ -99,7 +105,7 @@ class LookupEngine(wiring.Component):
         m.submodules.combiner = combiner = Combiner(config)
         m.submodules.placer = placer = BankRequestStage(config)
         m.submodules.ring = ring = BankCrossbar(
-            config, asked_beat(config), row_request(config), beat_request(config),
+            config, waiting_beat(config), row_request(config), beat_request(config),
             bank_answer(config))
         bank_unit = PlannerBank if config.planner else LookupBank
         banks = [bank_unit(config) for _ in range(config.banks)]
@@ -272,9 +278,9 @@ class LookupEngine(wiring.Component):
             window.plans.eq(sequence.plans),
             window.accept.eq(sequence.accept),
             window.clear.eq(entries.clear),
-            self.whole.eq(sequence.asks == Ask.PLAN),
+            self.whole.eq(sequence.op == DirectoryOp.PLAN),
             numbers.begin.eq(sequence.begin),
-            *(unit.asks.eq(sequence.asks) for unit in (placer, numbers, slot_lanes)),
+            *(unit.op.eq(sequence.op) for unit in (placer, numbers, slot_lanes)),
             lists.batch.eq(sequence.batch),
         ]
         for bank, newest in zip(banks, lists.newest):

@@ -76,7 +76,7 @@ def bypass_table_bits(config: Config):
 
 def miss_table_bits(config: Config):
     """Per entry an epoch and a tag."""
-    return config.miss_entries * (EPOCH_WIDTH + config.rest_width - log2(config.miss_sets))
+    return config.miss_entries * (EPOCH_WIDTH + config.bank_key_width - log2(config.miss_sets))
 
 
 def miss_numbers_bits(config: Config):

@@ -9,7 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import RING_BEATS, Config, log2
-from ...interfaces.lookup_payloads import answered_beat, ring_beat
+from ...interfaces.lookup_payloads import crossbar_request, crossbar_response
 from ...primitives.fifo import RamFifo
 from ...primitives.ram import Ram
 from ...primitives.replicated_register import replicated
@@ -37,13 +37,13 @@ class BankCrossbar(wiring.Component):
 
     Members
     -------
-    beats : In(stream(ring_beat(config, carried, request, shared)))
+    beats : In(stream(crossbar_request(config, carried, request, shared)))
     requests : Out(stream(request and shared)).array(config.banks)
         What is shared in the high bits.
     answers : In(stream(answer, always_ready=True)).array(config.banks)
         One for each request of that bank, in its order, at any time from the cycle after it was
         taken.
-    answered : Out(stream(answered_beat(config, carried, answer)))
+    answered : Out(stream(crossbar_response(config, carried, answer)))
     idle : Out(1)
         No beat is inside.
     restart : In(1)
@@ -65,10 +65,10 @@ class BankCrossbar(wiring.Component):
         self._answer = answer
         asked = Shape.cast(request).width + Shape.cast(shared).width
         super().__init__({
-            "beats": In(stream.Signature(ring_beat(config, carried, request, shared))),
+            "beats": In(stream.Signature(crossbar_request(config, carried, request, shared))),
             "requests": Out(stream.Signature(asked)).array(config.banks),
             "answers": In(stream.Signature(answer, always_ready=True)).array(config.banks),
-            "answered": Out(stream.Signature(answered_beat(config, carried, answer))),
+            "answered": Out(stream.Signature(crossbar_response(config, carried, answer))),
             "idle": Out(1),
             "restart": In(1),
         })
@@ -91,7 +91,7 @@ class BankCrossbar(wiring.Component):
         # Decided a cycle ahead, for its many readers, and told those who ask from a register.
         open_, opens = Signal(init=1), Signal()
         enter, leave = Signal(), Signal()
-        out = answered_beat(c, self._carried, self._answer)
+        out = crossbar_response(c, self._carried, self._answer)
         skid = SkidBuffer(out.size)
         m.submodules.exit = exit_ = ResetInserter(self.restart)(skid)
         advance = exit_.i.ready  # a register, for the many that it moves

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from ...interfaces.lookup_payloads import Edit, bank_answer, bank_request
+from ...interfaces.lookup_payloads import DirectoryOp, bank_answer, bank_request
 from ...primitives.bits import delay
 from ..counters.bank import CounterBank
 from ..counters.set_layout import ScanPort, scanned_entry
@@ -80,11 +80,11 @@ class LookupBank(wiring.Component):
             self.requests.ready.eq(~waits | taken),
         ]
         recent = [
-            near(m, "count", self.distance, counter_place(c, self.requests.p.rest)[0],
-                 self.requests.p.amount != 0, counter_place(c, request.rest)[0],
+            near(m, "count", self.distance, counter_place(c, self.requests.p.bank_key)[0],
+                 self.requests.p.amount != 0, counter_place(c, request.bank_key)[0],
                  taken & (request.amount != 0)),
-            near(m, "miss", self.distance, self.requests.p.rest[:log2(c.miss_sets)],
-                 self.requests.p.miss, request.rest[:log2(c.miss_sets)], taken & request.miss),
+            near(m, "miss", self.distance, self.requests.p.bank_key[:log2(c.miss_sets)],
+                 self.requests.p.miss, request.bank_key[:log2(c.miss_sets)], taken & request.miss),
         ]
         # Decided a cycle ahead: no memory is being cleared, nothing holds the request.
         hold, awake, free = Signal(self.distance - 1), Signal(), Signal(init=1)
@@ -110,7 +110,7 @@ class LookupBank(wiring.Component):
         m.d.sync += valid.eq(Cat(taken, valid))
         sooner = asked - MissTableBank.latency
         asks_misses = delay(m, request.miss & taken, sooner, "asks_misses")[-1]
-        rest = delay(m, request.rest, sooner, "rest")[-1]
+        rest = delay(m, request.bank_key, sooner, "bank_key")[-1]
         epoch = delay(m, request.epoch, sooner, "epoch")[-1]
         counted = delay(
             m, counts.answers.p.counted, asked - CounterBank.latency, "counted")[-1]
@@ -119,13 +119,13 @@ class LookupBank(wiring.Component):
         head, place = found[:at], found[at:]
         m.d.comb += [
             counts.requests.valid.eq(taken & (request.amount != 0)),
-            counts.requests.p.rest.eq(request.rest),
+            counts.requests.p.bank_key.eq(request.bank_key),
             counts.requests.p.amount.eq(request.amount),
-            directory.enter.eq(taken & (request.ask | (request.edit != Edit.NONE))),
+            directory.enter.eq(taken & (request.search | (request.op != DirectoryOp.FIND))),
             directory.request.eq(request),
             misses.enter.eq(asks_misses),
             misses.drop.eq(directory.answer.placed),
-            misses.rest.eq(rest),
+            misses.bank_key.eq(rest),
             misses.epoch.eq(epoch),
             self.answers.valid.eq(valid[-1] & ~self.restart),
             # As in `bank_answer`: a slot, or what the miss table says. Part by part, as a port

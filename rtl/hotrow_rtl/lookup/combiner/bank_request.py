@@ -6,13 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...interfaces.lookup_payloads import (
-    Ask,
-    Edit,
-    asked_beat,
+    DirectoryOp,
     beat_request,
     combined_beat,
-    ring_beat,
+    crossbar_request,
     row_request,
+    waiting_beat,
 )
 from ..hashing.xorshift_hardware import hash_key_hw
 
@@ -27,11 +26,11 @@ class BankRequestStage(wiring.Component):
     Members
     -------
     combined : In(stream(combined_beat(config)))
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+    beats : Out(stream(crossbar_request(config, waiting_beat(config), row_request(config),
             beat_request(config))))
         Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
         in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
-    asks : In(Ask)
+    op : In(DirectoryOp)
         Of a card with a planner: what owners of a batch that `splits` are asked for, stable while
         one is inside.
     restart : In(1)
@@ -46,11 +45,12 @@ class BankRequestStage(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
+        beats = crossbar_request(
+            config, waiting_beat(config), row_request(config), beat_request(config))
         super().__init__({
             "combined": In(stream.Signature(combined_beat(config))),
             "beats": Out(stream.Signature(beats)),
-            **({"asks": In(Ask)} if config.planner else {}),
+            **({"op": In(DirectoryOp)} if config.planner else {}),
             "restart": In(1),
         })
 
@@ -62,22 +62,22 @@ class BankRequestStage(wiring.Component):
         with m.If(self.combined.ready):
             m.d.sync += out.valid.eq(self.combined.valid)
             m.d.sync += [
-                shared.ask.eq(beat.splits),
+                shared.search.eq(beat.splits),
                 shared.miss.eq(beat.splits),
                 shared.epoch.eq(beat.epoch),
-                shared.edit.eq(self.asks if self.config.planner else Edit.NONE),
+                shared.op.eq(self.op if self.config.planner else DirectoryOp.FIND),
             ]
             if self.config.planner:  # a row that is only marked is none of the batch's misses
-                m.d.sync += shared.miss.eq(beat.splits & (self.asks != Ask.MARK))
+                m.d.sync += shared.miss.eq(beat.splits & (self.op != DirectoryOp.MARK))
             m.d.sync += [carried[name].eq(beat[name])
-                         for name, _ in asked_beat(self.config) if name != "lanes"]
+                         for name, _ in waiting_beat(self.config) if name != "lanes"]
             for number, (lane, kept, to) in enumerate(
                     zip(beat.lanes, carried.lanes, out.p.lanes)):
                 request = to.request
                 m.d.sync += [kept[name].eq(lane[name]) for name, _ in kept.shape()]
                 m.d.sync += [
                     to.valid.eq(lane.owner),
-                    Cat(to.bank, request.rest).eq(
+                    Cat(to.bank, request.bank_key).eq(
                         hash_key_hw(m, f"mixed{number}_", lane.key, 0, self.config.key_width)),
                     request.amount.eq(Mux(beat.counts, lane.amount, 0)),
                     request.parts_log2.eq(lane.parts_log2),

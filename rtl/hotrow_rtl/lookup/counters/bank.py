@@ -86,7 +86,7 @@ class CounterBank(wiring.Component):
         valid, halves = ({name: Signal(name=f"{name}_{flag}") for name in at}
                          for flag in ("valid", "halves"))
         given, taken = Signal(place), Signal()
-        given_set, given_tag = counter_place(c, self.requests.p.rest)
+        given_set, given_tag = counter_place(c, self.requests.p.bank_key)
         m.d.comb += [
             given.set.eq(Mux(scan.active, scan.set, given_set)),
             given.tag.eq(given_tag),

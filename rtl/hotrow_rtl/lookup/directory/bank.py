@@ -13,7 +13,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from ...interfaces.lookup_payloads import Edit, bank_request, directory_answer
+from ...interfaces.lookup_payloads import DirectoryOp, bank_request, directory_answer
 from ...interfaces.table_bounds import partitioned_set
 from ...primitives.ram import ClearedRam
 from ..hashing.xorshift_hardware import hash_key_hw
@@ -86,7 +86,7 @@ class DirectoryBank(wiring.Component):
 
         edits = Signal()
         editing = Signal(self.latency)  # bit n: an edit is behind n + 1 registers
-        m.d.comb += edits.eq(self.enter & (request.edit != Edit.NONE))
+        m.d.comb += edits.eq(self.enter & (request.op != DirectoryOp.FIND))
         m.d.sync += [
             editing.eq(Cat(edits, editing)),
             self.busy.eq(edits | editing[:-2].any()),
@@ -100,16 +100,16 @@ class DirectoryBank(wiring.Component):
             m.d.sync += [
                 parts_log2.eq(request.parts_log2),
                 part.eq(request.part),
-                installs.eq(request.edit == Edit.INSTALL),
+                installs.eq(request.op == DirectoryOp.INSTALL),
             ]
         tags, matches, lowest, vacancies, sets = [], [], [], [], []
         for choice, ram in enumerate(rams):
-            hashed = Signal(c.rest_width, name=f"hashed{choice}")
+            hashed = Signal(c.bank_key_width, name=f"hashed{choice}")
             with m.If(self.enter):
-                m.d.sync += hashed.eq(request.rest if choice == 0 else
-                                      hash_key_hw(m, "mixed_rest", request.rest, choice, c.rest_width))
+                m.d.sync += hashed.eq(request.bank_key if choice == 0 else hash_key_hw(
+                    m, "hashed_key", request.bank_key, choice, c.bank_key_width))
             set_ = partitioned_set(m, c, f"set{choice}", hashed, parts_log2, part)
-            tag = hashed[c.rest_width - c.directory_tag_width:]
+            tag = hashed[c.bank_key_width - c.directory_tag_width:]
             held = Signal(layout.size, name=f"held{choice}", reset_less=True)
             read_tag, held_tag = (Signal.like(tag, name=f"{stage}_tag{choice}", reset_less=True)
                                   for stage in ("read", "held"))

@@ -6,7 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...contract.encoding import Status
-from ...interfaces.lookup_payloads import Edit, asked_beat, beat_request, ring_beat, row_request
+from ...interfaces.lookup_payloads import (
+    DirectoryOp,
+    beat_request,
+    crossbar_request,
+    row_request,
+    waiting_beat,
+)
 from ..hashing.xorshift_hardware import hash_key_hw
 from .entry_check import checked_entry
 
@@ -21,9 +27,9 @@ class EditRequest(wiring.Component):
     Members
     -------
     entries : In(stream(checked_entry(config)))
-    edit : In(Edit)
+    op : In(DirectoryOp)
         What the entries served ask for.
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+    beats : Out(stream(crossbar_request(config, waiting_beat(config), row_request(config),
             beat_request(config))))
         One per entry, in order; of what is carried, `last` and lane 0's `present` and `status`
         tell something.
@@ -39,10 +45,11 @@ class EditRequest(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
+        beats = crossbar_request(
+            config, waiting_beat(config), row_request(config), beat_request(config))
         super().__init__({
             "entries": In(stream.Signature(checked_entry(config))),
-            "edit": In(Edit),
+            "op": In(DirectoryOp),
             "beats": Out(stream.Signature(beats)),
             "restart": In(1),
         })
@@ -59,9 +66,9 @@ class EditRequest(wiring.Component):
                 kept.present.eq(1),
                 kept.status.eq(entry.status),
                 lane.valid.eq(entry.status == Status.OK),
-                Cat(lane.bank, lane.request.rest).eq(
+                Cat(lane.bank, lane.request.bank_key).eq(
                     hash_key_hw(m, "mixed_key", entry.key.as_value(), 0, self.config.key_width)),
-                out.p.shared.edit.eq(self.edit),
+                out.p.shared.op.eq(self.op),
                 lane.request.parts_log2.eq(entry.parts_log2),
                 lane.request.part.eq(entry.part),
             ]

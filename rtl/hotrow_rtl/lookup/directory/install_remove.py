@@ -7,14 +7,14 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config
 from ...contract.encoding import NO_SLOT, ROW_ENTRY_BYTES, AllFlag, Opcode, Status
 from ...interfaces.lookup_payloads import (
-    Edit,
-    answered_beat,
-    asked_beat,
+    DirectoryOp,
     bank_answer,
     beat_request,
-    ring_beat,
+    crossbar_request,
+    crossbar_response,
     row_request,
     slot_number,
+    waiting_beat,
 )
 from ...interfaces.records import (
     ReadClient,
@@ -40,7 +40,7 @@ class ListSequence(wiring.Component):
     command : In(stream(command))
     fetch : Out(request of Fetch)
     count : Out(start of Unpacker)
-    edit : Out(Edit)
+    op : Out(DirectoryOp)
         What the command asks for, until the next one.
     begin, clear : Out(1)
         Pulses with a command; `clear` with one for every entry.
@@ -57,7 +57,7 @@ class ListSequence(wiring.Component):
             "command": In(stream.Signature(command)),
             "fetch": Out(ReadClient(config).members["request"].signature),
             "count": Out(stream.Signature(data.StructLayout({"count": 32}))),
-            "edit": Out(Edit),
+            "op": Out(DirectoryOp),
             "begin": Out(1),
             "clear": Out(1),
             "tallied": In(1),
@@ -93,7 +93,7 @@ class ListSequence(wiring.Component):
             m.d.sync += [
                 busy.eq(1),
                 listing.eq(~everything),
-                self.edit.eq(Mux(removes, Edit.REMOVE, Edit.INSTALL)),
+                self.op.eq(Mux(removes, DirectoryOp.REMOVE, DirectoryOp.INSTALL)),
                 self.fetch.valid.eq(~everything),
                 self.fetch.p.address.eq(order.source),
                 self.fetch.p.bytes.eq(order.count * ROW_ENTRY_BYTES),
@@ -114,8 +114,8 @@ class ListTally(wiring.Component):
     -------
     begin : In(1)
         A pulse clears the counts.
-    edit : In(Edit)
-    beats : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
+    op : In(DirectoryOp)
+    beats : In(stream(crossbar_response(config, waiting_beat(config), bank_answer(config))))
         As from `EditRequest`, one entry in lane 0 of each.
     slots : Out(stream(result(32)))
     report : Out(outcome)
@@ -130,10 +130,10 @@ class ListTally(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = answered_beat(config, asked_beat(config), bank_answer(config))
+        beat = crossbar_response(config, waiting_beat(config), bank_answer(config))
         super().__init__({
             "begin": In(1),
-            "edit": In(Edit),
+            "op": In(DirectoryOp),
             "beats": In(stream.Signature(beat)),
             "slots": Out(stream.Signature(result(32))),
             "report": Out(outcome),
@@ -144,7 +144,7 @@ class ListTally(wiring.Component):
         m = Module()
         beat, out, report = self.beats, self.slots, self.report
         entry, answer = beat.p.carried.lanes[0], beat.p.answers[0].found
-        position, installs = Signal(32), self.edit == Edit.INSTALL
+        position, installs = Signal(32), self.op == DirectoryOp.INSTALL
         taken, served, hit, placed = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             beat.ready.eq(~out.valid | out.ready),
@@ -193,10 +193,10 @@ class InstallRemove(wiring.Component):
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     source : Out(ReadClient(config))
-    beats : Out(stream(ring_beat(config, asked_beat(config), row_request(config),
+    beats : Out(stream(crossbar_request(config, waiting_beat(config), row_request(config),
             beat_request(config))))
         To the ring of banks; see `EditRequest`.
-    answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
+    answered : In(stream(crossbar_response(config, waiting_beat(config), bank_answer(config))))
         The same beats, in order.
     clear : Out(1)
         A pulse frees every slot.
@@ -220,8 +220,9 @@ class InstallRemove(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beat = ring_beat(config, asked_beat(config), row_request(config), beat_request(config))
-        answered = answered_beat(config, asked_beat(config), bank_answer(config))
+        beat = crossbar_request(
+            config, waiting_beat(config), row_request(config), beat_request(config))
+        answered = crossbar_response(config, waiting_beat(config), bank_answer(config))
         super().__init__({
             "command": In(stream.Signature(command)),
             "table_update": In(table_update(config)),
@@ -266,10 +267,10 @@ class InstallRemove(wiring.Component):
         connect(m, host=flipped(self.table_update), check=check.table_update)
         m.d.comb += [
             check.restart.eq(self.restart),
-            lane.edit.eq(sequence.edit),
+            lane.op.eq(sequence.op),
             lane.restart.eq(self.restart),
             tally.begin.eq(sequence.begin),
-            tally.edit.eq(sequence.edit),
+            tally.op.eq(sequence.op),
             sequence.tallied.eq(tally.done),
             sequence.cleared.eq(self.cleared & self.ready),
             self.clear.eq(sequence.clear),

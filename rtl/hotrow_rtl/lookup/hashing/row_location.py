@@ -37,4 +37,4 @@ def counter_rest(config: Config, set_, tag):
 def directory_hash(config: Config, choice, rest):
     """What the set and the tag of a hash choice are taken from: set from the lowest bits, tag
     from the `directory_tag_width` highest."""
-    return rest if choice == 0 else hash_key(rest, choice, config.rest_width)
+    return rest if choice == 0 else hash_key(rest, choice, config.bank_key_width)

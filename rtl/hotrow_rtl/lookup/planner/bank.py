@@ -8,7 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from ...interfaces.lookup_payloads import Ask, bank_answer, bank_request
+from ...interfaces.lookup_payloads import DirectoryOp, bank_answer, bank_request
 from ...primitives.bits import delay
 from ..banks.hazard_distance import near
 from ..counters.bank import CounterBank
@@ -103,21 +103,21 @@ class PlannerBank(wiring.Component):
         asked, wait = self.latency - 2, slots.latency  # cycles from there to the answer
         valid = Signal(asked)
         m.d.sync += valid.eq(Cat(taken, valid))
-        plans = delay(m, request.edit == Ask.PLAN, asked, "plans")[-1]
+        plans = delay(m, request.op == DirectoryOp.PLAN, asked, "plans")[-1]
         answer, told = slots.answer, self.answers.p.as_value()
-        rest = Cat(slots.asked.set[:c.rest_width - c.directory_tag_width], slots.asked.tag)
+        rest = Cat(slots.asked.set[:c.bank_key_width - c.directory_tag_width], slots.asked.tag)
         count = delay(m, counts.answers.p.count, wait - 1 - CounterBank.latency, "count")[-1]
         m.d.comb += [
             counts.requests.valid.eq(taken),
-            counts.requests.p.rest.eq(request.rest),
+            counts.requests.p.bank_key.eq(request.bank_key),
             counts.requests.p.amount.eq(request.amount),
-            slots.enter.eq(taken & (request.ask | (request.edit != Ask.FIND))),
-            slots.request.ask.eq(request.edit),
+            slots.enter.eq(taken & (request.search | (request.op != DirectoryOp.FIND))),
+            slots.request.op.eq(request.op),
             slots.count.eq(count),
             slots.request.places.eq(places),
             misses.enter.eq(delay(m, request.miss & taken, wait, "asks_misses")[-1]
                             & ~answer.placed),
-            misses.rest.eq(rest),
+            misses.bank_key.eq(rest),
             misses.epoch.eq(delay(m, request.epoch, wait, "epoch")[-1]),
         ]
 
@@ -162,7 +162,7 @@ class PlannerBank(wiring.Component):
             moves.eq(~waits | taken),
             given.ready.eq(~hashes | moves),
             sets.enable.eq(given.ready),
-            *(getattr(sets, name).eq(given.p[name]) for name in ("rest", "parts_log2", "part")),
+            *(getattr(sets, name).eq(given.p[name]) for name in ("bank_key", "parts_log2", "part")),
         ]
         with m.If(given.ready):
             m.d.sync += [hashes.eq(given.valid), hashed.eq(given.p)]
@@ -172,13 +172,13 @@ class PlannerBank(wiring.Component):
         # time. One that only looks keeps none behind it.
         counted, missed = CounterBank.distance, MissTableBank.distance
         recent = [
-            (counted, near(m, "count", counted, counter_place(c, hashed.rest)[0], 1,
-                           counter_place(c, request.rest)[0], taken & (request.amount != 0))),
-            (missed, near(m, "miss", missed, hashed.rest[:log2(c.miss_sets)], hashed.miss,
-                          request.rest[:log2(c.miss_sets)], taken & request.miss)),
+            (counted, near(m, "count", counted, counter_place(c, hashed.bank_key)[0], 1,
+                           counter_place(c, request.bank_key)[0], taken & (request.amount != 0))),
+            (missed, near(m, "miss", missed, hashed.bank_key[:log2(c.miss_sets)], hashed.miss,
+                          request.bank_key[:log2(c.miss_sets)], taken & request.miss)),
             *((distance(c), near(
                 m, f"choice{choice}", distance(c), sets.places[choice].set, 1,
-                places[choice].set, taken & (request.edit != Ask.FIND)))
+                places[choice].set, taken & (request.op != DirectoryOp.FIND)))
               for choice in range(c.directory_choices)),
         ]
         clears = self.clear_counts | self.clear_slots | self.clear_misses | self.sweep

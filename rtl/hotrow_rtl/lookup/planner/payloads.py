@@ -4,7 +4,7 @@ from amaranth.lib import data, enum
 
 from ...config import Config, log2
 from ...contract.encoding import PlanPolicy
-from ...interfaces.lookup_payloads import NUMBER_WIDTH, Ask, slot_in_bank
+from ...interfaces.lookup_payloads import NUMBER_WIDTH, DirectoryOp, slot_in_bank
 
 
 class Policy(enum.Enum, shape=2):
@@ -55,7 +55,8 @@ def slot_place(config: Config) -> data.StructLayout:
 def plan_request(config: Config) -> data.StructLayout:
     """A row of this bank: where it may lie in each choice, and what is asked of it."""
     return data.StructLayout({
-        "places": data.ArrayLayout(slot_place(config), config.directory_choices), "ask": Ask})
+        "places": data.ArrayLayout(slot_place(config), config.directory_choices),
+        "op": DirectoryOp})
 
 
 def plan_answer(config: Config) -> data.StructLayout:

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
 from ...contract.encoding import Opcode, PlanFlag
-from ...interfaces.lookup_payloads import STATUS_WIDTH, Ask
+from ...interfaces.lookup_payloads import STATUS_WIDTH, DirectoryOp
 from ...interfaces.records import command
 from .payloads import plan_setting
 from .window import PlanWindow
@@ -59,7 +59,7 @@ class PlanSequencer(wiring.Component):
     accept : Out(1)
     batch : Out(32)
         Stable from the start of a command to its end, as the next two.
-    asks : Out(Ask)
+    op : Out(DirectoryOp)
         What rows are asked for; FIND unless the command is PLAN or MARK.
     setting : Out(plan_setting(config))
     begin : Out(1)
@@ -86,7 +86,7 @@ class PlanSequencer(wiring.Component):
             "plans": Out(1),
             "accept": Out(1),
             "batch": Out(32),
-            "asks": Out(Ask),
+            "op": Out(DirectoryOp),
             "setting": Out(plan_setting(config)),
             "begin": Out(1),
             "sweep": Out(1),
@@ -112,7 +112,8 @@ class PlanSequencer(wiring.Component):
         setting = self.setting
         with m.If(control.start):
             m.d.sync += [
-                self.asks.eq(Mux(plans, Ask.PLAN, Mux(marks, Ask.MARK, Ask.FIND))),
+                self.op.eq(Mux(plans, DirectoryOp.PLAN,
+                               Mux(marks, DirectoryOp.MARK, DirectoryOp.FIND))),
                 self.batch.eq(Mux(plans | marks, order.value, self.planned)),
                 setting.batch.eq(Mux(plans | marks, order.value, self.planned)),
                 setting.retired.eq(self.retired),

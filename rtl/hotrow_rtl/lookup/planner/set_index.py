@@ -21,7 +21,7 @@ class SlotSets(wiring.Component):
     -------
     enable : In(1)
         Take the row in this cycle.
-    rest : In(config.rest_width)
+    bank_key : In(config.bank_key_width)
         Of the row's key, see `placement`.
     parts_log2, part : In
         The part of the directory that serves its table: see `partition`.
@@ -37,7 +37,7 @@ class SlotSets(wiring.Component):
         self.config = config
         super().__init__({
             "enable": In(1),
-            "rest": In(config.rest_width),
+            "bank_key": In(config.bank_key_width),
             **{name: In(shape) for name, shape in partition(config).items()},
             "places": Out(data.ArrayLayout(slot_place(config), config.directory_choices)),
         })
@@ -46,13 +46,13 @@ class SlotSets(wiring.Component):
         m = Module()
         c = self.config
         for choice, place in enumerate(self.places):
-            hashed = self.rest
+            hashed = self.bank_key
             if choice:
-                hashed = hash_key_hw(m, "mixed_rest", hashed, choice, c.rest_width)
+                hashed = hash_key_hw(m, "mixed_rest", hashed, choice, c.bank_key_width)
             set_ = partitioned_set(m, c, f"set{choice}", hashed, self.parts_log2, self.part)
             with m.If(self.enable):
                 m.d.sync += [
                     place.set.eq(set_),
-                    place.tag.eq(hashed[c.rest_width - c.directory_tag_width:]),
+                    place.tag.eq(hashed[c.bank_key_width - c.directory_tag_width:]),
                 ]
         return m

@@ -14,7 +14,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
-from ...interfaces.lookup_payloads import NUMBER_WIDTH, Ask
+from ...interfaces.lookup_payloads import NUMBER_WIDTH, DirectoryOp
 from ...primitives.bits import delay, onehot_mux, onehot_to_index
 from ...primitives.ram import ClearedRam
 from .min_tree import MinTree, candidate
@@ -108,7 +108,7 @@ class SlotTable(wiring.Component):
         m.d.sync += valid.eq(Cat(self.enter, valid))
         with m.If(self.restart):
             m.d.sync += valid.eq(0)
-        ask = delay(m, self.request.ask, self.latency - 1, "ask")
+        ask = delay(m, self.request.op, self.latency - 1, "ask")
         sweep = self._sweep(m, rams)
         sides = [self._compare(m, choice, ram, sweep) for choice, ram in enumerate(rams)]
         least, index = self._victim(m, sides)
@@ -202,7 +202,8 @@ class SlotTable(wiring.Component):
     def _answer(self, m, rams, sides, hit, own, room, free, state, least, index, ask, valid):
         """Decide, answer, and write the way that was decided on."""
         c, setting, count = self.config, self.setting, self.count
-        plans, installs, marks = (ask == each for each in (Ask.PLAN, Ask.INSTALL, Ask.MARK))
+        plans, installs, marks = (ask == op for op in (
+            DirectoryOp.PLAN, DirectoryOp.INSTALL, DirectoryOp.MARK))
         number = filled(setting.policy, count)
         refused = Signal()  # by frequency
         evicts, enters = Signal(), Signal()
@@ -234,9 +235,9 @@ class SlotTable(wiring.Component):
         written, writes = Signal(slot_way(c)), Signal()  # a reset clears the memory, too
         is_new = plans & (~hit | (state.used != setting.batch))
         m.d.sync += [
-            writes.eq(valid & (enters | hit & (plans | marks | (ask == Ask.REMOVE)))),
+            writes.eq(valid & (enters | hit & (plans | marks | (ask == DirectoryOp.REMOVE)))),
             written.tag.eq(tag),
-            written.valid.eq(ask != Ask.REMOVE),
+            written.valid.eq(ask != DirectoryOp.REMOVE),
             written.state.number.eq(Mux(
                 hit, Mux(is_new, used(setting.policy, state.number, count), state.number), number)),
             written.state.used.eq(Mux(marks, state.used, setting.batch)),

@@ -46,15 +46,15 @@ class VictimKey(wiring.Component):
         m = Module()
         c = self.config
         ways, banks = log2(c.directory_ways), log2(c.banks)
-        hashed, rest = Signal(c.rest_width), Signal(c.rest_width, reset_less=True)
+        hashed, rest = Signal(c.bank_key_width), Signal(c.bank_key_width, reset_less=True)
         bank = Signal(banks, reset_less=True)
         set_ = self.slot[ways + banks:][:set_width(c)]
-        m.d.comb += hashed.eq(Cat(set_[:c.rest_width - c.directory_tag_width], self.tag))
+        m.d.comb += hashed.eq(Cat(set_[:c.bank_key_width - c.directory_tag_width], self.tag))
         second = self.slot[-1] if c.directory_choices == 2 else 0
         with m.If(self.advance):
             m.d.sync += [
                 bank.eq(self.slot[ways:]),
-                rest.eq(Mux(second, unhash_key_hw(hashed, 1, c.rest_width), hashed)),
+                rest.eq(Mux(second, unhash_key_hw(hashed, 1, c.bank_key_width), hashed)),
                 self.key.eq(unhash_key_hw(Cat(bank, rest), 0, c.key_width)),
             ]
         return m

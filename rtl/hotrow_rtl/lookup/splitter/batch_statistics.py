@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...contract.encoding import Status
-from ...interfaces.lookup_payloads import STATUS_WIDTH, amount_width, answered_beat
+from ...interfaces.lookup_payloads import STATUS_WIDTH, amount_width, crossbar_response
 from ...interfaces.records import outcome
 from .miss_numbering import split_beat
 
@@ -24,7 +24,7 @@ class BatchStatistics(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, split_beat(config), config.slot_word_width)))
+    beats : In(stream(crossbar_response(config, split_beat(config), config.slot_word_width)))
     outcome : Out(stream(outcome))
         One per batch, in order: lookups, hits, misses, unique (listed misses), refused (those of
         them that the miss table has no place for), and the first refused lookup with its position.
@@ -39,7 +39,7 @@ class BatchStatistics(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), config.slot_word_width)
+        beats = crossbar_response(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "outcome": Out(stream.Signature(outcome)),

@@ -9,21 +9,21 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import (
-    Ask,
-    answered_beat,
-    asked_beat,
+    DirectoryOp,
     bank_answer,
+    crossbar_request,
+    crossbar_response,
     lane_results,
-    ring_beat,
     slot_number,
+    waiting_beat,
 )
 from ...interfaces.records import row_entry, row_key
 from .miss_number_bank import number_lane, number_shared
 
 
 def asked_lookup(config: Config) -> data.StructLayout:
-    """A lane of `asked_beat`."""
-    return asked_beat(config)["lanes"].shape.elem_shape
+    """A lane of `waiting_beat`."""
+    return waiting_beat(config)["lanes"].shape.elem_shape
 
 
 def split_lookup(config: Config) -> data.StructLayout:
@@ -58,7 +58,7 @@ def planned_beat(config: Config) -> data.StructLayout:
 
 
 def split_beat(config: Config) -> data.StructLayout:
-    """The lookups of one cycle; the rest as in `asked_beat`."""
+    """The lookups of one cycle; the rest as in `waiting_beat`."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(split_lookup(config), config.lanes),
         "counts": 1,
@@ -79,15 +79,15 @@ class MissNumbering(wiring.Component):
 
     Members
     -------
-    answered : In(stream(answered_beat(config, asked_beat(config), bank_answer(config))))
-    beats : Out(stream(ring_beat(config, split_beat(config), number_lane(config),
+    answered : In(stream(crossbar_response(config, waiting_beat(config), bank_answer(config))))
+    beats : Out(stream(crossbar_request(config, split_beat(config), number_lane(config),
             number_shared(config))))
         One per beat. A request goes to the bank that answered: a missed owner that is kept writes
         its number if `listed`, or reads it.
     listed : Out(stream(lane_results(config, row_entry)))
         One per beat of a batch that splits: the rows of its listed lookups. It may be taken before
         its beat or after it, but before the next one.
-    asks : In(Ask)
+    op : In(DirectoryOp)
         Of a card with a planner, as the next two: what a batch that splits is asked for, as of
         `BankRequestStage`. One that is planned lists the rows that it brings, too; one that is marked, none.
     begin : In(1)
@@ -107,12 +107,12 @@ class MissNumbering(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "answered": In(stream.Signature(answered_beat(
-                config, asked_beat(config), bank_answer(config)))),
-            "beats": Out(stream.Signature(ring_beat(
+            "answered": In(stream.Signature(crossbar_response(
+                config, waiting_beat(config), bank_answer(config)))),
+            "beats": Out(stream.Signature(crossbar_request(
                 config, split_beat(config), number_lane(config), number_shared(config)))),
             "listed": Out(stream.Signature(lane_results(config, row_entry))),
-            **({"asks": In(Ask), "begin": In(1),
+            **({"op": In(DirectoryOp), "begin": In(1),
                 "planned": Out(stream.Signature(planned_beat(config)))} if config.planner else {}),
             "restart": In(1),
         })
@@ -133,7 +133,7 @@ class MissNumbering(wiring.Component):
                   for lane, answer in zip(came.lanes, answers)]
         numbered = missed  # those of which the miss table tells
         if c.planner:
-            plans, marks = (self.asks == each for each in (Ask.PLAN, Ask.MARK))
+            plans, marks = (self.op == each for each in (DirectoryOp.PLAN, DirectoryOp.MARK))
             numbered = [each & ~marks for each in missed]
         adds = Signal(c.lanes)
         m.d.comb += adds.eq(Cat(miss & ~answer.missed.repeated

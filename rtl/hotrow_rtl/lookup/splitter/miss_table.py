@@ -13,7 +13,7 @@ from ...primitives.ram import ClearedRam
 
 def miss_tag_width(config: Config) -> int:
     """Bits of `rest` that the set does not tell."""
-    return config.rest_width - log2(config.miss_sets)
+    return config.bank_key_width - log2(config.miss_sets)
 
 
 def miss_set(config: Config) -> data.StructLayout:
@@ -40,7 +40,7 @@ class MissTableBank(wiring.Component):
         A row comes; only while `ready`. Two rows of the same set, equal in the lowest
         log2(config.miss_sets) bits of `rest`, come at least `distance` cycles apart: the reader
         of a set does not see what is still on its way to it.
-    rest : In(config.rest_width)
+    bank_key : In(config.bank_key_width)
     epoch : In(EPOCH_WIDTH)
     drop : In(1)
         The row that came `latency` cycles before does not enter, whatever `answer` says.
@@ -65,7 +65,7 @@ class MissTableBank(wiring.Component):
         self.config = config
         super().__init__({
             "enter": In(1),
-            "rest": In(config.rest_width),
+            "bank_key": In(config.bank_key_width),
             "epoch": In(EPOCH_WIDTH),
             "drop": In(1),
             "answer": Out(miss_answer(config)),
@@ -87,10 +87,10 @@ class MissTableBank(wiring.Component):
         m.d.comb += [
             self.ready.eq(table.ready),
             table.clear.eq(self.clear),
-            table.read_address.eq(self.rest),
+            table.read_address.eq(self.bank_key),
         ]
         m.d.sync += [
-            Cat(at["read"].set, at["read"].tag).eq(self.rest),
+            Cat(at["read"].set, at["read"].tag).eq(self.bank_key),
             at["read"].epoch.eq(self.epoch),
             valid["read"].eq(self.enter),
         ]

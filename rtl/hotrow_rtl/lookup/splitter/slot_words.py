@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...contract.encoding import MISS_FLAG, NO_SLOT, Status
-from ...interfaces.lookup_payloads import Ask, answered_beat, lane_results
+from ...interfaces.lookup_payloads import DirectoryOp, crossbar_response, lane_results
 from ...primitives.ram import Ram
 from .bitmap_write_rounds import marked_beat
 from .miss_numbering import split_beat
@@ -21,13 +21,13 @@ class SlotWords(wiring.Component):
 
     Members
     -------
-    beats : In(stream(answered_beat(config, split_beat(config), config.slot_word_width)))
+    beats : In(stream(crossbar_response(config, split_beat(config), config.slot_word_width)))
         Those of other batches than to be split are dropped.
     slots : Out(stream(lane_results(config, 32)))
         The contract's slot words.
     marks : Out(stream(marked_beat(config)))
         Samples that have a lookup without a slot, refused ones included.
-    asks : In(Ask)
+    op : In(DirectoryOp)
         Of a card with a planner: what a batch that is split is asked for, as of `BankRequestStage`. One that
         is planned marks no samples, and its missed lookups have their numbers as slots; one that
         is marked is dropped.
@@ -43,12 +43,12 @@ class SlotWords(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), config.slot_word_width)
+        beats = crossbar_response(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),
             "marks": Out(stream.Signature(marked_beat(config))),
-            **({"asks": In(Ask)} if config.planner else {}),
+            **({"op": In(DirectoryOp)} if config.planner else {}),
             "restart": In(1),
         })
 
@@ -72,11 +72,12 @@ class SlotWords(wiring.Component):
             ]
         flag = MISS_FLAG
         if c.planner:
-            finds = self.asks == Ask.FIND
+            finds = self.op == DirectoryOp.FIND
             flag = Mux(finds, MISS_FLAG, 0)
             with m.If(advance):
                 m.d.sync += [
-                    valid[0].eq(self.beats.valid & beat.carried.splits & (self.asks != Ask.MARK)),
+                    valid[0].eq(self.beats.valid & beat.carried.splits
+                                & (self.op != DirectoryOp.MARK)),
                     marks.valid.eq(valid[1] & finds),
                 ]
 

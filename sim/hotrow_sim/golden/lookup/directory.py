@@ -95,7 +95,7 @@ class Directory:
         low = hashed & ((np.uint64(1) << width) - np.uint64(1))
         sets = np.asarray(part, np.uint64) << width | low
         return ((sets << np.uint64(log2(c.banks)) | bank).astype(np.int64),
-                hashed >> np.uint64(c.rest_width - c.directory_tag_width))
+                hashed >> np.uint64(c.bank_key_width - c.directory_tag_width))
 
     def _location_of_one(self, choice, table, row, partition):
         sets, tags = self._location(choice, [table], [row], [partition[0]], [partition[1]])

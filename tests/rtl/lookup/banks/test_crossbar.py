@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from amaranth.lib import data
 from hotrow_rtl.config import RING_BEATS, preset
-from hotrow_rtl.interfaces.lookup_payloads import asked_beat, count_answer, count_request
+from hotrow_rtl.interfaces.lookup_payloads import count_answer, count_request, waiting_beat
 from hotrow_rtl.lookup.banks.bank_queue import BankQueue
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_sim.cost.design_memory import memory_bits
@@ -251,5 +251,5 @@ def test_one_bank_for_each_lane():
 @pytest.mark.parametrize("config", [TINY, preset("ecp5-small"), preset("ecp5-85f"), WIDE],
                          ids=lambda config: config.name)
 def test_memory(config):
-    shapes = asked_beat(config), count_request(config), 3, count_answer(config)
+    shapes = waiting_beat(config), count_request(config), 3, count_answer(config)
     assert memory_bits(BankCrossbar(config, *shapes)) == bank_crossbar_bits(config, *shapes)

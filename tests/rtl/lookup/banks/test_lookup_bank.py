@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import EPOCH_WIDTH, preset
 from hotrow_rtl.contract.encoding import NO_SLOT
-from hotrow_rtl.interfaces.lookup_payloads import Edit, amount_width
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, amount_width
 from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.hashing.row_location import key_of, place
@@ -27,7 +27,7 @@ BANK = 5
 def keys_of_bank(config, count, seed):
     """Different packed keys of one bank; some share their sets."""
     rng = np.random.default_rng(seed)
-    rest = rng.choice(1 << config.rest_width - 8, count, replace=False).astype(np.uint64)
+    rest = rng.choice(1 << config.bank_key_width - 8, count, replace=False).astype(np.uint64)
     rest = rest & ~np.uint64(0x18) | rest % np.uint64(3) << np.uint64(3)
     keys = np.unique(key_of(config, np.uint64(BANK), rest))
     assert (place(config, keys)[0] == BANK).all()
@@ -50,10 +50,10 @@ class Golden:
             together = np.full(amount, table), np.full(amount, row), np.zeros(amount, int)
             counted = self.counters.observe(*together) - (amount - 1)
         slot = NO_SLOT
-        if edit == Edit.INSTALL:
+        if edit == DirectoryOp.INSTALL:
             slot, hit = self.directory.install(table, row, partition)
             found = int(hit), int(slot != NO_SLOT), slot
-        elif edit == Edit.REMOVE:
+        elif edit == DirectoryOp.REMOVE:
             slot = self.directory.remove(table, row, partition)
             found = int(slot != NO_SLOT), int(slot != NO_SLOT), slot
         elif ask:
@@ -76,18 +76,18 @@ def requests_of(config, count, seed, edits=True):
     keys = keys_of_bank(config, 40, seed).tolist()
     epoch = 1
     for _ in range(count):
-        kind = rng.choice(["count", "split", "both", "edit"], p=[0.2, 0.35, 0.35, 0.1])
+        kind = rng.choice(["count", "split", "both", "op"], p=[0.2, 0.35, 0.35, 0.1])
         if rng.random() < 0.03:
             epoch = min(epoch + 1, (1 << EPOCH_WIDTH) - 1)
         amount = int(rng.integers(1, min(5, 1 << amount_width(config))))
         key = int(rng.choice(keys[:6])) if rng.random() < 0.4 else int(rng.choice(keys))
         parts = key % 3, key % (1 << key % 3)
         if kind == "edit" and edits:
-            edit = Edit.INSTALL if rng.random() < 0.7 else Edit.REMOVE
+            edit = DirectoryOp.INSTALL if rng.random() < 0.7 else DirectoryOp.REMOVE
             yield key, 0, 0, 0, epoch, edit, parts
         else:
             splits = int(kind != "count")
-            yield key, amount * (kind != "split"), splits, splits, epoch, Edit.NONE, parts
+            yield key, amount * (kind != "split"), splits, splits, epoch, DirectoryOp.FIND, parts
 
 
 def slot_of(config, found):
@@ -109,8 +109,8 @@ def run(config, given, gaps):
             for _ in range(gaps[number % len(gaps)]):
                 await ctx.tick()
             ctx.set(dut.requests.p, {
-                "rest": int(place(config, np.uint64(key))[1]), "amount": amount, "ask": ask,
-                "miss": miss, "epoch": epoch, "edit": edit, "parts_log2": parts[0],
+                "bank_key": int(place(config, np.uint64(key))[1]), "amount": amount, "search": ask,
+                "miss": miss, "epoch": epoch, "op": edit, "parts_log2": parts[0],
                 "part": parts[1]})
             ctx.set(dut.requests.valid, 1)
             await ctx.tick().until(dut.requests.ready)
@@ -150,13 +150,13 @@ def test_a_request_a_cycle_unless_sets_meet():
     """All rows in different sets of counters and misses: nothing waits."""
     rests = [7 * number % 8 for number in range(64)]
     given = [(int(key_of(TINY, np.uint64(BANK), np.uint64(rest << 4 | rest))), 1, 1, 1, 1,
-              Edit.NONE, (0, 0)) for rest in rests]
+              DirectoryOp.FIND, (0, 0)) for rest in rests]
     assert run(TINY, given, (0,)) == len(given)
 
 
 def test_an_edit_keeps_the_next_request_waiting():
     keys = keys_of_bank(TINY, 12, 3).tolist()
-    given = [(key, 0, 0, 0, 1, Edit.INSTALL, (0, 0)) for key in keys]
+    given = [(key, 0, 0, 0, 1, DirectoryOp.INSTALL, (0, 0)) for key in keys]
     # One more waits in the bank.
     assert run(TINY, given, (0,)) == DirectoryBank.edit_cycles * (len(given) - 2) + 2
 
@@ -168,7 +168,7 @@ def test_restart_drops_the_requests_in_flight(after):
 
     async def drive(ctx):
         await ctx.tick().until(dut.ready)
-        ctx.set(dut.requests.p, {"rest": 77, "amount": 1, "ask": 1, "miss": 1, "epoch": 1})
+        ctx.set(dut.requests.p, {"bank_key": 77, "amount": 1, "search": 1, "miss": 1, "epoch": 1})
         ctx.set(dut.requests.valid, 1)
         await ctx.tick()
         ctx.set(dut.requests.valid, 0)

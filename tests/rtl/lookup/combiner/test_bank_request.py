@@ -7,7 +7,12 @@ import pytest
 from amaranth.hdl import Shape
 from amaranth.lib import data
 from hotrow_rtl.config import preset
-from hotrow_rtl.interfaces.lookup_payloads import Edit, asked_beat, combined_beat, row_request
+from hotrow_rtl.interfaces.lookup_payloads import (
+    DirectoryOp,
+    combined_beat,
+    row_request,
+    waiting_beat,
+)
 from hotrow_rtl.lookup.combiner.bank_request import BankRequestStage
 from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -32,20 +37,20 @@ def beats_of(config, count, seed):
 
 def check(config, at, beat, out):
     carried = out.carried
-    for name, _ in asked_beat(config):
+    for name, _ in waiting_beat(config):
         assert name == "lanes" or carried[name] == beat[name]
     for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes)):
         where = f"beat {at}, lane {number}"
         bank, rest = place(config, lane["key"])
         assert (got.valid, got.bank) == (lane["owner"], bank), where
         request, counts, splits = got.request, beat["counts"], beat["splits"]
-        assert (request.rest, request.amount) == (rest, lane["amount"] * counts), where
+        assert (request.bank_key, request.amount) == (rest, lane["amount"] * counts), where
         shared = out.shared
-        assert (shared.ask, shared.miss, shared.edit) == (splits, splits, Edit.NONE), where
+        assert (shared.search, shared.miss, shared.op) == (splits, splits, DirectoryOp.FIND), where
         assert shared.epoch == beat["epoch"], where
         for name in ("parts_log2", "part"):  # as many bits of them as there are partitions for
             assert request[name] == lane[name] % (1 << row_request(config)[name].width), where
-        for name, _ in asked_beat(config)["lanes"].shape.elem_shape:
+        for name, _ in waiting_beat(config)["lanes"].shape.elem_shape:
             assert carried.lanes[number][name] == lane[name], where
 
 

@@ -151,7 +151,7 @@ class Bench:
                 idle[b] = max(0, idle[b] - 1)
                 ctx.set(port.valid, offers[b])
                 if offers[b]:
-                    ctx.set(port.p, dict(zip(("rest", "amount"), waiting[b][0])))
+                    ctx.set(port.p, dict(zip(("bank_key", "amount"), waiting[b][0])))
             _, _, *seen = await ctx.tick().sample(*watched)
             for b in range(len(queues)):
                 if offers[b] and seen[3 * b]:

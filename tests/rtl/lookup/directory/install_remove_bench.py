@@ -11,11 +11,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.config import ROW_NUMBER_WIDTH, log2, preset
 from hotrow_rtl.contract.encoding import NO_SLOT, ROW_ENTRY_BYTES, Opcode, Status
 from hotrow_rtl.interfaces.lookup_payloads import (
-    Edit,
-    asked_beat,
+    DirectoryOp,
     bank_answer,
     beat_request,
     row_request,
+    waiting_beat,
 )
 from hotrow_rtl.interfaces.records import ReadClient, command, outcome, result, table_update
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
@@ -104,14 +104,14 @@ class Ring:
         assert lane.valid == (kept.status == Status.OK)
         found = {"hit": 1, "placed": 1, "slot": {"way": 1, "set": 1}}
         if lane.valid:
-            request, key = lane.request, key_of(c, lane.bank, lane.request.rest)
+            request, key = lane.request, key_of(c, lane.bank, lane.request.bank_key)
             shared = beat.shared
-            assert not shared.ask and not shared.miss and not request.amount
+            assert not shared.search and not shared.miss and not request.amount
             row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF, (request.parts_log2, request.part)
-            if shared.edit == Edit.INSTALL:
+            if shared.op == DirectoryOp.INSTALL:
                 slot, hit = self.directory.install(*row)
             else:
-                assert shared.edit == Edit.REMOVE
+                assert shared.op == DirectoryOp.REMOVE
                 slot = self.directory.remove(*row)
                 hit = slot != NO_SLOT
             found["hit"], found["placed"] = hit, slot != NO_SLOT
@@ -144,7 +144,7 @@ class ListedDirectory(wiring.Component):
         c = self.config
         m.submodules.entries = entries = InstallRemove(c)
         m.submodules.ring = ring = BankCrossbar(
-            c, asked_beat(c), row_request(c), beat_request(c), bank_answer(c))
+            c, waiting_beat(c), row_request(c), beat_request(c), bank_answer(c))
         for name in ("command", "table_update", "source", "slots", "outcome"):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
         connect(m, entries=entries.beats, ring=ring.beats)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import ROW_NUMBER_WIDTH, log2, preset
 from hotrow_rtl.contract.encoding import NO_SLOT
-from hotrow_rtl.interfaces.lookup_payloads import Edit
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
 from hotrow_sim.cost.design_memory import memory_bits
@@ -41,16 +41,16 @@ def partition(config, table):
     return parts_log2, table * 5 % (1 << parts_log2)
 
 
-def request(config, rest, edit=Edit.NONE, ask=1, **fields):
+def request(config, rest, edit=DirectoryOp.FIND, ask=1, **fields):
     table = key_of(config, BANK, rest) >> ROW_NUMBER_WIDTH
     parts_log2, part = partition(config, table)
-    return {"rest": rest, "ask": ask, "edit": edit, "parts_log2": parts_log2, "part": part,
+    return {"bank_key": rest, "search": ask, "op": edit, "parts_log2": parts_log2, "part": part,
             **fields}
 
 
 def rests_of(config, count, seed):
     rng = np.random.default_rng(seed)
-    return [int(rest) for rest in rng.integers(0, 1 << config.rest_width, count)]
+    return [int(rest) for rest in rng.integers(0, 1 << config.bank_key_width, count)]
 
 
 def traffic(config, count, seed, edits=True):
@@ -59,11 +59,11 @@ def traffic(config, count, seed, edits=True):
     rests = rests_of(config, 2 * config.slots // config.banks, seed)
     recent = deque(rests[:1], maxlen=3)
     for number in range(count):
-        kind = rng.choice([Edit.NONE, Edit.INSTALL, Edit.REMOVE], p=(0.6, 0.25, 0.15))
-        kind = kind if edits else Edit.NONE
-        at = number % len(rests) if kind == Edit.INSTALL else rng.integers(len(rests))
+        kind = rng.choice([DirectoryOp.FIND, DirectoryOp.INSTALL, DirectoryOp.REMOVE], p=(0.6, 0.25, 0.15))
+        kind = kind if edits else DirectoryOp.FIND
+        at = number % len(rests) if kind == DirectoryOp.INSTALL else rng.integers(len(rests))
         rest = recent[rng.integers(len(recent))] if rng.random() < 0.3 else rests[at]
-        if kind != Edit.NONE:
+        if kind != DirectoryOp.FIND:
             recent.append(rest)
         yield request(config, rest, kind, ask=int(rng.random() < 0.9), miss=int(rng.integers(2)),
                       amount=int(rng.integers(4)), epoch=int(rng.integers(64)))
@@ -71,15 +71,15 @@ def traffic(config, count, seed, edits=True):
 
 def expected(config, model, one):
     """(hit, slot or NO_SLOT) as the golden model has it; None if nothing is asked."""
-    key = key_of(config, BANK, one["rest"])
+    key = key_of(config, BANK, one["bank_key"])
     table, row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF
     where = one["parts_log2"], one["part"]
-    if one["edit"] == Edit.INSTALL:
+    if one["op"] == DirectoryOp.INSTALL:
         slot, hit = model.install(table, row, where)
         return hit, slot
-    if one["edit"] == Edit.REMOVE:
+    if one["op"] == DirectoryOp.REMOVE:
         slot = model.remove(table, row, where)
-    elif one["ask"]:
+    elif one["search"]:
         slot = int(model.lookup(*(np.array([value]) for value in (table, row, *where)))[0])
     else:
         return None
@@ -119,7 +119,7 @@ class Player:
         ctx.set(dut.enter, 0)
         if self.flying[-1] is not None:
             hit, slot = self.flying[-1]
-            self.seen.append((one["edit"], hit, slot != NO_SLOT))
+            self.seen.append((one["op"], hit, slot != NO_SLOT))
         if due is not None:
             got = verdict(self.config, answer)
             assert got == due, f"request of cycle {self.bench.cycles - DirectoryBank.latency}"
@@ -193,12 +193,12 @@ def rests_of_one_set(config, count):
 def test_same_set_fills_frees_and_fills_again(config):
     rests = rests_of_one_set(config, 6 * config.directory_ways)
     whole = {"parts_log2": 0, "part": 0}
-    edits = [(rest, Edit.INSTALL) for rest in [*rests, *rests[:3]]]
-    edits += [(rest, Edit.REMOVE) for rest in [*rests[1::2], rests[1]]]
-    edits += [(rest, Edit.NONE) for rest in rests]
-    edits += [(rest, Edit.INSTALL) for rest in reversed(rests)]
+    edits = [(rest, DirectoryOp.INSTALL) for rest in [*rests, *rests[:3]]]
+    edits += [(rest, DirectoryOp.REMOVE) for rest in [*rests[1::2], rests[1]]]
+    edits += [(rest, DirectoryOp.FIND) for rest in rests]
+    edits += [(rest, DirectoryOp.INSTALL) for rest in reversed(rests)]
     player, _ = play(config, [request(config, *edit) | whole for edit in edits])
-    refused = (Edit.INSTALL, False, False) in player.seen[:len(rests)]
+    refused = (DirectoryOp.INSTALL, False, False) in player.seen[:len(rests)]
     assert refused == (config.directory_choices == 1), "the second choice takes the first's excess"
 
 
@@ -206,12 +206,12 @@ def test_same_set_fills_frees_and_fills_again(config):
 def test_rows_that_differ_in_one_bit_are_told_apart(config):
     """Every bit of a row is in its bank, its set or its tag, whatever the partition."""
     base = rests_of(config, 1, seed=3)[0]
-    rests = [base, *(base ^ 1 << bit for bit in range(config.rest_width))]
+    rests = [base, *(base ^ 1 << bit for bit in range(config.bank_key_width))]
     ways = {"parts_log2": log2(config.directory_partitions), "part": 0}
-    requests = [request(config, base, Edit.INSTALL) | ways]
+    requests = [request(config, base, DirectoryOp.INSTALL) | ways]
     requests += [request(config, rest) | ways for rest in rests]
     player, _ = play(config, requests)
-    assert player.seen[1:] == [(Edit.NONE, number == 0, number == 0)
+    assert player.seen[1:] == [(DirectoryOp.FIND, number == 0, number == 0)
                                for number in range(len(rests))]
 
 
@@ -227,7 +227,7 @@ def test_partition_and_hash_make_the_set():
         for number, rest in enumerate(rests_of(config, 60, seed=6)):
             parts_log2 = number % (log2(config.directory_partitions) + 1)
             part = number * 3 % (1 << parts_log2)
-            ctx.set(dut.request, {"rest": rest, "edit": Edit.INSTALL, "parts_log2": parts_log2,
+            ctx.set(dut.request, {"bank_key": rest, "op": DirectoryOp.INSTALL, "parts_log2": parts_log2,
                                   "part": part | 0x3F << parts_log2 & 0x3F})
             ctx.set(dut.enter, 1)
             await ctx.tick()
@@ -250,12 +250,12 @@ def test_one_ask_a_cycle(config):
 
 
 def test_edits_follow_at_their_stated_distance():
-    edits = [request(TINY, rest, Edit.INSTALL) for rest in rests_of(TINY, 40, seed=4)]
+    edits = [request(TINY, rest, DirectoryOp.INSTALL) for rest in rests_of(TINY, 40, seed=4)]
     _, cycles = play(TINY, edits)
     assert cycles == 39 * DirectoryBank.edit_cycles + 1 + DirectoryBank.latency
 
 
-@pytest.mark.parametrize("edit", [Edit.INSTALL, Edit.REMOVE])
+@pytest.mark.parametrize("edit", [DirectoryOp.INSTALL, DirectoryOp.REMOVE])
 @pytest.mark.parametrize("after", range(DirectoryBank.latency + 3))
 def test_restart_drops_what_is_not_answered(edit, after):
     """The edit enters `after` cycles before the restart, two asks right before it."""
@@ -264,8 +264,8 @@ def test_restart_drops_what_is_not_answered(edit, after):
     dut, done = player.dut, after >= DirectoryBank.latency
 
     async def steps(ctx):
-        await player.play(ctx, [request(config, rest, Edit.INSTALL) for rest in rests[:4]])
-        victim = rests[1] if edit == Edit.REMOVE else rests[6]
+        await player.play(ctx, [request(config, rest, DirectoryOp.INSTALL) for rest in rests[:4]])
+        victim = rests[1] if edit == DirectoryOp.REMOVE else rests[6]
         for rest in rests[2:4]:
             await player.step(ctx, request(config, rest))
         edits = request(config, victim, edit)
@@ -280,9 +280,9 @@ def test_restart_drops_what_is_not_answered(edit, after):
             ctx.set(dut.restart, 0)
         player.flying = deque([None] * DirectoryBank.latency)
         assert not ctx.get(dut.busy) and ctx.get(dut.ready)
-        assert player.model.valid.sum() == 4 + (done and (1 if edit == Edit.INSTALL else -1))
+        assert player.model.valid.sum() == 4 + (done and (1 if edit == DirectoryOp.INSTALL else -1))
         again = [request(config, rest) for rest in (victim, *rests)]
-        await player.play(ctx, [*again, request(config, rests[7], Edit.INSTALL), *again])
+        await player.play(ctx, [*again, request(config, rests[7], DirectoryOp.INSTALL), *again])
     player.run(steps)
 
 
@@ -299,7 +299,7 @@ def test_clear_frees_every_slot(config):
         rests = rests_of(config, 2 * config.slots // config.banks, seed=7)
         begun = len(player.seen)
         await player.play(ctx, [request(config, rest) for rest in rests])
-        assert set(player.seen[begun:]) == {(Edit.NONE, False, False)}
+        assert set(player.seen[begun:]) == {(DirectoryOp.FIND, False, False)}
         await player.play(ctx, traffic(config, 100, seed=8))
     player.run(steps)
 

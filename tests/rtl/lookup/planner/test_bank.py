@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.interfaces.lookup_payloads import Ask
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
 from hotrow_rtl.lookup.planner.bank import PlannerBank
 from hotrow_rtl.lookup.planner.payloads import Policy
@@ -50,17 +50,17 @@ class Golden:
             counted = int(count > 0)
             self.counters.observe(*(np.full(amount, each) for each in (table, row, 0)))
         state, slot = self.state, None
-        if edit == Ask.PLAN:
+        if edit == DirectoryOp.PLAN:
             plan = state.plan(key, starts, count)
             slot, found = plan.slot, (int(plan.hit), plan.slot)
             if slot is not None:
                 more = int(plan.first), plan.victim if plan.dirty else None
-        elif edit == Ask.INSTALL:
+        elif edit == DirectoryOp.INSTALL:
             install = state.install(key, starts, count)
             slot, found = install.slot, (int(install.hit), install.slot)
-        elif edit == Ask.REMOVE or ask:
-            slot = (state.remove(key) if edit == Ask.REMOVE else
-                    state.mark(batch, key) if edit == Ask.MARK else state.find(key))
+        elif edit == DirectoryOp.REMOVE or ask:
+            slot = (state.remove(key) if edit == DirectoryOp.REMOVE else
+                    state.mark(batch, key) if edit == DirectoryOp.MARK else state.find(key))
             found = int(slot is not None), slot
         repeated = False
         if miss and slot is None:
@@ -69,7 +69,7 @@ class Golden:
             kept, repeated, at = (int(each[-1]) for each in
                                   MissTable(self.config).find(np.array(keys, np.uint64)))
             missed = kept, repeated, at
-        if edit == Ask.PLAN and not found[0] and not repeated:
+        if edit == DirectoryOp.PLAN and not found[0] and not repeated:
             entry = int(place(self.config, np.uint64(key))[1]) % 512
             by = min(self.bypassed_by.get(entry, NEVER), state.planned - 1)
             if by > state.retired:
@@ -82,7 +82,7 @@ class Golden:
 def keys_of_bank(config, count, seed):
     """Different packed keys of one bank; many share their sets."""
     rng = np.random.default_rng(seed)
-    rest = rng.choice(1 << config.rest_width - 8, count, replace=False).astype(np.uint64)
+    rest = rng.choice(1 << config.bank_key_width - 8, count, replace=False).astype(np.uint64)
     return rng.permutation(key_of(config, np.uint64(BANK), rest)).tolist()
 
 
@@ -130,10 +130,10 @@ class Player:
             await ctx.tick()
         parts = key % 2, key // 2 % (1 << key % 2)
         asks = int(edit is not None)
-        self.wanted.append((key, amount, asks, miss, epoch, edit or Ask.FIND, parts, batch))
+        self.wanted.append((key, amount, asks, miss, epoch, edit or DirectoryOp.FIND, parts, batch))
         ctx.set(dut.requests.p, {
-            "rest": int(place(config, np.uint64(key))[1]), "amount": amount, "ask": asks,
-            "miss": miss, "epoch": epoch, "edit": edit or Ask.FIND, "parts_log2": parts[0],
+            "bank_key": int(place(config, np.uint64(key))[1]), "amount": amount, "search": asks,
+            "miss": miss, "epoch": epoch, "op": edit or DirectoryOp.FIND, "parts_log2": parts[0],
             "part": parts[1]})
         ctx.set(dut.requests.valid, 1)
         await ctx.tick().until(dut.requests.ready)
@@ -174,7 +174,7 @@ class Player:
 
     def tag(self, key, slot):
         hashed = directory_hash(self.config, slot.choice, place(self.config, np.uint64(key))[1])
-        return int(hashed) >> self.config.rest_width - self.config.directory_tag_width
+        return int(hashed) >> self.config.bank_key_width - self.config.directory_tag_width
 
     def run(self, drive, limit=60_000):
         async def played(ctx):
@@ -203,13 +203,13 @@ def play(config, policy, gaps=(0,), admission=False, batches=24, counts=True, se
         for batch in range(batches):
             await player.setting(ctx, batch - 1, retired)
             for key in some(3):
-                await player.ask(ctx, key, rng.choice([Ask.INSTALL, Ask.REMOVE], p=[0.7, 0.3]))
+                await player.ask(ctx, key, rng.choice([DirectoryOp.INSTALL, DirectoryOp.REMOVE], p=[0.7, 0.3]))
             await player.setting(ctx, batch + 1, retired)
             for key in some(4):
-                await player.ask(ctx, key, Ask.MARK, batch=batch + 1)
+                await player.ask(ctx, key, DirectoryOp.MARK, batch=batch + 1)
             await player.begin(ctx, batch, retired)
             for key in some(30):
-                await player.ask(ctx, key, Ask.PLAN, miss=1, epoch=batch + 1,
+                await player.ask(ctx, key, DirectoryOp.PLAN, miss=1, epoch=batch + 1,
                                  amount=int(rng.integers(1, 4)) * counts)
             await player.setting(ctx, batch, retired)
             newest = ctx.get(player.dut.newest)
@@ -217,7 +217,7 @@ def play(config, policy, gaps=(0,), admission=False, batches=24, counts=True, se
             assert (batch - newest.age if newest.valid else NEVER) == wanted, batch
             player.seen["wait"] += wanted != NEVER
             for key in some(5):
-                await player.ask(ctx, key, Ask.FIND, miss=1, epoch=batch + 30)
+                await player.ask(ctx, key, DirectoryOp.FIND, miss=1, epoch=batch + 30)
             retired = max(retired, batch - int(rng.integers(1, 4)))
     player.run(drive)
     return player.seen
@@ -258,11 +258,11 @@ def test_a_request_a_cycle_unless_sets_meet():
         await player.begin(ctx, 1, NEVER)
         begun = player.bench.cycles
         for key in apart:
-            await player.ask(ctx, key, Ask.PLAN)
+            await player.ask(ctx, key, DirectoryOp.PLAN)
         assert player.bench.cycles - begun == len(apart)
         await player.begin(ctx, 2, NEVER)
         for _ in range(6):
-            await player.ask(ctx, apart[0], Ask.PLAN)
+            await player.ask(ctx, apart[0], DirectoryOp.PLAN)
         assert player.entered[-1] - player.entered[-2] == player.dut.distance
     player.run(drive)
     assert len(apart) > 3
@@ -275,8 +275,8 @@ def test_restart_drops_the_requests_in_flight(after):
 
     async def drive(ctx):
         await ctx.tick().until(dut.ready)
-        ctx.set(dut.requests.p, {"rest": 77, "amount": 1, "ask": 1, "miss": 1, "epoch": 1,
-                                 "edit": Ask.PLAN})
+        ctx.set(dut.requests.p, {"bank_key": 77, "amount": 1, "search": 1, "miss": 1, "epoch": 1,
+                                 "op": DirectoryOp.PLAN})
         for pulse, behind in ((dut.requests.valid, after), (dut.restart, 0)):
             ctx.set(pulse, 1)
             await ctx.tick()

@@ -23,7 +23,7 @@ def drawn(rng, count):
     rest = place(TINY, pack_key(TINY, table, row))[1]
     hashed = [int(directory_hash(TINY, each, one)) for each, one in zip(choice.tolist(), rest)]
     slots = starts + rng.integers(0, TINY.directory_ways, count)
-    tags = [each >> TINY.rest_width - TINY.directory_tag_width for each in hashed]
+    tags = [each >> TINY.bank_key_width - TINY.directory_tag_width for each in hashed]
     return list(zip(table.tolist(), row.tolist(), slots.tolist(), tags))
 
 

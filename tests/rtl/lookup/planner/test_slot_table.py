@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import log2, preset
-from hotrow_rtl.interfaces.lookup_payloads import Ask
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
 from hotrow_rtl.lookup.hashing.xorshift import unhash_key
 from hotrow_rtl.lookup.planner.payloads import Policy as Choice
@@ -58,7 +58,7 @@ class Player:
     def places(self, rest):
         """Set and tag of the row for each choice."""
         config, (_, starts) = self.config, self.row(rest)
-        tag_at = config.rest_width - config.directory_tag_width
+        tag_at = config.bank_key_width - config.directory_tag_width
         sets = [start // config.directory_ways % config.directory_sets // config.banks
                 for start in starts]
         return [{"set": set_, "tag": directory_hash(config, choice, rest) >> tag_at}
@@ -66,14 +66,14 @@ class Player:
 
     def expected(self, ask, key, starts, count, batch):
         """(hit, slot or None, first, victim or None, dirty) by the model."""
-        if ask == Ask.PLAN:
+        if ask == DirectoryOp.PLAN:
             found = self.model.plan(key, starts, count)
             return found.hit, found.slot, found.first, found.victim, found.dirty
-        if ask == Ask.INSTALL:
+        if ask == DirectoryOp.INSTALL:
             found = self.model.install(key, starts, count)
             return found.hit, found.slot, None, None, None
-        slot = (self.model.find(key) if ask == Ask.FIND else
-                self.model.remove(key) if ask == Ask.REMOVE else self.model.mark(batch, key))
+        slot = (self.model.find(key) if ask == DirectoryOp.FIND else
+                self.model.remove(key) if ask == DirectoryOp.REMOVE else self.model.mark(batch, key))
         return slot is not None, slot, None, None, None
 
     async def step(self, ctx, ask=None, rest=0, count=0, batch=0):
@@ -83,7 +83,7 @@ class Player:
         wanted = None
         if ask is not None:
             key, starts = self.row(rest)
-            ctx.set(dut.request, {"places": self.places(rest), "ask": ask})
+            ctx.set(dut.request, {"places": self.places(rest), "op": ask})
             wanted = self.expected(ask, key, starts, count, batch)
             self.recent.append(set(starts))
         else:
@@ -109,9 +109,9 @@ class Player:
             assert answer.evicts == (victim is not None), self.seed
             self.seen["bypassed"] += slot is None
         if victim is not None:
-            low = config.rest_width - config.directory_tag_width
+            low = config.bank_key_width - config.directory_tag_width
             hashed = int(answer.tag) << low | int(place.set) & (1 << low) - 1
-            left = unhash_key(hashed, 1, config.rest_width) if place.choice else hashed
+            left = unhash_key(hashed, 1, config.bank_key_width) if place.choice else hashed
             assert directory_hash(config, int(place.choice), left) == hashed
             assert (int(key_of(config, BANK, left)), bool(answer.dirty)) == (victim, dirty)
         self.seen["hit"] += hit
@@ -158,7 +158,7 @@ def play(config, policy, batches=60, **options):
     player, seed = Player(config, policy, **options), options.get("seed", 0)
     rng = np.random.default_rng(seed)
     slots = config.slots // config.banks
-    rests = [int(rest) for rest in rng.integers(0, 1 << config.rest_width, 3 * slots)]
+    rests = [int(rest) for rest in rng.integers(0, 1 << config.bank_key_width, 3 * slots)]
     window = min(4, config.sweep_batches - 2)
 
     def some(count):
@@ -172,12 +172,12 @@ def play(config, policy, batches=60, **options):
             coming.append(some(int(rng.integers(1, slots // 2 + 1))))
             await player.begin(ctx, batch + 2, retired, plans=False)
             for rest in coming[-1]:
-                await player.ask(ctx, Ask.MARK, rest, 0, batch + 2)
+                await player.ask(ctx, DirectoryOp.MARK, rest, 0, batch + 2)
             await player.begin(ctx, batch, retired)
             for rest in coming.popleft():
-                await player.ask(ctx, Ask.PLAN, rest, int(rng.integers(256)), batch)
+                await player.ask(ctx, DirectoryOp.PLAN, rest, int(rng.integers(256)), batch)
                 if rng.random() < 0.1:
-                    other = rng.choice([Ask.FIND, Ask.INSTALL, Ask.REMOVE], p=(0.6, 0.2, 0.2))
+                    other = rng.choice([DirectoryOp.FIND, DirectoryOp.INSTALL, DirectoryOp.REMOVE], p=(0.6, 0.2, 0.2))
                     await player.ask(ctx, other, some(1)[0], 7, batch)
         await player.drain(ctx)
     player.bench.process("play", drive)
@@ -213,9 +213,9 @@ def test_rows_of_long_ago_are_told_apart_as_far_as_sweeps_do():
         for batch in range(48):
             await player.begin(ctx, batch, batch - 1)
             if batch % 5 == 0 and batch < 40:
-                await player.ask(ctx, Ask.PLAN, same_set[(3 * batch // 5) % 8], 0, batch)
+                await player.ask(ctx, DirectoryOp.PLAN, same_set[(3 * batch // 5) % 8], 0, batch)
             elif batch >= 40:
-                await player.ask(ctx, Ask.PLAN, same_set[batch - 32], 0, batch)
+                await player.ask(ctx, DirectoryOp.PLAN, same_set[batch - 32], 0, batch)
         await player.drain(ctx)
     player.bench.process("play", drive)
     player.bench.run(10_000)
@@ -239,11 +239,11 @@ def test_one_a_cycle_while_sets_differ(config):
         await ctx.tick().until(player.dut.ready)
         await player.begin(ctx, 1, -1)
         for rest in chosen:
-            assert await player.ask(ctx, Ask.PLAN, rest, 0, 1) == 0
+            assert await player.ask(ctx, DirectoryOp.PLAN, rest, 0, 1) == 0
         for rest in chosen[:2]:
             await player.drain(ctx)
-            await player.ask(ctx, Ask.PLAN, rest, 0, 1)
-            assert await player.ask(ctx, Ask.PLAN, rest, 0, 1) == player.dut.distance - 1
+            await player.ask(ctx, DirectoryOp.PLAN, rest, 0, 1)
+            assert await player.ask(ctx, DirectoryOp.PLAN, rest, 0, 1) == player.dut.distance - 1
         await player.drain(ctx)
     player.bench.process("play", drive)
     player.bench.run(5000)
@@ -258,7 +258,7 @@ def test_restart_drops_what_is_inside():
         dut = player.dut
         await ctx.tick().until(dut.ready)
         for age in range(dut.latency):
-            ctx.set(dut.request, {"places": player.places(rest), "ask": Ask.PLAN})
+            ctx.set(dut.request, {"places": player.places(rest), "op": DirectoryOp.PLAN})
             ctx.set(dut.enter, 1)
             await ctx.tick()
             ctx.set(dut.enter, 0)
@@ -269,7 +269,7 @@ def test_restart_drops_what_is_inside():
             ctx.set(dut.restart, 0)
             for _ in range(dut.latency):
                 await ctx.tick()
-            ctx.set(dut.request.ask, Ask.FIND)
+            ctx.set(dut.request.op, DirectoryOp.FIND)
             ctx.set(dut.enter, 1)
             await ctx.tick()
             ctx.set(dut.enter, 0)

@@ -34,7 +34,7 @@ def test_the_row_is_that_of_the_tag(config):
                 choice = int(rng.integers(config.directory_choices))
                 hashed = int(directory_hash(config, choice, rests[number]))
                 ctx.set(dut.slot, starts[choice][number] + int(rng.integers(config.directory_ways)))
-                ctx.set(dut.tag, hashed >> config.rest_width - config.directory_tag_width)
+                ctx.set(dut.tag, hashed >> config.bank_key_width - config.directory_tag_width)
             await ctx.tick()
             due = number + 1 - dut.latency
             if 0 <= due < count:

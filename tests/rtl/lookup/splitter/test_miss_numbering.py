@@ -12,11 +12,11 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.interfaces.lookup_payloads import (
     amount_width,
-    answered_beat,
-    asked_beat,
     bank_answer,
+    crossbar_response,
     lane_results,
     miss_place,
+    waiting_beat,
 )
 from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
@@ -44,10 +44,10 @@ class NumberedRing(wiring.Component):
     def __init__(self, config):
         self.config = config
         super().__init__({
-            "answered": In(stream.Signature(answered_beat(
-                config, asked_beat(config), bank_answer(config)))),
+            "answered": In(stream.Signature(crossbar_response(
+                config, waiting_beat(config), bank_answer(config)))),
             "listed": Out(stream.Signature(lane_results(config, row_entry))),
-            "numbered": Out(stream.Signature(answered_beat(
+            "numbered": Out(stream.Signature(crossbar_response(
                 config, split_beat(config), config.slot_word_width))),
             "restart": In(1),
         })

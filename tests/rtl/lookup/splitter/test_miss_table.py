@@ -22,7 +22,7 @@ CONFIGS = [TINY, TWO_SETS, WIDE]
 def rows_of(config, rows, count, seed, sets=None):
     """`rest` of `count` lookups of `rows` rows in the first `sets` sets."""
     rng = np.random.default_rng(seed)
-    tag = rng.integers(0, 1 << config.rest_width, rows, np.uint64) // np.uint64(config.miss_sets)
+    tag = rng.integers(0, 1 << config.bank_key_width, rows, np.uint64) // np.uint64(config.miss_sets)
     set_ = rng.integers(0, sets or config.miss_sets, rows).astype(np.uint64)
     pool = tag * np.uint64(config.miss_sets) + set_
     return pool[rng.integers(0, rows, count)].tolist()
@@ -47,7 +47,7 @@ class Driver:
     async def tick(self, ctx, rest=None, epoch=1):
         """One cycle, in which a row enters or anything stands there that does not."""
         ctx.set(self.dut.enter, rest is not None)
-        ctx.set(self.dut.rest, int(self.rng.integers(1 << self.config.rest_width))
+        ctx.set(self.dut.bank_key, int(self.rng.integers(1 << self.config.bank_key_width))
                 if rest is None else rest)
         ctx.set(self.dut.epoch, epoch)
         _, _, answer = await ctx.tick().sample(self.dut.answer)

@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT, Status
-from hotrow_rtl.interfaces.lookup_payloads import answered_beat, lane_results
+from hotrow_rtl.interfaces.lookup_payloads import crossbar_response, lane_results
 from hotrow_rtl.interfaces.records import outcome
 from hotrow_rtl.lookup.splitter.batch_statistics import BatchStatistics
 from hotrow_rtl.lookup.splitter.bitmap_write_rounds import marked_beat
@@ -31,7 +31,7 @@ class Ends(wiring.Component):
 
     def __init__(self, config):
         self.config = config
-        beats = answered_beat(config, split_beat(config), config.slot_word_width)
+        beats = crossbar_response(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
             "slots": Out(stream.Signature(lane_results(config, 32))),
