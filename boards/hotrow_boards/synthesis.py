@@ -75,7 +75,7 @@ def map_cells(reads: list[str], top: str, folder: Path,
 
 
 def _script(reads, top):
-    # Instances named *_relay are copies of a register near its loads (see `ReplicatedRegister`);
+    # Instances named *_replica are copies of a register near its loads (see `ReplicatedRegister`);
     # `keep` stops Yosys from merging them.
     sources = "\n".join(reads)
     return f"""\
@@ -85,7 +85,7 @@ techmap -map +/techmap.v t:$alu r:Y_WIDTH<{_LEAST_CARRY} %i
 opt_expr
 synth_ecp5 -noflatten -top {top} -run map_gates:map_ffs
 flatten
-setattr -set keep 1 c:*_relay.*
+setattr -set keep 1 c:*_replica.*
 opt_clean -purge
 opt -full
 simplemap

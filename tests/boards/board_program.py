@@ -24,19 +24,18 @@ def train(device, optimizer):
     """DLRM in mode hotline beside plain PyTorch, each step checked, and the tables afterwards."""
     pytest.importorskip("torch")
     from hotrow.torch.training.check import StepCheck
-    from hotrow.torch.training.hotline import HotlineTrainer
 
     from tests.torch.conftest import Setting
 
     here = Setting(1, cardinalities=(20, 30, 40), optimizer=optimizer)
     reference = here.reference()
-    trainer = HotlineTrainer(*here.parts(), device, hot_rows=40)
+    trainer = here.hotline(device)
     check, popular = StepCheck(trainer, reference), 0
     for number, samples in enumerate(here.batches(3, count=24)):
         if number == 0:
             trainer.observe(samples)
         if number == 1:
-            trainer.learn()
+            trainer.learn(40)
         check.step(samples)
         popular += trainer.step(samples).popular
     assert popular, "no sample was popular: the test needs both parts"

@@ -254,6 +254,7 @@ def test_a_card_that_is_too_slow_for_the_line():
         core.ethernet_verilog(Station(), Rgmii(), 25_000)
 
 
+@pytest.mark.slow
 def test_the_same_core_for_the_same_station():
     pytest.importorskip("liteeth")
     one, other = (core.ethernet_verilog(Station(), Rgmii(tx_delay_ns=2), 50_000) for _ in range(2))
@@ -302,11 +303,11 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name, variant", [
-    ("ulx3s", Variant()),
-    *(pytest.param(name, Variant(), marks=pytest.mark.long) for name in BOARDS if name != "ulx3s"),
-    pytest.param("ecpix5", Variant(link="udp"), marks=pytest.mark.long),
-    pytest.param("ecpix5", Variant(memory="dram"), marks=[pytest.mark.long, needs_litedram])])
+    *((name, Variant()) for name in BOARDS), ("ecpix5", Variant(link="udp")),
+    pytest.param("ecpix5", Variant(memory="dram"), marks=needs_litedram)])
 def test_a_bitstream_for_real(name, variant, tmp_path):
     """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
     pytest.importorskip("amaranth_boards")

@@ -143,6 +143,7 @@ def test_what_fits_exactly():
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_the_core_that_boards_carry(tmp_path):
     """It fits, and reaches the clock of its preset after place and route."""
     place_and_route_tools()

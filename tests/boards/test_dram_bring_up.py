@@ -168,9 +168,9 @@ def play(windows, bursts=(ALL_RIGHT[1:],) * LANES):
 
 
 @pytest.mark.parametrize("windows, delays", [
-    ([(0, 0, 8), (0, 0, 1)], [3, 0]),
+    pytest.param([(0, 0, 8), (0, 0, 1)], [3, 0], marks=pytest.mark.slow),
     ([(1, 2, 3), (2, 4, 4)], [3, 5]),
-    ([(3, 7, 1), (3, 1, 2)], [7, 1]),
+    pytest.param([(3, 7, 1), (3, 1, 2)], [7, 1], marks=pytest.mark.slow),
 ])
 def test_the_middle_of_the_window_is_set(windows, delays):
     chips, ready = play(windows)
@@ -190,15 +190,17 @@ def test_the_chips_are_woken_first_with_all_waits():
     assert cycles[1] - cycles[0] > 300 and cycles[2] - cycles[1] > 100 > cycles[3] - cycles[2]
 
 
+@pytest.mark.slow
 def test_a_detected_burst_is_not_enough_nor_are_the_data():
     chips, ready = play([(1, 2, 3), (0, 5, 3)], bursts=[(0, 8), (6, 1)])
     assert ready and chips.delays == [3, 6] and chips.slips == [1, 0]
 
 
 @pytest.mark.parametrize("windows, bursts", [
-    ([ALL_RIGHT, ALL_RIGHT], [(0, 8), None]),
-    ([ALL_RIGHT, ALL_RIGHT], [None, (0, 8)]),
-    ([ALL_RIGHT, (4, 0, 8)], [(0, 8), (0, 8)]),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ([ALL_RIGHT, ALL_RIGHT], [(0, 8), None]),
+        ([ALL_RIGHT, ALL_RIGHT], [None, (0, 8)]),
+        ([ALL_RIGHT, (4, 0, 8)], [(0, 8), (0, 8)]))),
     ([(0, 0, 2), ALL_RIGHT], [(2, 6), (0, 8)]),
 ])
 def test_chips_that_are_never_read_right(windows, bursts):
@@ -242,6 +244,7 @@ def test_the_widest_window(seed):
 
 
 @needs_litedram
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.dram])
 def test_the_program_of_a_board(name):
     """From LiteDRAM's own description: its waits, its registers, all lanes' delays."""
@@ -260,6 +263,7 @@ def test_the_program_of_a_board(name):
 
 
 @needs_litedram
+@pytest.mark.slow
 def test_the_simulated_controller_has_the_registers_of_the_real_one():
     """So that one program brings up both."""
     simulated = run_generator(

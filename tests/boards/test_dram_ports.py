@@ -65,8 +65,9 @@ def random_span(rng, bus_bytes, half):
     return page + bus_bytes * int(rng.integers(0, PAGE // bus_bytes - beats + 1)), beats
 
 
-@pytest.mark.parametrize("bus_bytes", [8, 16])
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("bus_bytes, seed", [
+    (8, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((8, 0), (16, 0), (16, 1))),
+    *(pytest.param(width, 2, marks=pytest.mark.long) for width in (8, 16))])
 def test_random_bursts(bus_bytes, seed):
     """Each writer has half of the memory; both write, then both readers read, at the same time."""
     rng, bench = np.random.default_rng([seed, bus_bytes]), PortsBench(bus_bytes, seed)
@@ -102,7 +103,7 @@ def test_random_bursts(bus_bytes, seed):
                          for at, beats, _ in bursts], f"seed {seed}"
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_beyond_the_memory(seed):
     """Refused in its turn, between bursts that are not; the memory is asked for nothing there."""
     bench, some = PortsBench(8, seed), bytes(range(24))
@@ -120,7 +121,7 @@ def test_beyond_the_memory(seed):
     bench.memory.check()
 
 
-@pytest.mark.parametrize("bus_bytes", [8, 16])
+@pytest.mark.parametrize("bus_bytes", [8, pytest.param(16, marks=pytest.mark.slow)])
 def test_the_rate_without_stalls(bus_bytes):
     """A beat a cycle, and one cycle more for each burst that is read, three that is written."""
     count, beats = 12, 32

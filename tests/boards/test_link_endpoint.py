@@ -53,7 +53,8 @@ def test_every_operation(seed):
     assert bench.target.registers == {0x10: 0xDEADBEEF}
 
 
-@pytest.mark.parametrize("memory", [LinkStatus.MEMORY_STARTING, LinkStatus.MEMORY_FAILED])
+@pytest.mark.parametrize("memory", [
+    LinkStatus.MEMORY_STARTING, pytest.param(LinkStatus.MEMORY_FAILED, marks=pytest.mark.slow)])
 def test_a_card_whose_memory_cannot_be_accessed(memory):
     """A BIND tells; accesses are refused, one that never could be the same; registers are there."""
     bench = LinkBench(memory=memory)
@@ -65,6 +66,7 @@ def test_a_card_whose_memory_cannot_be_accessed(memory):
     assert bytes(bench.target.memory[:4]) != b"lost"
 
 
+@pytest.mark.slow
 def test_the_largest_frames():
     octets = np.random.default_rng(2).integers(0, 256, LARGEST_PAYLOAD, np.uint8).tobytes()
     bench = LinkBench()
@@ -72,6 +74,7 @@ def test_the_largest_frames():
     assert bench.answers[-1][16:-4] == octets
 
 
+@pytest.mark.slow
 def test_hostile_frames_change_nothing_and_are_counted():
     good = conversation((WRITE_REGISTER, 0x10, b"abcd"), (WRITE, BASE, b"efgh"))
     flipped = [bytes([*good[2][:byte], good[2][byte] ^ 1 << byte % 8, *good[2][byte + 1:]])
@@ -105,7 +108,8 @@ def test_a_request_that_comes_again_is_answered_again_and_not_carried_out():
     assert bench.model.counters["replayed"] == 5 and bench.model.counters["out_of_order"] == 2
 
 
-@pytest.mark.parametrize("replaceable", [True, False])
+@pytest.mark.parametrize("replaceable", [
+    True, pytest.param(False, marks=pytest.mark.slow)])
 def test_another_host_binds_only_where_it_may(replaceable):
     mine, other = conversation((WRITE, BASE, b"mine"), (READ, BASE, 4)), conversation(
         (WRITE, BASE, b"hers"), session=77, first=9)
@@ -115,6 +119,7 @@ def test_another_host_binds_only_where_it_may(replaceable):
     assert bench.model.counters["foreign"] == (1 if replaceable else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 3))])
 def test_random_frames(seed):
     """Right, repeated, damaged and foreign ones in any order."""

@@ -43,6 +43,7 @@ def exercise(netlist, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(7200)
 def test_commands_on_the_netlist(tmp_path, monkeypatch):
     """LUTs, flip-flops, block RAMs and pins in place of the design."""
     pytest.importorskip("amaranth_boards")

@@ -1,4 +1,4 @@
-"""From Verilog to cells: which memories become block RAM."""
+"""Memories that synthesis maps to block RAM."""
 
 import json
 
@@ -17,14 +17,15 @@ DESIGN = "\n".join([RAM_VERILOG, "module dut(input clk, input [3:0] at, input wr
     for width, low in ((WIDE, 0), (NARROW, WIDE))), "endmodule\n"])
 
 
-@pytest.mark.parametrize("blocks, widths", [
-    ([], []), ([(WIDE + 1, 0)], []), ([(WIDE, 0)], [WIDE]), ([(WIDE, 16)], [WIDE]),
-    ([(WIDE, 17)], []), ([(WIDE, 16), (NARROW, 17)], [WIDE]), ([(NARROW, 16)], [WIDE, NARROW])])
-def test_wide_memories_in_blocks(blocks, widths, tmp_path):
-    """Bits of rows in block RAMs of 36 bits, and in cells of four bits."""
+@pytest.mark.slow
+@pytest.mark.parametrize("block_rams, widths", [
+    ([(WIDE + 1, 0)], []), ([(WIDE, 17)], []), ([(WIDE, 16), (NARROW, 17)], [WIDE]),
+    ([(NARROW, 16)], [WIDE, NARROW])])
+def test_wide_memories_in_block_rams(block_rams, widths, tmp_path):
+    """A block RAM holds 36 bits of a row, a LUT RAM cell four."""
     real_tool("yosys")
     (tmp_path / "dut.v").write_text(DESIGN)
-    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, blocks=blocks)
+    used = map_cells(["read_verilog -sv dut.v"], "dut", tmp_path, block_rams)
     assert used["bram"] == sum(-(-width // 36) for width in widths)
     cells = json.loads((tmp_path / "netlist.json").read_text())["modules"]["dut"]["cells"]
     assert sum(cell["type"] == "TRELLIS_DPR16X4" for cell in cells.values()) == (

@@ -90,7 +90,8 @@ FRAMES = [bytes(range(0xB8, 0xE0)), b"\x00\xff\x55\xc0\xdb\xdc\xdd\x55", b"x"]
 
 
 @pytest.mark.parametrize("cycles_per_bit", [
-    4, 4.34, 5.5, *(pytest.param(slow, marks=pytest.mark.long) for slow in (16.67, 41.3))])
+    4.34, *(pytest.param(rate, marks=pytest.mark.slow) for rate in (4, 5.5)),
+    *(pytest.param(rate, marks=pytest.mark.long) for rate in (16.67, 41.3))])
 def test_frames_at_any_rate(cycles_per_bit):
     line = Line(lambda frame: frame in FRAMES)
     octets = SYNC + b"".join(slip_encode(frame) for frame in FRAMES)
@@ -101,6 +102,7 @@ def test_frames_at_any_rate(cycles_per_bit):
     assert decoder.feed(heard(line.levels, cycles_per_bit)) == FRAMES
 
 
+@pytest.mark.slow
 def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
     frame = b"\x33\x33\x33 payload"  # with falling edges as of a slower sync byte
     good = Line(lambda each: each == frame)
@@ -114,6 +116,7 @@ def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
     assert moved.frames[-3::2] == [frame, frame], "the host changed to a slower rate"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew", [-0.03, 0.03])
 def test_a_host_whose_clock_is_off(skew):
     """Frames at a rate 3 % from that of the sync bytes."""
@@ -123,6 +126,7 @@ def test_a_host_whose_clock_is_off(skew):
     assert line.frames[-3:] == FRAMES
 
 
+@pytest.mark.slow
 def test_noise_is_no_frame():
     rng = np.random.default_rng(5)
     line = Line(lambda frame: frame == b"after")

@@ -13,7 +13,7 @@ from tests.boards.simulated_board import PATIENCE, open_board
 from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from tests.boards.generators import needs_litedram
 from tests.boards.simulated_board import PATIENCE, open_board_with_dram
 from tests.driver.links import declared_transports
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, needs_litedram]
+pytestmark = [
+    pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600), needs_litedram]
 WINDOWS = ((1, 2, 3), (2, 4, 4))  # of reads that are right, unlike for each lane
 HIGH = 60 << 20  # far above any block RAM
 _STAGING_SHARE = 1 << 13  # of the card's memory: little to send over a slow line

@@ -17,7 +17,7 @@ from tests.boards.simulated_network import STATION, open_board
 from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 ROUGH = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05, "seed": 7}
 # A card that another test was bound to is free after IDLE_MS; on a network that loses nothing,
 # a request is then answered in far less than this.
