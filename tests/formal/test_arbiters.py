@@ -42,9 +42,9 @@ class FairTurns(Elaboratable):
             Assert(passed_over <= count - 1),
             Cover(passed_over == count - 1),
         ]
-        with m.If(~asks | granted & arbiter.advance):
+        with m.If(~asks | granted & arbiter.accept):
             m.d.sync += passed_over.eq(0)
-        with m.Elif(arbiter.advance):
+        with m.Elif(arbiter.accept):
             m.d.sync += passed_over.eq(passed_over + 1)
         # What holds inside: requesters from the last one granted up to this one.
         above = opened(arbiter).above

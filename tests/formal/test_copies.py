@@ -4,7 +4,7 @@ One access, any, is followed: a place, a number of bytes, and what the check say
 that place and so many bytes leaves only with that consent, to write only where that is allowed,
 and at the address that the check gave; and test_region_check proves that then every byte lies
 inside the region. Nothing rests on what stands in a table, nor on a product: any descriptor and
-any address may come from `ValidBitRam` and `ArrayAddress`. That an address beyond 2**48 is refused is
+any address may come from `ClearedRam` and `ArrayAddress`. That an address beyond 2**48 is refused is
 left to the tests by simulation.
 """
 
@@ -21,7 +21,7 @@ from hotrow_rtl.mover.addressing.array_address import ArrayAddress
 from hotrow_rtl.mover.addressing.row_state_gate import RowStateGate
 from hotrow_rtl.mover.port.page_splitter import crosses_page
 from hotrow_rtl.mover.port.payloads import COPY_BYTES
-from hotrow_rtl.primitives.valid_bit_ram import ValidBitRam
+from hotrow_rtl.primitives.ram import ClearedRam
 
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
@@ -29,8 +29,8 @@ from tests.formal.small import SMALL
 DEPTH = AddressPipeline.latency + 5  # cycles after reset: a row waits for its state
 
 
-class AnyTable(ValidBitRam):
-    """In place of `ValidBitRam`: any entry."""
+class AnyTable(ClearedRam):
+    """In place of `ClearedRam`: any entry."""
 
     def elaborate(self, platform):
         m = Module()
@@ -100,7 +100,7 @@ class Copies(Elaboratable):
             "place": packed_address, "bytes": COPY_BYTES, "inside": 1, "writable": 1,
             "address": SMALL.address_width}))
         self.addresses = mutated(
-            AddressPipeline, *bug, ArrayAddress=AnyAddress, ValidBitRam=AnyTable,
+            AddressPipeline, *bug, ArrayAddress=AnyAddress, ClearedRam=AnyTable,
             RegionCheck=specified(self.told))(SMALL)
         self.gate = gate(SMALL)
 

@@ -19,9 +19,9 @@ from ..lists.lane_packer import LanePacker
 from ..lists.striped_writer import Element, StripedWriter
 from ..lists.wide_packer import list_packer
 from ..primitives.fifo import RamFifo
-from ..primitives.ping_pong_buffer import PingPong
 from ..primitives.replicated_register import replicated
 from ..primitives.shared_module import shared_instance
+from ..primitives.skid_buffer import SkidBuffer
 from ..primitives.stream_routing import (
     fork,
     stream_connect,
@@ -177,7 +177,7 @@ class LookupEngine(wiring.Component):
         stream_mux(m, self.source.request,
               (~edits, reader.ids.request), (edits, entries.source.request))
         # What takes words is not near what they wait in, and whether it does is known late.
-        arrived = PingPong(self.source.words.p.shape().size)
+        arrived = SkidBuffer(self.source.words.p.shape())
         m.submodules.arrived = self._restarted(m, "arrived", arrived)
         stream_connect(m, self.source.words, arrived.i)
         stream_demux(m, arrived.o, (~edits, reader.ids.words), (edits, entries.source.words))

@@ -26,7 +26,7 @@ def take_turn(m, turns, turn, ports, channel, keep):
     """
     m.d.comb += [
         turns.requests.eq(Cat(getattr(port, f"{channel}valid") for port in ports)),
-        turns.advance.eq(1),
+        turns.accept.eq(1),
     ]
     m.d.sync += turn.eq(turns.grant)
     for number, port in enumerate(ports):

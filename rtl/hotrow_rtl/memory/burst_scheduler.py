@@ -89,8 +89,8 @@ class BurstScheduler(wiring.Component):
             advance.eq(~out.valid | out.ready),
             arbiter.requests.eq(asking),
             # A request that is there waits for a cycle without a burst, which then comes.
-            arbiter.advance.eq(advance & ~(taker.write & out.valid)),
-            chosen.eq(arbiter.grant & arbiter.advance.replicate(count)),
+            arbiter.accept.eq(advance & ~(taker.write & out.valid)),
+            chosen.eq(arbiter.grant & arbiter.accept.replicate(count)),
         ]
         for client in range(count):
             with m.If(reading[client]):

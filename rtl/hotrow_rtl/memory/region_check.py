@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config, log2
 from ..contract.encoding import OFFSET_WIDTH
 from ..interfaces.records import packed_address, region, region_update
-from ..primitives.valid_bit_ram import ValidBitRam
+from ..primitives.ram import ClearedRam
 
 # One access that an engine wants to make: `bytes` from `address`.
 access = data.StructLayout({"address": packed_address, "bytes": OFFSET_WIDTH, "write": 1})
@@ -66,7 +66,8 @@ class RegionCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         handle_width = log2(self.config.handles)
-        m.submodules.table = table = ValidBitRam(region(self.config), self.config.handles)
+        m.submodules.table = table = ClearedRam(
+            region(self.config), self.config.handles, valid_only=True)
         wanted, out = self.accesses.p, self.verdicts
         m.d.comb += [
             table.write_enable.eq(self.update.enable),

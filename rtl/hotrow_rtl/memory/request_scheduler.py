@@ -68,7 +68,7 @@ class RequestScheduler(wiring.Component):
         m.d.comb += [
             moves.eq(~self.write | ~self.hold),
             arbiter.requests.eq(offered),
-            arbiter.advance.eq(moves),
+            arbiter.accept.eq(moves),
             self.taken.eq(there & (~self.hold).replicate(self.count)),
             self.last.eq(self.word + self.less),
         ]

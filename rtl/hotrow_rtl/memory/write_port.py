@@ -131,7 +131,7 @@ class DmaWritePort(wiring.Component):
         m.d.sync += below.eq(in_flight < OUTSTANDING_BURSTS - 1)
         m.d.comb += [
             arbiter.requests.eq(offered & ~chosen),
-            arbiter.advance.eq(~chosen.any() | granted),
+            arbiter.accept.eq(~chosen.any() | granted),
             free.eq(~bus.awvalid | bus.awready),
             granted.eq(chosen.any() & free & below & turns.i.ready & ~discarding),
             bus.awburst.eq(BURST_INCR),
@@ -143,7 +143,7 @@ class DmaWritePort(wiring.Component):
             m.d.comb += client.bursts.ready.eq(granted & chosen[number])
             with m.If(chosen[number]):
                 m.d.comb += [coming.eq(client.bursts.p), turns.i.p.id.eq(number)]
-        with m.If(arbiter.advance):
+        with m.If(arbiter.accept):
             m.d.sync += chosen.eq(arbiter.grant)
         with m.If(self.restart):
             m.d.sync += chosen.eq(0)

@@ -17,7 +17,7 @@ def onehot_mux(select, values):
     values : sequence of Value
         One per bit of `select`.
     """
-    return reduce(or_, (Mux(bit, value, 0) for bit, value in zip(select, values)))
+    return reduce(or_, (Mux(bit, value, 0) for bit, value in zip(select, values, strict=True)))
 
 
 def onehot_to_index(onehot):
@@ -29,7 +29,7 @@ def onehot_to_index(onehot):
         At most one is set.
     """
     bits = list(onehot)
-    return Cat(Cat(bit for at, bit in enumerate(bits) if at >> place & 1).any()
+    return Cat(Cat(bit for idx, bit in enumerate(bits) if idx >> place & 1).any()
                for place in range((len(bits) - 1).bit_length()))
 
 
@@ -56,13 +56,13 @@ def prefix_popcount(bits):
         return [Const(0, 1)], bits[0]
     half = len(bits) // 2
     (low, ones), (high, more) = prefix_popcount(bits[:half]), prefix_popcount(bits[half:])
-    return low + [ones + number for number in high], ones + more
+    return low + [ones + count for count in high], ones + more
 
 
 def last_set(flags):
     """Return a one-hot vector with the highest bit that is set."""
-    alone = [flag & ~flags[at + 1:].any() for at, flag in enumerate(flags[:-1])]
-    return Cat(*alone, flags[-1])
+    highest = [flag & ~flags[idx + 1:].any() for idx, flag in enumerate(flags[:-1])]
+    return Cat(*highest, flags[-1])
 
 
 def delay(m, value, cycles, name):

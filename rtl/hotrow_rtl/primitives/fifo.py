@@ -1,4 +1,4 @@
-"""A queue in a `Ram`, for words too many to keep in registers."""
+"""A FIFO whose payloads lie in a `Ram`."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -14,16 +14,16 @@ class RamFifo(wiring.Component):
     ----------
     shape : ShapeCastable
     depth : int
-        Rows of memory, a power of two. One payload more waits at the output.
+        Rows of memory, a power of two. The output register holds one payload more.
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream(shape))
     o : Out(stream(shape))
     clear : In(1)
-        Forget everything, a payload that comes in the same cycle included.
+        Drop all payloads, one that is pushed in the same cycle included.
     level : Out
-        Payloads inside, the one at the output included.
+        Number of payloads stored, the one at the output included.
 
     Timing
     ------
@@ -46,36 +46,36 @@ class RamFifo(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.rows = rows = Ram(self.shape, self.depth)
-        write_at, read_at = Signal(range(self.depth)), Signal(range(self.depth))
+        write_row, read_row = Signal(range(self.depth)), Signal(range(self.depth))
         stored = Signal(range(self.depth + 1))  # rows written and not yet read
-        some, full = Signal(), Signal()  # rows are, all rows are
-        store, load = Signal(), Signal()
+        not_empty, full = Signal(), Signal()
+        push, pop = Signal(), Signal()
         m.d.comb += [
             self.i.ready.eq(~full),
-            store.eq(self.i.valid & self.i.ready),
-            load.eq(some & (~self.o.valid | self.o.ready)),
+            push.eq(self.i.valid & self.i.ready),
+            pop.eq(not_empty & (~self.o.valid | self.o.ready)),
             self.level.eq(stored + self.o.valid),
-            rows.write_enable.eq(store),
-            rows.write_address.eq(write_at),
+            rows.write_enable.eq(push),
+            rows.write_address.eq(write_row),
             rows.write_data.eq(self.i.p),
-            rows.read_enable.eq(load),
-            rows.read_address.eq(read_at),
+            rows.read_enable.eq(pop),
+            rows.read_address.eq(read_row),
             self.o.p.eq(rows.read_data),
         ]
-        # `store` and `load` come late: they enable registers, and stay out of carry chains.
-        m.d.sync += self.o.valid.eq(load | self.o.valid & ~self.o.ready)
-        with m.If(store):
-            m.d.sync += write_at.eq(write_at + 1)
-        with m.If(load):
-            m.d.sync += read_at.eq(read_at + 1)
-        # And `load` comes last: what becomes of these is told from `store` alone.
-        with m.If(store ^ load):
+        # Timing: `push` and `pop` only enable registers; neither enters a carry chain.
+        m.d.sync += self.o.valid.eq(pop | self.o.valid & ~self.o.ready)
+        with m.If(push):
+            m.d.sync += write_row.eq(write_row + 1)
+        with m.If(pop):
+            m.d.sync += read_row.eq(read_row + 1)
+        # Timing: `pop` is the later of the two, so `push` alone selects the next values.
+        with m.If(push ^ pop):
             m.d.sync += [
-                stored.eq(Mux(store, stored + 1, stored - 1)),
-                some.eq(store | (stored != 1)),
-                full.eq(store & (stored == self.depth - 1)),
+                stored.eq(Mux(push, stored + 1, stored - 1)),
+                not_empty.eq(push | (stored != 1)),
+                full.eq(push & (stored == self.depth - 1)),
             ]
         with m.If(self.clear):
-            m.d.sync += [
-                signal.eq(0) for signal in (write_at, read_at, stored, some, full, self.o.valid)]
+            m.d.sync += [signal.eq(0) for signal in (
+                write_row, read_row, stored, not_empty, full, self.o.valid)]
         return m

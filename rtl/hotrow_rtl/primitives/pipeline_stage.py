@@ -1,4 +1,4 @@
-"""One stage of a pipeline that never stops."""
+"""One stage of a pipeline that never stalls."""
 
 from types import SimpleNamespace
 
@@ -6,12 +6,12 @@ from amaranth import Signal, Value
 
 
 def stage(m, name, **values):
-    """Register `values` at a clock edge, added to module `m`; what follows sees the registers.
+    """Register `values` in module `m`.
 
     Returns
     -------
     SimpleNamespace
-        The registers, each by the name of its value. They have no reset: a `valid` travels apart.
+        The registers, each named after its value. They have no reset: the caller resets `valid`.
     """
     registers = {each: Signal(Value.cast(value).shape(), name=f"{name}_{each}", reset_less=True)
                  for each, value in values.items()}

@@ -1,11 +1,11 @@
 """Memories with one write and one read port, emitted as instances of one small Verilog module.
 
 Amaranth's own memory writes an initial value for every row into the Verilog: megabytes of text
-and minutes of conversion for the tables here. `Ram` behaves the same in Amaranth's simulator and
-becomes an instance of `hotrow_ram` (see ``emit``) for any platform that carries `ram_instances`.
+and minutes of conversion for the tables of a card. `Ram` behaves the same in Amaranth's simulator;
+on a platform with `ram_instances` (see ``emit``) it is an instance of `hotrow_ram`.
 """
 
-from amaranth import Cat, ClockSignal, Instance, Module, Mux, Signal
+from amaranth import ClockSignal, Instance, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -63,23 +63,22 @@ class Ram(wiring.Component):
     depth : int
         Rows, at least 2.
     reads_old : bool
-        A read of the row that is written in the same cycle returns its former contents. Beside
-        a block RAM that takes logic; without, such a read is undefined.
+        A read of the row that is written in the same cycle returns its previous contents. Block
+        RAMs need extra logic for that; without it such a read is undefined.
     parts : int
-        Equal parts of a row that are written apart, as the byte enables of block RAMs do it: of
-        nine bits each, so that parts of so many lose nothing.
+        Equal parts of a row with a write enable each. Block RAMs have one per 9 bits.
     block : bool
-        In block RAM however few the rows are: those to spare cost less than logic.
+        Use block RAM even for few rows.
 
-    Members
-    -------
+    Attributes
+    ----------
     write_enable : In(parts)
     write_address, write_data : In
     read_enable, read_address : In
     read_clear : In(1)
-        Read zero instead.
+        The read returns zero.
     read_data : Out(shape)
-        Holds its value while `read_enable` is low.
+        Keeps its value while `read_enable` is low.
 
     Timing
     ------
@@ -107,20 +106,20 @@ class Ram(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         if getattr(platform, "ram_instances", False):
-            flat = Signal(self._width)
+            read_data = Signal(self._width)
             m.submodules.rows = Instance(
                 RAM_MODULE,
-                p_WIDTH=len(flat), p_DEPTH=self.depth, p_ADDRESS=len(self.read_address),
+                p_WIDTH=self._width, p_DEPTH=self.depth, p_ADDRESS=len(self.read_address),
                 p_READS_OLD=int(self.reads_old), p_PARTS=self.parts,
                 p_STYLE="block" if self.block else "auto",
                 i_clk=ClockSignal(),
                 i_write_enable=self.write_enable, i_write_address=self.write_address,
-                i_write_data=Cat(self.write_data),
+                i_write_data=Value.cast(self.write_data),
                 i_read_enable=self.read_enable, i_read_clear=self.read_clear,
                 i_read_address=self.read_address,
-                o_read_data=flat,
+                o_read_data=read_data,
             )
-            m.d.comb += Cat(self.read_data).eq(flat)
+            m.d.comb += Value.cast(self.read_data).eq(read_data)
             return m
         m.submodules.rows = rows = memory.Memory(
             shape=self._width, depth=self.depth, init=[])
@@ -129,11 +128,11 @@ class Ram(wiring.Component):
         m.d.comb += [
             write.en.eq(self.write_enable),
             write.addr.eq(self.write_address),
-            write.data.eq(Cat(self.write_data)),
+            write.data.eq(self.write_data),
             read.en.eq(self.read_enable),
             read.addr.eq(self.read_address),
         ]
-        # What is undefined comes out inverted, so that a test sees who relies on it.
+        # Undefined data is returned inverted, so that a test fails if a unit uses it.
         collided, cleared = Signal(), Signal()
         with m.If(self.read_enable):
             m.d.sync += [
@@ -141,7 +140,7 @@ class Ram(wiring.Component):
                             & (not self.reads_old)),
                 cleared.eq(self.read_clear),
             ]
-        m.d.comb += Cat(self.read_data).eq(
+        m.d.comb += Value.cast(self.read_data).eq(
             Mux(cleared, 0, Mux(collided, ~read.data, read.data)))
         return m
 
@@ -151,13 +150,16 @@ class ClearedRam(wiring.Component):
 
     Parameters
     ----------
-    As of `Ram`. Of one in `parts` the user sees to it that `write_data` is zero while `ready` is
-    low: it has registers there to reset, and no gates are spent on every bit.
+    shape, depth, reads_old, parts
+        See `Ram`. With several `parts` the user holds `write_data` at zero while `ready` is low,
+        which saves a gate for each bit.
+    valid_only : bool
+        Clear only the field `valid` of each row.
 
-    Members
-    -------
-    The members of `Ram`, and:
-
+    Attributes
+    ----------
+    write_enable, write_address, write_data, read_enable, read_address, read_data
+        See `Ram`.
     clear : In(1)
         A pulse starts another sweep.
     ready : Out(1)
@@ -168,8 +170,9 @@ class ClearedRam(wiring.Component):
     A sweep takes `depth` cycles; otherwise as `Ram`.
     """
 
-    def __init__(self, shape, depth, *, reads_old=False, parts=1):
+    def __init__(self, shape, depth, *, reads_old=False, parts=1, valid_only=False):
         self.shape, self.depth, self.reads_old, self.parts = shape, depth, reads_old, parts
+        self.valid_only = valid_only
         super().__init__({
             "write_enable": In(parts),
             "write_address": In(range(depth)),
@@ -185,23 +188,25 @@ class ClearedRam(wiring.Component):
         m = Module()
         m.submodules.ram = ram = Ram(
             self.shape, self.depth, reads_old=self.reads_old, parts=self.parts)
-        at = Signal(range(self.depth))
+        sweep_row = Signal(range(self.depth))
         m.d.comb += [
             ram.write_enable.eq(self.write_enable),
             ram.write_address.eq(self.write_address),
-            Cat(ram.write_data).eq(Cat(self.write_data)),
+            ram.write_data.eq(self.write_data),
             ram.read_enable.eq(self.read_enable),
             ram.read_address.eq(self.read_address),
-            Cat(self.read_data).eq(Cat(ram.read_data)),
+            self.read_data.eq(ram.read_data),
         ]
         with m.If(~self.ready):
             m.d.comb += [
                 ram.write_enable.eq(~0),
-                ram.write_address.eq(at),
+                ram.write_address.eq(sweep_row),
             ]
-            if self.parts == 1:
-                m.d.comb += Cat(ram.write_data).eq(0)
-            m.d.sync += [at.eq(at + 1), self.ready.eq(at == self.depth - 1)]
+            if self.valid_only:
+                m.d.comb += ram.write_data.valid.eq(0)
+            elif self.parts == 1:
+                m.d.comb += Value.cast(ram.write_data).eq(0)
+            m.d.sync += [sweep_row.eq(sweep_row + 1), self.ready.eq(sweep_row == self.depth - 1)]
         with m.Elif(self.clear):
-            m.d.sync += [at.eq(0), self.ready.eq(0)]
+            m.d.sync += [sweep_row.eq(0), self.ready.eq(0)]
         return m

@@ -1,4 +1,4 @@
-"""ReplicatedRegister: what must go far, passed on a cycle late, from a flip-flop near those that it is for."""
+"""A register per destination of a signal with a large fan-out."""
 
 from amaranth import Module
 from amaranth.lib import wiring
@@ -6,30 +6,29 @@ from amaranth.lib.wiring import In, Out
 
 
 class ReplicatedRegister(wiring.Component):
-    """Pass a value on in the next cycle.
+    """A register in a module of its own, so that synthesis does not merge equal ones.
 
-    A restart that resets thousands of registers all over the device takes longer to get there than
-    a cycle has. Here it gets to the units first and from there, in the next cycle, to the
-    registers. A module of its own, so that the registers of unlike units are not merged into one.
+    Timing: a restart that drives thousands of flip-flops all over the device does not arrive within
+    a cycle. Each unit gets a registered copy, which drives only the flip-flops of that unit.
 
     Parameters
     ----------
-    width : int, optional
-    init : int, optional
-        Its value after the device's reset.
+    shape : ShapeCastable, optional
+    init : optional
+        Value after the device's reset.
 
-    Members
-    -------
-    i : In(width)
-    o : Out(width)
+    Attributes
+    ----------
+    i : In(shape)
+    o : Out(shape)
 
     Timing
     ------
     Latency 1 cycle.
     """
 
-    def __init__(self, width: int = 1, init: int = 0):
-        super().__init__({"i": In(width), "o": Out(width, init=init)})
+    def __init__(self, shape=1, init=None):
+        super().__init__({"i": In(shape), "o": Out(shape, init=init)})
 
     def elaborate(self, platform):
         m = Module()
@@ -37,8 +36,8 @@ class ReplicatedRegister(wiring.Component):
         return m
 
 
-def replicated(m, name, value, init=0):
-    """A signal that follows `value` in the next cycle, for what that name says."""
-    m.submodules[f"{name}_relay"] = relay = ReplicatedRegister(len(value), init)
-    m.d.comb += relay.i.eq(value)
-    return relay.o
+def replicated(m, name, value, init=None):
+    """Return a registered copy of `value`: a submodule `name`_replica of `m`."""
+    m.submodules[f"{name}_replica"] = replica = ReplicatedRegister(value.shape(), init)
+    m.d.comb += replica.i.eq(value)
+    return replica.o

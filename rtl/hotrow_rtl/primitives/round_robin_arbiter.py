@@ -6,36 +6,41 @@ from amaranth.lib.wiring import In, Out
 
 
 class RoundRobinArbiter(wiring.Component):
-    """Grant one of the requests, the next one above the last granted first.
+    """Grant one of the requests: the first one above the last grant, else the lowest.
 
-    Members
-    -------
+    Parameters
+    ----------
+    count : int
+        Number of requesters.
+
+    Attributes
+    ----------
     requests : In(count)
     grant : Out(count)
         One-hot, or 0 without a request.
-    advance : In(1)
+    accept : In(1)
         The grant is used in this cycle.
 
     Timing
     ------
-    Combinational. A request is passed over at most `count` - 1 times.
+    Combinational. A request waits for at most `count` - 1 grants to others.
     """
 
     def __init__(self, count):
         if count < 1:
             raise ValueError(f"at least one requester is needed, not {count}")
-        super().__init__({"requests": In(count), "grant": Out(count), "advance": In(1)})
+        super().__init__({"requests": In(count), "grant": Out(count), "accept": In(1)})
 
     def elaborate(self, platform):
         m = Module()
-        above = Signal.like(self.requests)  # requesters above the one granted last
+        above = Signal.like(self.requests)  # mask of the requesters above the last grant
         first = Signal.like(above)
         m.d.comb += first.eq(self.requests & above)
-        for number in range(len(above)):
-            m.d.comb += self.grant[number].eq(Mux(
+        for idx in range(len(above)):
+            m.d.comb += self.grant[idx].eq(Mux(
                 first.any(),
-                first[number] & ~first[:number].any(),
-                self.requests[number] & ~self.requests[:number].any()))
-        with m.If(self.advance & self.requests.any()):
-            m.d.sync += above.eq(Cat(self.grant[:number].any() for number in range(len(above))))
+                first[idx] & ~first[:idx].any(),
+                self.requests[idx] & ~self.requests[:idx].any()))
+        with m.If(self.accept & self.requests.any()):
+            m.d.sync += above.eq(Cat(self.grant[:idx].any() for idx in range(len(above))))
         return m

@@ -1,4 +1,4 @@
-"""SkidBuffer: registers that end a chain of `ready` signals."""
+"""A buffer that registers both `valid` and `ready` of a stream."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -6,23 +6,22 @@ from amaranth.lib.wiring import In, Out
 
 
 class SkidBuffer(wiring.Component):
-    """Pass a stream on through a register, with a second one for what comes when it is stopped.
+    """A two-entry FIFO: an output register and a spare one, filled when the output stalls.
 
     Parameters
     ----------
-    width : int
-        Bits of the payload.
+    shape : ShapeCastable
     rigid : bool
-        Nothing moves in `o` while its `ready` is low, even if it is empty: for a pipeline whose
-        stages all advance together.
+        `o` holds its state while its `ready` is low, even without a payload: for a pipeline whose
+        stages share one enable.
 
-    Members
-    -------
-    i : In(stream(width))
-        Its `ready` is a register.
-    o : Out(stream(width))
-    free : Out(1)
-        The `ready` of `i` in the next cycle.
+    Attributes
+    ----------
+    i : In(stream(shape))
+        `ready` is a register.
+    o : Out(stream(shape))
+    ready_next : Out(1)
+        `i.ready` of the next cycle.
 
     Timing
     ------
@@ -31,22 +30,28 @@ class SkidBuffer(wiring.Component):
 
     latency = 1
 
-    def __init__(self, width, *, rigid=False):
-        self.rigid = rigid
+    def __init__(self, shape, *, rigid=False):
+        self.shape, self.rigid = shape, rigid
         super().__init__({
-            "i": In(stream.Signature(width)), "o": Out(stream.Signature(width)), "free": Out(1)})
+            "i": In(stream.Signature(shape)),
+            "o": Out(stream.Signature(shape)),
+            "ready_next": Out(1),
+        })
 
     def elaborate(self, platform):
         m = Module()
-        # That it is empty, not that it is full, as `ready` moves the many registers before it.
-        spare, empty = Signal.like(self.o.p, reset_less=True), Signal(init=1)
-        moves = self.o.ready if self.rigid else ~self.o.valid | self.o.ready
-        m.d.comb += [self.i.ready.eq(empty), self.free.eq(moves | empty & ~self.i.valid)]
-        m.d.sync += empty.eq(self.free)
-        with m.If(moves):
-            m.d.sync += [self.o.valid.eq(~empty | self.i.valid), self.o.p.eq(self.i.p)]
-            with m.If(~empty):
+        spare = Signal(self.shape, reset_less=True)
+        spare_empty = Signal(init=1)  # `i.ready`, which enables many registers of the producer
+        load = self.o.ready if self.rigid else ~self.o.valid | self.o.ready
+        m.d.comb += [
+            self.i.ready.eq(spare_empty),
+            self.ready_next.eq(load | spare_empty & ~self.i.valid),
+        ]
+        m.d.sync += spare_empty.eq(self.ready_next)
+        with m.If(load):
+            m.d.sync += [self.o.valid.eq(~spare_empty | self.i.valid), self.o.p.eq(self.i.p)]
+            with m.If(~spare_empty):
                 m.d.sync += self.o.p.eq(spare)
-        with m.If(empty):  # whether it will be needed is known late
+        with m.If(spare_empty):  # Timing: loaded in any case, as `o.ready` is late
             m.d.sync += spare.eq(self.i.p)
         return m

@@ -4,7 +4,7 @@ from amaranth import Cat
 
 
 def fork(m, source, *sinks):
-    """Hand every payload of a stream to several sinks, all in the same cycle.
+    """Connect the handshake of a stream to several sinks, which all fire in the same cycle.
 
     A sink's `ready` must not depend on its `valid`.
 
@@ -13,17 +13,17 @@ def fork(m, source, *sinks):
     m : Module
     source : stream
     sinks : stream
-        Payloads are not connected, since each sink may want another part of the source's.
+        The caller connects the payloads, since each sink may use another part of the source's.
     """
     readies = [sink.ready for sink in sinks]
     m.d.comb += source.ready.eq(Cat(readies).all())
-    for place, sink in enumerate(sinks):
-        others = readies[:place] + readies[place + 1:]
+    for idx, sink in enumerate(sinks):
+        others = readies[:idx] + readies[idx + 1:]
         m.d.comb += sink.valid.eq(source.valid & Cat(others).all())
 
 
 def stream_connect(m, source, sink):
-    """Hand every payload of a stream to a sink, within a condition of module `m` or without.
+    """Connect a stream to a sink, also inside an `m.If` or `m.Case` of module `m`.
 
     Parameters
     ----------
@@ -38,20 +38,32 @@ def stream_connect(m, source, sink):
 
 
 def stream_mux(m, consumer, *choices):
-    """Give `consumer` the one of the (condition, producer) streams whose condition holds."""
-    (_, usual), *_ = choices
-    m.d.comb += consumer.p.eq(usual.p)  # also where no condition holds: that takes no gates
+    """Connect `consumer` to the producer whose condition holds.
+
+    Parameters
+    ----------
+    m : Module
+    consumer : stream
+    choices : (Value, stream)
+        Conditions, of which at most one holds, and producers.
+    """
+    (_, default), *_ = choices
+    m.d.comb += consumer.p.eq(default.p)  # without a condition the payload is free: no gates
     for condition, producer in choices:
         with m.If(condition):
-            m.d.comb += [
-                consumer.valid.eq(producer.valid),
-                consumer.p.eq(producer.p),
-                producer.ready.eq(consumer.ready),
-            ]
+            stream_connect(m, producer, consumer)
 
 
 def stream_demux(m, producer, *choices):
-    """Give `producer`'s stream to the one of the (condition, consumer) whose condition holds."""
+    """Connect `producer` to the consumer whose condition holds.
+
+    Parameters
+    ----------
+    m : Module
+    producer : stream
+    choices : (Value, stream)
+        Conditions, of which at most one holds, and consumers.
+    """
     for condition, consumer in choices:
         m.d.comb += consumer.p.eq(producer.p)
         with m.If(condition):
@@ -62,11 +74,12 @@ def stream_demux(m, producer, *choices):
 
 
 def stream_resize(m, producer, consumer):
-    """Give `consumer` the low bits of the elements, as wide as its own: those above are 0."""
+    """Connect two streams of `lane_results`; elements are truncated, or extended with zeros."""
     m.d.comb += [
         consumer.valid.eq(producer.valid),
         producer.ready.eq(consumer.ready),
         consumer.p.present.eq(producer.p.present),
         consumer.p.last.eq(producer.p.last),
-        *(low.eq(Cat(value)) for low, value in zip(consumer.p.values, producer.p.values)),
+        *(element.eq(Cat(value)) for element, value in zip(
+            consumer.p.values, producer.p.values, strict=True)),
     ]

@@ -20,7 +20,7 @@ def test_grants_the_next_above_the_last(count):
             requests = rng.random(count) < rng.choice([0.2, 0.8, 1.0])
             advance = rng.random() < 0.7
             ctx.set(arbiter.requests, sum(int(asked) << i for i, asked in enumerate(requests)))
-            ctx.set(arbiter.advance, int(advance))
+            ctx.set(arbiter.accept, int(advance))
             around = [(last + 1 + i) % count for i in range(count)]
             chosen = next((i for i in around if requests[i]), None)
             expected = 0 if chosen is None else 1 << chosen

@@ -95,7 +95,7 @@ class BankCrossbar(wiring.Component):
         skid = SkidBuffer(out.size)
         m.submodules.exit = exit_ = ResetInserter(self.restart)(skid)
         advance = exit_.i.ready  # a register, for the many that it moves
-        may_leave = replicated(m, "may_leave", skid.free | self.restart, init=1)  # the same, for it
+        may_leave = replicated(m, "may_leave", skid.ready_next | self.restart, init=1)  # the same, for it
         m.d.comb += [
             self.beats.ready.eq(replicated(m, "opens", opens, init=1)),
             enter.eq(self.beats.valid & open_),

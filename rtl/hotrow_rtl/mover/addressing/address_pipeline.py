@@ -11,8 +11,8 @@ from ...contract.encoding import Status
 from ...float.formats import ElementType
 from ...interfaces.records import packed_address, region_update, table, table_update
 from ...memory.region_check import RegionCheck
+from ...primitives.ram import ClearedRam
 from ...primitives.skid_buffer import SkidBuffer
-from ...primitives.valid_bit_ram import ValidBitRam
 from ..port.page_splitter import crosses_page
 from ..port.payloads import COPY_BYTES, checked_copy, move_setting, wanted_copy
 from .array_address import STRIDE4_WIDTH, ArrayAddress
@@ -68,7 +68,8 @@ class AddressPipeline(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, out, setting = self.config, self.checked, self.setting
-        m.submodules.tables = tables = ValidBitRam(table(config), config.tables)
+        m.submodules.tables = tables = ClearedRam(
+            table(config), config.tables, valid_only=True)
         m.submodules.source = source = ArrayAddress()
         m.submodules.destination = destination = ArrayAddress()
         m.submodules.source_check = source_check = RegionCheck(config)

@@ -117,7 +117,7 @@ class EntryTurns(wiring.Component):
         copy = data.View(addressed_copy(self.config), skid.i.p)
         m.d.comb += [
             turns.requests.eq(valids),
-            turns.advance.eq(taken & ~inside),
+            turns.accept.eq(taken & ~inside),
             chosen.eq(Mux(inside, owner, turns.grant)),
             skid.i.valid.eq((chosen & valids).any()),
             skid.i.p.eq(reduce(or_, (lane.p & chosen[number].replicate(width)
