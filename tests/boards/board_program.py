@@ -1,4 +1,4 @@
-"""What whole boards are asked to do, over whichever link."""
+"""Programs that the tests of whole boards run over any link."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Behaviour of the cells of an ECP5 netlist, for simulation: Yosys' own models, and those it lacks.
+"""Simulation models of the cells of an ECP5 netlist: Yosys' own, and those that it lacks.
 
 Source: Lattice FPGA-TN-02204 (memory) and FPGA-TN-02205 (multiplier), as far as Yosys uses them:
 no output registers, one clock, both ports of a memory equally wide. A PLL passes its clock on.
@@ -31,7 +31,7 @@ module EHXPLLL #(
   assign CLKOP = CLKI;
   assign LOCK = 1;
 endmodule
-module SGSR(input CLK, GSR);  // flip-flops begin with their first values as it is
+module SGSR(input CLK, GSR);  // flip-flops start with their initial values anyway
 endmodule
 """
 
@@ -42,7 +42,7 @@ def cell_models() -> str:
                   Path("/usr/share/yosys"), Path("/usr/local/share/yosys")):
         if all((share / "lattice" / name).is_file() for name in FILES):
             texts = [(share / "lattice" / name).read_text() for name in FILES]
-            # Delays, which a cycle-based simulator has no use for.
+            # A cycle-based simulator ignores delays.
             plain = [re.sub(r"\bspecify\b.*?\bendspecify\b", "", text, flags=re.S)
                      for text in texts]
             return "`define NO_INCLUDES\n" + "\n".join(
@@ -51,8 +51,7 @@ def cell_models() -> str:
 
 
 def with_plain_pins(netlist: str) -> str:
-    """A netlist whose pins are inputs or outputs, and never both, as simulators without levels of
-    high impedance want it."""
+    """Replace bidirectional pins by inputs and outputs, for simulators without high impedance."""
     return re.sub(r'\bTRELLIS_IO #\(\s*\.DIR\("(INPUT|OUTPUT)"\)\s*\)', r"\1_PIN", netlist)
 
 

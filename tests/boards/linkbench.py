@@ -1,4 +1,4 @@
-"""A link's gateware beside its golden model: the same frames to both."""
+"""A bench that plays the same frames to a link's gateware and to its golden model."""
 
 import zlib
 
@@ -28,7 +28,7 @@ def request(operation, sequence, address=0, payload=b"", length=None, session=SE
 
 
 class Target:
-    """Registers, memory and written blocks, as plain Python holds them."""
+    """Registers, memory and written blocks of a card, in Python."""
 
     def __init__(self, written=()):
         self.registers, self.accesses = {}, []
@@ -60,7 +60,7 @@ class Target:
         return self._exists(at, len(octets))
 
     def take_written(self, most):
-        """As the gateware looks for them: words of 32 blocks while there is room for 32 more."""
+        """Scan rows of 32 blocks while the reply has space for 32 more, as the gateware does."""
         found, word = [], 0
         while word < (BYTES >> BLOCK_LOG2) // 32:
             if len(found) + 32 > most:
@@ -81,14 +81,14 @@ class LinkBench(StreamBench):
     Parameters
     ----------
     seed : int
-        Of the stalls of memory and line; 0 for none.
+        Seed of the stalls of memory and line; 0 for none.
     written : sequence of int
-        Blocks that the card wrote at first.
+        Blocks that the card wrote before the first frame.
     memory : LinkStatus
-        OK, or why its memory cannot be accessed.
+        OK, or the reason that the memory cannot be accessed.
 
-    Members
-    -------
+    Attributes
+    ----------
     model : golden.LinkEndpoint
     """
 
@@ -117,7 +117,7 @@ class LinkBench(StreamBench):
         self.background(self._listen)
 
     def play(self, frames, gaps=STEADY, limit=200_000):
-        """Send frames, none before the one before is dealt with; compare every answer."""
+        """Send frames one at a time; compare every reply."""
         expected = [self.expect(frame) for frame in frames]
 
         async def drive(ctx):
@@ -148,12 +148,12 @@ class LinkBench(StreamBench):
         assert (self.target.memory == self.card.memory).all()
 
     def expect(self, frame):
-        """What the golden model answers, if anything."""
+        """The golden model's reply, or None."""
         return self.model.answer(frame)
 
     @staticmethod
     def settling(frame):
-        """Cycles in which a frame that is not answered is dealt with."""
+        """Cycles that the gateware needs for a frame without a reply."""
         return len(frame) + 60
 
     async def _send(self, ctx, frame, gaps):
@@ -170,9 +170,9 @@ class LinkBench(StreamBench):
             ready = not self.seed or self.rng.random() < 0.6
             ctx.set(replies.ready, ready)
             _, _, valid, payload = await ctx.tick().sample(replies.valid, replies.p)
-            now = payload.data, payload.last
-            assert held is None or (valid and now == held), "a byte changed before it was taken"
-            held = now if valid and not ready else None
+            current = payload.data, payload.last
+            assert held is None or (valid and current == held), "a stalled byte changed"
+            held = current if valid and not ready else None
             if valid and ready:
                 self._partial.append(payload.data)
                 if payload.last:

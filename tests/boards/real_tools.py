@@ -1,11 +1,11 @@
-"""The open tools themselves, where a test has no use for stand-ins."""
+"""The open tools, for tests that do not use stand-ins."""
 
 import pytest
 from hotrow_boards.tools import tool
 
 
 def real_tool(name: str) -> str:
-    """The tool; the test is skipped, with how to get it, where it is missing."""
+    """Path of a tool; skips the test if the tool is missing."""
     try:
         return tool(name)
     except ValueError as missing:
@@ -13,6 +13,6 @@ def real_tool(name: str) -> str:
 
 
 def place_and_route_tools() -> None:
-    """Skip where a netlist cannot be made and routed."""
+    """Skip the test if a tool for synthesis or routing is missing."""
     for name in ("yosys", "nextpnr-ecp5"):
         real_tool(name)

@@ -1,4 +1,4 @@
-"""A whole simulated board for tests: its Verilog built once, a clock for each that opens it."""
+"""A whole simulated board for tests; a process compiles each variant once."""
 
 import functools
 import shutil
@@ -11,11 +11,11 @@ MEMORY_BYTES = 1 << 22
 CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do with
 PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
 DRAM = Dram(chip="MT41K64M16", lanes=2, chip_bytes=1 << 27)
-DRAM_CLOCK_MHZ = 50  # of the card; the controller's times are reckoned from it
+DRAM_CLOCK_MHZ = 50  # of the card; the base of the controller's timing
 
 
 def needs_compiler():
-    """Skip where tools are missing that a simulated board is built with."""
+    """Skip the test if a tool that compiles a simulated board is missing."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if missing:
         pytest.skip(f"a simulated board needs {', '.join(missing)}")
@@ -23,7 +23,7 @@ def needs_compiler():
 
 @functools.cache
 def board_library(name, windows=None):
-    """The shared library of a preset on a serial line; skips where tools are missing.
+    """The shared library of a card on a serial line; skips the test if tools are missing.
 
     With `windows`, its memory is DRAM: see `hotrow_sim.litedram.levelled_program`.
     """
@@ -39,12 +39,12 @@ def board_library(name, windows=None):
 
 
 def open_board(name="ecp5-small", windows=None):
-    """A `SerialBoard` with its clock running, of the preset that the boards carry or another."""
+    """A `SerialBoard` of a preset, with its clock running."""
     from hotrow_sim.testing.boards.serial_board import SerialBoard
 
     return SerialBoard(board_library(name, windows), CLOCK_HZ)
 
 
 def open_board_with_dram(windows):
-    """As `open_board`, with DRAM as the card's memory."""
+    """`open_board` with DRAM as the card's memory."""
     return open_board(windows=windows)

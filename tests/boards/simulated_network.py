@@ -1,4 +1,4 @@
-"""A whole simulated board in a network for tests; as `simulated_board`."""
+"""A whole simulated board in a network for tests; see `simulated_board`."""
 
 import functools
 
@@ -9,13 +9,13 @@ from hotrow_rtl.contract.link_frames import UDP_PORT
 from tests.boards.simulated_board import MEMORY_BYTES, needs_compiler
 
 CLOCK_KHZ = 50_000  # as on the boards, beside a line of 125 MHz
-IDLE_MS = 2  # in a simulation that takes seconds
+IDLE_MS = 2  # of simulated time, which take seconds
 STATION = Station()
 
 
 @functools.cache
 def board_library(name):
-    """The shared library of a preset behind Ethernet; skips where tools are missing."""
+    """The shared library of a card on Ethernet; skips the test if tools are missing."""
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_udp_card
     from hotrow_sim.testing.boards import ethernet_board

@@ -1,4 +1,4 @@
-"""Block RAM behind several AXI4 ports: what is read is what was written, and writes are told."""
+"""Block RAM with several AXI4 ports: reads return what was written, and writes are reported."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,14 @@ BUSES = {"address_width": 32, "bus_bytes": BUS}
 
 
 class MemoryBench(StreamBench):
-    """Two masters that write and two that read; the second master's writes are told.
+    """Two masters that write and two that read; `marks` reports the second master's writes.
 
-    Members
-    -------
+    Attributes
+    ----------
     memory : uint8[SIZE]
-        What should be there.
-    told : set of int
+        Expected content.
+    marked : set of int
+        Blocks that `marks` reported.
     """
 
     def __init__(self, seed):
@@ -28,7 +29,7 @@ class MemoryBench(StreamBench):
                            (AXI4Write(id_width=3, **BUSES), True)])
         super().__init__(dut)
         self.rng, self.seed = np.random.default_rng(seed), seed
-        self.memory, self.told = np.zeros(SIZE, np.uint8), set()
+        self.memory, self.marked = np.zeros(SIZE, np.uint8), set()
         self.background(self._listen)
 
     async def write(self, ctx, port, address, words, strobes, identity=0):
@@ -80,7 +81,7 @@ class MemoryBench(StreamBench):
             _, _, valid, ready, block = await ctx.tick().sample(
                 marks.valid, marks.ready, marks.p)
             if valid and ready:
-                self.told.add(block)
+                self.marked.add(block)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
@@ -107,7 +108,7 @@ def test_random_bursts(seed):
                 touched = range(at >> BLOCK_LOG2, (at + beats * BUS - 1 >> BLOCK_LOG2) + 1)
                 written[port].update(touched)
                 if port == 1:
-                    assert bench.told >= set(touched), "told before the response"
+                    assert bench.marked >= set(touched), "reported before the response"
                 known[port].append((at, beats))
                 at, beats = known[port][rng.integers(0, len(known[port]))]
                 words, responses = await bench.read(ctx, port, at, beats, 1)
@@ -120,7 +121,7 @@ def test_random_bursts(seed):
     for port in range(2):
         bench.process(f"master {port}", master(port))
     bench.run(20_000)
-    assert bench.told == written[1]
+    assert bench.marked == written[1]
 
 
 def test_beyond_the_memory():
@@ -130,10 +131,10 @@ def test_beyond_the_memory():
         assert await bench.write(ctx, 1, SIZE, [1, 2], [0xFFFF, 0xFFFF]) == DECERR
         assert await bench.read(ctx, 0, SIZE, 2) == ([0, 0], [DECERR] * 2)
         assert await bench.write(ctx, 1, 0, [7], [0xFFFF]) == OKAY
-        assert await bench.read(ctx, 0, 0, 1) == ([7], [OKAY]), "and nothing hangs"
+        assert await bench.read(ctx, 0, 0, 1) == ([7], [OKAY]), "the memory hangs"
     bench.process("master", run)
     bench.run(1000)
-    assert bench.told == {0}
+    assert bench.marked == {0}
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.UnusedElaboratable")

@@ -41,7 +41,7 @@ def hotrow(capsys, monkeypatch):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Designs are not written."""
+    """Replace the sources of every design by short texts."""
     monkeypatch.setattr(design, "sources", lambda board, variant: {
         "top.il": "il", "top.lpf": "pins", "core.v": f"{board.name} {variant}"})
 
@@ -80,7 +80,7 @@ def test_the_memory_is_as_large_as_its_pins_say(name):
 @pytest.mark.parametrize("name", [
     "ulx3s", *(pytest.param(name, marks=pytest.mark.long) for name in BOARDS if name != "ulx3s")])
 def test_a_board_elaborates(name):
-    """Pins, clock, link, memory: all but the core's own Verilog."""
+    """Pins, clock, link and memory; the core is an instance."""
     pytest.importorskip("amaranth_boards")
     platform = BOARDS[name].make_platform()
     platform.ram_instances = True
@@ -169,7 +169,7 @@ def test_each_clock_has_its_own_to_reach(hotrow, tools, quick, tmp_path, reached
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ecpix5", pytest.param("versa-5g", marks=pytest.mark.long)])
 def test_a_design_with_dram(name, tmp_path):
-    """The controller's pins are placed; Yosys reads the design, and finds all that it names."""
+    """The constraints place the controller's pins; Yosys resolves every module and signal."""
     pytest.importorskip("amaranth_boards")
     made = design.sources(BOARDS[name], Variant(memory="dram"))
     pins = made["top.lpf"]
@@ -309,7 +309,7 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     *((name, Variant()) for name in BOARDS), ("ecpix5", Variant(link="udp")),
     pytest.param("ecpix5", Variant(memory="dram"), marks=needs_litedram)])
 def test_a_bitstream_for_real(name, variant, tmp_path):
-    """Synthesised, placed, routed and packed: it fits, and is fast enough for its clock."""
+    """The design fits and reaches its clock after place and route."""
     pytest.importorskip("amaranth_boards")
     for program in TOOLS:
         real_tool(program)
@@ -336,4 +336,4 @@ def test_a_clock_that_no_pll_makes():
     with pytest.raises(ValueError, match="no 5000 MHz of 25 MHz"):
         pll_dividers(25, 5000)
     with pytest.raises(ValueError, match="no 40 MHz of 25 MHz"):
-        pll_dividers(25, 40)  # 8 / 5, and a fifth of the input is too slow
+        pll_dividers(25, 40)  # 8 / 5, and a fifth of the input is too slow for the phase detector

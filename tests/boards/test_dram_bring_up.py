@@ -1,5 +1,4 @@
-"""A DRAM's bring-up against a model of its controller's registers: every delay that can be right,
-and those that cannot."""
+"""Bring-up of a DRAM against a model of the controller's registers, the PHY and the chips."""
 
 from dataclasses import replace
 
@@ -47,21 +46,21 @@ ALL_RIGHT = (0, 0, DELAYS)
 
 
 class Chips:
-    """Registers of the controller, PHY and chips behind them.
+    """Registers of the controller, with PHY and chips.
 
     Parameters
     ----------
     windows : sequence
-        Of each lane, (bitslip, first delay, delays) at which reads are right.
+        Per lane, (bitslip, first delay, delays) at which reads return the right data.
     bursts : sequence
-        Of each lane, the (first delay, delays) at which bursts are detected; None for never.
+        Per lane, (first delay, delays) at which bursts are detected; None for never.
 
-    Members
-    -------
+    Attributes
+    ----------
     registers : dict
-        Last values, by name; of data a list.
+        Last values by name, a list for each register.
     delays, slips : list of int
-        Of each lane.
+        Setting of each lane.
     written : list of (str, int, int)
         All writes: register, value, cycle.
     """
@@ -136,7 +135,7 @@ class Chips:
 
 
 def play(windows, bursts=(ALL_RIGHT[1:],) * LANES):
-    """Bring up such chips: the model, and whether they were found to be ready."""
+    """Bring up chips with these windows; return the model, and whether the unit became ready."""
     program, chips = bring_up(CONTROLLER), Chips(windows, bursts)
     levelling, sequencer = Levelling(program), Sequencer(program)
     top = Module()
@@ -206,7 +205,7 @@ def test_a_detected_burst_is_not_enough_nor_are_the_data():
 def test_chips_that_are_never_read_right(windows, bursts):
     chips, ready = play(windows, bursts)
     assert not ready and chips.registers["ddrctrl_init_error"] == [1]
-    assert chips.registers["sdram_dfii_control"] == [14], "the controller does not take over"
+    assert chips.registers["sdram_dfii_control"] == [14], "the controller opened its ports"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -247,7 +246,7 @@ def test_the_widest_window(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.dram])
 def test_the_program_of_a_board(name):
-    """From LiteDRAM's own description: its waits, its registers, all lanes' delays."""
+    """The waits, registers and delays of LiteDRAM's controller."""
     board = BOARDS[name]
     made = generate(board.dram, {"ecpix5": "LFE5UM5G-85F-8BG554C",
                                  "versa-5g": "LFE5UM5G-45F-8BG381C"}[name], 100, 50)
@@ -265,7 +264,7 @@ def test_the_program_of_a_board(name):
 @needs_litedram
 @pytest.mark.slow
 def test_the_simulated_controller_has_the_registers_of_the_real_one():
-    """So that one program brings up both."""
+    """One program brings up both."""
     simulated = run_generator(
         levelled_program([ALL_RIGHT] * LANES), DRAM, base_configuration(DRAM, 50))
     real = generate(DRAM, "LFE5UM5G-45F-8BG381C", 100, 50)

@@ -1,4 +1,4 @@
-"""Masters that share a wider port: what is read is what was written, writes are told, in order."""
+"""Masters that share a wider port: reads return what was written, writes are reported in order."""
 
 import numpy as np
 import pytest
@@ -18,15 +18,15 @@ ROUGH = {"latency": 7, "jitter": 9, "stall_address": 0.3, "stall_data": 0.3, "st
 
 
 class PortsBench(MastersBench):
-    """Two masters of each kind on one port of the memory model; what the second writes is told.
+    """Two masters of each kind on one port of the memory model; `marks` reports the second writer.
 
     Parameters
     ----------
     bus_bytes, seed : int
-        As of `MastersBench`.
+        See `MastersBench`.
 
-    Members
-    -------
+    Attributes
+    ----------
     octets : uint8[SIZE]
         The memory.
     """
@@ -69,7 +69,7 @@ def random_span(rng, bus_bytes, half):
     (8, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((8, 0), (16, 0), (16, 1))),
     *(pytest.param(width, 2, marks=pytest.mark.long) for width in (8, 16))])
 def test_random_bursts(bus_bytes, seed):
-    """Each writer has half of the memory; both write, then both readers read, at the same time."""
+    """Both writers write, each to its half of the memory; then both readers read."""
     rng, bench = np.random.default_rng([seed, bus_bytes]), PortsBench(bus_bytes, seed)
     expected, answers, touched = np.zeros(SIZE, np.uint8), [], []
     for number in range(MASTERS):
@@ -89,7 +89,7 @@ def test_random_bursts(bus_bytes, seed):
     assert (bench.octets == expected).all(), f"seed {seed}"
     assert all(response == OKAY for response, _ in answers[0] + answers[1])
     for blocks, (_, told) in zip(touched, answers[1]):
-        assert blocks <= told, "told before the response"
+        assert blocks <= told, "reported before the response"
     assert set(bench.told) == set.union(*touched)
     bench = PortsBench(bus_bytes, seed)
     bench.octets[:] = expected
@@ -105,7 +105,7 @@ def test_random_bursts(bus_bytes, seed):
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_beyond_the_memory(seed):
-    """Refused in its turn, between bursts that are not; the memory is asked for nothing there."""
+    """A burst beyond the memory gets DECERR, in order, without an access."""
     bench, some = PortsBench(8, seed), bytes(range(24))
     whole = np.ones(24, bool)
     answers = bench.write(1, [(8, some, whole, 1), (SIZE + 8, some, whole, 2),
@@ -123,7 +123,7 @@ def test_beyond_the_memory(seed):
 
 @pytest.mark.parametrize("bus_bytes", [8, pytest.param(16, marks=pytest.mark.slow)])
 def test_the_rate_without_stalls(bus_bytes):
-    """A beat a cycle, and one cycle more for each burst that is read, three that is written."""
+    """A beat a cycle, plus one cycle per burst that is read, three per burst that is written."""
     count, beats = 12, 32
     at = [beats * bus_bytes * number for number in range(count)]
     bench = PortsBench(bus_bytes, 0)

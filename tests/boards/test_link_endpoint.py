@@ -1,4 +1,4 @@
-"""A link's gateware answers every frame as its golden model does, and hostile ones not at all."""
+"""A link's gateware replies to every frame as its golden model does, and ignores hostile ones."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ READ_REGISTER, WRITE_REGISTER = Operation.READ_REGISTER, Operation.WRITE_REGISTE
 
 
 def conversation(*asked, first=0, session=SESSION):
-    """A BIND and the requests that follow it, each (operation, address, payload or length)."""
+    """A BIND and requests, each (operation, address, payload or length)."""
     frames = [request(BIND, first, session=session)]
     for number, (operation, address, what) in enumerate(asked, first + 1):
         given = {"payload": what} if isinstance(what, bytes) else {"length": what}
@@ -24,7 +24,7 @@ def conversation(*asked, first=0, session=SESSION):
 
 
 def counters(bench):
-    """The last answer's counters, by name."""
+    """Counters in the last reply, by name."""
     values = np.frombuffer(bench.answers[-1][16:-4], "<u2").tolist()
     return dict(zip(bench.model.counters, values))
 
@@ -56,7 +56,7 @@ def test_every_operation(seed):
 @pytest.mark.parametrize("memory", [
     LinkStatus.MEMORY_STARTING, pytest.param(LinkStatus.MEMORY_FAILED, marks=pytest.mark.slow)])
 def test_a_card_whose_memory_cannot_be_accessed(memory):
-    """A BIND tells; accesses are refused, one that never could be the same; registers are there."""
+    """The reply to a BIND carries the state of the memory; accesses fail, registers work."""
     bench = LinkBench(memory=memory)
     bench.play(conversation(
         (WRITE, BASE, b"lost"), (READ, BASE, 4), (READ, BASE - 1, 4), (WRITE, BASE, b""),
@@ -78,7 +78,7 @@ def test_the_largest_frames():
 def test_hostile_frames_change_nothing_and_are_counted():
     good = conversation((WRITE_REGISTER, 0x10, b"abcd"), (WRITE, BASE, b"efgh"))
     flipped = [bytes([*good[2][:byte], good[2][byte] ^ 1 << byte % 8, *good[2][byte + 1:]])
-               for byte in range(len(good[2]))]  # single bits, each byte once
+               for byte in range(len(good[2]))]  # one bit per byte
     cut = [good[2][:size] for size in (1, 3, 4, 5, 15, 16, 19, 20, len(good[2]) - 1)]
     longer = [good[2] + b"\0", good[2] + bytes(2000), bytes(2000)]
     lying = [request(WRITE, 2, BASE, b"efgh", length=size) for size in (0, 3, 5, 65_535)]
@@ -101,7 +101,7 @@ def test_hostile_frames_change_nothing_and_are_counted():
 
 def test_a_request_that_comes_again_is_answered_again_and_not_carried_out():
     asked = conversation(*((READ_REGISTER, 4 * number, 4) for number in range(6)))
-    repeats = [asked[6], asked[3], asked[4], asked[3]]  # the last four are kept
+    repeats = [asked[6], asked[3], asked[4], asked[3]]  # the last four replies are stored
     bench = LinkBench()
     bench.play([asked[0], asked[0], *asked[1:], *repeats, asked[2], asked[0]])
     assert len(bench.target.accesses) == 6, "each register was read once"
@@ -122,7 +122,7 @@ def test_another_host_binds_only_where_it_may(replaceable):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 3))])
 def test_random_frames(seed):
-    """Right, repeated, damaged and foreign ones in any order."""
+    """Valid, repeated, damaged and foreign frames in any order."""
     rng = np.random.default_rng(seed)
     sequence, frames = 0, [request(BIND, 0)]
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""The netlist that a board's FPGA would hold, simulated: what synthesis made still is the card."""
+"""Simulation of the netlist that synthesis makes for a board."""
 
 import hotrow
 import pytest
@@ -45,7 +45,7 @@ def exercise(netlist, monkeypatch):
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_commands_on_the_netlist(tmp_path, monkeypatch):
-    """LUTs, flip-flops, block RAMs and pins in place of the design."""
+    """LUTs, flip-flops, block RAMs and pins behave like the design."""
     pytest.importorskip("amaranth_boards")
     cell_models()
     yosys = real_tool("yosys")

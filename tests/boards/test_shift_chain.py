@@ -1,4 +1,4 @@
-"""The shift chain around a core: every port is reached, bit by bit."""
+"""The shift chain around a core connects every bit of every port."""
 
 import random
 import re
@@ -61,7 +61,7 @@ def test_what_cannot_be_wrapped(text, top, message):
 
 @pytest.mark.skipif(not shutil.which("iverilog"), reason="needs iverilog")
 def test_a_bit_passes_every_input_and_every_output_reaches_the_pin(tmp_path):
-    """Simulated beside the same chain in Python."""
+    """The simulated chain equals a model in Python."""
     rng = random.Random(3)
     bits = [rng.randrange(2) for _ in range(60)]
     (tmp_path / "chain.v").write_text(CORE + wrap(CORE, TOP))

@@ -1,4 +1,4 @@
-"""A serial line: any rate, found by the card; bytes that break off; frames through it."""
+"""A serial line: rate detection, noise, and frames at several rates."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def on_line(octets, cycles_per_bit, gap=0.0, at=0.0):
     return changes, at
 
 
-def heard(levels, cycles_per_bit):
-    """Bytes that the levels of a line, one a cycle, stand for."""
+def decode_line(levels, cycles_per_bit):
+    """Decode the bytes of a line from its level in each cycle."""
     octets, at = [], 1
     while at < len(levels):
         if levels[at] or not levels[at - 1]:
@@ -39,10 +39,10 @@ def heard(levels, cycles_per_bit):
 
 
 class Line:
-    """An `UartPort` that sends every frame back; `frames` came in, `sent` came out."""
+    """A `UartPort` that returns every valid frame; `frames` are the received ones."""
 
-    def __init__(self, judge=lambda frame: True):
-        self.port, self.judge, self.frames, self.levels = UartPort(), judge, [], []
+    def __init__(self, is_valid=lambda frame: True):
+        self.port, self.is_valid, self.frames, self.levels = UartPort(), is_valid, [], []
 
     def play(self, segments, tail):
         """Run segments of (bytes, cycles per bit, gap), then `tail` cycles more."""
@@ -63,17 +63,17 @@ class Line:
                 ctx.set(replies.valid, bool(echo))
                 if echo:
                     ctx.set(replies.p, echo[0])
-                _, _, tx, valid, byte, taken = await ctx.tick().sample(
+                _, _, tx, valid, byte, ready = await ctx.tick().sample(
                     port.tx, requests.valid, requests.p, replies.ready)
                 self.levels.append(tx)
-                if echo and taken:
+                if echo and ready:
                     echo.pop(0)
                 ctx.set(port.frames.good, 0)
                 ctx.set(port.frames.bad, 0)
                 if valid:
                     frame.append(byte.data)
                     if byte.last:
-                        whole = self.judge(bytes(frame))
+                        whole = self.is_valid(bytes(frame))
                         ctx.set(port.frames.good if whole else port.frames.bad, 1)
                         self.frames.append(bytes(frame))
                         echo += [{"data": each, "last": number == len(frame) - 1}
@@ -97,14 +97,14 @@ def test_frames_at_any_rate(cycles_per_bit):
     octets = SYNC + b"".join(slip_encode(frame) for frame in FRAMES)
     size = sum(map(len, FRAMES))
     line.play([(octets, cycles_per_bit, 0)], tail=int((size + 20) * 12 * cycles_per_bit))
-    assert line.frames[-3:] == FRAMES, "before them may come what is left of the sync bytes"
+    assert line.frames[-3:] == FRAMES, "sync bytes may precede the frames"
     decoder = SlipDecoder()
-    assert decoder.feed(heard(line.levels, cycles_per_bit)) == FRAMES
+    assert decoder.feed(decode_line(line.levels, cycles_per_bit)) == FRAMES
 
 
 @pytest.mark.slow
 def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
-    frame = b"\x33\x33\x33 payload"  # with falling edges as of a slower sync byte
+    frame = b"\x33\x33\x33 payload"  # has the falling edges of a slower sync byte
     good = Line(lambda each: each == frame)
     good.play([(SYNC + slip_encode(frame) + slip_encode(frame), 8, 0),
                (b"\x33" * 9, 8, 1.0), (slip_encode(frame), 8, 0)], tail=3000)

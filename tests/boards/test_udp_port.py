@@ -1,4 +1,4 @@
-"""Datagrams are answered as the golden model answers them, and hostile ones not at all."""
+"""The gateware replies to datagrams as the golden model does, and ignores hostile ones."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ OTHERS = [(0xC0A8_0101, 40_001), (0xC0A8_0102, 40_000), (0xC0A8_0002, 1)]
 
 
 def counters(bench):
-    """The last answer's counters, by name."""
+    """Counters in the last reply, by name."""
     values = np.frombuffer(bench.answers[-1][0][16:-4], "<u2").tolist()
     return dict(zip(bench.model.counters, values))
 
@@ -91,7 +91,7 @@ def test_datagrams_that_are_no_frames_change_nothing_and_are_counted():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_random_datagrams(seed):
-    """From two peers of whom either may bind: right, repeated, cut, and of another session."""
+    """Valid, repeated, cut and foreign datagrams of two peers, either of which may bind."""
     rng = np.random.default_rng(seed)
     frames, datagrams = {peer: [request(BIND, 0)] for peer in OTHERS[:2]}, []
     for turn in range(8):
@@ -118,7 +118,7 @@ def test_random_datagrams(seed):
 
 @pytest.mark.slow
 def test_a_window_of_the_largest_datagrams_at_the_rate_of_the_line():
-    """A word in a cycle and a half, as of gigabit Ethernet at 50 MHz; all are answered."""
+    """A word every 1.5 cycles, the rate of gigabit Ethernet at 50 MHz: every frame gets a reply."""
     octets = np.random.default_rng(4).bytes(LARGEST_PAYLOAD)
     frames = [request(WRITE, 1 + number, BASE + 1000 * number, octets) for number in range(4)]
     bench = UdpBench()
@@ -140,7 +140,7 @@ def test_a_window_of_the_largest_datagrams_at_the_rate_of_the_line():
 
 @pytest.mark.slow
 def test_a_flood_overruns_and_is_counted():
-    """Datagrams at a word a cycle, for far longer than there is room: each is seen or counted."""
+    """A word a cycle until the buffer overflows: every datagram is checked or counted."""
     bench, count = UdpBench(), 10
     flood = Datagram(bytes(LARGEST_DATAGRAM), OTHERS[0])
     seen = {}

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 @pytest.fixture(scope="module")
 def board():
-    """A board that runs as long as the tests of this file."""
+    """One board for all tests of this file."""
     with open_board() as board:
         yield board
 
@@ -38,7 +38,7 @@ def test_a_program(device):
 
 
 def test_pooling_on_a_larger_card(monkeypatch):
-    """Preset `tiny`, whose card computes."""
+    """Preset `tiny` has arithmetic."""
     declared_transports(monkeypatch)
     with open_board("tiny") as board, hotrow.open(
             f"uart:{board.path}", timeout=600, ring_entries=4, patience=PATIENCE) as device:

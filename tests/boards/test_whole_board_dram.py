@@ -1,4 +1,4 @@
-"""A whole board in simulation whose memory is DRAM behind LiteDRAM: bring-up, driver, failure."""
+"""A whole board in simulation with DRAM and LiteDRAM's controller: bring-up, driver, failure."""
 
 import hotrow
 import numpy as np
@@ -16,7 +16,7 @@ from tests.driver.links import declared_transports
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600), needs_litedram]
-WINDOWS = ((1, 2, 3), (2, 4, 4))  # of reads that are right, unlike for each lane
+WINDOWS = ((1, 2, 3), (2, 4, 4))  # working read delays, different for each lane
 HIGH = 60 << 20  # far above any block RAM
 _STAGING_SHARE = 1 << 13  # of the card's memory: little to send over a slow line
 
@@ -37,7 +37,7 @@ def test_a_program(device):
 
 
 def test_tables_at_the_end_of_the_memory(device):
-    """Behind what is kept free, so that little goes over the line."""
+    """After reserved memory, so that little travels over the line."""
     memory = device.transport.memory
     memory._ranges.place(0, HIGH)
     weights = np.random.default_rng(5).integers(0, 1 << 30, (40, 16)).astype(np.float32)
@@ -57,7 +57,7 @@ def test_a_dram_that_does_not_calibrate(monkeypatch):
         with pytest.raises(TransportError, match=r"the card's DRAM did not calibrate: its "
                                                  r"controller found no delay .* --memory block"):
             hotrow.open(f"uart:{board.path}", ring_entries=4, patience=PATIENCE)
-        # The card still answers: what touches its memory is refused, and nothing hangs.
+        # The card still replies and refuses accesses to its memory.
         monkeypatch.setattr(Session, "_bind", lambda session: session.request(
             Operation.BIND).result())
         session = Session(SerialLine(board.path, 3_000_000), PATIENCE, 2)

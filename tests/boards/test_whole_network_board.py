@@ -1,4 +1,4 @@
-"""A whole board in simulation, through the pins of RGMII: the driver, losses, strangers, noise."""
+"""A whole board in simulation, through RGMII pins: the driver, losses, unbound peers, noise."""
 
 import socket
 import time
@@ -19,8 +19,8 @@ from tests.driver.links import declared_transports
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 ROUGH = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05, "seed": 7}
-# A card that another test was bound to is free after IDLE_MS; on a network that loses nothing,
-# a request is then answered in far less than this.
+# A card that another test has bound is free after IDLE_MS; without losses, a reply then takes far
+# less than this.
 OPENED = {"timeout": 600, "ring_entries": 4, "patience": 5.0, "tries": 60}
 HOST, HOST_MAC = "192.168.1.9", bytes.fromhex("0600c0a80109")
 CARD_MAC = bytes.fromhex(STATION.mac.replace(":", ""))
@@ -28,10 +28,10 @@ CARD_MAC = bytes.fromhex(STATION.mac.replace(":", ""))
 
 @pytest.fixture(scope="module")
 def board():
-    """A board that runs as long as the tests of this file, in a network that loses nothing."""
+    """One board for all tests of this file, in a lossless network."""
     with open_board() as board:
         yield board
-        assert not board.refused, "the card sent frames that are none"
+        assert not board.refused, "the card sent invalid frames"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_program(device):
 
 
 def results(device):
-    """What commands give, as arrays."""
+    """Results of commands as arrays."""
     tables = register_tables(device)
     ids = random_ids(40, seed=2)
     device.observe(ids)
@@ -61,7 +61,7 @@ def results(device):
         *(table.weights for table in tables))]
 
 
-def test_losses_change_nothing_and_what_they_cost_is_told(monkeypatch, capsys):
+def test_losses_change_nothing(monkeypatch, capsys):
     """5 % of the datagrams lost, repeated and reordered in both directions."""
     declared_transports(monkeypatch)
     count, found, sent = 60, [], []
@@ -103,12 +103,12 @@ def test_a_peer_that_is_not_bound_gets_no_answer_and_changes_nothing(board, devi
             stranger.bind((address, 0))
             stranger.connect(("127.0.0.1", board.port))
             stranger.settimeout(0.2)
-            for session in (number, number ^ 1):  # even if it knows the number
+            for session in (number, number ^ 1):  # even with the right session
                 stranger.send(pack_request(session, 0, Operation.BIND))
                 stranger.send(pack_request(session, 3, Operation.WRITE_MEMORY, 0, payload=b"evil"))
             with pytest.raises(TimeoutError):
                 stranger.recv(100)
-            device.transport.counters()  # the host is heard
+            device.transport.counters()  # keep the host active
     assert changes(device, before) == {"foreign": 4 * len(strangers)}
     assert usable(device, tables)
     for table, kept in zip(tables, weights):
@@ -116,7 +116,7 @@ def test_a_peer_that_is_not_bound_gets_no_answer_and_changes_nothing(board, devi
 
 
 def test_frames_that_are_none_change_nothing(board, device):
-    """Damaged, cut, fragmented, to others, of other protocols; the card goes on all the same."""
+    """Damaged, cut, fragmented, to other addresses, of other protocols; the card keeps working."""
     tables = register_tables(device)
     weights = [table.weights.copy() for table in tables]
     session, before = device.transport.session, device.transport.counters()
@@ -126,10 +126,10 @@ def test_frames_that_are_none_change_nothing(board, device):
         datagram = Datagram((HOST, 5), destination, payload).pack(**headings)
         board.send_frame(Frame(to, HOST_MAC, kind, datagram))
 
-    # Seen and counted as no frames:
+    # Counted as frames of the wrong length:
     for size in (0, 1, 19, 1013, 1472):
         come(bytes(size))
-    come(evil, length=8 + len(evil) + 4)  # cut: its own header tells of more
+    come(evil, length=8 + len(evil) + 4)  # cut: its UDP length is larger
     come(evil, length=4)
     come(evil + bytes(1400 - len(evil)), fragment=0x2000, length=8 + 2000)
     damaged = bytearray(Frame(CARD_MAC, HOST_MAC, IPV4, Datagram(
@@ -137,7 +137,7 @@ def test_frames_that_are_none_change_nothing(board, device):
     damaged[60] ^= 1
     board._send(bytes(damaged))
     counted = 9
-    # Not even looked at:
+    # Ignored:
     come(evil, destination=("192.168.1.51", UDP_PORT))
     come(evil, destination=("192.168.1.255", UDP_PORT), to=BROADCAST)
     come(evil, destination=("255.255.255.255", UDP_PORT), to=BROADCAST)
@@ -162,7 +162,7 @@ def test_frames_that_are_none_change_nothing(board, device):
 
 
 def test_a_flood_at_the_rate_of_the_line_is_counted_and_endured(board, device):
-    """Frames of another session, as long as they get, one behind the other."""
+    """The largest frames of another session, back to back."""
     tables, count = register_tables(device), 60
     session, before = device.transport.session, device.transport.counters()
     flood = pack_request(session._number ^ 1, 1, Operation.WRITE_MEMORY, 0,
@@ -176,8 +176,8 @@ def test_a_flood_at_the_rate_of_the_line_is_counted_and_endured(board, device):
     assert usable(device, tables)
 
 
-def test_another_host_may_bind_after_a_silence(board, monkeypatch):
-    """The one before is then not answered any more."""
+def test_another_host_may_bind_after_an_idle_time(board, monkeypatch):
+    """The card then ignores the previous host."""
     declared_transports(monkeypatch)
     with hotrow.open(f"udp:127.0.0.1:{board.port}", **OPENED) as first:
         with hotrow.open(f"udp:127.0.0.1:{board.port}", **OPENED) as second:
@@ -194,7 +194,7 @@ def test_training_steps_agree_with_plain_pytorch(device, optimizer):
 
 
 def wait_until_sent(board):
-    """Until all frames are on their way to the card."""
+    """Wait until the line has sent all frames to the card."""
     deadline = time.monotonic() + 300
     while board._library.hotrow_board_unsent(board._board):
         assert time.monotonic() < deadline, "the board's clock stands still"
@@ -202,7 +202,7 @@ def wait_until_sent(board):
 
 
 def changes(device, before):
-    """Counters that are not what they were, and by how much they went up."""
+    """Increments of the counters that changed."""
     after = device.transport.counters()
     assert list(after) == list(LINK_COUNTERS)
     return {name: after[name] - before[name] for name in after if after[name] != before[name]}

@@ -1,4 +1,4 @@
-"""A link's gateware behind a UDP port, beside its golden model: the same datagrams to both."""
+"""A bench that plays the same datagrams to a link's gateware with a UDP port and to its model."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from tests.boards.linkbench import REGISTER_WIDTH, WINDOW, LinkBench
 
 @dataclass(frozen=True)
 class Datagram:
-    """A frame from a peer (address, port), with what may be wrong with it on its way."""
+    """A frame from a peer (address, port), with errors of the network."""
 
     frame: bytes
     peer: tuple = (0xC0A8_0101, 40_000)
@@ -24,8 +24,10 @@ class Datagram:
 
     @property
     def whole(self) -> bytes:
-        """What came of it: nothing if bytes lack or words are left over, as the core behind the
-        line leaves out what follows the last one."""
+        """The frame that the card receives; empty if the length and the number of words differ.
+
+        LiteEth drops bytes after `length` within the last word.
+        """
         size = len(self.frame)
         length = size if self.length is None else self.length
         wrong = self.error or length > size or _words(size) > _words(length)
@@ -37,7 +39,7 @@ def _words(octets):
 
 
 class UdpEndpoint(wiring.Component):
-    """`UdpPort` and `LinkEndpoint`, wired; members as of both."""
+    """`UdpPort` and `LinkEndpoint`, wired; it has the ports of both."""
 
     def __init__(self, card):
         self.port = UdpPort(WINDOW)
@@ -65,16 +67,16 @@ class UdpEndpoint(wiring.Component):
 
 
 class UdpBench(LinkBench):
-    """As `LinkBench`; what is played are datagrams, and what is compared is also where answers go.
+    """A `LinkBench` that plays datagrams and also compares the destination of replies.
 
     Parameters
     ----------
-    As of `LinkBench`.
+    See `LinkBench`.
 
-    Members
-    -------
-    heard : int
-        Frames of the bound host.
+    Attributes
+    ----------
+    host_active : int
+        Number of frames of the bound host.
     """
 
     endpoint = UdpEndpoint
@@ -93,7 +95,7 @@ class UdpBench(LinkBench):
         assert self.host_active == self.model.heard
 
     def expect(self, datagram):
-        """The golden model's answer, and its peer."""
+        """The golden model's reply and its peer, or None."""
         answer = self.model.answer(datagram.whole, datagram.peer)
         return answer and (answer, datagram.peer)
 
