@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.arithmetic import SGD
+from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import BOTTOM_WIDTHS, DLRM, TOP_WIDTHS
-from hotrow.torch.training.resident import ResidentTrainer
 from hotrow.traces.synthetic import SyntheticTrace
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -66,7 +66,7 @@ class Run:
         trace = SyntheticTrace("calibration", [size.rows] * size.tables, SLOPE, DENSE, SEED)
         tables = EmbeddingTables(trace.cardinalities, size.dim).initialise(SEED)
         model = DLRM(DENSE, size.tables, size.dim, size.scale)
-        self.trainer = ResidentTrainer(model, tables, SGD(0.01))
+        self.trainer = CollectionTrainer(model, tables, SGD(0.01))
         self.samples = [trace.batch(number, size.batch) for number in range(4)]
         self.pooled = torch.rand(size.batch, size.tables, size.dim, requires_grad=True)
         self.unique = np.mean([len(np.unique(tables.flat_rows(each).numpy()))

@@ -10,10 +10,10 @@ import torch
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.arithmetic import OPTIMIZERS
 from hotrow.torch.training.check import StepCheck
+from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM
-from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.training.learning import LearningSchedule
 from hotrow.torch.training.reference import ReferenceTrainer
-from hotrow.torch.training.relearning import Relearning
 from hotrow.traces import Samples
 
 
@@ -61,6 +61,15 @@ class Setting:
     def reference(self):
         return ReferenceTrainer(*self.parts())
 
+    def resident(self):
+        return CollectionTrainer(*self.parts())
+
+    def hotline(self, device, **options):
+        """A trainer in mode hotline, whose steps count nothing."""
+        trainer = CollectionTrainer(*self.parts(), device, "hotline", **options)
+        trainer.counting = False
+        return trainer
+
     def samples(self, count=64):
         """A batch whose ids are skewed towards 0."""
         columns = len(self.cardinalities)
@@ -94,22 +103,28 @@ def setting():
     return Setting
 
 
-def relearn(here, device, batches, kind=HotlineTrainer, every=2, decay=1, hot_rows=80, learning=2,
-            checked_by=StepCheck):
-    """Train as `hotrow train` does, on an emptied device: (trainer, check, relearning)."""
+def emptied(device):
+    """A device without tables, counts or hot rows."""
     for table in device.tables:
         device.unregister_table(table)
     device.clear_counters()
     device.clear_directory()
-    trainer = kind(*here.parts(), device, hot_rows)
-    check, relearning = checked_by(trainer, here.reference()), Relearning(every, decay)
+    return device
+
+
+def relearn(here, device, batches, every=2, decay=1, hot_rows=80, learning=2, checked_by=StepCheck,
+            prepare=None, **options):
+    """Train as `hotrow train` does, on an emptied device: (trainer, check, schedule).
+
+    `prepare` is called with the trainer before it trains.
+    """
+    trainer = here.hotline(emptied(device), **options)
+    if prepare is not None:
+        prepare(trainer)
+    check = checked_by(trainer, here.reference())
+    schedule = LearningSchedule(learning, hot_rows, every, decay)
     for number, samples in enumerate(batches):
-        if number < learning:
-            trainer.observe(samples)
-        elif number == learning:
-            relearning.first(trainer, check)
-        elif relearning.due(number - learning):
-            relearning.again(trainer, check)
+        schedule.before(number, samples, trainer, check)
         check.step(samples)
         trainer.step(samples)
-    return trainer, check, relearning
+    return trainer, check, schedule

@@ -195,13 +195,13 @@ def saved_and_read():
         assert shared.sha256() == one.sha256()
         wanted = {"item": [7, 8, 9, 10, 11], "place": [2, 0]}
         assert shared.learn(wanted) == 7
-        found = sorted(int(each) for each in shared.store.storages[0].hot)
+        found = sorted(int(each) for each in shared.store.storages[0].resident)
         shares = shared.ranks.total(len(found))
         assert shares == 5, found
         counts = np.zeros(500, np.int64)
         counts[[3, 8, 9, 401]] = 5, 1, 2, 9
         assert shared.learn(ids_freq_mapping={"item": counts}) == 4
-        assert shared.ranks.total(len(shared.store.storages[0].hot)) == 4
+        assert shared.ranks.total(len(shared.store.storages[0].resident)) == 4
         collected = shared.statistics["hits"]
         shared.train()([(torch.tensor([], dtype=torch.int64), torch.tensor([0])),
                         (torch.tensor([3, 8, 9, 401]), torch.tensor([0])),

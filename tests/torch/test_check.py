@@ -1,25 +1,32 @@
-"""The check is worth what it catches: each fault is planted in a trainer and must fail it."""
+"""The check is worth what it catches: each fault is planted in a collection and must fail it."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from hotrow.contract import MISS_FLAG
 from hotrow.torch.training.check import ABSOLUTE, RELATIVE, StepCheck, excess
-from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.training.collection_trainer import CollectionTrainer
+
+from tests.torch.conftest import emptied
 
 STEPS, FAULTY = 6, 4  # the faulty step is one of the last, so that rows are cold and come again
 
 
-class Sound(HotlineTrainer):
-    """Knows whether the step under way is the one to spoil: the check's, of batch FAULTY."""
+class Sound(CollectionTrainer):
+    """Knows whether the current step is the one to spoil: the check's, of batch FAULTY."""
 
     spoiled = 0
 
     def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.calls = 0
-        self.before = []  # the tables as they were when each step began
+        super().__init__(*arguments, "hotline")
+        self.counting, self.calls = False, 0
+        self.before = []  # the tables when each step began
+        store = self.collection.store
+        self.write_cold, self.fetch, self.place = (
+            store.host.write_after, store.host.fetch, store.policy.place)
+        store.host.write_after = self.write_back
+        store.host.fetch = self.gather
+        store.policy.place = self.split
 
     @property
     def faulty(self):
@@ -31,16 +38,25 @@ class Sound(HotlineTrainer):
         self.calls += 1
         return result
 
+    def write_back(self, event, group, cold, rows):
+        """Trained rows without a slot, flat int64[c], go back to the tables."""
+        self.write_cold(event, group, cold, rows)
+
+    def gather(self, group, cold):
+        """Rows without a slot come for the second micro-batch."""
+        return self.fetch(group, cold)
+
+    def split(self, *batch):
+        return self.place(*batch)
+
 
 class DropsUpdates(Sound):
     """One cold row in a hundred does not come back to its table."""
 
-    def write_back(self, cold):
-        if not self.faulty:
-            return super().write_back(cold)
-        lost = cold[50::100]
+    def write_back(self, event, group, cold, rows):
+        lost = cold[50::100] if self.faulty else cold[:0]
         kept = self.tables.rows.read(lost)
-        super().write_back(cold)
+        super().write_back(event, group, cold, rows)
         self.tables.rows.write(lost, *kept)
         self.spoiled += len(lost)
 
@@ -48,41 +64,36 @@ class DropsUpdates(Sound):
 class Stale(Sound):
     """The gather of one batch did not wait for the write-back of the batch before."""
 
-    def gather_cold(self, cold):
-        wait = super().gather_cold(cold)
-        if not self.faulty:
-            return wait
-
-        def arrived():
-            wait()
-            first = self.storage.slots
-            old = self.before[-3].read(cold)  # when the check's step of the batch before began
-            new = self.tables.rows.read(cold)
-            self.storage.rows.write(slice(first, first + len(cold)), *old)
-            self.spoiled += int((old[0] != new[0]).any(dim=1).sum())
-        return arrived
+    def gather(self, group, cold):
+        rows = super().gather(group, cold)
+        if self.faulty:
+            new = rows.weights.clone()
+            # Since the check's step of the batch before began.
+            rows.write(slice(None), *self.before[-3].read(cold))
+            self.spoiled += int((rows.weights != new).any(dim=1).sum())
+        return rows
 
 
 class Misclassifies(Sound):
     """One lookup of a cold row is said to hit a slot."""
 
-    def split(self, batch):
-        split = super().split(batch)
+    def split(self, *batch):
+        placement = super().split(*batch)
         if self.faulty:
-            slots = split.slots.copy()
-            missed = (slots & MISS_FLAG).nonzero()[0]
-            slots[missed[len(missed) // 2]] = int(self.storage.hot_slots[0])
-            split = replace(split, slots=slots)
+            slots = placement.slots.copy()
+            missed = (slots >= self.storage.slots).nonzero()[0]
+            slots[missed[len(missed) // 2]] = int(self.storage.resident_slots[0])
+            placement = replace(placement, slots=slots)
             self.spoiled += 1
-        return split
+        return placement
 
 
 class LosesNumbers(Sound):
     """A row becomes not-a-number, which compares with nothing."""
 
-    def write_back(self, cold):
-        super().write_back(cold)
-        if self.faulty:
+    def write_back(self, event, group, cold, rows):
+        super().write_back(event, group, cold, rows)
+        if self.faulty and not self.spoiled:  # the collection refuses to go on with it
             self.tables.rows.weights[cold[0], 0] = float("nan")
             self.spoiled += 1
 
@@ -90,8 +101,8 @@ class LosesNumbers(Sound):
 class ForgetsState(Sound):
     """The optimizer state of one cold row is cleared."""
 
-    def write_back(self, cold):
-        super().write_back(cold)
+    def write_back(self, event, group, cold, rows):
+        super().write_back(event, group, cold, rows)
         if self.faulty:
             self.tables.rows.state[cold[0]] = 0.0
             self.spoiled += 1
@@ -100,27 +111,38 @@ class ForgetsState(Sound):
 class ForgetsPopular(Sound):
     """The dense part learns from the second micro-batch alone."""
 
-    def gather_cold(self, cold):
-        wait = super().gather_cold(cold)
-        if not self.faulty:
-            return wait
-
-        def arrived():  # the popular part has run by then
+    def gather(self, group, cold):
+        if self.faulty:  # the popular part has run by then
             self.model.zero_grad()
             self.spoiled += 1
-            return wait()
-        return arrived
+        return super().gather(group, cold)
+
+
+class DropsHotUpdate(Sound):
+    """One row in a slot does not learn."""
+
+    def write_back(self, event, group, cold, rows):
+        super().write_back(event, group, cold, rows)
+        if self.faulty:
+            slots = self.storage.resident_slots[:20]
+            old = self.before_slots[slots]
+            self.spoiled += int((self.storage.rows.weights[slots] != old).any())
+            self.storage.rows.weights[slots] = old
+
+    def split(self, *batch):
+        self.before_slots = self.storage.rows.weights.clone()
+        return super().split(*batch)
 
 
 def run(setting, device, kind, optimizer, seed):
     here = setting(seed, cardinalities=(60, 400, 1500), optimizer=optimizer)
-    trainer = kind(*here.parts(), device, 80)
+    trainer = kind(*here.parts(), device)
     check = StepCheck(trainer, here.reference())
     for number, samples in enumerate(here.batches(STEPS, count=256)):
         if number == 0:
             trainer.observe(samples)
         if number == 1:
-            trainer.learn()
+            trainer.learn(80)
         check.step(samples)
         result = trainer.step(samples)
         assert number == 0 or 0 < result.popular < len(samples)
@@ -136,8 +158,8 @@ def test_sound_training_passes(setting, device, optimizer, seed):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kind", [DropsUpdates, Stale, Misclassifies, LosesNumbers,
-                                  ForgetsPopular])
+@pytest.mark.parametrize("kind", [DropsUpdates, DropsHotUpdate, Stale, Misclassifies,
+                                  LosesNumbers, ForgetsPopular])
 def test_fault_fails_the_check(setting, device, kind, optimizer, seed):
     trainer, check = run(setting, device, kind, optimizer, seed)
     assert trainer.spoiled, "the fault was not planted"
@@ -152,22 +174,17 @@ def test_lost_state_fails_the_check(setting, device):
 def test_the_free_run_is_undisturbed(setting, device):
     """Checked or not, a trainer ends in the same place."""
     checked, _ = run(setting, device, Sound, "rowwise_adagrad", seed=3)
-    digest = (checked.flush(), checked.tables.sha256())[1]
-    for table in checked.registered:
-        device.unregister_table(table)
-    device.clear_counters()
-    device.clear_directory()
-
+    checked.flush()
     here = setting(3, cardinalities=(60, 400, 1500), optimizer="rowwise_adagrad")
-    trainer = HotlineTrainer(*here.parts(), device, 80)
+    trainer = here.hotline(emptied(device))
     for number, samples in enumerate(here.batches(STEPS, count=256)):
         if number == 0:
             trainer.observe(samples)
         if number == 1:
-            trainer.learn()
+            trainer.learn(80)
         trainer.step(samples)
     trainer.flush()
-    assert trainer.tables.sha256() == digest
+    assert trainer.tables.sha256() == checked.tables.sha256()
 
 
 def test_excess_is_in_units_of_the_limit():

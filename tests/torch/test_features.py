@@ -119,7 +119,7 @@ def test_as_many_features_of_every_table_stay_dense(make):
               TableConfig("item", 500, 8, feature_names=("c", "d"))]
     collection = make("scratchpipe", tables)
     ids = torch.arange(20).reshape(5, 4)
-    batch = collection.bags(ids).device_batch(collection.store.registered)
+    batch = collection.bags(ids).device_batch(collection.store.slot_map.registered)
     assert batch.lengths is None and (batch.samples, batch.table_count) == (10, 2)
     names = {config.name: collection.table(config.name)[0] for config in tables}
     expected = torch.cat([names[table][ids[:, at]] for at, table in enumerate(
@@ -235,7 +235,7 @@ def test_slots_by_how_often_rows_are_accessed(make):
     assert collection.learn(ids_freq_mapping=counts, warmup_ratio=0.5) == 128  # of 256 slots
     wanted = [("user", row) for row in range(6, 300, 7)] + [("place", row) for row in range(90)]
     found = [(name, row) for storage, group in zip(collection.store.storages, collection._groups)
-             for rows in [group.tables.locate(storage.hot)]
+             for rows in [group.tables.locate(storage.resident)]
              for name, row in zip([group.configs[each].name for each in rows.table], rows.row)]
     assert set(found) <= set(wanted) and {("user", row) for row in range(6, 300, 7)} <= set(found)
     few = np.zeros(300, np.int64)

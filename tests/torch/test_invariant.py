@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 from hotrow import Error
-from hotrow.torch.store.cached import CachedStore
 from hotrow_sim.golden.lookup.slot_table import Slots
 
 from tests.torch.training import draw, train
@@ -105,33 +104,28 @@ def test_any_order_of_stages(seeds):
 
 def unmarked(store):
     """The window of coming batches is one shorter: the farthest is believed to be marked."""
-    mark = store.placing.mark
-    store.placing.mark = lambda batch, number: (
-        mark(batch, number) if number < store.placing.next + store.look_ahead else None)
+    mark = store.policy.mark
+    store.policy.mark = lambda batch, number: (
+        mark(batch, number) if number < store.policy.next + store.look_ahead else None)
 
 
 def retired_early(store):
     """The window of past batches is one shorter: a batch is let go before it has trained."""
-    retire = store.placing.retire
-    store.placing.retire = lambda number: retire(min(number + 1, store.placing.next - 1))
+    retire = store.policy.retire
+    store.policy.retire = lambda number: retire(min(number + 1, store.policy.next - 1))
 
 
 def bypasses_forgotten(store):
     """Rows without a slot are read though an earlier batch has yet to bring them back."""
-    place = store.placing.place
-    store.placing.place = lambda *batch: replace(place(*batch), wait_for=-1)
+    place = store.policy.place
+    store.policy.place = lambda *batch: replace(place(*batch), wait_for=-1)
 
 
 def impatient(store):
     """Collect waits for no insert."""
-    class Impatient(CachedStore):
-        def _may_collect(self, number):
-            return number < self.stages.done[0]
-
-    collect = store.stages.stages[1]
+    plan, collect, *others = store.stages.stages
     store.stages.stages = (
-        store.stages.stages[0], collect._replace(may=Impatient._may_collect.__get__(store)),
-        *store.stages.stages[2:])
+        plan, collect._replace(can_run=lambda number: number < store.stages.done[0]), *others)
 
 
 def one_update_in_a_hundred(store):

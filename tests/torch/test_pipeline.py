@@ -6,7 +6,7 @@ import hotrow
 import pytest
 import torch
 from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
-from hotrow.torch.pipeline.train_pipeline import indexed
+from hotrow.torch.pipeline.micro_batch import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -271,11 +271,11 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
         clock = Clock(run.collection.store, lasts)
         for ids, label in batches:
             run.collection.prefetch(ids)
-            before = run.collection.store.parted["popular"]
+            before = run.collection.store.micro_batches.popular
             for part in run.collection.parts():
                 run.model((ids[part], label[part])).square().mean().backward()
                 clock.pass_by(trains * len(part) / len(label))
-            popular = run.collection.store.parted["popular"] - before
+            popular = run.collection.store.micro_batches.popular - before
             # Of a batch without other samples nothing is brought while it trains.
             hides.append(min(gather, trains * popular / len(label)) * (popular < len(label)))
             run.collection.optimizer.step()

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import hotrow
 import pytest
+import torch
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from hotrow.torch.training.check import StepCheck
-from hotrow.torch.training.pooled import PooledTrainer
-from hotrow.torch.training.resident import ResidentTrainer
 from hotrow_rtl.config import preset
 
 from tests.torch.conftest import relearn
@@ -18,13 +18,13 @@ from tests.torch.test_hotline import KINDS
 def test_a_step_is_the_reference_s_within_the_tolerance(setting, transport, optimizer, jagged):
     here = setting(1, optimizer=optimizer, jagged=jagged)
     with hotrow.open(transport, preset="tiny") as device:
-        trainer = PooledTrainer(*here.parts(), device, hot_rows=60)
+        trainer = here.hotline(device, cold="pooled")
         check, popular, cold = StepCheck(trainer, here.reference()), 0, 0
         for number, samples in enumerate(here.batches(6)):
             if number == 0:
                 trainer.observe(samples)
             if number == 1:
-                trainer.learn()
+                trainer.learn(60)
             check.step(samples)
             result = trainer.step(samples)
             popular += result.popular
@@ -40,7 +40,7 @@ def test_a_step_is_the_reference_s_within_the_tolerance(setting, transport, opti
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_an_update_left_out_is_seen(setting, device, optimizer, monkeypatch):
     here = setting(2, optimizer=optimizer)
-    trainer = PooledTrainer(*here.parts(), device, hot_rows=60)
+    trainer = here.hotline(device, cold="pooled")
     check = StepCheck(trainer, here.reference())
     first, second = here.batches(2)
     check.step(first)
@@ -52,11 +52,12 @@ def test_an_update_left_out_is_seen(setting, device, optimizer, monkeypatch):
 
 def test_with_every_row_hot_nothing_is_left_to_the_card(setting, device):
     here = setting(3, cardinalities=(20, 30))
-    trainer, resident = PooledTrainer(*here.parts(), device, 100), ResidentTrainer(*here.parts())
+    trainer, resident = here.hotline(device, cold="pooled"), here.resident()
     batches = here.batches(3)
     for samples in batches:
         trainer.observe(samples)
-    trainer.learn()
+    trainer.learn(100)
+    trainer.counted()
     for samples in batches:
         assert trainer.step(samples).rows_moved == 0
         resident.step(samples)
@@ -67,13 +68,13 @@ def test_with_every_row_hot_nothing_is_left_to_the_card(setting, device):
 
 def test_hot_rows_learned_again(setting, device):
     here = setting(4, optimizer="rowwise_adagrad", jagged=True)
-    _, check, relearning = relearn(here, device, here.batches(10, drift=8.0), kind=PooledTrainer)
-    assert check.held and relearning.figures()["rows_replaced"] > 0
+    _, check, schedule = relearn(here, device, here.batches(10, drift=8.0), cold="pooled")
+    assert check.held and schedule.replaced > 0
 
 
 def test_batches_of_any_size(setting, device):
     here = setting(5, jagged=True)
-    trainer = PooledTrainer(*here.parts(), device, hot_rows=60)
+    trainer = here.hotline(device, cold="pooled")
     check = StepCheck(trainer, here.reference())
     for count in (8, 64, 1, 128, 3):
         samples = here.samples(count)
@@ -85,5 +86,62 @@ def test_batches_of_any_size(setting, device):
 def test_a_card_without_arithmetic_is_refused(setting):
     here = setting(6)
     with hotrow.open("model", config=replace(preset("tiny"), arithmetic=False)) as device:
-        with pytest.raises(hotrow.Error, match=r"no arithmetic.*--cold gathered"):
-            PooledTrainer(*here.parts(), device, hot_rows=60)
+        with pytest.raises(hotrow.Error, match=r"no arithmetic.*cold='gathered'"):
+            here.hotline(device, cold="pooled")
+
+
+def collection(device, tables, **options):
+    return HotEmbeddingBagCollection(tables, device, "hotline", lr=0.1, seed=0, **options)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_accumulated_and_scaled_gradients(device, optimizer):
+    """Batches of one step, of tables of two dims; a scaler's factor reaches cold rows, too."""
+    tables = [TableConfig("user", 60, 8), TableConfig("item", 90, 4, "mean")]
+    generator, ends = torch.Generator().manual_seed(3), []
+    batches = [torch.randint(60, (16, 2), generator=generator) for _ in range(6)]
+    for cold in ("gathered", "pooled"):
+        with collection(device, tables, cold=cold, optimizer=optimizer) as embeddings:
+            embeddings.learn({"user": range(9), "item": range(20)})
+            for number, ids in enumerate(batches):
+                (embeddings(ids).square().sum() * 4).backward()
+                if number % 2:
+                    for each in embeddings.gradients():
+                        if each.grad is not None:
+                            each.grad /= 4
+                    embeddings.optimizer.step()
+                    embeddings.optimizer.zero_grad()
+            embeddings.flush()
+            ends.append([part.clone() for config in tables
+                         for part in embeddings.table(config.name) if part is not None])
+    for gathered, pooled in zip(*ends, strict=True):
+        torch.testing.assert_close(pooled, gathered, rtol=1e-5, atol=1e-6)
+
+
+def test_a_cold_row_s_gradient_that_is_not_finite_is_named(device):
+    with collection(device, [TableConfig("user", 60, 8)], cold="pooled") as embeddings:
+        found = embeddings(torch.tensor([[7], [8]]))
+        (found * torch.tensor([[1.0], [float("nan")]])).sum().backward()
+        with pytest.raises(hotrow.Error, match="row 8 of table 'user' is not finite"):
+            embeddings.optimizer.step()
+        embeddings.optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("table, options, message", [
+    (TableConfig("a", 60, 6), {}, "'a': the card pools float32 rows whose dim is a multiple of 4"),
+    (TableConfig("a", 60, 8, dtype=torch.float16), {}, "not torch.float16 rows"),
+    (TableConfig("a", 60, 8, "none"), {}, "'a' is not pooled: leave cold='pooled' out"),
+    (TableConfig("a", 60, 8), {"optimizer": "adagrad"}, "sgd or rowwise_adagrad, not adagrad"),
+    (TableConfig("a", 60, 8), {"mode": "scratchpipe"}, "scratchpipe has no cold rows"),
+    (TableConfig("a", 60, 8), {"cold": "kept"}, "cold is 'gathered' or 'pooled', not 'kept'"),
+])
+def test_what_the_card_does_not_pool_is_refused(device, table, options, message):
+    options = {"cold": "pooled", "mode": "hotline", **options}
+    with pytest.raises(hotrow.Error, match=message):
+        HotEmbeddingBagCollection([table], device, **options)
+
+
+def test_weights_per_sample_are_refused(device):
+    with collection(device, [TableConfig("user", 60, 8)], cold="pooled") as embeddings:
+        with pytest.raises(hotrow.Error, match="weights per sample need cold='gathered'"):
+            embeddings(torch.tensor([1, 2]), torch.tensor([0, 2]), torch.ones(2))

@@ -11,12 +11,11 @@ from hotrow.cli import main
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.arithmetic import SGD
 from hotrow.torch.training.check import StepCheck
+from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM
-from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.training.learning import LearningSchedule
 from hotrow.torch.training.reference import ReferenceTrainer
-from hotrow.torch.training.relearning import Exchange, Exchanged, Relearning
-from hotrow.torch.training.resident import ResidentTrainer
-from hotrow.traces import open_trace
+from hotrow.traces import Samples, open_trace
 
 from tests.torch.conftest import relearn
 
@@ -31,8 +30,9 @@ def oracle(trace, hot_rows, every, batches, batch_size, learning, decay=1):
     first = np.cumsum([0, *trace.cardinalities])[:-1]
     counts, hot = np.zeros(trace.rows, np.int64), np.zeros(trace.rows, bool)
     hits = lookups = 0
+    schedule = LearningSchedule(learning, hot_rows, every)
     for number, samples in enumerate(trace.batches(batch_size, batches)):
-        if number == learning or Relearning(every).due(number - learning):
+        if number == learning or schedule.due(number):
             counts >>= decay if number > learning else 0
             top = np.argsort(-counts, kind="stable")[:hot_rows]
             hot[:] = False
@@ -44,47 +44,65 @@ def oracle(trace, hot_rows, every, batches, batch_size, learning, decay=1):
     return hits / lookups
 
 
-def test_an_exchange_keeps_its_orders():
-    exchange = Exchange(np.array([3, 5, 8, 9]), np.array([9, 1, 3, 7]))
-    assert exchange.leaving.tolist() == [5, 8]
-    assert exchange.arriving.tolist() == [1, 7]
-    assert exchange.rows.tolist() == [1, 3, 5, 7, 8, 9]
-    nothing = Exchange(np.empty(0, np.int64), np.empty(0, np.int64))
-    assert not len(nothing.leaving) and not len(nothing.arriving) and not len(nothing.rows)
-
-
 @pytest.mark.parametrize("every, due", [(0, []), (1, [1, 2, 3, 4, 5, 6]), (3, [3, 6]), (7, [])])
 def test_when_it_is_due(every, due):
-    assert [batches for batches in range(7) if Relearning(every).due(batches)] == due
+    schedule = LearningSchedule(5, 10, every)
+    assert [batches for batches in range(-5, 7) if schedule.due(5 + batches)] == due
 
 
 def test_what_it_asks_and_adds_up():
     asked = []
 
     class Trainer:
-        def plan(self, decay):
-            asked.append(("plan", decay))
-            return Exchange(np.array([1, 2]), np.array([2, 3, 4]))
+        counting = None
 
-        def exchange(self, exchange):
-            asked.append(("exchange", exchange.arriving.tolist()))
-            return Exchanged(left=1, arrived=1, refused=1)
+        def observe(self, samples):
+            asked.append(("observe", samples))
+
+        def learn(self, limit, decay=0):
+            asked.append(("learn", limit, decay))
+            return 3
 
     class Check:
-        def move(self, rows, action):
-            asked.append(("move", rows.tolist()))
+        def move(self, action):
+            asked.append("move")
             return action()
 
-    trainer, relearning = Trainer(), Relearning(10, decay=3)
-    assert relearning.first(trainer, Check()).moved == 2 and trainer.counting
-    assert asked == [("plan", 0), ("move", [1, 2, 3, 4]), ("exchange", [3, 4])]
-    assert relearning.figures() == {"relearned": 0, "rows_replaced": 0}
-    for _ in range(2):
-        relearning.again(trainer, Check())
-    assert asked[3:] == [("plan", 3), ("move", [1, 2, 3, 4]), ("exchange", [3, 4])] * 2
-    assert relearning.figures() == {"relearned": 2, "rows_replaced": 2}
-    Relearning(0).first(trainer, Check())
-    assert not trainer.counting
+    trainer, schedule = Trainer(), LearningSchedule(2, 40, 10, decay=3)
+    for number in (0, 1, 2):
+        schedule.before(number, f"batch {number}", trainer, Check())
+        assert trainer.counting == (number == 2)
+    assert asked == [("observe", "batch 0"), ("observe", "batch 1"), "move", ("learn", 40, 0)]
+    assert (schedule.times, schedule.replaced) == (0, 0)
+    for number in range(3, 23):
+        schedule.before(number, None, trainer, Check())
+    assert asked[4:] == ["move", ("learn", 40, 3)] * 2
+    assert (schedule.times, schedule.replaced) == (2, 6)
+    LearningSchedule(2, 40).before(2, None, trainer, Check())
+    assert trainer.counting is False
+
+
+def test_rows_that_stay_keep_their_slots(setting, device):
+    """Only the difference moves, and rows that were not trained are not written back."""
+    here = setting(2)
+    trainer = here.hotline(device)
+    collection = trainer.collection
+    assert collection.learn({"table 2": range(40)}) == 40
+    slot_of = dict(zip(trainer.storage.resident.tolist(), trainer.storage.resident_slots.tolist()))
+    moved = collection.statistics["rows_moved"]
+    trainer.storage.dirty[trainer.storage.find(here.tables.flat_rows(samples(3, 30)))[1]] = True
+    assert collection.learn({"table 2": [*range(20, 39), 70, 71]}) == 21
+    rows = trainer.storage.resident
+    assert rows.tolist() == (here.tables.first[2] + torch.tensor([*range(20, 39), 70, 71])).tolist()
+    kept = dict(zip(rows.tolist(), trainer.storage.resident_slots.tolist()))
+    assert all(slot_of[row] == kept[row] for row in rows.tolist()[:19])
+    assert collection.statistics["rows_moved"] == moved + 2 + 1  # two arrived, row 3 was trained
+
+
+def samples(*ids):
+    """One sample for each id of the last of three tables."""
+    return Samples(np.array([[0, 0, each] for each in ids], np.uint32), None,
+                   np.zeros((len(ids), 3), np.float32), np.zeros(len(ids), np.float32))
 
 
 @pytest.mark.parametrize("jagged", [False, True], ids=["dense", "jagged"])
@@ -92,9 +110,9 @@ def test_what_it_asks_and_adds_up():
 def test_it_trains_as_the_reference(setting, device, optimizer, jagged):
     here = setting(1, optimizer=optimizer, jagged=jagged)
     batches = here.batches(12, drift=3)
-    trainer, check, relearning = relearn(here, device, batches, hot_rows=60)
+    trainer, check, schedule = relearn(here, device, batches, hot_rows=60)
     assert check.held and 0 < check.max_difference < 0.5
-    assert relearning.times == 4 and relearning.rows_replaced > 40
+    assert schedule.times == 4 and schedule.replaced > 40
     trainer.flush()
     expected = check.reference.tables.rows
     torch.testing.assert_close(trainer.tables.rows.weights, expected.weights, rtol=1e-4, atol=1e-5)
@@ -108,13 +126,13 @@ def test_it_trains_as_the_reference(setting, device, optimizer, jagged):
 def test_final_tables_are_residents_to_the_bit(setting, device, optimizer):
     """A batch of one sample is one part, so where its rows were must not show at all."""
     here = setting(2, cardinalities=(20, 30, 90), optimizer=optimizer, jagged=True, shortest=1)
-    resident = ResidentTrainer(*here.parts())
+    resident = here.resident()
     batches = here.batches(60, count=1, drift=0.5)
-    trainer, check, relearning = relearn(here, device, batches, every=3, hot_rows=25, learning=6)
+    trainer, check, schedule = relearn(here, device, batches, every=3, hot_rows=25, learning=6)
     for samples in batches:
         resident.step(samples)
-    assert relearning.times == 17 and relearning.rows_replaced > 50 and check.held
-    assert trainer.tables.sha256() != resident.tables.sha256()  # hot rows are not back
+    assert schedule.times == 17 and schedule.replaced > 50 and check.held
+    assert trainer.tables.sha256() != resident.tables.sha256()  # hot rows are in slots
     trainer.flush()
     assert trainer.tables.sha256() == resident.tables.sha256()
 
@@ -125,16 +143,21 @@ def test_rows_that_find_no_room_stay_cold(setting, device):
     here = setting(3, cardinalities=(400, 900, 3000))
     refused = []
 
-    class Told(HotlineTrainer):
-        def exchange(self, exchange):
-            done = super().exchange(exchange)
-            refused.append(done.refused)
-            assert len(self.storage.hot) <= slots
-            assert len(np.unique(self.storage.hot_slots)) == len(self.storage.hot)
-            return done
+    def count_refused(trainer):
+        store, storage = trainer.collection.store, trainer.storage
+        warm = store.warm
+
+        def counted(rows):
+            held = warm(rows)
+            refused.append(len(rows) - held)
+            assert len(storage.resident) == held <= slots
+            assert len(np.unique(storage.resident_slots)) == held
+            return held
+
+        store.warm = counted
 
     batches = here.batches(10, count=300, drift=9)
-    _, check, _ = relearn(here, device, batches, kind=Told, decay=0, hot_rows=slots)
+    _, check, _ = relearn(here, device, batches, prepare=count_refused, decay=0, hot_rows=slots)
     assert check.held and sum(refused[1:]) > 0
 
 
@@ -142,16 +165,16 @@ def test_the_card_and_the_trainer_agree_on_every_slot(setting, device):
     here = setting(4)
     batches = here.batches(9, drift=2)
     trainer, _, _ = relearn(here, device, batches, hot_rows=50)
-    again = device.install(trainer.listed(trainer.storage.hot))
-    assert again.hits == len(trainer.storage.hot) <= 50
-    assert again.slots.tolist() == trainer.storage.hot_slots.tolist()
+    again = device.install(trainer.collection.store.slot_map.listed(0, trainer.storage.resident))
+    assert again.hits == len(trainer.storage.resident) <= 50
+    assert again.slots.tolist() == trainer.storage.resident_slots.tolist()
 
 
 def test_without_drift_rows_stay(setting, device):
     here = setting(5)
-    trainer, _, relearning = relearn(here, device, [here.samples()] * 8, every=2, hot_rows=40)
-    assert relearning.times == 2 and relearning.rows_replaced == 0
-    assert len(trainer.storage.hot) == 40
+    trainer, _, schedule = relearn(here, device, [here.samples()] * 8, every=2, hot_rows=40)
+    assert schedule.times == 2 and schedule.replaced == 0
+    assert len(trainer.storage.resident) == 40
 
 
 def test_the_check_is_not_counted(setting, device):
@@ -160,7 +183,7 @@ def test_the_check_is_not_counted(setting, device):
         def step(self, samples):
             pass
 
-        def move(self, rows, action):
+        def move(self, action):
             return action()
 
     ends = []
@@ -168,7 +191,7 @@ def test_the_check_is_not_counted(setting, device):
         here = setting(6)
         trainer, *_ = relearn(here, device, here.batches(8, drift=4), hot_rows=60, checked_by=kind)
         trainer.flush()
-        ends.append((trainer.storage.hot.tolist(), device.harvest(200).count.tolist(),
+        ends.append((trainer.storage.resident.tolist(), device.harvest(200).count.tolist(),
                      trainer.tables.sha256()))
     assert ends[0] == ends[1]
 
@@ -178,17 +201,12 @@ def measure(transport, preset, trace, hot_rows, every, batches, batch_size, lear
     tables = EmbeddingTables(trace.cardinalities, 4).initialise(0)
     model = DLRM(0, tables.count, 4, scale=0.02)
     reference = ReferenceTrainer(copy.deepcopy(model), tables.copy(), SGD(0.1))
-    relearning, hits, lookups = Relearning(every), 0, 0
+    schedule, hits, lookups = LearningSchedule(learning, hot_rows, every), 0, 0
     with hotrow.open(transport, preset=preset) as device:
-        trainer = HotlineTrainer(model, tables, SGD(0.1), device, hot_rows)
+        trainer = CollectionTrainer(model, tables, SGD(0.1), device, "hotline")
         check = StepCheck(trainer, reference)
         for number, samples in enumerate(trace.batches(batch_size, batches)):
-            if number < learning:
-                trainer.observe(samples)
-            elif number == learning:
-                relearning.first(trainer, check)
-            elif relearning.due(number - learning):
-                relearning.again(trainer, check)
+            schedule.before(number, samples, trainer, check)
             check.step(samples)
             result = trainer.step(samples)
             if number >= learning:

@@ -5,94 +5,145 @@ import json
 import pytest
 import torch
 from hotrow.cli import main
-from hotrow.torch.training.hotline import HotlineTrainer
+from hotrow.torch.store.cached import CachedStore
+from hotrow.torch.store.host_tables import HostTables
 
 from tests.torch.conftest import relearn
 
 
-class Faulty(HotlineTrainer):
-    """Has a fault in its last exchange."""
+class Fault:
+    """Spoils the third time that rows get slots.
 
-    faulty, spoiled, exchanges = False, 0, 0
+    Parameters
+    ----------
+    trainer : CollectionTrainer
+    """
 
-    def exchange(self, exchange):
-        self.exchanges += 1
-        self.faulty = self.exchanges == 3
-        done = super().exchange(exchange)
-        self.faulty = False
-        return done
+    def __init__(self, trainer):
+        self.trainer, self.store, self.storage = (
+            trainer, trainer.collection.store, trainer.storage)
+        self.faulty, self.spoiled, self.exchanges = False, 0, 0
+        warm = self.store.warm
+
+        def counted(rows):
+            self.exchanges += 1
+            self.faulty = self.exchanges == 3
+            try:
+                return warm(rows)
+            finally:
+                self.faulty = False
+
+        self.store.warm = counted
+        self.plant()
+
+    def plant(self):
+        """Replace calls of the store."""
+
+    def fetches(self, change):
+        """Have rows that arrive changed: `change` of flat rows and Rows."""
+        fetch = self.store.host.fetch
+
+        def spoilt(group, flat):
+            rows = fetch(group, flat)
+            if self.faulty:
+                change(flat, rows)
+            return rows
+
+        self.store.host.fetch = spoilt
 
 
-class LosesLeaving(Faulty):
+class LosesLeaving(Fault):
     """The first row that leaves is not written back."""
 
-    def bring_back(self, rows):
-        if self.faulty:
-            rows, self.spoiled = rows[1:], len(rows[:1])
-        super().bring_back(rows)
+    def plant(self):
+        write = self.store.host.write
+
+        def lossy(group, flat, rows):
+            kept = slice(int(self.faulty), None)
+            self.spoiled += self.faulty and len(flat) > 0
+            write(group, flat[kept], rows.take(self.storage.kind, kept))
+
+        self.store.host.write = lossy
 
 
-class StaleArriving(Faulty):
+class StaleArriving(Fault):
     """The last row that arrives has the value that it had when training began."""
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.initial = self.tables.copy().rows
+    def plant(self):
+        initial = self.trainer.tables.copy().rows
 
-    def gather_hot(self, rows, slots):
-        super().gather_hot(rows, slots)
-        if self.faulty:
-            moved = (self.initial.weights[rows] != self.tables.rows.weights[rows]).any(dim=1)
+        def change(flat, rows):
+            moved = (initial.weights[flat] != rows.weights).any(dim=1)
             at = torch.nonzero(moved)[-1]
-            self.storage.rows.weights[slots[at]] = self.initial.weights[rows[at]]
-            self.spoiled = len(at)
+            rows.weights[at] = initial.weights[flat[at]]
+            self.spoiled += len(at)
+
+        self.fetches(change)
 
 
-class StaleState(Faulty):
+class StaleState(Fault):
     """The first row that arrives comes without its optimizer state."""
 
-    def gather_hot(self, rows, slots):
-        super().gather_hot(rows, slots)
-        if self.faulty:
-            self.storage.rows.state[slots[0]] = 0.0
-            self.spoiled = 1
+    def plant(self):
+        def change(flat, rows):
+            rows.state[0] = 0.0
+            self.spoiled += 1
+
+        self.fetches(change)
 
 
-class NeverFetches(Faulty):
-    """Rows that arrive are not fetched."""
+class NeverFetches(Fault):
+    """Rows that arrive are not fetched: their slots hold zeros."""
 
-    def gather_hot(self, rows, slots):
-        if self.faulty:
-            self.spoiled = len(rows)
-        else:
-            super().gather_hot(rows, slots)
+    def plant(self):
+        def change(flat, rows):
+            rows.weights.zero_()
+            self.spoiled += len(flat)
+
+        self.fetches(change)
 
 
-class OneSlotOff(Faulty):
+class OneSlotOff(Fault):
     """Two arriving rows are in each other's slots."""
 
-    def gather_hot(self, rows, slots):
-        if self.faulty:
-            slots = slots.clone()
-            slots[:2] = slots[:2].flip(0)
-            self.spoiled = 2
-        super().gather_hot(rows, slots)
+    def plant(self):
+        def change(flat, rows):
+            weights, state = rows.read(torch.tensor([1, 0]))
+            rows.write(torch.tensor([0, 1]), weights, state)
+            self.spoiled += 2
+
+        self.fetches(change)
 
 
-class KeepsOnCard(Faulty):
-    """The card is not told that rows have left, and says that they hit."""
+class KeepsOnCard(Fault):
+    """The card does not remove rows that have left, and counts them as hits."""
 
-    def release(self, rows):
-        if self.faulty:
-            self.device.remove, remove = lambda rows: None, self.device.remove
-            self.spoiled = len(rows)
-        super().release(rows)
-        if self.faulty:
-            self.device.remove = remove
+    def plant(self):
+        remove = self.store.device.remove
+
+        def removed(rows):
+            if self.faulty:
+                self.spoiled += len(rows)
+            else:
+                remove(rows)
+
+        self.store.device = _With(self.store.device, remove=removed)
 
 
-class Sound(Faulty):
-    spoiled = 1
+class _With:
+    """An object with some attributes replaced."""
+
+    def __init__(self, other, **replaced):
+        self.__dict__.update(replaced)
+        self._other = other
+
+    def __getattr__(self, name):
+        return getattr(self._other, name)
+
+
+class Sound(Fault):
+    def plant(self):
+        self.spoiled = 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -102,15 +153,31 @@ class Sound(Faulty):
     for optimizer in ("sgd", "rowwise_adagrad") if (kind, optimizer) != (StaleState, "sgd")])
 def test_fault_fails_the_check(setting, device, kind, optimizer, seed):
     here = setting(seed, cardinalities=(60, 400, 1500), optimizer=optimizer)
-    batches = here.batches(8, count=256, drift=4)
-    trainer, check, _ = relearn(here, device, batches, kind=kind)
-    assert trainer.exchanges == 3 and trainer.spoiled, "the fault was not planted"
+    batches, planted = here.batches(8, count=256, drift=4), []
+    _, check, _ = relearn(here, device, batches,
+                          prepare=lambda trainer: planted.append(kind(trainer)))
+    fault, = planted
+    assert fault.exchanges == 3 and fault.spoiled, "the fault was not planted"
     assert check.held == (kind is Sound), f"{kind.__name__}: {check.max_difference:g} of the limit"
 
 
-@pytest.mark.parametrize("part, every", [("bring_back", 3), ("gather_hot", 3), ("gather_hot", 0)])
-def test_a_fault_is_the_exit_code_of_the_command(capsys, monkeypatch, part, every):
-    monkeypatch.setattr(HotlineTrainer, part, lambda self, *arguments: None)
+def never_written_back(monkeypatch):
+    monkeypatch.setattr(CachedStore, "_write_back", lambda self, group, flat, slots: None)
+
+
+def never_fetched(monkeypatch):
+    def fetch(self, group, flat):
+        rows = self._memory.staging_rows(self._groups[group].kind, len(flat))
+        rows.array.zero_()
+        return rows
+
+    monkeypatch.setattr(HostTables, "fetch", fetch)
+
+
+@pytest.mark.parametrize("fault, every", [
+    (never_written_back, 3), (never_fetched, 3), (never_fetched, 0)])
+def test_a_fault_is_the_exit_code_of_the_command(capsys, monkeypatch, fault, every):
+    fault(monkeypatch)
     code = main(["train", "--trace", "drift:1.05:300:20", "--transport", "model", "--batches", "8",
                  "--batch-size", "128", "--dim", "4", "--mlp-scale", "0.05", "--slots", "500",
                  "--relearn-every", str(every), "--json"])

@@ -27,53 +27,53 @@ class LateMemory(SlotMemory):
     """Does what is asked aside only when somebody waits for it; memory to copy to holds no number
     before."""
 
-    late = True
+    asynchronous = True
 
     def __init__(self):
         self.asked, self.done, self.lock = [], 0, threading.RLock()
 
-    def host_rows(self, kind, count):
+    def staging_rows(self, kind, count):
         rows = kind.allocate(count)
         for each in (rows.array, rows.side):
             if each is not None:
                 each.fill_(float("nan"))
         return rows
 
-    def aside(self, work, after=None):
+    def run_async(self, work, after=None):
         with self.lock:
             self.asked.append(work)
             return len(self.asked)
 
-    def mark(self):
+    def record_event(self):
         return 0  # the trainer itself is not late
 
-    def after(self, mark, *tensors):
-        self.wait(mark)
+    def wait_event(self, event, *tensors):
+        self.synchronize(event)
 
-    def wait(self, mark):
+    def synchronize(self, event):
         with self.lock:
-            while self.done < (mark or 0):
+            while self.done < (event or 0):
                 self.done += 1
                 self.asked[self.done - 1]()
 
-    def reached(self, mark):
+    def is_done(self, event):
         return False
 
-    def settle(self):
-        self.wait(len(self.asked))
+    def synchronize_all(self):
+        self.synchronize(len(self.asked))
 
 
 class NobodyWaitsForWhatComes(LateMemory):
-    def after(self, mark, *tensors):
+    def wait_event(self, event, *tensors):
         pass
 
 
 class NobodyWaitsForWhatLeaves(LateMemory):
-    def wait(self, mark):
+    def synchronize(self, event):
         pass
 
-    def after(self, mark, *tensors):
-        super().wait(mark)
+    def wait_event(self, event, *tensors):
+        super().synchronize(event)
 
 
 def trained(batches, run, **more):
@@ -107,13 +107,13 @@ class Told(LateMemory):
         super().__init__()
         self.waiting, self.store, self.locked = set(), None, False
 
-    def wait(self, mark):
+    def synchronize(self, event):
         self.waiting.add(threading.current_thread())
         self.locked |= self.store.lock._is_owned()
-        super().wait(mark)
+        super().synchronize(event)
 
-    def after(self, mark, *tensors):
-        super().wait(mark)
+    def wait_event(self, event, *tensors):
+        super().synchronize(event)
 
 
 def test_the_trainer_does_not_wait_for_its_memory():

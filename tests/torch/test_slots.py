@@ -11,7 +11,7 @@ SLOTS = 50
 
 @pytest.mark.parametrize("flat_rows, width", [(1 << 31, 8), ((1 << 31) - 1, 4)])
 def test_rows_come_and_go(monkeypatch, flat_rows, width):
-    monkeypatch.setattr(module, "_MOST", 7)
+    monkeypatch.setattr(module, "_CHUNK", 7)
     seed = 4
     generator = torch.Generator().manual_seed(seed)
     storage, expected = SlotStorage(SLOTS, 0, RowKind(4), flat_rows), {}
@@ -23,11 +23,11 @@ def test_rows_come_and_go(monkeypatch, flat_rows, width):
         for slot in slots.tolist():
             expected.pop(slot, None)
         if step % 3 == 2:
-            storage.empty(slots)
+            storage.clear(slots)
         else:
             free = [each for each in candidates.tolist() if each not in expected.values()]
             rows = torch.tensor(free)[torch.randperm(len(free), generator=generator)[:len(slots)]]
-            storage.place(rows, slots)
+            storage.assign(rows, slots)
             expected |= dict(zip(slots.tolist(), rows.tolist()))
         storage.dirty[slots[:3]] = storage.held[slots[:3]] >= 0
         asked = candidates[torch.randperm(200, generator=generator)[:step]]
@@ -35,22 +35,35 @@ def test_rows_come_and_go(monkeypatch, flat_rows, width):
         slot_of = {row: slot for slot, row in expected.items()}
         assert dict(zip(asked[where].tolist(), found.tolist())) == {
             row: slot_of[row] for row in asked.tolist() if row in slot_of}, (seed, step)
-        assert storage.count == len(expected) == len(storage.hot)
-        assert storage.hot.tolist() == sorted(slot_of)
-        assert storage.hot_slots.tolist() == [slot_of[row] for row in sorted(slot_of)]
-        pairs = [pair for rows, here in storage.in_slots()
+        assert storage.count == len(expected) == len(storage.resident)
+        assert storage.resident.tolist() == sorted(slot_of)
+        assert storage.resident_slots.tolist() == [slot_of[row] for row in sorted(slot_of)]
+        pairs = [pair for rows, here in storage.chunks()
                  for pair in zip(here.tolist(), rows.tolist())]
         assert pairs == sorted(expected.items())
-        dirty = [slot for _, here in storage.in_slots(dirty=True) for slot in here.tolist()]
+        dirty = [slot for _, here in storage.chunks(dirty=True) for slot in here.tolist()]
         assert dirty == torch.nonzero(storage.dirty).squeeze(1).tolist()
-        assert all(len(here) <= 7 for _, here in storage.in_slots())
-    storage.empty()
+        assert all(len(here) <= 7 for _, here in storage.chunks())
+    storage.clear()
     assert not storage.count and not len(storage.find(candidates)[0])
 
 
 def test_what_tells_where_rows_are_is_small():
     storage = SlotStorage(1 << 12, 0, RowKind(4), 1 << 20)
-    storage.place(torch.arange(1 << 12), torch.arange(1 << 12))
+    storage.assign(torch.arange(1 << 12), torch.arange(1 << 12))
     assert storage.metadata_bytes == 5 << 12
     storage.find(torch.tensor([3]))
     assert storage.metadata_bytes == 9 << 12
+
+
+def test_a_storage_with_more_room_keeps_the_slots():
+    storage = SlotStorage(8, 2, RowKind(4, "row"), 100)
+    weights, state = torch.randn(8, 4), torch.rand(8)
+    storage.rows.write(slice(8), weights, state)
+    storage.assign(torch.tensor([50, 7]), torch.tensor([3, 5]))
+    storage.grow(20)
+    assert storage.area_rows == 20
+    assert torch.equal(storage.rows.weights[:8], weights)
+    assert torch.equal(storage.rows.state[:8], state)
+    where, found = storage.find(torch.tensor([50, 8, 7, 51]))
+    assert where.tolist() == [0, 2] and found.tolist() == [3, 5]

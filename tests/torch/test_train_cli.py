@@ -65,10 +65,12 @@ def test_online_retail(hotrow, optimizer):
     check_report(result)
     assert not result["synthetic"] and result["hot_rows"] <= 2139
     assert 0.05 < result["popular_fraction"] < result["hit_rate"] < 0.95
-    assert set(result["device_commands"]) == {"OBSERVE", "HARVEST", "INSTALL", "SPLIT", "GATHER"}
+    assert set(result["device_commands"]) == {
+        "OBSERVE", "HARVEST", "INSTALL", "SPLIT", "GATHER", "SCATTER"}
     commands = {name: entry["commands"] for name, entry in result["device_commands"].items()}
     assert (commands["OBSERVE"], commands["HARVEST"], commands["INSTALL"]) == (2, 1, 1)
-    assert (commands["SPLIT"], commands["GATHER"]) == (24, 25)  # one GATHER filled the slots
+    assert (commands["SPLIT"], commands["SCATTER"]) == (24, 24)
+    assert commands["GATHER"] == 25  # one filled the slots
 
 
 @pytest.mark.slow
@@ -154,8 +156,8 @@ def test_report_for_people(hotrow, log):
 
 
 def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
-    monkeypatch.setattr("hotrow.torch.training.hotline.HotlineTrainer.write_back",
-                        lambda self, cold: None)
+    monkeypatch.setattr("hotrow.torch.store.host_tables.HostTables.write_after",
+                        lambda self, event, group, cold, rows: None)
     code, shown, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
                             *MODEL, *SMALL, "--batch-size", 20)
     assert code == 1 and "check FAILED" in shown

@@ -11,11 +11,11 @@ from ..torch.training.collection_trainer import CollectionTrainer
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 _HOT = "hotline:"
-_SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
+_SIMULATED = ("model", "sim")  # transports that open a card of any geometry
 
 
 def hot_share(name):
-    """Percent of all rows that are hot in a mode `hotline:PERCENT`; None of any other name."""
+    """Percent of all rows that are hot in a mode `hotline:PERCENT`; None for any other name."""
     try:
         share = float(name.removeprefix(_HOT)) if name.startswith(_HOT) else 0.0
     except ValueError:
@@ -24,25 +24,24 @@ def hot_share(name):
 
 
 def open_card(transport, preset, slots=None, least=0):
-    """Open a card with a planner, and with so many slots as are asked for.
+    """Open a card with a planner and the given number of slots.
 
     Parameters
     ----------
     transport, preset : str
     slots : int, optional
-        A power of two; those of the preset unless it is given.
+        A power of two; by default as in the preset.
     least : int
-        With fewer slots than these, the next power of two that is enough.
+        Least number of slots; the next power of two is used.
 
     Raises
     ------
     Error
-        Slots that the directory cannot be made to have, or a transport to a card that is there.
+        The directory cannot have that many slots, or the transport opens no simulated card.
     """
     if transport not in _SIMULATED:
-        raise Error(f"this benchmark makes cards with a planner and with as many slots as are "
-                    f"asked for, which takes one of the transports {', '.join(_SIMULATED)}, not "
-                    f"{transport!r}")
+        raise Error(f"this benchmark sets the planner and the slots of the card: expected one of "
+                    f"the transports {', '.join(_SIMULATED)}, got {transport!r}")
     config = preset_of(preset).with_planner()
     if (slots or config.slots) < least:
         slots = 1 << (least - 1).bit_length()
@@ -60,26 +59,26 @@ def open_card(transport, preset, slots=None, least=0):
 
 
 class Mode:
-    """One mode on tables that are there: a context manager.
+    """One mode on given tables; a context manager.
 
     Parameters
     ----------
     name : str
         One of `MODES`, or `hotline:PERCENT`.
     model, tables, rule
-        As of `Trainer`.
+        Arguments of `Trainer`.
     options : argparse.Namespace
         `transport`, `preset`, `slots`, `hot_rows`, `depth`, `look_ahead`, `workers`, `policy`.
     ranked : int64[h], optional
-        Flat rows that are hot, the hottest first, instead of what the card counts; the card has a
-        slot at least for each.
+        Flat hot rows, the hottest first, in place of the rows that the card counts; the card has a
+        slot for each.
 
-    Members
-    -------
+    Attributes
+    ----------
     ahead : int
-        Batches to announce beyond the one that trains.
+        Batches to announce after the one that trains.
     warmed : int or None
-        Rows that got a slot before the first step.
+        Rows with a slot before the first step.
     """
 
     kind = "hotrow"
@@ -123,7 +122,7 @@ class Mode:
 
     @property
     def slots(self):
-        """Rows that the trainer has slots for; None where it has them all."""
+        """Slots of the trainer; None where it has whole tables."""
         return None if self.device is None else self.device.geometry.slots
 
     @property
@@ -134,8 +133,8 @@ class Mode:
         return self.trainer.collection.store.storages
 
     def learn(self, batches):
-        """Count batches, a list of Samples, on the device, and give the rows counted most their
-        slots; or those that are said to be hot."""
+        """Count batches, a list of Samples, on the device, and give slots to the most counted rows;
+        or give slots to the ranked rows."""
         collection = self.trainer.collection
         if self._ranked is not None:
             self.warmed = collection.store.warm(self.tables.locate(torch.from_numpy(self._ranked)))
@@ -156,7 +155,7 @@ class Mode:
         self.trainer.flush()
 
     def watch(self, look):
-        """Have `look` called when most is alive: gradients staged, rows on their way."""
+        """Call `look` when most tensors are alive: with staged gradients, and with fetched rows."""
         handle = self.trainer.dense_optimizer.register_step_pre_hook(look)
         self._stage = look
 
@@ -171,7 +170,7 @@ class Mode:
             self._stage()
 
     def metadata_bits(self):
-        """Bits of host memory that a slot takes beside its row: float, or None without slots."""
+        """Bits of host memory per slot in addition to its row: float, or None without slots."""
         if not self.storages:
             return None
         tensors = [each for storage in self.storages for value in vars(storage).values()

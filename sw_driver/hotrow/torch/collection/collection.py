@@ -1,40 +1,49 @@
 """Embedding tables of any size as a PyTorch module: `HotEmbeddingBagCollection`."""
 
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
+import numpy as np
 import torch
 from torch import nn
 
 from ... import device as driver
 from ...device import Device
 from ...errors import Error
-from ..features.bags import Bags
-from ..features.configs import Places, group_tables
+from ..features.configs import check_tables, group_tables
+from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
 from ..optim.arithmetic import OPTIMIZERS
-from ..optim.gradients import PooledLookup, RowOptimizer, StagedGradients, StepsInDoubt
-from ..store.base import Lookup, Request, ResidentStore
+from ..optim.finite_check import DeferredFiniteCheck, FiniteCheck
+from ..optim.gradients import StagedBags, StagedGradients
+from ..optim.lookup import Lookup, PooledLookup
+from ..optim.row_optimizer import RowOptimizer
+from ..store.base import Store
 from ..store.cached import CachedStore
-from ..store.placement_policy import HotRows, LookAhead, open_planner, share_of
-from .collection_cache import CollectionCache
-from .collection_state import CollectionState
+from ..store.cold_pooling import ColdPooling
+from ..store.placement_policy import HotlinePolicy, LookAheadPolicy, open_planner, share_of
+from ..store.resident import ResidentStore
+from .contents import TableContents
+from .ranking import interleaved, most_counted
 
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
+COLD = ("gathered", "pooled")
+WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
-BOUNDS_CHECKS = ("fatal", "warning", "ignore")
 
 
-class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
+class HotEmbeddingBagCollection(nn.Module):
     """Embeddings of several tables that live in host memory, with the busy rows in slots.
 
     Call it with ids [samples, features], with a sequence of (indices, offsets) per feature, with
-    indices and offsets of all features, one after the other, or with a KeyedJaggedTensor; features
-    are those of the first table, then of the second, .... It returns float32[samples, sum of the
-    dims], feature after feature; where the tables are not pooled float32[lookups, dim], likewise.
-    The rows train by `optimizer`, which applies what backward has staged; they are no parameters of
-    the module. In `eval()`, or without gradients, rows are read where they are, and nothing is
-    counted or moved.
+    indices and offsets of all features, one after the other, or with a KeyedJaggedTensor; the
+    features of the first table come first, then those of the second, .... It returns
+    float32[samples, sum of the dims], feature after feature; unpooled tables return
+    float32[lookups, dim] likewise. `optimizer` trains the rows, by applying the gradients that
+    backward stages; rows are no parameters of the module. In `eval()`, or without gradients, the
+    module reads rows where they are, counts nothing and moves nothing.
 
     In `resident`, `scratchpipe` and `freqcache` final tables and state have the same bits, whatever
     the slots, policy, depth, workers and transport.
@@ -44,71 +53,79 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
     tables : sequence of TableConfig
         All pooled, or none.
     device : Device or str, optional
-        An open device without tables, or a transport as `hotrow.open` takes it, whose device is
-        closed with the collection; none for "resident".
+        An open device without tables, or a transport as in `hotrow.open`, whose device the
+        collection opens and closes; None for "resident".
     mode : str
-        "resident": tables whole in the trainer's memory. "scratchpipe": the rows of coming batches
-        get slots. "freqcache": likewise, and access counts decide who stays. "hotline": the rows
-        learned by `learn` have slots, all others come and go with their batch.
+        "resident": whole tables in the trainer's memory. "scratchpipe": the rows of coming batches
+        get slots. "freqcache": likewise, and access counts choose the victims. "hotline": rows
+        that `learn` chose have slots, all others are fetched for one batch.
     optimizer : str or SGD, RowwiseAdagrad, Adagrad
         "sgd", "rowwise_adagrad" or "adagrad".
     lr : float
-        When `optimizer` is a name.
+        Rate of an optimizer given by name.
     preset : str
-        Of a device that is opened here.
+        Preset of a device that the collection opens.
     policy : str, optional
-        Which row leaves: "lru", "rrip", "lfu" or "freq".
+        Choice of victims: "lru", "rrip", "lfu" or "freq".
     admission : bool
-        Whether rows that count less than who would leave are kept out.
+        Whether a row whose count is below its victim's is bypassed.
+    cold : str
+        Rows without a slot in mode hotline: "gathered" fetches them, "pooled" has the card pool and
+        update them in the tables, within a tolerance instead of to the bit.
     bounds_check_mode : str
-        What becomes of an id that is no row of its table, as FBGEMM names it: "fatal" raises,
-        "warning" warns and looks up row 0 instead, "ignore" looks up row 0.
+        For ids that are no row of their table, by FBGEMM's names: "fatal" raises, "warning" warns
+        and looks up row 0 instead, "ignore" looks up row 0.
     slots_device : str or torch.device
-        Whose memory the slots are in: "cpu", or a GPU, to which embeddings and gradients then
-        belong, too; in "resident" the tables are the host's.
+        Memory of the slots: "cpu", or a GPU, which then has embeddings and gradients, too; tables
+        of "resident" are in host memory.
     cache_load_factor : float, optional
-        Slots per row of all tables, at most; then the collection takes the card's slots, or a half
-        of them, or a quarter, ....
+        Most slots per row of all tables; the collection uses the card's slots, or a half, a
+        quarter, ... of them.
     depth, look_ahead, workers, share, before
-        As of `CachedStore`.
+        As in `CachedStore`.
     seed : int, optional
-        The tables start uniform in +-1/sqrt(rows); with a seed, always the same.
+        Seed of the tables' contents, uniform in +-1/sqrt(rows).
     groups : list of TableGroup, optional
-        Tables that are there already.
+        Existing tables.
 
-    Members
-    -------
+    Attributes
+    ----------
     optimizer : RowOptimizer
-    store : Store
     tables : tuple of TableConfig
+    layout : FeatureLayout
+    store : Store
+    contents : TableContents
 
     Raises
     ------
     Error
     """
 
+    store: Store
+
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
-                 preset="ecp5-85f", policy=None, admission=False, bounds_check_mode="fatal",
-                 slots_device="cpu", cache_load_factor=None, depth=4, look_ahead=2, workers=0,
-                 share=1, before=None, seed=None, groups=None):
+                 preset="ecp5-85f", policy=None, admission=False, cold="gathered",
+                 bounds_check_mode="fatal", slots_device="cpu", cache_load_factor=None, depth=4,
+                 look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None):
         super().__init__()
-        self.tables, self.mode, self.bounds_check_mode = tuple(tables), mode, bounds_check_mode
-        self._check(device)
+        self.tables, self.mode = tuple(tables), mode
+        check_tables(self.tables)
+        _check_mode(mode, device, cold)
+        memory = memory_on(slots_device)
+        if memory.asynchronous and mode == "resident":
+            raise Error("mode resident trains tables in host memory: leave slots_device out")
         rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
         self._groups = groups or group_tables(self.tables, rule)
+        self.layout = FeatureLayout(self.tables, self._groups, bounds_check_mode)
         if groups is None:
             for group in self._groups:
                 group.tables.initialise(torch.seed() if seed is None else seed)
-        self._places = Places(self._groups)
-        self._features = [(number, name) for number, config in enumerate(self.tables)
-                          for name in config.feature_names]
-        memory = memory_on(slots_device)
-        if memory.late and mode == "resident":
-            raise Error("mode resident trains tables in host memory: leave slots_device out")
-        self._doubts = StepsInDoubt(memory)
+        self.contents = TableContents(self._groups)
+        self._finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
         self._staged = [StagedGradients(group.kind.dim, memory.device) for group in self._groups]
+        self._staged_bags = [StagedBags(group.kind.dim) for group in self._groups
+                             if cold == "pooled"]
         self._anchor = torch.zeros(0, requires_grad=True)
-        self._mean = torch.tensor([config.pooling == "mean" for config in self.tables])
         self._opened, self._part, self.batches = None, None, 0
         self.optimizer = RowOptimizer(self, rule)
         if mode == "resident":
@@ -121,53 +138,27 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
             rows = sum(config.num_embeddings for config in self.tables)
             share = share_of(device.geometry.slots, cache_load_factor * rows)
         try:
-            placing = HotRows(device) if mode == "hotline" else LookAhead(
+            placement = HotlinePolicy(device) if mode == "hotline" else LookAheadPolicy(
                 device, policy or _POLICY[mode], admission)
-            self.store = CachedStore(self._groups, device, placing, depth, look_ahead, workers,
-                                     share, before, memory)
+            self.store = CachedStore(
+                self._groups, device, placement, depth, look_ahead, workers, share, before, memory,
+                partial(ColdPooling, rule=rule) if cold == "pooled" else None)
         except BaseException:
             self._close_device()
             raise
 
-    def _check(self, device):
-        if not self.tables:
-            raise Error("a collection needs at least one table")
-        names = [config.name for config in self.tables]
-        for name in names:
-            if names.count(name) > 1:
-                raise Error(f"there are {names.count(name)} tables named {name!r}")
-        unpooled = [config for config in self.tables if config.pooling == "none"]
-        if unpooled and len(unpooled) < len(self.tables):
-            raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "
-                        f"collection of tables with pooling 'none', and one of the others")
-        dims = {config.embedding_dim for config in unpooled}
-        if len(dims) > 1:
-            raise Error(f"tables with pooling 'none' need one dim, not "
-                        f"{', '.join(map(str, sorted(dims)))}")
-        self._pooled = not unpooled
-        if self.bounds_check_mode not in BOUNDS_CHECKS:
-            raise Error(f"bounds_check_mode is {', '.join(map(repr, BOUNDS_CHECKS))}, not "
-                        f"{self.bounds_check_mode!r}")
-        if self.mode not in MODES:
-            raise Error(f"mode is {', '.join(MODES)}, not {self.mode!r}")
-        if (device is None) != (self.mode == "resident"):
-            raise Error("mode resident takes no device" if device is not None else
-                        f"mode {self.mode} needs a device: an open one, or a transport such as "
-                        f"'model' or 'sim'")
-        if device is not None and not isinstance(device, (str, Device)):
-            raise Error(f"device is an open hotrow.Device or the name of a transport, not "
-                        f"{device!r}")
+    # Lookups.
 
     def forward(self, inputs, offsets=None, per_sample_weights=None):
-        """The embeddings of a batch; what is returned is said at the class.
+        """The embeddings of a batch, in the form that the class describes.
 
         Parameters
         ----------
         inputs
-            As of the class.
+            As the class describes.
         offsets : integers [features * samples + 1], optional
         per_sample_weights : float32[n], optional
-            Of each lookup, with pooling "sum" only.
+            Weight of each lookup, with pooling "sum" only.
 
         Raises
         ------
@@ -175,93 +166,103 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
             Naming batch, sample, table and id.
         """
         bags = self.bags(inputs, offsets, per_sample_weights)
-        return joined(self.tables, self._features, bags, self.lookup(bags), inputs)
+        return joined(self.tables, self.layout.features, bags, self.lookup(bags), inputs)
 
     def bags(self, inputs, offsets=None, per_sample_weights=None):
-        """What is to be looked up, in one form, as `prefetch` and `forward` take it: Bags."""
-        tables, names = zip(*self._features, strict=True)
-        return Bags.of(tables, inputs, offsets, per_sample_weights, names)
+        """The lookups of a batch in the form that `prefetch` and `forward` also take: Bags."""
+        return self.layout.bags(inputs, offsets, per_sample_weights)
 
     def prefetch(self, inputs, offsets=None, per_sample_weights=None):
-        """Begin to bring the rows of a batch that `forward` will be called with, in this order."""
-        bags = self.bags(inputs, offsets, per_sample_weights)
-        self.store.prefetch(self._request(bags, self.store.waiting, warn=False)[0])
+        """Begin to fetch the rows of a batch; `forward` takes batches in the order of these calls.
+
+        The ids are copied: the caller may overwrite them.
+        """
+        bags = self.bags(inputs, offsets, per_sample_weights).snapshot()
+        self.store.prefetch(self._request(bags, self.store.waiting))
 
     def lookup(self, bags, training=None):
-        """Embeddings of each feature of Bags: list of float32[samples, dim], or, where tables are
-        not pooled, of float32[lookups, dim].
+        """Embeddings of each feature of Bags.
 
-        `training` is the module's own unless it is given.
+        Parameters
+        ----------
+        bags : Bags
+        training : bool, optional
+            The module's own by default.
+
+        Returns
+        -------
+        list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
         """
-        request, order = self._request(bags)
         trains = (self.training if training is None else training) and torch.is_grad_enabled()
-        if trains:
-            self.finish()
-            if self._part is None:
-                placed, opened = self.store.take(request)
-                self.batches += 1
-            else:
-                placed, opened = self.store.take_part(request, *self._part)
-                self._part = None
+        if not trains:
+            request, pending = self._request(bags), None
+            located = self.store.look(request)
         else:
-            placed = self.store.look(request)
-        found = []
-        for segment, here in zip(request.segments, placed, strict=True):
-            lookup = Lookup(segment, here, self._divisor(request.bags, len(found), segment),
-                            self._staged[segment.group], self._pooled)
-            weights = request.bags.weights
+            self.finish()
+            request, located, pending = self._take(bags)
+        weights = request.weights_of(bags)
+        results, feature = [], 0
+        for segment, rows in zip(request.segments, located, strict=True):
+            lookup = Lookup(segment, rows, self.layout.divisor(request, segment, feature),
+                            self._staged[segment.group], self.layout.pooled,
+                            self._staged_bags[segment.group] if self._staged_bags else None)
+            feature += segment.features
+            here = None
             if weights is not None:
-                weights = weights[segment.lookups].to(self.store.slot_memory.device)
-            if trains:
-                opened.add(lookup)
-                pooled = PooledLookup.apply(self._anchor, weights, lookup)
+                here = weights[segment.lookups].to(self.store.slot_memory.device)
+            if pending is not None:
+                pending.add(lookup)
+                results.append(PooledLookup.apply(self._anchor, here, lookup))
             else:
-                pooled = lookup.pool(weights)[0]
-            first = len(found)
-            found += pooled.split(
-                [bags.samples] * segment.features if self._pooled
-                else request.bags.counts[first:first + segment.features])
-        pooled = [None] * len(order)
-        for at, each in zip(order, found, strict=True):
-            pooled[at] = each
-        return pooled
+                results.append(lookup.pool(here)[0])
+        return self.layout.split(request, results)
 
-    def _request(self, bags, ahead=0, warn=True):
-        """What a batch, so many `ahead` of the next one, asks of the store: (Request, order)."""
-        bags = bags.checked(self.tables, f"batch {self.batches + ahead}", self.bounds_check_mode,
-                            warn)
-        if bags.weights is not None and any(
-                self.tables[each].pooling != "sum" for each in bags.tables):
-            raise Error("weights per sample go with pooling 'sum' only, as in nn.EmbeddingBag")
-        bags, order = self._places.sorted(bags)
-        return Request(bags, self._places.segments(bags)), order
+    def _request(self, bags, ahead=0):
+        """Check Bags of the batch that many `ahead` of the next one: Request."""
+        if bags.weights is not None and self._staged_bags:
+            raise Error("weights per sample need cold='gathered': the card pools cold rows without")
+        return self.layout.request(bags, f"batch {self.batches + ahead}")
 
-    def _divisor(self, bags, feature, segment):
-        """By which sums of bags are divided: 1, or the bag's length."""
-        mean = self._mean[list(bags.tables[feature:feature + segment.features])]
-        if not bool(mean.any()):
-            return None
-        lengths = segment.lengths.view(segment.features, bags.samples)
-        return torch.where(mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
+    def _take(self, bags):
+        """Rows of a batch that trains: (Request, list of LocatedRows, PendingBackward)."""
+        if self._part is not None:
+            request = self._request(bags)
+            located, pending = self.store.micro_batches.take(request, *self._part)
+            self._part = None
+            return request, located, pending
+        request = self.store.coming(bags)
+        if request is None:
+            request = self._request(bags)
+        else:
+            self.layout.check_weights(bags)
+            if not request.source.equals(bags):
+                raise Error(f"batch {self.batches} is not the one that was prefetched in its place "
+                            f"({len(bags.ids)} ids, prefetched {len(request.source.ids)}): batches "
+                            f"train in the order of prefetch()")
+        located, pending = self.store.take(request)
+        self.batches += 1
+        return request, located, pending
 
     @property
     def waiting_samples(self):
         """Samples of the batch that was prefetched first and not taken."""
-        return self.store.waiting_samples
+        return self.store.coming().bags.samples
 
-    def parts(self):
+    def parts(self) -> Iterator[torch.Tensor]:
         """The micro-batches of the batch that was prefetched first, in mode hotline.
 
-        First the popular samples, whose rows are all in slots, while the rows of the others come;
-        then the others. Call the collection with the samples that were yielded before the next.
+        The popular samples come first, whose rows are all in slots, while the rows of the others
+        are fetched; then the others. Call the collection with the yielded samples before the next.
 
         Yields
         ------
         int64[k]
             Samples, at least one.
         """
+        if self.store.micro_batches is None or self.mode != "hotline":
+            raise Error(f"mode {self.mode} trains batches whole: parts() is for mode hotline")
         self.finish()
-        popular = self.store.popular()
+        popular = self.store.micro_batches.split()
         parts = [part for part in (torch.nonzero(which).squeeze(1)
                                    for which in (popular, ~popular)) if len(part)]
         for number, part in enumerate(parts):
@@ -269,8 +270,11 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
             self._part = part, not bool(popular[part[0]]), last
             yield part
             if self._part is not None:
-                raise Error("the collection was not called with the micro-batch it had named")
+                raise Error("the collection was not called with the micro-batch that parts() "
+                            "yielded")
         self.batches += 1
+
+    # Gradients.
 
     def gradients(self):
         """Tensors whose `grad` are the staged gradients: for clipping, not for another optimizer.
@@ -278,42 +282,187 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
         Returns
         -------
         list of Tensor
-            One per group of tables with one dim and dtype.
+            One per group of tables with one dim and dtype; with cold="pooled" another per group,
+            whose gradients are of bags with cold rows, each bag once.
         """
-        return [staged.tensor for staged in self._staged]
+        return [staged.tensor for staged in (*self._staged, *self._staged_bags)]
 
     def staged(self):
-        """The staged gradients themselves: list of StagedGradients, one per group."""
+        """The staged gradients of rows: list of StagedGradients, one per group."""
         return list(self._staged)
 
     def apply_gradients(self):
-        """Apply what is staged: `optimizer.step()`."""
-        self._doubts.settle()
-        work = [(at, staged) for at, staged in enumerate(self._staged) if staged.values is not None]
-        sound = None
-        if work and self.store.slot_memory.late:
-            sound = self._doubts.add(self.batches - 1, [staged.values for _, staged in work])
-        else:
-            for at, staged in work:
-                self._check_finite(at, staged)
-        for at, staged in work:
-            self.store.apply(at, staged.rows, staged.values, self.optimizer.rule, sound)
-            staged.clear()
+        """Apply the staged gradients; `optimizer.step()` calls this."""
+        rule = self.optimizer.rule
+        finite = self._finite.check(self.batches - 1, [
+            *zip(self._groups, self._staged, strict=True),
+            *zip(self._groups, self._staged_bags, strict=False)])
+        self.store.apply_all(self._staged, rule, finite)
+        for group, staged in enumerate(self._staged_bags):
+            if staged.values is not None:
+                self.store.cold.apply(group, staged, rule)
+                staged.clear()
         self.store.finish()
 
-    def _check_finite(self, at, staged):
-        finite = torch.isfinite(staged.values).all(dim=1)
-        if bool(finite.all()):
-            return
-        group, row = self._groups[at], staged.rows[~finite][:1]
-        where = group.tables.locate(row)
-        raise Error(
-            f"batch {self.batches - 1}: the gradient of row {int(where.row[0])} of table "
-            f"{group.configs[int(where.table[0])].name!r} is not finite, and nothing was applied: "
-            f"lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
+    def finish(self):
+        """Release batches whose backward has run or cannot run, unless gradients are staged."""
+        self.store.finish(any(staged.values is not None
+                              for staged in (*self._staged, *self._staged_bags)))
+
+    def abandon(self):
+        """Release prefetched batches that will not be trained."""
+        self.store.abandon()
+        self.finish()
+
+    # The cache.
+
+    def learn(self, rows=None, warmup_ratio=None, ids_freq_mapping=None, *, limit=None, decay=0):
+        """Give the most accessed rows their slots, between two steps.
+
+        Call it again to follow what is popular; in mode hotline rows that stay are not moved.
+
+        Parameters
+        ----------
+        rows : mapping of str to sequence of int, optional
+            Rows of each table by name, the most accessed of a table first; by default the rows
+            that the device has counted most.
+        warmup_ratio : float, optional
+            Share of the slots to fill: 1 in hotline, else 0.7.
+        ids_freq_mapping : mapping of str to sequence of int [rows], optional
+            In place of `rows`, how often each row of each table is accessed.
+        limit : int, optional
+            In place of `warmup_ratio`, the number of slots to fill.
+        decay : int
+            Binary places by which the device first shifts every count right, so that old lookups
+            weigh less.
+
+        Returns
+        -------
+        int
+            Rows that have a slot.
+        """
+        if self.mode == "resident":
+            return 0
+        if limit is None:
+            if warmup_ratio is None:
+                warmup_ratio = 1.0 if self.mode == "hotline" else WARMUP_RATIO
+            limit = max(1, int(warmup_ratio * self.store.slots))
+        if limit > self.store.slots:
+            raise Error(f"{limit:,} hot rows do not fit: the card's directory holds "
+                        f"{self.store.slots:,}")
+        self.finish()
+        if ids_freq_mapping is not None:
+            return self.store.warm(most_counted(self._by_number(ids_freq_mapping), limit))
+        if rows is not None:
+            return self.store.warm(interleaved(self._by_number(rows), limit))
+        return self.store.warm(self.store.hottest(limit, decay))
+
+    def _by_number(self, arrays):
+        """Arrays by the tables' names, as (the device's number, array) in order of the tables."""
+        unknown = set(arrays) - {config.name for config in self.tables}
+        if unknown:
+            raise Error(f"there is no table {sorted(unknown)[0]!r}: expected some of "
+                        f"{', '.join(config.name for config in self.tables)}")
+        return [(self.store.slot_map.registered[number].number, np.asarray(arrays[config.name]))
+                for number, config in enumerate(self.tables) if config.name in arrays]
+
+    def observe(self, inputs, offsets=None, per_sample_weights=None):
+        """Let the device count the lookups of a batch that does not train."""
+        if self.mode != "resident":
+            self.store.observe(self._request(self.bags(inputs, offsets, per_sample_weights)))
+
+    @property
+    def memory(self):
+        """Bytes beside the tables, and bits of metadata per slot on the host: dict.
+
+        `slots`, `bypass` (the bypass area), `staging` (rows on their way) and `gradients`, state
+        included; `metadata` of the host, `metadata_bits_per_slot`. Empty for resident.
+        """
+        gradients = sum(staged.values.nbytes + staged.rows.nbytes
+                        for staged in (*self._staged, *self._staged_bags)
+                        if staged.values is not None)
+        return {**self.store.memory(), "gradients": gradients} if self.mode != "resident" else {}
+
+    @property
+    def statistics(self):
+        """Counts of the cache: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
+        `rows_moved` and `link_bytes`; empty for resident."""
+        return {} if self.mode == "resident" else self.store.statistics.total
+
+    @property
+    def table_statistics(self):
+        """The counts of each table, with `misses` and without `link_bytes`: dict by name.
+
+        Here a hit is a lookup whose row had a slot before its batch. `statistics` has the card's
+        hits, among which are repeated lookups of a row that the batch fetches, unless they are few
+        beats apart. Empty for resident.
+        """
+        return {} if self.mode == "resident" else self.store.statistics.by_table
+
+    # Contents.
+
+    def flush(self):
+        """Bring the tables up to date."""
+        self.store.flush()
+        self._finite.settle(wait=True)
+
+    def reset_cache_states(self):
+        """Write back, and empty the slots."""
+        self.finish()
+        self.store.flush()
+        self.store.reset()
+
+    def table(self, name):
+        """One table: (weights [rows, dim], state or None), up to date only after `flush`."""
+        return self.contents.table(name)
+
+    def sha256(self):
+        """Digests of all rows, then of all state, group after group; after `flush`."""
+        return self.contents.sha256()
+
+    def row_states(self):
+        """State of each table that has any, by name, up to date."""
+        self.flush()
+        states = {config.name: self.table(config.name)[1] for config in self.tables}
+        return {name: state for name, state in states.items() if state is not None}
+
+    def load_row_states(self, states):
+        """Set the state of every table."""
+        self.reset_cache_states()
+        own = set(self.row_states())
+        if own != set(states):
+            raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
+        for name, state in states.items():
+            self.contents.assign(name, state=state)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        self.flush()
+        for config in self.tables:
+            destination[f"{prefix}embedding_bags.{config.name}.weight"] = self.table(config.name)[0]
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
+                              unexpected_keys, error_msgs):
+        self.reset_cache_states()
+        known = set()
+        for config in self.tables:
+            key = f"{prefix}embedding_bags.{config.name}.weight"
+            known.add(key)
+            if key not in state_dict:
+                missing_keys.append(key)
+                continue
+            given, shape = state_dict[key], [config.num_embeddings, config.embedding_dim]
+            if list(given.shape) != shape:
+                error_msgs.append(f"{key} has shape {list(given.shape)}, and the table {shape}")
+            else:
+                self.contents.assign(config.name, weights=given)
+        if strict:
+            unexpected_keys += [key for key in state_dict
+                                if key.startswith(prefix) and key not in known]
+
+    # Its end.
 
     def close(self):
-        """Write back, end the threads, and close a device that was opened here."""
+        """Write back, end the threads, and close a device that the collection opened."""
         try:
             self.store.close()
         finally:
@@ -333,3 +482,20 @@ class HotEmbeddingBagCollection(CollectionCache, CollectionState, nn.Module):
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
+
+
+def _check_mode(mode, device, cold):
+    """Raise Error if mode, device and cold do not go together."""
+    if mode not in MODES:
+        raise Error(f"mode is {', '.join(MODES)}, not {mode!r}")
+    if cold not in COLD:
+        raise Error(f"cold is {' or '.join(map(repr, COLD))}, not {cold!r}")
+    if mode != "hotline" and cold != COLD[0]:
+        raise Error(f"mode {mode} has no cold rows: leave cold out")
+    if device is None and mode != "resident":
+        raise Error(f"mode {mode} needs a device: an open one, or a transport such as 'model' or "
+                    f"'sim'")
+    if device is not None and mode == "resident":
+        raise Error("mode resident takes no device")
+    if device is not None and not isinstance(device, (str, Device)):
+        raise Error(f"device is an open hotrow.Device or the name of a transport, not {device!r}")

@@ -1,4 +1,4 @@
-"""Swapping a model's `nn.EmbeddingBag`s for tables that a device serves."""
+"""Replacement of a model's `nn.EmbeddingBag`s by tables that a device serves."""
 
 from torch import nn
 
@@ -9,26 +9,26 @@ from .embedding_bag import HotEmbeddingBag, check_convertible
 
 
 def convert(model, **options):
-    """Replace every `nn.EmbeddingBag` of a model, in place, with its weights.
+    """Replace every `nn.EmbeddingBag` of a model in place, and keep the weights.
 
-    Leave the old bags' parameters out of the model's optimizer: make that after the conversion.
-    `state_dict()` has the keys that it had before.
+    Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
+    out. `state_dict()` has the keys that it had before.
 
     Parameters
     ----------
     model : nn.Module
     **options
-        Of `HotEmbeddingBagCollection`: device, mode, optimizer, lr, ....
+        As in `HotEmbeddingBagCollection`: device, mode, optimizer, lr, ....
 
     Returns
     -------
     HotEmbeddingBagCollection
-        Of all tables; step its `optimizer` beside the model's own, and close it at the end.
+        Holds all tables; step its `optimizer` with the model's own, and close it at the end.
 
     Raises
     ------
     Error
-        No EmbeddingBag, or one with max_norm, scale_grad_by_freq or mode "max".
+        The model has no EmbeddingBag, or one with max_norm, scale_grad_by_freq or mode "max".
     """
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, nn.EmbeddingBag)}

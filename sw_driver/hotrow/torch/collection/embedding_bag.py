@@ -10,26 +10,26 @@ from .collection import HotEmbeddingBagCollection
 
 
 class HotEmbeddingBag(nn.Module):
-    """Stands where an `nn.EmbeddingBag` stood; its rows train by `optimizer`.
+    """Replaces an `nn.EmbeddingBag`; `optimizer` trains its rows.
 
     Parameters
     ----------
     num_embeddings, embedding_dim : int
     mode : str
-        "mean" or "sum", of each bag.
+        "mean" or "sum" of each bag.
     include_last_offset : bool
     padding_idx : int, optional
-        An id that counts nowhere.
+        An id that is not looked up.
     cache : str
         The collection's mode: "scratchpipe", "freqcache", "hotline" or "resident".
     collection : HotEmbeddingBagCollection, optional
-        Whose table `name` this is; else one of this table alone is made, with `options`.
+        The owner of the table `name`; by default a collection of this table alone.
     name : str
-        Of the table.
+        Name of the table.
     **options
-        Of `HotEmbeddingBagCollection`: device, optimizer, lr, ....
+        As in `HotEmbeddingBagCollection`: device, optimizer, lr, ....
 
-    Members
+    Attributes
     -------
     collection : HotEmbeddingBagCollection
     optimizer : RowOptimizer
@@ -45,7 +45,7 @@ class HotEmbeddingBag(nn.Module):
         if collection is None:
             collection = HotEmbeddingBagCollection(
                 [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **options)
-        # In a list: the tables of a collection are nobody's parameters, several bags may share it.
+        # In a list, so that the collection is no submodule: several bags may share it.
         self._shared, self.name = [collection], name
         self._table = [config.name for config in collection.tables].index(name)
 
@@ -58,7 +58,7 @@ class HotEmbeddingBag(nn.Module):
         return self.collection.optimizer
 
     def bags(self, input, offsets=None, per_sample_weights=None):
-        """What is to be looked up, as `collection.prefetch` takes it: Bags."""
+        """Bags of the arguments, as `collection.prefetch` takes them."""
         input = torch.as_tensor(input)
         if input.dim() == 2:
             if offsets is not None:
@@ -79,30 +79,30 @@ class HotEmbeddingBag(nn.Module):
                        include_last_offset=last)
 
     def forward(self, input, offsets=None, per_sample_weights=None):
-        """Pooled bags float32[samples, embedding_dim]; arguments as of `nn.EmbeddingBag`."""
+        """Pooled bags float32[samples, embedding_dim]; arguments as in `nn.EmbeddingBag`."""
         bags = self.bags(input, offsets, per_sample_weights)
         return self.collection.lookup(bags, self.training)[0]
 
     @property
     def weight(self):
-        """The table's rows, up to date: a view, no parameter."""
+        """A view of the table's rows, up to date; no parameter."""
         self.collection.flush()
         return self.collection.table(self.name)[0]
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         destination[prefix + "weight"] = self.weight
 
-    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected,
-                              errors):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
+                              unexpected_keys, error_msgs):
         key = prefix + "weight"
         if key not in state_dict:
-            missing.append(key)
+            missing_keys.append(key)
             return
         self.collection.reset_cache_states()
         weight = self.collection.table(self.name)[0]
         if state_dict[key].shape != weight.shape:
-            errors.append(f"{key} has shape {list(state_dict[key].shape)}, and the table "
-                          f"{list(weight.shape)}")
+            error_msgs.append(f"{key} has shape {list(state_dict[key].shape)}, and the table "
+                              f"{list(weight.shape)}")
         else:
             weight.copy_(state_dict[key])
 
@@ -112,7 +112,7 @@ class HotEmbeddingBag(nn.Module):
 
 
 def check_convertible(name, bag):
-    """Raise Error if an `nn.EmbeddingBag` does what no `HotEmbeddingBag` does."""
+    """Raise Error if an `nn.EmbeddingBag` has a property that `HotEmbeddingBag` has not."""
     refused = {"max_norm": bag.max_norm is not None, "scale_grad_by_freq": bag.scale_grad_by_freq,
                f"mode={bag.mode!r}": bag.mode not in ("sum", "mean")}
     for what in (what for what, used in refused.items() if used):

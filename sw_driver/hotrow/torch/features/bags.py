@@ -1,8 +1,8 @@
-"""What callers look up, in one form: bags of ids, feature after feature."""
+"""Bags of ids, feature after feature: the one form of what callers look up."""
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,15 +21,15 @@ class Bags:
     ----------
     tables : tuple of int
         Number of the table of each feature.
-    ids : int64[n]
+    ids : int32[n] or int64[n]
         All bags of the first feature, then of the second, ....
     lengths : int64[features * samples]
         Ids of each bag.
     weights : float32[n], optional
-        Of each lookup.
+        Weight of each lookup.
     """
 
-    tables: tuple
+    tables: tuple[int, ...]
     ids: torch.Tensor
     lengths: torch.Tensor
     weights: torch.Tensor | None = None
@@ -37,7 +37,7 @@ class Bags:
     @classmethod
     def of(cls, tables, inputs, offsets=None, weights=None, names=(), padding=None,
            include_last_offset=True):
-        """From what PyTorch users pass.
+        """Convert what PyTorch users pass.
 
         Parameters
         ----------
@@ -47,12 +47,12 @@ class Bags:
             offsets, weights), one per feature; with `offsets`, indices [n] of all features;
             or a KeyedJaggedTensor.
         offsets : integers [features * samples + 1], optional
-            Where each bag begins, feature after feature, and where the last one ends.
+            First lookup of each bag, feature after feature, and the end of the last bag.
         weights : float32[n], optional
         names : sequence of str
-            Of the features, to find them in a KeyedJaggedTensor.
+            Names of the features in a KeyedJaggedTensor.
         padding : int, optional
-            An id that stands for no lookup.
+            An id that is not looked up.
         include_last_offset : bool
             Whether `offsets` holds the end of the last bag; the offsets of pairs never do.
 
@@ -76,12 +76,12 @@ class Bags:
             if ids.shape[1] != len(tables):
                 raise BatchError(f"expected ids as [samples, {len(tables)} features], got "
                                  f"{list(ids.shape)}")
-            one = torch.ones((), dtype=torch.int64)  # seen as many, it takes no memory
+            one = torch.ones((), dtype=torch.int64)  # expanded, it takes no memory
             bags = cls(tables, ids.T.reshape(-1), one.expand(ids.numel()), _weights(weights))
         if bags.weights is not None and len(bags.weights) != len(bags.ids):
             raise BatchError(f"expected a weight for each of {len(bags.ids)} lookups, got "
                              f"{len(bags.weights)}")
-        return bags if padding is None else bags._without(padding)
+        return bags if padding is None else bags._without_padding(padding)
 
     @property
     def features(self) -> int:
@@ -92,12 +92,23 @@ class Bags:
         return len(self.lengths) // max(1, self.features)
 
     @cached_property
-    def counts(self):
-        """Lookups of each feature: list of int."""
+    def counts(self) -> list[int]:
+        """Lookups of each feature."""
         return self.lengths.view(self.features, self.samples).sum(1).tolist()
 
+    def equals(self, other):
+        """Whether other Bags look up the same, weights aside."""
+        return (self.tables == other.tables and torch.equal(self.lengths, other.lengths)
+                and (torch.equal(self.ids, other.ids) if self.ids.dtype == other.ids.dtype
+                     else bool((self.ids == other.ids).all())))
+
+    def snapshot(self):
+        """The same Bags in memory that the caller cannot change."""
+        return replace(self, ids=self.ids.clone(),
+                       lengths=self.lengths.clone() if self.lengths.stride(0) else self.lengths)
+
     def columns(self, order):
-        """Some features, in the order in which they are named: Bags."""
+        """Some features, in the given order: Bags."""
         if list(order) == list(range(self.features)):
             return self
         ids, lengths = self.ids.split(self.counts), self.lengths.view(self.features, self.samples)
@@ -108,62 +119,72 @@ class Bags:
                     None if weights is None else torch.cat([weights[each] for each in order]))
 
     def rows(self, samples):
-        """Some samples int64[k], in the order in which they are named: Bags."""
+        """Some samples int64[k], in the given order: Bags."""
         chosen = (torch.arange(self.features)[:, None] * self.samples + samples).ravel()
         lookups = lookups_of(self.lengths, chosen)
         return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
                     None if self.weights is None else self.weights[lookups])
 
-    def checked(self, configs, what, mode="fatal", warn=True):
-        """These bags, if every id is a row of its table, else what the mode says.
+    def checked(self, configs, batch, mode="fatal"):
+        """These Bags if every id is a row of its table; otherwise the mode decides.
 
         Parameters
         ----------
         configs : sequence of TableConfig
-        what : str
-            The batch in words.
+        batch : str
+            The batch in words, for errors.
         mode : str
             As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns and looks up row 0 instead,
             "ignore" looks up row 0.
-        warn : bool
-            False if this batch is checked again.
 
         Raises
         ------
         BatchError
         """
-        if not len(self.ids):
+        limits = [configs[table].num_embeddings for table in self.tables]
+        if all(self._within(ids, rows) for ids, rows in zip(
+                self.ids.split(self.counts), limits, strict=True)):
             return self
-        rows = torch.tensor([configs[table].num_embeddings for table in self.tables])
-        limit = torch.repeat_interleave(rows, torch.tensor(self.counts))
+        limit = torch.repeat_interleave(torch.tensor(limits), torch.tensor(self.counts))
         wrong = (self.ids < 0) | (self.ids >= limit)
-        if not wrong.any():
-            return self
-        error = self._wrong(int(wrong.nonzero()[0]), configs, what)
+        error = self._wrong(int(wrong.nonzero()[0]), configs, batch)
         if mode == "fatal":
             raise error
-        if mode == "warning" and warn:
-            count = int(wrong.sum())
-            more = f"; {count - 1} more ids are none of theirs" if count > 1 else ""
+        if mode == "warning":
+            count = int(wrong.sum()) - 1
+            more = f"; {count} more ids are rows of no table" if count else ""
             warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
-        return Bags(self.tables, self.ids.masked_fill(wrong, 0), self.lengths, self.weights)
+        return replace(self, ids=self.ids.masked_fill(wrong, 0))
 
-    def _wrong(self, position, configs, what):
-        """The error about an id that is not a row of its table."""
+    @staticmethod
+    def _within(ids, rows):
+        if not len(ids):
+            return True
+        low, high = torch.aminmax(ids)
+        return 0 <= int(low) and int(high) < rows
+
+    def _wrong(self, position, configs, batch):
+        """The error for an id that is not a row of its table."""
         bag = int(torch.searchsorted(self.lengths.cumsum(0), position, right=True))
         feature, sample = divmod(bag, self.samples)
         table = configs[self.tables[feature]]
         return BatchError(
-            f"{what}: id {int(self.ids[position])} of sample {sample} is no row of table "
+            f"{batch}: id {int(self.ids[position])} of sample {sample} is no row of table "
             f"{table.name!r}, which has rows 0 to {table.num_embeddings - 1}",
             position=position, table=self.tables[feature], row=int(self.ids[position]),
             sample=sample, column=feature)
 
     def device_batch(self, registered):
-        """As a device takes them; `registered` are its tables, by number.
+        """The device's form of these Bags: Batch.
 
-        It knows tables, no features: bags of several features of a table stand one after the other,
-        as of so many samples more, and tables with fewer features have empty bags at the end.
+        A device knows tables and no features. Bags of several features of a table follow one
+        another as bags of further samples, and tables with fewer features get empty bags at the
+        end.
+
+        Parameters
+        ----------
+        registered : dict of int to Table
+            The device's tables, by number.
         """
         numbers = list(dict.fromkeys(self.tables))
         tables, features = [registered[each] for each in numbers], Counter(self.tables)
@@ -178,7 +199,7 @@ class Bags:
             return Batch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
         return Batch.jagged(ids, lengths.numpy(), most * self.samples, tables, feature_major=True)
 
-    def _without(self, padding):
+    def _without_padding(self, padding):
         kept = self.ids != padding
         bags = torch.repeat_interleave(torch.arange(len(self.lengths)), self.lengths)
         return Bags(self.tables, self.ids[kept],
@@ -187,7 +208,7 @@ class Bags:
 
 
 def lookups_of(lengths, bags):
-    """Lookups of some bags int64[k], one bag after the other: int64[n]."""
+    """Indices of the lookups of some bags int64[k], bag after bag: int64[n]."""
     starts, lengths = (lengths.cumsum(0) - lengths)[bags], lengths[bags]
     within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(
         lengths.cumsum(0) - lengths, lengths)
@@ -200,7 +221,7 @@ def _keyed(cls, tables, keyed, names):
         raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
     weights = keyed.weights_or_none() if hasattr(keyed, "weights_or_none") else None
     bags = cls(tuple(range(len(keys))), _ids(keyed.values(), "values"),
-               _ids(keyed.lengths(), "lengths"), _weights(weights))
+               _ids(keyed.lengths(), "lengths").long().clone(), _weights(weights))
     chosen = bags.columns([keys.index(name) for name in names])
     return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
 
@@ -224,18 +245,19 @@ def _pairs(cls, tables, pairs):
 
 def _ids(values, what, dimensions=1):
     values = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(
-        values, *(() if len(values) else (np.int64,))))
+        values, *(() if len(values) else (np.int64,))))  # NumPy makes an empty list float64
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise BatchError(f"expected {what} as integers, got {values.dtype}")
     if values.dim() != dimensions:
         raise BatchError(f"expected {what} with {dimensions} "
                          f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}")
-    return values.detach().to("cpu", torch.int64)
+    values = values.detach().cpu()
+    return values if values.dtype in (torch.int32, torch.int64) else values.long()
 
 
 def _lengths(offsets, lookups, features, include_last):
-    """From where bags begin."""
-    offsets = _ids(offsets, "offsets")
+    """Lengths of bags from their offsets: int64[bags]."""
+    offsets = _ids(offsets, "offsets").long()
     if not include_last:
         offsets = torch.cat((offsets, torch.tensor([lookups])))
     bags = len(offsets) - 1

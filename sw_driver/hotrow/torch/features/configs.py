@@ -1,4 +1,4 @@
-"""What a collection's tables are, and which of them lie in one array."""
+"""The tables of a collection, and groups of tables that share an array."""
 
 from dataclasses import dataclass
 
@@ -23,11 +23,11 @@ class TableConfig:
     embedding_dim : int
         Elements of a row, any number.
     pooling : str
-        "sum" or "mean" of each bag; "none" for the row of each lookup, as it is.
+        "sum" or "mean" of each bag; "none" returns the row of each lookup.
     dtype : torch.dtype
-        float32, float16 or bfloat16; sums and updates are fp32 whatever it is.
+        float32, float16 or bfloat16; sums and updates are always fp32.
     feature_names : sequence of str
-        Features that look up in the table; one of the table's name unless they are given.
+        Features that look up in the table; by default one with the table's name.
 
     Raises
     ------
@@ -39,7 +39,7 @@ class TableConfig:
     embedding_dim: int
     pooling: str = "sum"
     dtype: torch.dtype = torch.float32
-    feature_names: tuple = ()
+    feature_names: tuple[str, ...] = ()
 
     def __post_init__(self):
         if isinstance(self.feature_names, str):
@@ -60,21 +60,39 @@ class TableConfig:
                         f"keys of state_dict()")
 
 
+def check_tables(configs):
+    """Raise Error if tables do not fit in one collection."""
+    if not configs:
+        raise Error("a collection needs at least one table")
+    names = [config.name for config in configs]
+    for name in names:
+        if names.count(name) > 1:
+            raise Error(f"there are {names.count(name)} tables named {name!r}")
+    unpooled = [config for config in configs if config.pooling == "none"]
+    if unpooled and len(unpooled) < len(configs):
+        raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "
+                    f"collection of tables with pooling 'none', and one of the others")
+    dims = {config.embedding_dim for config in unpooled}
+    if len(dims) > 1:
+        raise Error(f"tables with pooling 'none' need one dim, not "
+                    f"{', '.join(map(str, sorted(dims)))}")
+
+
 class TableGroup:
-    """Tables whose rows are alike, in one array.
+    """Tables with one kind of row, in one array.
 
     Parameters
     ----------
     numbers : sequence of int
-        Which of the collection's tables.
+        Indices of the group's tables in `configs`.
     configs : sequence of TableConfig
-        Of all of the collection's tables.
+        All tables of the collection.
     rule : SGD, RowwiseAdagrad or Adagrad
     tables : EmbeddingTables, optional
-        That are there already.
+        Existing tables.
 
-    Members
-    -------
+    Attributes
+    ----------
     tables : EmbeddingTables
         Of the group, in the order of `numbers`.
     """
@@ -95,77 +113,9 @@ class TableGroup:
         return self.tables.kind
 
 
-@dataclass(frozen=True, eq=False)
-class Segment:
-    """The part of a batch's bags that looks up in one group.
-
-    Members
-    -------
-    group : int
-        Its place among the groups.
-    flat : int64[n]
-        Flat row of each lookup.
-    lengths : int64[bags]
-    lookups : slice
-        Where among the batch's lookups they are.
-    features : int
-    """
-
-    group: int
-    flat: torch.Tensor
-    lengths: torch.Tensor
-    lookups: slice
-    features: int
-
-
 def group_tables(configs, rule):
     """TableGroups of tables with one dim and dtype, in order of first appearance."""
     kinds = {}
     for number, config in enumerate(configs):
         kinds.setdefault((config.embedding_dim, config.dtype), []).append(number)
     return [TableGroup(numbers, configs, rule) for numbers in kinds.values()]
-
-
-class Places:
-    """Which group each table belongs to, and where in it.
-
-    Parameters
-    ----------
-    groups : sequence of TableGroup
-
-    Members
-    -------
-    order : tuple of int
-        Tables, group after group.
-    """
-
-    def __init__(self, groups):
-        self.groups = tuple(groups)
-        self.order = tuple(number for group in groups for number in group.numbers)
-        self._group, self._first = {}, {}
-        for at, group in enumerate(groups):
-            for local, number in enumerate(group.numbers):
-                self._group[number], self._first[number] = at, int(group.tables.first[local])
-
-    def sorted(self, bags):
-        """Bags with the features group after group, and where each was before: list of int."""
-        rank = {number: at for at, number in enumerate(self.order)}
-        order = sorted(range(bags.features), key=lambda each: rank[bags.tables[each]])
-        return bags.columns(order), order
-
-    def segments(self, bags):
-        """Of sorted bags: list of Segment."""
-        segments, lookup, feature = [], 0, 0
-        counts, samples = bags.counts, bags.samples
-        while feature < bags.features:
-            group, last = self._group[bags.tables[feature]], feature
-            while last < bags.features and self._group[bags.tables[last]] == group:
-                last += 1
-            span = slice(lookup, lookup + sum(counts[feature:last]))
-            first = torch.tensor([self._first[table] for table in bags.tables[feature:last]])
-            flat = bags.ids[span] + torch.repeat_interleave(
-                first, torch.tensor(counts[feature:last]))
-            segments.append(Segment(group, flat, bags.lengths[feature * samples:last * samples],
-                                    span, last - feature))
-            lookup, feature = span.stop, last
-        return segments

@@ -1,4 +1,4 @@
-"""What a collection returns, in the form of what it was called with."""
+"""The result of a collection, in the form that belongs to the form of its inputs."""
 
 from contextlib import suppress
 
@@ -6,25 +6,25 @@ import torch
 
 
 def joined(configs, features, bags, found, inputs):
-    """Embeddings of all features as one.
+    """Join the embeddings of all features.
 
     Parameters
     ----------
     configs : sequence of TableConfig
     features : sequence of (int, str)
-        Number of the table and name of each feature.
+        Table and name of each feature.
     bags : Bags
-        That were looked up.
+        The lookups.
     found : list of Tensor
-        Of each feature: float32[samples, dim], float32[lookups, dim] without pooling.
+        Embeddings of each feature: float32[samples, dim], float32[lookups, dim] without pooling.
     inputs
-        What the collection was called with.
+        First argument of the call of the collection.
 
     Returns
     -------
     float32[samples, sum of the dims], without pooling float32[lookups, dim]; for a
-    KeyedJaggedTensor, where TorchRec is installed, what its collections give: a KeyedTensor,
-    without pooling a dict of JaggedTensors.
+    KeyedJaggedTensor, if TorchRec is installed, a KeyedTensor, without pooling a dict of
+    JaggedTensors.
     """
     pooled = configs[0].pooling != "none"
     if hasattr(inputs, "keys") and hasattr(inputs, "lengths"):
@@ -50,7 +50,7 @@ def _jagged(configs, features, bags, found):
 
 
 def _keys(configs, features):
-    """The features' names; of one that looks up in several tables, with the table's."""
+    """The features' names; with the table's name for a feature that looks up in several tables."""
     names = [name for _, name in features]
     return [name if names.count(name) == 1 else f"{name}@{configs[table].name}"
             for table, name in features]

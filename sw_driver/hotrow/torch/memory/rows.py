@@ -4,25 +4,24 @@ from dataclasses import dataclass
 
 import torch
 
-_CARRIED = 16  # bytes: a device carries rows in multiples of it
+_ALIGNMENT = 16  # bytes: a device carries rows in multiples of it
 
 
 @dataclass(frozen=True)
 class RowKind:
     """How a row lies in memory.
 
-    A number of state per row lies in an array of its own. State per element lies behind the row's
-    elements and moves with them, at the price of rows twice as long; zeros fill a row up to a
-    multiple of 16 bytes.
+    State per row lies in an array of its own. State per element follows the row's elements and
+    moves with them, so that rows are twice as long. Zeros pad a row to a multiple of 16 bytes.
 
     Parameters
     ----------
     dim : int
-        Elements.
+        Elements of a row.
     state : str, optional
-        "row" for one fp32 a row, "element" for one an element; without it there is none.
+        "row" for one fp32 number per row, "element" for one per element; None without state.
     dtype : torch.dtype
-        Of the elements: float32, float16 or bfloat16; "element" needs float32.
+        Type of the elements: float32, float16 or bfloat16; "element" needs float32.
     """
 
     dim: int
@@ -30,37 +29,42 @@ class RowKind:
     dtype: torch.dtype = torch.float32
 
     @property
+    def used(self) -> int:
+        """Elements of a row with its state per element, without padding."""
+        return self.dim * (2 if self.state == "element" else 1)
+
+    @property
     def width(self) -> int:
-        """Elements that are carried."""
-        used = self.dim * (2 if self.state == "element" else 1)
-        step = _CARRIED // self.dtype.itemsize
-        return -(-used // step) * step
+        """Elements that a device carries per row."""
+        step = _ALIGNMENT // self.dtype.itemsize
+        return -(-self.used // step) * step
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that are carried, state included."""
+        """Bytes that a device carries per row, state included."""
         return self.width * self.dtype.itemsize + 4 * (self.state == "row")
 
     def allocate(self, count, device="cpu", pinned=False):
-        """`count` rows of unknown contents, in memory that is `pinned` or not: Rows."""
-        how = {"device": device, "pin_memory": pinned}
-        array = torch.empty(count, self.width, dtype=self.dtype, **how)
-        array[:, self.dim * (2 if self.state == "element" else 1):] = 0
-        side = torch.empty(count, **how) if self.state == "row" else None
+        """`count` rows with undefined contents, in `pinned` memory or not: Rows."""
+        array = torch.empty(count, self.width, dtype=self.dtype, device=device, pin_memory=pinned)
+        array[:, self.used:] = 0
+        side = None
+        if self.state == "row":
+            side = torch.empty(count, device=device, pin_memory=pinned)
         return Rows.of(self, array, side)
 
 
 class Rows:
-    """An array of rows and, beside it, their state.
+    """An array of rows with their state.
 
     Parameters
     ----------
     weights : [R, D]
     state : float32[R] or float32[R, D], optional
     array : [R, width], optional
-        The rows as they are carried; `weights` unless it is given.
+        The rows as a device carries them; `weights` by default.
     side : float32[R], optional
-        State that is carried beside `array`.
+        State that a device carries in an array of its own.
     """
 
     def __init__(self, weights, state=None, array=None, side=None):
@@ -70,7 +74,7 @@ class Rows:
 
     @classmethod
     def of(cls, kind, array, side=None):
-        """On memory that is there: array [R, width], side float32[R] or None."""
+        """On existing memory: array [R, width], side float32[R] or None."""
         dim = kind.dim
         state = array[:, dim:2 * dim] if kind.state == "element" else side
         return cls(array[:, :dim], state, array, side)
@@ -83,7 +87,7 @@ class Rows:
         return self.weights[at], None if self.state is None else self.state[at]
 
     def write(self, at, weights, state=None):
-        """Set rows int64[u] or a slice, and their state where there is any."""
+        """Set rows int64[u] or a slice, and their state if they have any."""
         self.weights[at] = weights.to(self.weights.dtype)
         if self.state is not None:
             self.state[at] = state
@@ -93,7 +97,7 @@ class Rows:
         return Rows.of(kind, self.array[at], None if self.side is None else self.side[at])
 
     def copy(self, rows):
-        """Become as many Rows of another memory; the host waits for them only if it must."""
+        """Copy all of other Rows, in any memory, to these; the host does not wait for a GPU."""
         self.array.copy_(rows.array, non_blocking=True)
         if self.side is not None:
             self.side.copy_(rows.side, non_blocking=True)

@@ -1,16 +1,17 @@
-"""The memory in which slots lie, and the ways between it and the host's."""
+"""The memory that holds the slots, and copies between it and host memory."""
 
 from contextlib import suppress
+from typing import Any
 
 import torch
 
 from ...errors import Error
 
 
-def carried(tensor, device):
-    """A tensor of the host's in that memory: itself, or a copy that the current stream waits for.
+def to_device(tensor, device):
+    """A host tensor on a device: itself, or a copy that the current stream waits for.
 
-    The host waits for nothing: the copy is read from pinned memory, which is not used again before.
+    The host does not wait: the copy reads pinned memory, which is not used again before it ends.
     """
     if tensor.device == torch.device(device):
         return tensor
@@ -18,52 +19,55 @@ def carried(tensor, device):
 
 
 class SlotMemory:
-    """Slots in the host's memory: what is asked for is done at once, and nobody waits.
+    """Slots in host memory: every operation ends before its call returns.
 
-    A *mark* is a place in the order of what was asked for; the marks of this memory are None. One
-    elsewhere has a stream of its own beside the trainer's, so that rows come and go while a batch
-    trains.
+    An *event* marks a point in the order of operations, as `torch.cuda.Event` does; in host memory
+    every event is None. On a GPU the stages have a stream of their own beside the trainer's, so
+    that rows move while a batch trains.
 
-    Members
-    -------
+    Attributes
+    ----------
     device : torch.device
-    late : bool
-        Whether the host would wait to see a result.
+    asynchronous : bool
+        Whether reading a result makes the host wait.
     """
 
-    device, late = torch.device("cpu"), False
+    device, asynchronous = torch.device("cpu"), False
 
-    def index(self, tensor):
+    def indices(self, tensor):
         """Host integers as indices into the slots, for the current stream."""
-        return carried(tensor, self.device)
+        return to_device(tensor, self.device)
 
-    def host_rows(self, kind, count):
-        """Rows in host memory from which, and to which, copies may be made beside all else."""
+    def staging_rows(self, kind, count):
+        """Rows in host memory that asynchronous copies may read and write: Rows."""
         return kind.allocate(count)
 
-    def aside(self, work, after=None):
-        """Do `work()` beside the trainer, behind a mark; return a mark behind it."""
+    def run_async(self, work, after=None) -> Any:
+        """Run `work()` on the stages' stream after an event; return the event of its end."""
         work()
+        return None
 
-    def mark(self):
-        """A mark behind all that the trainer has asked for."""
+    def record_event(self) -> Any:
+        """An event after all operations that the trainer has issued."""
+        return None
 
-    def after(self, mark, *tensors):
-        """Let the trainer go on behind a mark, with tensors that were made before it."""
+    def wait_event(self, event, *tensors):
+        """Make the trainer's stream wait for an event, and keep tensors that its next operations
+        read."""
 
-    def wait(self, mark):
-        """Let the host wait for a mark."""
+    def synchronize(self, event):
+        """Make the host wait for an event."""
 
-    def reached(self, mark):
-        """Whether it would not have to."""
+    def is_done(self, event):
+        """Whether `synchronize` would return at once."""
         return True
 
-    def settle(self):
-        """Let the host wait for everything."""
+    def synchronize_all(self):
+        """Make the host wait for every operation."""
 
 
 class CudaMemory(SlotMemory):
-    """Slots on a GPU. The trainer's stream is the one that is current where rows are asked for.
+    """Slots on a GPU. The trainer's stream is the one that is current where rows are requested.
 
     Parameters
     ----------
@@ -72,47 +76,47 @@ class CudaMemory(SlotMemory):
     Raises
     ------
     Error
-        There is no such GPU.
+        PyTorch finds no such GPU.
     """
 
-    late = True
+    asynchronous = True
 
     def __init__(self, device):
         if not torch.cuda.is_available():
-            raise Error(f"slots on {str(device)!r} need a GPU that PyTorch can use, and there is "
+            raise Error(f"slots on {str(device)!r} need a GPU that PyTorch can use, and it finds "
                         f"none: leave slots_device out")
         index = torch.cuda.current_device() if device.index is None else device.index
         self.device = torch.device("cuda", index)
-        self._beside = torch.cuda.Stream(self.device)
+        self._stream = torch.cuda.Stream(self.device)
 
-    def host_rows(self, kind, count):
+    def staging_rows(self, kind, count):
         return kind.allocate(count, pinned=True)
 
-    def aside(self, work, after=None):
-        with torch.cuda.stream(self._beside):
+    def run_async(self, work, after=None):
+        with torch.cuda.stream(self._stream):
             if after is not None:
-                self._beside.wait_event(after)
+                self._stream.wait_event(after)
             work()
-            return self._beside.record_event()
+            return self._stream.record_event()
 
-    def mark(self):
+    def record_event(self):
         return torch.cuda.current_stream(self.device).record_event()
 
-    def after(self, mark, *tensors):
+    def wait_event(self, event, *tensors):
         stream = torch.cuda.current_stream(self.device)
-        if mark is not None:
-            stream.wait_event(mark)
-        for each in tensors:  # not to be used again before the trainer has read them
+        if event is not None:
+            stream.wait_event(event)
+        for each in tensors:  # the allocator keeps their memory until this stream has read them
             each.record_stream(stream)
 
-    def wait(self, mark):
-        if mark is not None:
-            mark.synchronize()
+    def synchronize(self, event):
+        if event is not None:
+            event.synchronize()
 
-    def reached(self, mark):
-        return mark is None or mark.query()
+    def is_done(self, event):
+        return event is None or event.query()
 
-    def settle(self):
+    def synchronize_all(self):
         torch.cuda.synchronize(self.device)
 
 
@@ -126,7 +130,7 @@ def memory_on(device):
     Raises
     ------
     Error
-        It is neither the host nor a GPU.
+        The device is neither the host nor a GPU.
     """
     if isinstance(device, SlotMemory):
         return device

@@ -1,4 +1,4 @@
-"""Embedding tables of one width in host memory, as one array that all of them share."""
+"""Embedding tables of one kind of row in host memory, in one array that all of them share."""
 
 import hashlib
 from itertools import pairwise
@@ -13,9 +13,9 @@ ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on 
 
 
 class EmbeddingTables:
-    """Weights, and optimizer state where there is any, of several tables.
+    """Weights, and optimizer state if there is any, of several tables.
 
-    A *flat row* is a row's place in the shared arrays.
+    A *flat row* is a row's index in the shared arrays.
 
     Parameters
     ----------
@@ -24,15 +24,15 @@ class EmbeddingTables:
     dim : int
         Elements of a row.
     initial_state : float, optional
-        What every row's state starts as; without it there is none.
+        Value with which every row's state starts; None without state.
     state : str
-        What a number of state belongs to, where there is any: "row" or "element".
+        Whether state belongs to a "row" or to an "element", with `initial_state`.
     dtype : torch.dtype
     device : torch device
-        "meta" for tables that tell flat rows and have no contents.
+        "meta" for tables that number flat rows and have no contents.
 
-    Members
-    -------
+    Attributes
+    ----------
     kind : RowKind
     rows : Rows
         By flat row.
@@ -76,7 +76,7 @@ class EmbeddingTables:
         """Views of one table: (weights [rows, dim], state or None)."""
         return self.rows.read(self._span(number))
 
-    def carried(self, number):
+    def device_arrays(self, number):
         """Views of one table as a device carries it: (rows [rows, width], state [rows] or None)."""
         rows = self.rows.take(self.kind, self._span(number))
         return rows.array, rows.side
@@ -94,7 +94,7 @@ class EmbeddingTables:
             self.first[rows.table.astype(np.int64)] + rows.row.astype(np.int64))
 
     def flat_rows(self, samples):
-        """Flat row of each lookup, in the order of the ids: int64[n]."""
+        """Flat row of each lookup of Samples, in the order of the ids: int64[n]."""
         ids = samples.ids.astype(np.int64)
         if samples.lengths is None:
             return torch.from_numpy((ids + self.first).ravel())
@@ -110,13 +110,9 @@ class EmbeddingTables:
 
 
 def digest_of(tensors):
-    """SHA-256 of the contents of tensors, those that are None left out: str."""
+    """SHA-256 of the contents of tensors, without those that are None: str."""
     digest = hashlib.sha256()
     for tensor in tensors:
         if tensor is not None:
-            digest.update(_bytes(tensor))
+            digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _bytes(tensor):
-    return tensor.contiguous().view(torch.uint8).numpy().data

@@ -1,13 +1,13 @@
 """The trainer's arithmetic on embedding rows, fp32, written once.
 
-Every operation is defined per row, so its bits do not depend on which rows are treated together,
-on where a row is stored, or on the number of threads.
+Every operation is defined per row: its bits depend neither on the other rows of the call, nor on
+the place of the row, nor on the number of threads.
 """
 
 import torch
 from torch.nn.functional import embedding_bag
 
-from ..memory.slot_memory import carried
+from ..memory.slot_memory import to_device
 
 
 def pool(storage, rows, lengths, weights=None):
@@ -45,29 +45,30 @@ def sum_duplicates(rows, bags, gradients, weights=None):
     bags : int64[n]
         Bag of each lookup.
     gradients : float32[bags, D]
-        Of the loss with respect to each pooled bag, on any device; so are the sums.
+        Of the loss with respect to each pooled bag, on any device.
     weights : float32[n], optional
-        Of each lookup, there, too.
+        Of each lookup, on the same device.
 
     Returns
     -------
     unique : int64[u]
         Ascending.
     sums : float32[u, D]
+        On the device of the gradients.
     """
     rows, order = torch.sort(rows, stable=True)
     unique, counts = torch.unique_consecutive(rows, return_counts=True)
     there = gradients.device
     if weights is not None:
-        weights = weights[carried(order, there)]
-    return unique, pool(gradients, carried(bags[order], there), carried(counts, there), weights)
+        weights = weights[to_device(order, there)]
+    return unique, pool(gradients, to_device(bags[order], there), to_device(counts, there), weights)
 
 
 def row_mean(values):
     """Mean of each row, float32[n, D] to float32[n], by halving.
 
-    The upper half is added to the lower until one column is left (an odd middle column waits for
-    the next round); then a true division by D.
+    Each round adds the upper half of the columns to the lower half and keeps an odd middle column,
+    until one column remains; then a true division by D.
     """
     width = values.shape[1]
     while values.shape[1] > 1:
@@ -77,8 +78,8 @@ def row_mean(values):
     return values[:, 0] / width
 
 
-def stepped(rule, weights, state, gradients, sound=None):
-    """Rows after a step of a rule: (weights, state), fp32.
+def updated(rule, weights, state, gradients, finite=None):
+    """Rows after one step of a rule: (weights, state), fp32.
 
     Parameters
     ----------
@@ -86,14 +87,14 @@ def stepped(rule, weights, state, gradients, sound=None):
     weights : [u, D]
     state : float32[u], float32[u, D] or None
     gradients : float32[u, D]
-    sound : bool[], optional
-        Where it is false the rows stay as they are.
+    finite : bool[], optional
+        False leaves all rows unchanged.
     """
     weights = weights.float()
     after, state_after = rule.update(weights, gradients, state)
-    if sound is not None:
-        after = torch.where(sound, after, weights)
-        state_after = None if state is None else torch.where(sound, state_after, state)
+    if finite is not None:
+        after = torch.where(finite, after, weights)
+        state_after = None if state is None else torch.where(finite, state_after, state)
     return after, state_after
 
 
@@ -118,9 +119,9 @@ class RowwiseAdagrad:
     lr : float
     eps : float
     initial : float
-        Where the accumulator of a row starts. Far above zero on purpose: from zero the first step
-        of a row has length lr whatever its gradient, so that a rounding of a small gradient would
-        pass to the row undamped.
+        First value of a row's accumulator. It is far above zero on purpose: from zero, the first
+        step of a row has length lr whatever its gradient, so that the rounding error of a small
+        gradient would reach the row undamped.
     """
 
     name, state, state_bytes = "rowwise_adagrad", "row", 4
@@ -143,7 +144,7 @@ class Adagrad:
     ----------
     lr, eps : float
     initial : float
-        Where the accumulators of a row start.
+        First value of a row's accumulators.
     """
 
     name, state = "adagrad", "element"

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there at all."""
+"""Checkpoint files that are complete or absent."""
 
 import os
 import tempfile
@@ -12,10 +12,10 @@ _FORMAT = 1
 
 
 class Checkpoint:
-    """A file that holds a training run at a step boundary.
+    """A file with the state of a training run at a step boundary.
 
-    It is written beside its place and then put there in one step, so that a run that is killed
-    leaves the checkpoint before it.
+    `save` writes another file and then renames it, so that a run that is killed leaves the
+    checkpoint before.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class Checkpoint:
             os.close(directory)
 
     def load(self):
-        """What `save` was given: dict.
+        """The arguments of `save`: dict.
 
         Raises
         ------
         Error
-            No such file, or one that is no checkpoint.
+            The file does not exist, or is no checkpoint.
         """
         try:
             parts = torch.load(self.path, weights_only=True)

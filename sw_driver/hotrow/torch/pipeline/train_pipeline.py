@@ -9,54 +9,53 @@ import torch
 from ...errors import Error
 from ..collection.collection import HotEmbeddingBagCollection
 from ..collection.embedding_bag import HotEmbeddingBag
-from ..features.bags import Bags
-from ..training.hotline import refuse_batch_coupled
+from .micro_batch import backward, refuse_batch_coupled
 
 _STAGES = ("plan", "collect", "exchange", "insert")
+_WRITTEN = ("batches_per_s", "hit_rate", "stall", "popular_fraction", "gather_hidden")
 
 
 class TrainPipeline:
-    """Yields a loader's batches in order, each when its rows are about to be used.
+    """Yields a loader's batches in order, each when the trainer is about to use its rows.
 
     While a batch trains, the stages plan, collect, exchange and insert of the next ones run on the
-    collection's threads (`workers`). Batches are read on the caller's thread, at most `ahead` of
-    them beyond the one that trains, none beyond the end of the epoch, and with random numbers of
-    their own, so that reading ahead does not shift those that the model draws. Use it as a context
-    manager, and whatever ends the loop ends the threads; iterate it once an epoch.
+    collection's threads (`workers`). The caller's thread reads batches, at most `ahead` of them
+    beyond the one that trains, none beyond the end of the epoch, and with a random generator of
+    the loader's own, so that reading ahead does not shift the numbers that the model draws. Use it
+    as a context manager: it then ends the threads however the loop ends. Iterate it once an epoch.
 
     Parameters
     ----------
     loader : iterable
-        A `DataLoader`, or anything that can be iterated once an epoch.
+        A `DataLoader`, or any iterable that gives one epoch per iteration.
     model : nn.Module
         Holds one collection, or is one.
     inputs : callable
-        From a batch to what the collection is called with; a tuple is its arguments.
+        From a batch to the collection's argument; a tuple is its arguments.
     ahead : int, optional
-        Batches; the collection's depth and look-ahead together unless it is given.
+        Batches to read ahead; by default the collection's depth and look-ahead.
     watch : callable, optional
         Called with `figures` after each batch.
     writer : optional
-        A TensorBoard `SummaryWriter`, or what has its `add_scalar`.
+        A TensorBoard `SummaryWriter`, or an object with its `add_scalar`.
 
-    Members
-    -------
+    Attributes
+    ----------
     epoch, batch : int
-        Epoch under way, and batches of it that were yielded. With the batch's optimizer step
-        behind, this is the place at which a resumed run goes on.
+        Current epoch, and batches of it that were yielded. After the optimizer step of the last
+        one, a resumed run continues from this place.
 
     Raises
     ------
     Error
-        If there is no collection in the model, or several.
+        The model has no collection, or several.
     """
 
     def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
         self.loader, self.model, self.collection = loader, model, _collection_of(model)
         self._inputs, self._watch, self._writer = inputs, watch, writer
         store = self.collection.store
-        self.ahead = ahead if ahead is not None else (
-            getattr(store, "depth", 1) - 1 + getattr(store, "look_ahead", 0))
+        self.ahead = store.depth - 1 + store.look_ahead if ahead is None else ahead
         if self.ahead < 0:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
@@ -74,7 +73,7 @@ class TrainPipeline:
             self.close()
 
     def close(self):
-        """Let go of what was read ahead, and end the threads."""
+        """Release the batches that were read ahead, and end the threads."""
         if self._iterator is not None:
             self._iterator.close()
         self.collection.abandon()
@@ -88,16 +87,15 @@ class TrainPipeline:
     def train(self, loss, *optimizers, select=None):
         """Train one epoch.
 
-        In mode hotline a batch is trained in two parts: first its popular samples, while the rows
-        of the others are gathered. Each part's loss counts as its share of the batch, and both
-        belong to one step.
+        In mode hotline a batch trains in two parts of one step: its popular samples, while the
+        rows of the others are fetched, then the others.
 
         Parameters
         ----------
         loss : callable
             From a batch, or a part of one, to the mean loss of its samples.
         *optimizers : torch.optim.Optimizer
-            Of the rest of the model; the collection's own takes its step behind them.
+            Of the rest of the model; the collection's own steps after them.
         select : callable, optional
             From a batch and samples int64[k] to a batch of these; by default tensors, and tuples,
             lists and dicts of them, are indexed.
@@ -107,57 +105,56 @@ class TrainPipeline:
         Error
             In hotline, a layer that couples the samples of a batch.
         """
-        hotline, optimizers = self.collection.mode == "hotline", (
-            *optimizers, self.collection.optimizer)
-        if hotline:
+        if self.collection.mode == "hotline":
             refuse_batch_coupled(self.model)
+        every = (*optimizers, self.collection.optimizer)
         for batch in self:
-            for each in optimizers:
+            for each in every:
                 each.zero_grad()
-            if hotline and self._looks_up:
-                size = self.collection.waiting_samples
-                for samples in self.collection.parts():
-                    part = (select or indexed)(batch, samples)
-                    (loss(part) * (len(samples) / size)).backward()
+            if self._looks_up:
+                backward(self.collection, batch, loss, select)
             else:
                 loss(batch).backward()
-            for each in optimizers:
+            for each in every:
                 each.step()
 
     def state_dict(self):
-        """Where to go on: to be taken after the step of the batch that was yielded last."""
+        """The place to continue from: take it after the step of the batch yielded last."""
         return {"epoch": self.epoch, "batch": self.batch, "random": self._random,
                 "model_random": torch.get_rng_state()}
 
     def load_state_dict(self, state):
-        """The next epoch goes on at the batch at which the state was taken."""
+        """Make the next epoch continue at the batch at which the state was taken."""
         self.epoch, self._skip = state["epoch"], state["batch"]
         self._resumed = state["random"]
         torch.set_rng_state(state["model_random"])
 
     @property
     def figures(self):
-        """What was reached so far: dict of `batches`, `batches_per_s`, `hit_rate`, `seconds` by
-        stage, and `stall`, the seconds that training waited for rows. Where `train` takes batches
-        in two parts, `popular_fraction` of their samples, and the share `gather_hidden` of the time
-        of bringing the others' rows in which it was busy with popular samples; else None."""
+        """Figures so far: dict.
+
+        `batches`, `batches_per_s`, `hit_rate`, `seconds` by stage, and `stall`, the seconds that
+        training waited for rows. If `train` takes batches in two parts, `popular_fraction` of the
+        samples, and `gather_hidden`, the share of the time of fetching the others' rows in which
+        the trainer was busy with popular samples; else None.
+        """
         seconds = self._seconds + (
             0.0 if self._started is None else time.perf_counter() - self._started)
-        counted = self.collection.statistics
-        stages = getattr(self.collection.store, "stages", None)
-        parted = getattr(self.collection.store, "parted", {})
+        counted, store = self.collection.statistics, self.collection.store
+        stages = store.batch_stages and store.batch_stages.stages
+        parts = store.micro_batches if store.micro_batches and store.micro_batches.samples else None
         return {
             "batches": self._done,
             "batches_per_s": self._done / seconds if seconds else None,
             "hit_rate": counted["hits"] / counted["lookups"] if counted.get("lookups") else None,
-            "seconds": dict(zip(_STAGES, stages.seconds)) if stages else {},
+            "seconds": dict(zip(_STAGES, stages.seconds, strict=True)) if stages else {},
             "stall": stages.waited if stages else 0.0,
-            "popular_fraction": parted["popular"] / parted["samples"] if parted else None,
-            "gather_hidden": self.collection.store.hidden if parted else None,
+            "popular_fraction": parts.popular / parts.samples if parts else None,
+            "gather_hidden": parts.hidden if parts else None,
         }
 
     def _epoch(self):
-        """One pass; what is left of one after `load_state_dict`."""
+        """One pass, or the rest of one after `load_state_dict`."""
         waiting, skip = deque(), self._skip
         reader = self._read()
         self._started = time.perf_counter()
@@ -177,7 +174,7 @@ class TrainPipeline:
                 batch, self._looks_up = waiting.popleft()
                 yield batch
                 self._done += 1
-                self._tell()
+                self._report()
             self.epoch, self.batch, self._random = self.epoch + 1, 0, None
             self.collection.finish()
         finally:
@@ -208,40 +205,26 @@ class TrainPipeline:
             yield batch
 
     def _prefetch(self, batch):
-        """Whether the batch looks up anything."""
+        """Prefetch a batch; return whether it looks up anything."""
         inputs = self._inputs(batch)
         bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
         self.collection.prefetch(bags)
         return len(bags.ids) > 0
 
-    def _tell(self):
+    def _report(self):
+        """Pass the figures to `watch` and `writer`."""
         if self._watch is None and self._writer is None:
             return
         figures = self.figures
         if self._watch is not None:
             self._watch(figures)
         if self._writer is not None:
-            for name in ("batches_per_s", "hit_rate", "stall", "popular_fraction",
-                         "gather_hidden"):
+            for name in _WRITTEN:
                 if figures[name] is not None:
                     self._writer.add_scalar(f"hotrow/{name}", figures[name], self._done)
 
 
 _END = object()
-
-
-def indexed(batch, samples):
-    """Some samples int64[k] of a tensor, or of a tuple, list or dict of what has samples."""
-    if isinstance(batch, Bags):
-        return batch.rows(samples)
-    if isinstance(batch, dict):
-        return {name: indexed(each, samples) for name, each in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return type(batch)(indexed(each, samples) for each in batch)
-    if isinstance(batch, torch.Tensor):
-        return batch[samples]
-    raise Error(f"a batch holds tensors, and tuples, lists and dicts of them, not "
-                f"{type(batch).__name__}: tell with select= how to take some of its samples")
 
 
 def _collection_of(model):

@@ -1,4 +1,4 @@
-"""The processes of `torch.distributed` that train one model, and what they tell each other."""
+"""The processes of `torch.distributed` that train one model, and their collective calls."""
 
 import math
 
@@ -9,31 +9,31 @@ from ...errors import Error
 
 
 class Ranks:
-    """The ranks of a process group, as those see each other that keep rows in host memory.
+    """Collective calls of the ranks of a process group on tensors in host memory.
 
-    Every call is made by all ranks, in one order.
+    All ranks make the same calls in the same order.
 
     Parameters
     ----------
     group : ProcessGroup, optional
-        All processes unless it is given. One whose tensors lie on GPUs alone (nccl) gets a gloo
-        group beside it, as rows come from host memory.
+        All processes by default. A group whose tensors are on GPUs only (nccl) gets a second group
+        with gloo, because rows are in host memory.
 
-    Members
-    -------
+    Attributes
+    ----------
     rank, world : int
-        This process's number, and how many there are.
+        This process's number, and the number of processes.
 
     Raises
     ------
     Error
-        If `torch.distributed` was not initialised.
+        `torch.distributed` was not initialised.
     """
 
     def __init__(self, group=None):
         if not dist.is_initialized():
             raise Error("several processes need torch.distributed.init_process_group() first: "
-                        "start them by torchrun, which tells each its rank")
+                        "start them by torchrun, which gives each its rank")
         if "gloo" not in str(dist.get_backend_config(group)):
             group = dist.new_group(dist.get_process_group_ranks(group or dist.group.WORLD),
                                    backend="gloo")
@@ -41,26 +41,26 @@ class Ranks:
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
 
     def exchange(self, rows, counts):
-        """Give each rank some rows, and take those that it gives.
+        """Send rows to each rank, and receive the rows that each sends.
 
         Parameters
         ----------
         rows : Tensor [n, ...] or [n]
             For rank 0, then for rank 1, ....
         counts : int64[world]
-            Rows for each.
+            Rows for each rank.
 
         Returns
         -------
         (Tensor [m, ...], int64[world])
-            From rank 0, then from rank 1, ...; how many are from each.
+            Rows from rank 0, then from rank 1, ...; rows from each rank.
         """
         theirs = torch.empty_like(counts)
         dist.all_to_all_single(theirs, counts, group=self._group)
         return self.answer(rows, counts, theirs), theirs
 
     def answer(self, rows, counts, theirs):
-        """As `exchange` where it is known how many rows come from each: `theirs` int64[world]."""
+        """As `exchange` if the number of rows from each rank is known: `theirs` int64[world]."""
         width = math.prod(rows.shape[1:])
         raw = rows.contiguous().view(len(rows), width).view(torch.uint8)
         taken = raw.new_empty(int(theirs.sum()), raw.shape[1])
@@ -89,16 +89,16 @@ class Ranks:
 def average_gradients(parameters, group=None):
     """Average the gradients of parameters over the ranks, added in rank order.
 
-    For the dense part of a model, between backward and the optimizer's step: with it a run on
-    several ranks has the bits of one rank that takes their batches one after the other.
-    `DistributedDataParallel` does the same in an order of its own.
+    Call it for the dense part of a model, between backward and the optimizer's step: a run on
+    several ranks then has the bits of one rank that takes their batches one after the other.
+    `DistributedDataParallel` averages in another order.
 
     Parameters
     ----------
     parameters : iterable of Parameter
-        Those without a gradient count as zero where another rank has one.
+        A missing gradient counts as zero if another rank has one.
     group : ProcessGroup, optional
-        All processes unless it is given.
+        All processes by default.
     """
     trained = [each for each in parameters if each.requires_grad]
     if not trained:

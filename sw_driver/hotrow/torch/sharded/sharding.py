@@ -1,4 +1,4 @@
-"""Which rank owns which row of tables that several processes train."""
+"""The owner of each row of tables that several processes train."""
 
 from dataclasses import replace
 
@@ -8,14 +8,14 @@ import torch
 from ..features.configs import TableGroup, group_tables
 from ..memory.tables import EmbeddingTables
 
-_DRAWN = 1 << 16  # rows whose initial contents are drawn at a time
+_DRAWN = 1 << 16  # rows per draw of initial contents
 
 
 class Sharding:
-    """Rows of every table dealt to the ranks in turn, so that each owns about as many lookups.
+    """Round-robin ownership of rows, so that every rank owns about as many lookups.
 
     Row r of the t-th table of a group belongs to rank (r + t) mod world, as its row r // world.
-    A row's *code* is its place among all rows of its owner, group after group.
+    A row's *code* is its index among all rows of its owner, group after group.
 
     Parameters
     ----------
@@ -23,16 +23,16 @@ class Sharding:
     rule : SGD, RowwiseAdagrad or Adagrad
     rank, world : int
 
-    Members
-    -------
+    Attributes
+    ----------
     spans : list of TableGroup
-        The tables whole, and without memory: they tell flat rows only.
+        The whole tables, without memory: they number flat rows only.
     shards : list of TableGroup
-        The rank's own rows; a table has as many at every rank, the last one may stand for none.
+        The rank's own rows; a table has as many at every rank, and the last may be padding.
     first : int64[groups + 1]
-        Code at which each group begins.
+        First code of each group.
     codes : int
-        Codes of a rank.
+        Number of codes of a rank.
     """
 
     def __init__(self, configs, rule, rank, world):
@@ -56,13 +56,13 @@ class Sharding:
         return torch.from_numpy((row + table) % self.world), torch.from_numpy(code)
 
     def own(self, group, local):
-        """Which rows of a group's table this rank owns: a slice of it; their number."""
+        """The rows of a group's table that this rank owns: a slice of the table; their number."""
         rows = self.spans[group].tables.cardinalities[local]
         begin = (self.rank - local) % self.world
         return slice(begin, rows, self.world), len(range(begin, rows, self.world))
 
     def initialise(self, seed):
-        """The contents that the whole tables would start with, of the rows owned."""
+        """Give the rank's rows the contents that they have in whole tables with this seed."""
         for group, (span, shard) in enumerate(zip(self.spans, self.shards, strict=True)):
             generator = torch.Generator().manual_seed(seed)
             ends = [*span.tables.first, len(span.tables.rows)]

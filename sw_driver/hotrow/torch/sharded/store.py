@@ -1,4 +1,4 @@
-"""Rows that several processes own: asked of their owners, and trained there."""
+"""Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -8,37 +8,37 @@ import torch
 
 from ...errors import Error
 from ..features.bags import Bags
-from ..features.configs import Places
+from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
-from ..store.base import Open, Placed, Request, Store
-from ..store.micro_batches import same_bags
+from ..store.base import LocatedRows, PendingBackward, Store
 
-_BAG = 64  # ids that stand together as a bag, so that lengths take little of what a device reads
+_BAG = 64  # ids that form a bag of the inner batch, so that a device reads few lengths
 
 
 @dataclass(eq=False)
-class Routed:
-    """A batch whose ids are with the owners of their rows.
+class RoutedBatch:
+    """A batch whose ids were sent to the owners of their rows.
 
-    Members
-    -------
+    Attributes
+    ----------
     request : Request
-        What this rank looks up.
+        Lookups of this rank.
     asked : int64[u]
-        Code of each row of it, once, by owner.
+        Code of each of its rows, once, by owner.
     at : int64[n]
-        Which of them each lookup is.
+        Index in `asked` of each lookup.
     asked_of : int64[world]
-        How many of them each rank owns.
+        Rows of `asked` that each rank owns.
     inner : Request
-        What all ranks look up of this rank's rows.
+        Lookups of all ranks in this rank's rows.
     codes : int64[v]
-        Code of each row of that, once for each rank that asks for it, by asking rank.
+        Code of each row of these lookups, once for each rank that asks for it, by asking rank.
     codes_for : int64[world]
+        Rows of `codes` for each rank.
     inner_at : int64[m]
-        Which of `codes` each inner lookup is.
-    over : bool
-        Every rank is done with the batch.
+        Index in `codes` of each inner lookup.
+    done : bool
+        Whether every rank is done with the batch.
     """
 
     request: Request
@@ -49,21 +49,21 @@ class Routed:
     codes: torch.Tensor
     codes_for: torch.Tensor
     inner_at: torch.Tensor
-    open: Open = field(default_factory=Open)
-    over: bool = False
+    pending: PendingBackward = field(default_factory=PendingBackward)
+    done: bool = False
 
 
 class ShardedStore(Store):
-    """Before every rank's own store, which has the rows that the rank owns.
+    """Sends lookups and gradients to the ranks that own the rows.
 
-    A lookup goes to the owner of its row, repeated ones too, so that the owner's device counts what
-    all ranks look up; a row comes back once for each rank that asks. Every call but `prefetch` of
-    nothing, `flush`, `abandon` and `close` is made by all ranks together, in one order.
+    A lookup goes to the owner of its row, repeated ones too, so that the owner's device counts the
+    lookups of all ranks; a row comes back once for each rank that asks. All ranks make the same
+    calls in the same order, `flush`, `abandon`, `close` and `prefetch` of nothing aside.
 
     Parameters
     ----------
     inner : Store
-        Of `sharding.shards`.
+        This rank's store of `sharding.shards`.
     sharding : Sharding
     ranks : Ranks
     """
@@ -71,19 +71,21 @@ class ShardedStore(Store):
     def __init__(self, inner, sharding, ranks):
         super().__init__(sharding.spans)
         self.inner, self.sharding, self.ranks = inner, sharding, ranks
-        self._places = Places(sharding.shards)
+        self.slots, self.storages = inner.slots, inner.storages
+        self.depth, self.look_ahead = inner.depth, inner.look_ahead
+        self.device, self.slot_map = inner.device, inner.slot_map
+        self.statistics = inner.statistics
+        self.batch_stages, self.micro_batches = inner.batch_stages, inner.micro_batches
+        self._grouping = Grouping(sharding.shards)
         self._starts = torch.from_numpy(_starts(sharding))
         self._coming, self._taken = deque(), deque()
-
-    def __getattr__(self, name):
-        """Slots, figures, stages and the like are those of the rank's own store."""
-        if name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     @property
     def waiting(self):
         return len(self._coming)
+
+    def coming(self, bags=None):
+        return self._coming[0].request if self._coming else None
 
     def prefetch(self, request):
         routed = self.route(request)
@@ -94,14 +96,10 @@ class ShardedStore(Store):
         if not self._coming:
             self.prefetch(request)
         routed = self._coming.popleft()
-        if routed.request is not request and not same_bags(routed.request.bags, request.bags):
-            raise Error(f"a batch of {len(request.bags.ids)} ids is not the one of "
-                        f"{len(routed.request.bags.ids)} that was prefetched in its place: batches "
-                        f"train in the order of prefetch()")
-        placed, opened = self.inner.take(routed.inner)
-        opened.add(routed)
+        located, pending = self.inner.take(routed.inner)
+        pending.add(routed)
         self._taken.append(routed)
-        return self._bring(routed, placed), routed.open
+        return self._bring(routed, located), routed.pending
 
     def look(self, request):
         routed = self.route(request)
@@ -111,7 +109,7 @@ class ShardedStore(Store):
         raise Error("a row of another process is read by a lookup of all ranks: call the "
                     "collection in eval(), or table() for all rows of a table")
 
-    def apply(self, group, flat, sums, rule, sound=None):
+    def apply(self, group, flat, sums, rule, finite=None):
         """Add the ranks' gradients of a row in rank order, divide by the ranks, and update."""
         owner, code = self.sharding.route(group, flat)
         key, order = torch.sort(owner * self.sharding.codes + code)
@@ -127,19 +125,37 @@ class ShardedStore(Store):
             self.inner.apply(group, union - int(self.sharding.first[group]),
                              total / self.ranks.world, rule)
 
-    def settle(self, held):
-        """Let go of the batches that are over at every rank; of none where gradients are `held`."""
+    def apply_all(self, staged, rule, finite=None):
+        """Apply the StagedGradients of every rank."""
+        for group, each in enumerate(staged):
+            rows, sums = each.rows, each.values
+            if sums is None:
+                rows, sums = rows[:0], torch.empty(0, self.groups[group].kind.dim)
+            self.apply(group, rows, sums, rule)
+            each.clear()
+
+    def finish(self, holds_gradients=False):
+        """Release the batches that are done at every rank."""
         if not self._taken:
             return
-        over = 0
-        while not held and over < len(self._taken) and self._taken[over].open.over:
-            over += 1
-        for _ in range(self.ranks.least(over)):
-            self._taken.popleft().over = True
+        done = 0
+        while not holds_gradients and done < len(self._taken) and self._taken[done].pending.done:
+            done += 1
+        for _ in range(self.ranks.least(done)):
+            self._taken.popleft().done = True
         self.inner.finish()
 
-    def finish(self):
-        self.settle(False)
+    def observe(self, request):
+        self.inner.observe(self.route(request).inner)
+
+    def hottest(self, limit, decay=0):
+        return self.inner.hottest(limit, decay)
+
+    def warm(self, rows):
+        return self.inner.warm(rows)
+
+    def memory(self):
+        return self.inner.memory()
 
     def flush(self):
         self.inner.flush()
@@ -155,7 +171,7 @@ class ShardedStore(Store):
         self.inner.close()
 
     def route(self, request):
-        """Tell the owners of all rows what is looked up: Routed."""
+        """Send a request's lookups to the owners of the rows: RoutedBatch."""
         world, codes = self.ranks.world, self.sharding.codes
         routes = [self.sharding.route(each.group, each.flat) for each in request.segments]
         owner = torch.cat([each for each, _ in routes])
@@ -166,7 +182,7 @@ class ShardedStore(Store):
         source = torch.repeat_interleave(torch.arange(world), theirs)
         given, where = torch.unique(source * codes + got, return_inverse=True)
         inner, by_table = self._inner_request(got)
-        return Routed(
+        return RoutedBatch(
             request, asked % codes, at,
             torch.bincount(torch.div(asked, codes, rounding_mode="floor"), minlength=world),
             inner, given % codes,
@@ -174,7 +190,7 @@ class ShardedStore(Store):
             where[by_table])
 
     def _inner_request(self, codes):
-        """What is looked up at codes int64[m] of this rank, and which of them each lookup is."""
+        """The lookups of codes int64[m] of this rank: Request, index in `codes` of each lookup."""
         table = torch.searchsorted(self._starts, codes, right=True) - 1
         order = torch.argsort(table, stable=True)
         counts = torch.bincount(table, minlength=len(self._starts))
@@ -182,17 +198,16 @@ class ShardedStore(Store):
         longest = -(-int(counts.max()) // bags)
         lengths = (counts[:, None] - longest * torch.arange(bags)).clamp(0, longest).ravel()
         ids = (codes - self._starts[table])[order]
-        found = Bags(self._places.order, ids, lengths)
-        return Request(found, self._places.segments(found)), order
+        return self._grouping.request(Bags(self._grouping.order, ids, lengths)), order
 
     def _bring(self, routed, inner):
-        """The rows that this rank looks up, from their owners: list of Placed."""
+        """The rows that this rank looks up, from their owners: list of LocatedRows."""
         where = torch.cat([each.at for each in inner]) if inner else routed.inner_at
         first = torch.empty(len(routed.codes), dtype=torch.int64)
-        first[routed.inner_at] = where  # the same place for every lookup of a row
+        first[routed.inner_at] = where  # every lookup of a row has the same place
         here = {segment.group: each for segment, each in zip(
             routed.inner.segments, inner, strict=True)}
-        placed = []
+        located = []
         for segment in routed.request.segments:
             asked, asked_of = self._of_group(segment.group, routed.asked, routed.asked_of)
             given, given_for = self._of_group(segment.group, routed.codes, routed.codes_for)
@@ -200,11 +215,11 @@ class ShardedStore(Store):
                 rows = here[segment.group].rows.weights[first[given]]
             rows = self.ranks.answer(rows, given_for, asked_of)
             among = asked.cumsum(0) - 1
-            placed.append(Placed(Rows(rows), among[routed.at[segment.lookups]]))
-        return placed
+            located.append(LocatedRows(Rows(rows), among[routed.at[segment.lookups]]))
+        return located
 
     def _of_group(self, group, codes, counts):
-        """Which codes are a group's: bool[n]; and how many of those each rank's share holds."""
+        """Codes of a group, bool[n], and their number in each rank's share."""
         low, high = self.sharding.first[group:group + 2]
         chosen = (codes >= int(low)) & (codes < int(high))
         rank = torch.repeat_interleave(torch.arange(len(counts)), counts)

@@ -1,134 +1,189 @@
-"""The stages of a batch whose rows come to slots: plan, collect, exchange, insert."""
+"""The stages that bring a batch's rows to slots: plan, collect, exchange, insert."""
 
 from functools import partial
 
 from .stages import Stage, Stages
 
-_ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's answer
+_ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's slot
 
 
 class BatchStages:
-    """Part of `CachedStore`: the stages, and when each may run.
+    """The stages, and the conditions under which each may run.
 
-    *Plan* says which row gets which slot, *collect* reads rows from the tables (GATHER) and those
-    that leave from their slots, *exchange* is the way between the two memories, *insert* writes
-    those that leave to the tables (SCATTER) and the others to their slots; then the batch trains.
+    *Plan* gives rows their slots. *Collect* reads fills from the tables (GATHER) and victims from
+    their slots. *Exchange* copies rows between the two memories. *Insert* writes victims to the
+    tables (SCATTER) and fills to their slots; then the batch trains.
 
-    What keeps every row right, however the stages of different batches run beside each other:
+    Stages of different batches overlap. Rows stay right because:
 
-    - A batch is retired, and the card gives its slots away, only when it has trained.
-    - Collect of a batch waits for insert of every earlier one that was planned before this one's
-      rows were marked: only such a one may have taken a row of it from its slot.
-    - So that marks hold, no batch is retired that was planned after a mark whose batch is yet to be
-      planned: what it brought was not there to be marked.
-    - Collect waits until the rows without a slot of the batch that the plan names are back.
+    - The store retires a batch, and with it the card may evict the batch's rows, only when it has
+      trained.
+    - Collect of a batch waits for insert of every earlier batch that was planned before this one's
+      rows were marked: only such a batch may have evicted a row that this one needs.
+    - Marks hold because no batch is retired that was planned after a mark whose batch is not yet
+      planned: the rows that it fetched were not resident when the mark ran.
+    - Collect waits until the bypassed rows of the batch that the plan names are in the tables.
+    - Operations of the stages on the slots' memory run after those that the trainer issued before
+      it released the last batch; the trainer's run after the insert of its batch.
 
-    - What the stages ask of the slots' memory is done beside the trainer, behind what it had asked
-      for when it let the last batch go; the trainer goes on behind what a batch brought.
+    Parameters
+    ----------
+    window : BatchWindow
+    policy : LookAheadPolicy or HotlinePolicy
+    slot_map : SlotMap
+    host : HostTables
+    statistics : CacheStatistics
+    memory : SlotMemory
+    lock : context manager
+        Held while slots and statistics change.
+    depth, look_ahead, workers, before
+        As in `CachedStore`.
+    cold : ColdPooling, optional
+        Pools bypassed rows on the card instead of fetching them.
 
-    `number` counts from the first batch on, the card's from the last reset.
+    Attributes
+    ----------
+    stages : Stages
+    released : event
+        After the last operation of the trainer on batches that were released.
+    inserted : event
+        After the last insert.
     """
 
-    def _make_stages(self, workers, before):
-        return Stages([
-            Stage("plan", self._may_plan, self._plan),
-            Stage("collect", self._may_collect, self._collect),
+    def __init__(self, window, policy, slot_map, host, statistics, memory, lock, depth, look_ahead,
+                 workers=0, before=None, cold=None):
+        self._window, self._policy, self._slot_map = window, policy, slot_map
+        self._host, self._statistics, self._memory, self._lock = host, statistics, memory, lock
+        self._depth, self._look_ahead, self._cold = depth, look_ahead, cold
+        self._marked = 0  # batches whose rows were marked
+        self.released, self.inserted = memory.record_event(), None
+        self.stages = Stages([
+            Stage("plan", self.may_plan, self.plan),
+            Stage("collect", self.may_collect, self.collect),
             Stage("exchange", lambda number: number < self.stages.through("collect"),
-                  self._exchange),
-            Stage("insert", lambda number: number < self.stages.through("exchange"), self._insert),
+                  self.exchange),
+            Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert),
         ], workers, before)
 
-    def _may_plan(self, number):
-        return number < self._submitted and (
-            number - self._finished < self.depth or number == self._wanted)
+    def restart(self):
+        """Follow a clear of the directory: the next batch is the device's batch 0."""
+        self._window.base = self._marked = self._window.submitted
 
-    def _plan(self, number):
-        flight, base = self._batches[number], self._base
+    def withdraw(self):
+        """Drop the batches that are not planned; return the number of the first of them."""
+        kept = self.stages.begun("plan")
+        self._window.withdraw(kept)
+        return kept
+
+    def forget_marks(self, kept):
+        """Treat batches from number `kept` on as not marked."""
+        self._marked = min(self._marked, kept)
+
+    def may_plan(self, number):
+        window = self._window
+        return number < window.submitted and (
+            number - window.finished < self._depth or number == window.wanted)
+
+    def plan(self, number):
+        window, policy = self._window, self._policy
+        flight, base = window.batches[number], window.base
         with self.stages.changed:
-            last = min(self._submitted, number + self.look_ahead + 1)
-            coming = [self._batches[each] for each in range(number, last)]
-            retired = min(self._finished, number if flight.marked_at is None
+            last = min(window.submitted, number + self._look_ahead + 1)
+            coming = [window.batches[each] for each in range(number, last)]
+            retired = min(window.finished, number if flight.marked_at is None
                           else flight.marked_at) - 1
         if retired >= base:
-            self.placing.retire(retired - base)
+            policy.retire(retired - base)
         for ahead, each in enumerate(coming):
-            if each.marked_at is None and number + ahead - retired < self.placing.window:
-                self.placing.mark(each.batch, number + ahead - base)
+            if each.marked_at is None and number + ahead - retired < policy.window:
+                policy.mark(each.batch, number + ahead - base)
                 each.marked_at = number
                 self._marked = max(self._marked, number + ahead + 1)
         flight.marked = self._marked
-        placing = self.placing.place(flight.batch, number - base)
-        if placing.wait_for >= 0:
-            flight.wait_for = placing.wait_for + base
-        flight.parts = [self._numbers.part(segment, placing)
-                        for segment in flight.request.segments]
+        placement = policy.place(flight.batch, number - base)
+        if placement.wait_for >= 0:
+            flight.wait_for = placement.wait_for + base
+        flight.transfers = [self._slot_map.transfer(segment, placement)
+                            for segment in flight.request.segments]
         bags = flight.request.bags
-        with self.lock:
-            self.statistics.planned([self.registered[each].number for each in bags.tables],
-                                    bags.counts, placing, self.device.geometry.slots)
-            self.statistics.link_bytes += (
-                flight.batch.ids.nbytes + _SLOT_BYTES * len(placing.slots)
-                + _ENTRY_BYTES * (len(placing.fills) + len(placing.evictions)))
+        with self._lock:
+            self._statistics.planned(
+                [self._slot_map.registered[each].number for each in bags.tables], bags.counts,
+                placement, self._slot_map.directory_slots, fetched=self._cold is None)
+            self._statistics.link_bytes += (
+                flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
+                + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
 
-    def _may_collect(self, number):
+    def may_collect(self, number):
         if number >= self.stages.through("plan"):
             return False
-        flight, earlier, inserted = self._batches[number], number - 1, self.stages.through("insert")
-        while earlier >= inserted and self._batches[earlier].marked > number:
+        window, inserted = self._window, self.stages.through("insert")
+        flight, earlier = window.batches[number], number - 1
+        while earlier >= inserted and window.batches[earlier].marked > number:
             earlier -= 1  # it was planned with this batch's rows marked
         if earlier >= inserted:
             return False
-        # What was taken and not finished keeps its gradients until this batch has been trained,
-        # if the trainer waits for this batch: the tables stay as they are.
-        return (flight.wait_for < self._finished or self._abandoned
-                or number == self._wanted == self._next)
+        # A batch that was taken and not finished keeps its gradients until this batch has trained,
+        # if the trainer waits for this batch: the tables do not change meanwhile.
+        return (flight.wait_for < window.finished or window.abandoning
+                or number == window.wanted == window.next)
 
-    def _collect(self, number):
-        for part in self._batches[number].parts:
-            group, storage = part.segment.group, self.storages[part.segment.group]
-            part.taken_back = self.slot_memory.host_rows(storage.kind, len(part.leaving))
-            with self.lock:
-                part.left = self.slot_memory.aside(partial(self._take_back, part, part.taken_back),
-                                                    self._released)
-            part.brought = self.host.fetch(group, part.fills)
+    def collect(self, number):
+        for transfer in self._window.batches[number].transfers:
+            group = transfer.segment.group
+            storage = self._slot_map.storages[group]
+            transfer.written_back = self._memory.staging_rows(storage.kind, len(transfer.victims))
+            with self._lock:
+                transfer.read_event = self._memory.run_async(
+                    partial(self._read_victims, transfer, transfer.written_back), self.released)
+            if self._cold is not None:
+                self._cold.separate(transfer)
+                self._cold.start(transfer)
+            transfer.fetched = self._host.fetch(group, transfer.fills)
 
-    def _exchange(self, number):
-        for part in self._batches[number].parts:
-            if self.slot_memory.late:
-                self.slot_memory.aside(partial(self._carry, part, part.brought))
+    def exchange(self, number):
+        for transfer in self._window.batches[number].transfers:
+            if self._memory.asynchronous:
+                self._memory.run_async(partial(self._upload, transfer, transfer.fetched))
             else:
-                part.carried = part.brought
-            self.slot_memory.wait(part.left)
+                transfer.uploaded = transfer.fetched
+            self._memory.synchronize(transfer.read_event)
+            if self._cold is not None:
+                self._cold.finish(transfer)
 
-    def _insert(self, number):
-        for part in self._batches[number].parts:
-            group, storage = part.segment.group, self.storages[part.segment.group]
-            # While the slots hold these rows, too; without the lock, as that may have to wait.
-            self.host.write(group, part.leaving, part.taken_back)
-            with self.lock:
-                part.area = storage.reserve(part.bypassed)
-                hot = part.fill_slots < storage.slots
-                storage.place(part.fills[hot], part.fill_slots[hot])
-                part.at = part.places(part.slots, storage.slots)
-                part.arrived = self._arrived = self.slot_memory.aside(
-                    partial(self._put, part, part.places(part.fill_slots, storage.slots)),
-                    self._released)
-                for rows in (part.fills, part.leaving, part.fills[~hot]):  # the last go back, too
-                    self.host.moved(group, rows)
-            part.brought = part.taken_back = None
+    def insert(self, number):
+        for transfer in self._window.batches[number].transfers:
+            group = transfer.segment.group
+            storage = self._slot_map.storages[group]
+            # Before the slots change, and without the lock, because this may wait.
+            self._host.write(group, transfer.victims, transfer.written_back)
+            with self._lock:
+                transfer.bypass_places = storage.reserve(transfer.bypassed)
+                filled = transfer.fill_slots < storage.slots
+                storage.assign(transfer.fills[filled], transfer.fill_slots[filled])
+                if transfer.places is None:
+                    transfer.places = transfer.placed(transfer.slots, storage.slots)
+                places = transfer.placed(transfer.fill_slots, storage.slots)
+                transfer.insert_event = self.inserted = self._memory.run_async(
+                    partial(self._write_fills, transfer, places), self.released)
+                # Bypassed rows cross the link twice.
+                for rows in (transfer.fills, transfer.victims, transfer.fills[~filled]):
+                    self._host.count_moved(group, rows)
+            transfer.fetched = transfer.written_back = None
 
-    # What is asked of the slots' memory; it may be done later.
+    # Operations on the slots' memory, which may run later.
 
-    def _take_back(self, part, rows):
-        storage = self.storages[part.segment.group]
-        rows.copy(storage.rows.take(
-            storage.kind, self.slot_memory.index(part.leaving_slots)))
+    def _read_victims(self, transfer, rows):
+        storage = self._slot_map.storages[transfer.segment.group]
+        rows.copy(storage.rows.take(storage.kind, self._memory.indices(transfer.victim_slots)))
 
-    def _carry(self, part, rows):
-        kind = self.groups[part.segment.group].kind
-        part.carried = kind.allocate(len(rows), self.slot_memory.device)
-        part.carried.copy(rows)
+    def _upload(self, transfer, rows):
+        kind = self._slot_map.groups[transfer.segment.group].kind
+        transfer.uploaded = kind.allocate(len(rows), self._memory.device)
+        transfer.uploaded.copy(rows)
 
-    def _put(self, part, places):
-        self.storages[part.segment.group].rows.put(self.slot_memory.index(places), part.carried)
-        part.there, part.carried = self.slot_memory.index(part.at), None
+    def _write_fills(self, transfer, places):
+        rows = self._slot_map.storages[transfer.segment.group].rows
+        rows.put(self._memory.indices(places), transfer.uploaded)
+        transfer.device_places = self._memory.indices(transfer.places)
+        transfer.uploaded = None

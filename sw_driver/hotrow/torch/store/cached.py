@@ -1,203 +1,282 @@
-"""Rows in slots of the trainer's memory, brought there by a device before their batch trains."""
+"""Rows in slots of the trainer's memory, which a device fills before their batch trains."""
 
 import threading
-from collections import Counter, deque
 
 import torch
 
 from ...contract import NO_SLOT
 from ...errors import Error
+from ...results import RowList
 from ..memory.slot_memory import SlotMemory
-from ..optim.arithmetic import stepped
-from .base import Open, Placed, Store
+from ..optim.arithmetic import updated
+from .base import LocatedRows, PendingBackward, Store
 from .batch_stages import BatchStages
-from .flights import InFlight, SlotNumbers
 from .host_tables import HostTables
-from .micro_batches import MicroBatches, same_bags
+from .in_flight import BatchInFlight, BatchWindow
+from .micro_batches import MicroBatches
+from .slot_map import SlotMap
 from .statistics import CacheStatistics
 
-_MOST_AT_ONCE = 1 << 16  # rows fetched for slots that are filled beforehand
+_CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
 
 
-class CachedStore(BatchStages, MicroBatches, Store):
-    """Rows in slots, and behind them the rows without one of the batches in flight.
-
-    `BatchStages` brings them there, `MicroBatches` takes a batch in two parts; the rest of what the
-    trainer calls is here.
+class CachedStore(Store):
+    """Slots, and a bypass area for rows without one of the batches in flight.
 
     Parameters
     ----------
     groups : sequence of TableGroup
     device : Device
         Without tables of its own; nothing else may plan on it.
-    placing : LookAhead or HotRows
+    policy : LookAheadPolicy or HotlinePolicy
     depth : int
         Batches that may be planned and not trained.
     look_ahead : int
-        Batches that are marked beyond the one that is planned.
+        Batches that are marked beyond the planned one.
     workers : int
-        Threads of the stages; with 0 they run when a batch is taken.
+        Threads of the stages; with 0 the stages run when a batch is taken.
     share : int
-        The groups' slots are one of so many parts of the directory, a power of two.
+        The groups' slots are one of this many parts of the directory, a power of two.
     before : callable, optional
         Called with the name of a stage and the batch's number before it runs.
     memory : SlotMemory, optional
-        Where the slots lie; the host's unless it is given.
+        Memory of the slots; host memory by default.
+    cold : callable, optional
+        Makes the ColdPooling from (groups, device, slot map, statistics).
 
-    Members
-    -------
-    stages : Stages
-    host : HostTables
+    Attributes
+    ----------
+    window : BatchWindow
+    slot_map : SlotMap
     statistics : CacheStatistics
+    host : HostTables
+    cold : ColdPooling or None
+    batch_stages : BatchStages
+    stages : Stages
+    micro_batches : MicroBatches
+    storages : list of SlotStorage
     slots : int
-        That rows of all groups have together.
+        Slots of all groups.
     """
 
-    def __init__(self, groups, device, placing, depth=4, look_ahead=2, workers=0, share=1,
-                 before=None, memory=None):
+    def __init__(self, groups, device, policy, depth=4, look_ahead=2, workers=0, share=1,
+                 before=None, memory=None, cold=None):
         super().__init__(groups)
-        if depth < 1 or look_ahead < 0 or depth + look_ahead >= placing.window:
+        if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
-                        f"{placing.window} batches, and needs at least one")
-        self.device, self.placing = device, placing
+                        f"{policy.window} batches, and needs at least one")
+        self.device, self.policy = device, policy
         self.depth, self.look_ahead = depth, look_ahead
         self.lock, self.slot_memory = threading.RLock(), memory or SlotMemory()
-        self.placing.clear()  # before tables come, whose parts of the directory may be others
-        self._numbers = SlotNumbers(self.groups, device, share, self.slot_memory)
-        self.registered, self.storages = self._numbers.registered, self._numbers.storages
-        self.slots = self._numbers.slots
-        self.statistics = CacheStatistics(self._numbers.names)
-        self.host = HostTables(self.groups, device, self._numbers, self.statistics,
+        policy.clear()  # before tables come, whose parts of the directory may be others
+        self.slot_map = SlotMap(self.groups, device, share, self.slot_memory)
+        self.storages, self.slots = self.slot_map.storages, self.slot_map.slots
+        self.statistics = CacheStatistics(self.slot_map.names)
+        self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)
-        self.stages = self._make_stages(workers, before)
-        self._batches, self._taken, self.parted = {}, deque(), Counter()
-        self._submitted = self._next = self._finished = self._base = self._marked = 0
-        self._wanted = -1
-        self._abandoned = False
-        # What the trainer asked of the slots' memory before it let the last batch go; what was
-        # asked last beside it.
-        self._released, self._arrived = self.slot_memory.mark(), None
+        self.cold = cold and cold(self.groups, device, self.slot_map, self.statistics)
+        self.window = BatchWindow(policy.window, look_ahead)
+        self.batch_stages = BatchStages(
+            self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
+            self.lock, depth, look_ahead, workers, before, self.cold)
+        self.stages = self.batch_stages.stages
+        self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
+                                          self.slot_memory, self.lock)
+
+    # Batches.
+
+    @property
+    def waiting(self):
+        return self.window.submitted - self.window.next
+
+    def coming(self, bags=None):
+        if not self.waiting or (bags is not None and not len(bags.ids)):
+            return None  # a batch without lookups needs no rows, and was not recorded
+        return self.window.batches[self.window.next].request
 
     def prefetch(self, request):
         if not len(request.bags.ids):
             return
-        batch, geometry = request.bags.device_batch(self.registered), self.device.geometry
-        most = geometry.batch_samples
-        if batch.lookups > geometry.batch_lookups:
-            raise Error(f"batch {self._submitted} has {batch.lookups} lookups: this card takes at "
-                        f"most {geometry.batch_lookups}, use smaller batches and accumulate "
-                        f"gradients")
-        if batch.samples > most:
-            features = batch.samples // request.bags.samples
-            of = f" for {features} features of a table" if features > 1 else ""
-            raise Error(f"batch {self._submitted} has {request.bags.samples} samples{of}: this "
-                        f"card takes at most {most // features}, use smaller batches and "
-                        f"accumulate gradients")
+        batch = request.bags.device_batch(self.slot_map.registered)
+        self._check_size(request.bags, batch)
         with self.stages.changed:
-            self._batches[self._submitted] = InFlight(request, batch)
-            self._submitted += 1
+            self.window.submit(BatchInFlight(request, batch))
         self.stages.start()
         self.stages.wake()
 
     def take(self, request):
         if not len(request.bags.ids):
-            return [Placed(self.storages[each.group].rows, each.flat, self.lock)
-                    for each in request.segments], Open()
-        number = self._next
-        if number == self._submitted:
+            return [LocatedRows(self.storages[each.group].rows, each.flat, self.lock)
+                    for each in request.segments], PendingBackward()
+        if not self.waiting:
             self.prefetch(request)
-        flight = self._batches[number]
-        expected = flight.request.bags
-        if expected is not request.bags and not same_bags(expected, request.bags):
-            raise Error(f"batch {number} is not the one that was prefetched in its place "
-                        f"({len(request.bags.ids)} ids, prefetched {len(expected.ids)}): batches "
-                        f"train in the order of prefetch()")
-        self._arrive(number)
-        self._next += 1
-        self._taken.append(flight)
-        for part in flight.parts:
-            self.slot_memory.after(part.arrived, part.there)
-        return [Placed(self.storages[part.segment.group].rows, part.there, self.lock)
-                for part in flight.parts], flight.open
+        number = self.window.next
+        if self.coming() is not request:
+            raise Error(f"batch {number} was prefetched with another request: batches train in "
+                        f"the order of prefetch()")
+        with self.stages.changed:
+            self.window.want(number)
+            self.stages.changed.notify_all()
+        self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
+        flight = self.window.take()
+        for transfer in flight.transfers:
+            self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
+        return [LocatedRows(self.storages[transfer.segment.group].rows, transfer.device_places,
+                            self.lock, transfer.sums, transfer.cold)
+                for transfer in flight.transfers], flight.pending
 
-    @property
-    def waiting(self):
-        return self._submitted - self._next
+    def finish(self, holds_gradients=False):
+        if holds_gradients:
+            return
+        with self.stages.changed:
+            while self.window.taken and self.window.taken[0].pending.done:
+                self._release(self.window.finish())
+            self.stages.changed.notify_all()
 
-    def apply(self, group, flat, sums, rule, sound=None):
+    def abandon(self):
+        with self.stages.changed:
+            # A planned batch has changed the directory and runs to its end; the others are dropped.
+            self.window.abandoning = True
+            kept = self.batch_stages.withdraw()
+        try:
+            self.stages.wait(lambda: self.stages.through("insert") == kept, "an orderly end")
+        finally:
+            self.stages.stop()
+            self.window.abandoning = False
+        self.batch_stages.forget_marks(kept)
+        while self.waiting:
+            self.window.take()
+
+    def _check_size(self, bags, batch):
+        geometry, number = self.device.geometry, self.window.submitted
+        most = geometry.batch_samples
+        if batch.lookups > geometry.batch_lookups:
+            raise Error(f"batch {number} has {batch.lookups} lookups: this card takes at most "
+                        f"{geometry.batch_lookups}, use smaller batches and accumulate gradients")
+        if batch.samples > most:
+            features = batch.samples // bags.samples
+            of = f" for {features} features of a table" if features > 1 else ""
+            raise Error(f"batch {number} has {bags.samples} samples{of}: this card takes at most "
+                        f"{most // features}, use smaller batches and accumulate gradients")
+
+    def _release(self, flight):
+        with self.lock:
+            self.batch_stages.released = self.slot_memory.record_event()
+            for transfer in flight.transfers:
+                self.storages[transfer.segment.group].release(transfer.bypass_places)
+
+    # Rows.
+
+    def apply(self, group, flat, sums, rule, finite=None):
         storage = self.storages[group]
         with self.lock:
             places = self._find(group, flat)
-            at = self.slot_memory.index(places)
-            storage.rows.write(at, *stepped(rule, *storage.rows.read(at), sums, sound))
-            hot = places < storage.slots
-            storage.dirty[places[hot]] = True
-            if not bool(hot.all()):
-                trained = self.slot_memory.host_rows(storage.kind, int((~hot).sum()))
-                trained.copy(storage.rows.take(storage.kind, self.slot_memory.index(places[~hot])))
-                self.host.write_behind(self.slot_memory.mark(), group, flat[~hot], trained)
-
-    def finish(self):
-        with self.stages.changed:
-            while self._taken and self._taken[0].open.over:
-                self._let_go(self._taken.popleft())
-            self.stages.changed.notify_all()
+            at = self.slot_memory.indices(places)
+            storage.rows.write(at, *updated(rule, *storage.rows.read(at), sums, finite))
+            in_slot = places < storage.slots
+            storage.dirty[places[in_slot]] = True
+            if not bool(in_slot.all()):
+                trained = self._copies_of(storage, places[~in_slot])
+                self.host.write_after(self.slot_memory.record_event(), group, flat[~in_slot],
+                                      trained)
 
     def read(self, group, flat):
         storage = self.storages[group]
         with self.lock:
             rows = self.host.fetch(group, flat)
             where, slots = storage.find(flat)
-            rows.put(where, self._copies(storage, slots))
+            rows.put(where, self._read_slots(storage, slots))
         return rows
 
     def flush(self):
         with self.lock:
             self.host.land()
             for group, storage in enumerate(self.storages):
-                for flat, slots in storage.in_slots(dirty=True):
-                    self.host.write(group, flat, self._copies(storage, slots))
-                    storage.dirty[slots] = False
-                    self.host.moved(group, flat)
+                for flat, slots in storage.chunks(dirty=True):
+                    self._write_back(group, flat, slots)
 
     def reset(self):
-        self._need_idle("load other rows")
-        self.placing.clear()
-        self._base, self._marked = self._submitted, self._submitted
+        self.window.need_idle("load other rows")
+        self.policy.clear()
+        self.batch_stages.restart()
         for storage in self.storages:
-            storage.empty()
+            storage.clear()
+
+    def observe(self, request):
+        if len(request.bags.ids):
+            batch = request.bags.device_batch(self.slot_map.registered)
+            self.device.observe(batch)
+            self.statistics.link_bytes += batch.ids.nbytes
+
+    def hottest(self, count, decay=0):
+        """The rows that the device counted most, after a right shift of all counts: RowList."""
+        if decay:
+            self.device.decay(decay)
+        hot = self.device.harvest(count)
+        return RowList(hot.table, hot.row)
 
     def warm(self, rows):
-        """Give rows their slots before the next batch, in place of those that have one.
+        """Give rows their slots between two batches; other rows leave theirs.
+
+        In mode hotline rows that have a slot keep it, as the others move alone.
 
         Parameters
         ----------
         rows : RowList
-            By number of the device's tables, each once, the most wanted first.
+            By the device's tables, each once, the most wanted first.
 
         Returns
         -------
         int
-            Rows that found a slot.
+            Rows of the list that have a slot.
         """
-        self._need_idle("give slots to other rows")
-        self.flush()
-        self.reset()
-        slots, held = self.placing.install(rows), 0
-        self.slot_memory.after(self._arrived)
+        self.window.need_idle("give slots to other rows")
+        stayed = 0
+        if self.policy.replaces:
+            arriving = self._release_others(rows)
+            stayed = len(rows) - len(arriving)
+        else:
+            self.flush()
+            self.reset()
+            arriving = rows
+        return stayed + self._install(arriving)
+
+    def _release_others(self, rows):
+        """Free the slots of all rows but `rows`: RowList of those that have no slot."""
+        self.host.land()
+        arriving = torch.ones(len(rows), dtype=torch.bool)
         for group, storage in enumerate(self.storages):
-            chosen, flat = self._numbers.rows_of(group, rows)
-            found = slots[chosen] != NO_SLOT
+            chosen, wanted = self.slot_map.rows_of(group, rows)
+            resident = storage.resident
+            leaving = resident[~torch.isin(resident, wanted)]
+            _, slots = storage.find(leaving)
+            trained = storage.dirty[slots]
+            self._write_back(group, leaving[trained], slots[trained])
+            if len(leaving):
+                self.device.remove(self.slot_map.listed(group, leaving))
+                storage.clear(slots)
+            where, _ = storage.find(wanted)
+            arriving[torch.nonzero(torch.from_numpy(chosen)).squeeze(1)[where]] = False
+        arriving = arriving.numpy()
+        return RowList(rows.table[arriving], rows.row[arriving])
+
+    def _install(self, rows):
+        """Fetch rows to free slots as far as there is room: their number."""
+        installed, held = self.policy.install(rows), 0
+        self.slot_memory.wait_event(self.batch_stages.inserted)
+        for group, storage in enumerate(self.storages):
+            chosen, flat = self.slot_map.rows_of(group, rows)
+            found = installed[chosen] != NO_SLOT
             flat = flat[torch.from_numpy(found)]
-            places = self._numbers.local(group, slots[chosen][found])
-            for some, here in zip(flat.split(_MOST_AT_ONCE), places.split(_MOST_AT_ONCE)):
-                brought = storage.kind.allocate(len(some), self.slot_memory.device)
-                brought.copy(self.host.fetch(group, some))
-                storage.rows.put(self.slot_memory.index(here), brought)
-                self.host.moved(group, some)
-            storage.place(flat, places)
+            slots = self.slot_map.local(group, installed[chosen][found])
+            for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
+                fetched = storage.kind.allocate(len(some), self.slot_memory.device)
+                fetched.copy(self.host.fetch(group, some))
+                storage.rows.put(self.slot_memory.indices(here), fetched)
+                self.host.count_moved(group, some)
+            storage.assign(flat, slots)
             held += len(flat)
-        self._released = self.slot_memory.mark()
+        self.batch_stages.released = self.slot_memory.record_event()
         return held
 
     def memory(self):
@@ -207,94 +286,59 @@ class CachedStore(BatchStages, MicroBatches, Store):
             metadata = sum(storage.metadata_bytes for storage in self.storages)
             return {
                 "slots": sum(storage.slots * size
-                             for storage, size in zip(self.storages, row_bytes)),
+                             for storage, size in zip(self.storages, row_bytes, strict=True)),
                 "bypass": sum(storage.area_rows * size
-                              for storage, size in zip(self.storages, row_bytes)),
+                              for storage, size in zip(self.storages, row_bytes, strict=True)),
                 "staging": sum(
-                    len(rows) * row_bytes[part.segment.group] for flight in self._batches.values()
-                    for part in flight.parts
-                    for rows in {part.brought, part.carried, part.taken_back} - {None}),
+                    len(rows) * row_bytes[transfer.segment.group]
+                    for flight in self.window.batches.values() for transfer in flight.transfers
+                    for rows in transfer.staging),
                 "metadata": metadata, "metadata_bits_per_slot": 8 * metadata / self.slots,
             }
 
-    def abandon(self):
-        with self.stages.changed:
-            # What is planned has changed the directory, and is carried out; the rest never was.
-            self._abandoned = True
-            kept = self.stages.begun("plan")
-            for number in range(kept, self._submitted):
-                del self._batches[number]
-            self._submitted = kept
-        try:
-            self.stages.wait(lambda: self.stages.through("insert") == kept, "an orderly end")
-        finally:
-            self.stages.stop()
-            self._abandoned = False
-        self._marked = min(self._marked, kept)
-        for number in range(self._next, kept):
-            self._taken.append(self._batches[number])
-        self._next = kept
-
     def close(self):
-        if not self.registered:
+        registered = self.slot_map.registered
+        if not registered:
             return
         self.abandon()
         self.flush()
-        self.slot_memory.settle()
-        self.placing.clear()
-        for number in list(self.registered):
-            self.device.unregister_table(self.registered.pop(number))
+        self.slot_memory.synchronize_all()
+        self.policy.clear()
+        if self.cold is not None:
+            self.cold.close()
+        for number in list(registered):
+            self.device.unregister_table(registered.pop(number))
 
-    def _copies(self, storage, slots):
+    def _write_back(self, group, flat, slots):
+        """Write the rows of slots to the tables."""
+        if len(flat):
+            storage = self.storages[group]
+            self.host.write(group, flat, self._read_slots(storage, slots))
+            storage.dirty[slots] = False
+            self.host.count_moved(group, flat)
+
+    def _read_slots(self, storage, slots):
         """Copies of the rows in slots int64[k], in host memory: Rows."""
-        self.slot_memory.after(self._arrived)
-        rows = self.slot_memory.host_rows(storage.kind, len(slots))
-        rows.copy(storage.rows.take(storage.kind, self.slot_memory.index(slots)))
-        self.slot_memory.wait(self.slot_memory.mark())
+        self.slot_memory.wait_event(self.batch_stages.inserted)
+        rows = self._copies_of(storage, slots)
+        self.slot_memory.synchronize(self.slot_memory.record_event())
         return rows
 
-    # Batches that are taken.
+    def _copies_of(self, storage, places):
+        """Copies of rows, which are in host memory after the trainer's next event: Rows."""
+        rows = self.slot_memory.staging_rows(storage.kind, len(places))
+        rows.copy(storage.rows.take(storage.kind, self.slot_memory.indices(places)))
+        return rows
 
     def _find(self, group, flat):
-        """Where flat rows int64[u] are that batches taken and not finished look up."""
+        """Places of flat rows int64[u] that batches taken and not finished look up."""
         places = torch.full((len(flat),), -1, dtype=torch.int64)
-        for flight in self._taken:
-            for part in flight.parts:
-                if part.segment.group == group and len(part.segment.flat):
-                    found = part.find(flat)
+        for flight in self.window.taken:
+            for transfer in flight.transfers:
+                if transfer.segment.group == group and len(transfer.segment.flat):
+                    found = transfer.find(flat)
                     places = torch.where(found < 0, places, found)
         if bool((places < 0).any()):
             raise Error("a gradient is staged of a row that no open batch looked up: call "
                         "backward() of every batch before optimizer.step()")
         return places
-
-    def _let_go(self, flight):
-        with self.lock:
-            self._released = self.slot_memory.mark()
-            for part in flight.parts:
-                self.storages[part.segment.group].release(part.area)
-        del self._batches[self._finished]
-        self._finished += 1
-
-    def _arrive(self, number):
-        """Wait until all rows of a batch are where it looks them up."""
-        self._want(number)
-        self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
-
-    def _want(self, number):
-        """The trainer is about to wait for this batch."""
-        self._check_window(number)
-        with self.stages.changed:
-            self._wanted = number
-            self.stages.changed.notify_all()
-
-    def _check_window(self, number):
-        if number - self._finished >= self.placing.window - self.look_ahead:
-            raise Error(f"batch {number}: {number - self._finished} batches before it have not "
-                        f"trained, and this card follows {self.placing.window}: call "
-                        f"optimizer.step() more often, or eval() where nothing trains")
-
-    def _need_idle(self, what):
-        if self._finished != self._submitted:
-            raise Error(f"{self._submitted - self._finished} batches are in flight: end the "
-                        f"pipeline and step the optimizer to {what}")

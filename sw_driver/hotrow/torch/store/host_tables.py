@@ -1,4 +1,4 @@
-"""Tables in host memory as a device carries their rows, to the trainer and back."""
+"""Reads and writes of tables in host memory through a device."""
 
 import threading
 from collections import deque
@@ -11,53 +11,52 @@ class HostTables:
     ----------
     groups : sequence of TableGroup
     device : Device
-    numbers : SlotNumbers
+    slot_map : SlotMap
     statistics : CacheStatistics
-        Are told what crosses the link.
+        Counts the rows that cross the link.
     memory : SlotMemory
-        To which rows go, and from which they come.
+        Memory on the other end of a transfer.
     """
 
-    def __init__(self, groups, device, numbers, statistics, memory):
+    def __init__(self, groups, device, slot_map, statistics, memory):
         self._groups, self._device = groups, device
-        self._numbers, self._statistics, self._memory = numbers, statistics, memory
-        self._coming, self._lock = deque(), threading.Lock()
+        self._slot_map, self._statistics, self._memory = slot_map, statistics, memory
+        self._delayed, self._lock = deque(), threading.Lock()
 
     def fetch(self, group, flat):
         """Copies of flat rows int64[n]: Rows."""
         self.land()
-        rows = self._memory.host_rows(self._groups[group].kind, len(flat))
+        rows = self._memory.staging_rows(self._groups[group].kind, len(flat))
         if len(flat):
-            self._device.gather(self._numbers.listed(group, flat), out=rows.array,
+            self._device.gather(self._slot_map.listed(group, flat), out=rows.array,
                                 state_out=rows.side)
         return rows
 
     def write(self, group, flat, rows):
-        """Bring Rows to the tables."""
+        """Write Rows to the tables."""
         self.land()
         self._write(group, flat, rows)
 
-    def write_behind(self, mark, group, flat, rows):
-        """Bring Rows to the tables that are in host memory behind a mark: before anything else is
-        read or written."""
+    def write_after(self, event, group, flat, rows):
+        """Write Rows that are in host memory after an event; every later call waits for that."""
         with self._lock:
-            self._coming.append((mark, group, flat, rows))
-        if not self._memory.late:
+            self._delayed.append((event, group, flat, rows))
+        if not self._memory.asynchronous:
             self.land()
 
     def land(self):
-        """Bring to the tables what was to be brought there behind marks."""
+        """Carry out the writes of `write_after`."""
         with self._lock:
-            while self._coming:
-                mark, group, flat, rows = self._coming.popleft()
-                self._memory.wait(mark)
+            while self._delayed:
+                event, group, flat, rows = self._delayed.popleft()
+                self._memory.synchronize(event)
                 self._write(group, flat, rows)
+
+    def count_moved(self, group, flat):
+        """Count flat rows int64[n] that crossed the link for training."""
+        self._statistics.moved(self._slot_map.listed(group, flat).table,
+                               self._groups[group].kind.row_bytes)
 
     def _write(self, group, flat, rows):
         if len(flat):
-            self._device.scatter(self._numbers.listed(group, flat), rows.array, state=rows.side)
-
-    def moved(self, group, flat):
-        """Count flat rows int64[n] that crossed the link for training's sake."""
-        self._statistics.moved(self._numbers.listed(group, flat).table,
-                               self._groups[group].kind.row_bytes)
+            self._device.scatter(self._slot_map.listed(group, flat), rows.array, state=rows.side)

@@ -4,89 +4,113 @@ import torch
 
 from ...errors import Error
 from ..features.bags import lookups_of
-from .base import Placed
+from .base import LocatedRows
 
 
 class MicroBatches:
-    """Part of `CachedStore`, for mode `hotline`.
+    """Splits the batch to be taken next, in mode `hotline`.
 
-    Members
-    -------
-    parted : Counter
-        Of the batches taken in parts: `samples`, those that were `popular`, and `seconds` from when
-        the trainer asked for the rows of the others until it had them.
+    Parameters
+    ----------
+    window : BatchWindow
+    stages : Stages
+    slot_map : SlotMap
+    memory : SlotMemory
+    lock : context manager
+
+    Attributes
+    ----------
+    samples, popular : int
+        Samples of the batches that were taken in parts, and the popular ones of them.
+    waited : float
+        Seconds between the trainer's request for the other samples' rows and their arrival.
     """
 
-    @property
-    def waiting_samples(self):
-        """Samples of the batch to be taken next."""
-        return self._batches[self._next].request.bags.samples
-
-    def popular(self):
-        """Whether each sample of the batch to be taken next finds all its rows in slots: bool[B].
-
-        It must have been prefetched; its rows without a slot may still be on their way.
-        """
-        number = self._next
-        self._want(number)
-        self.stages.wait(lambda: self.stages.through("plan") > number,
-                         f"the plan of batch {number}")
-        bags = self._batches[number].request.bags
-        popular = torch.ones(bags.samples, dtype=torch.bool)
-        for part in self._batches[number].parts:
-            cold = part.slots >= self.storages[part.segment.group].slots
-            bag = torch.repeat_interleave(
-                torch.arange(len(part.segment.lengths)), part.segment.lengths)[cold]
-            popular[bag % bags.samples] = False
-        self.parted.update(samples=len(popular), popular=int(popular.sum()))
-        return popular
+    def __init__(self, window, stages, slot_map, memory, lock):
+        self._window, self._stages, self._slot_map = window, stages, slot_map
+        self._memory, self._lock = memory, lock
+        self.samples = self.popular = 0
+        self.waited = 0.0
 
     @property
     def hidden(self):
-        """Share of the time of bringing rows, from `collect` to `insert`, in which the trainer was
-        busy with popular samples; None before any was brought."""
+        """Share of the time from `collect` to `insert` in which the trainer was busy with popular
+        samples; None before any row was fetched."""
         spent = sum(seconds for stage, seconds in zip(
-            self.stages.stages, self.stages.seconds, strict=True) if stage.name != "plan")
-        return max(0.0, 1 - self.parted["seconds"] / spent) if spent else None
+            self._stages.stages, self._stages.seconds, strict=True) if stage.name != "plan")
+        return max(0.0, 1 - self.waited / spent) if spent else None
 
-    def take_part(self, request, samples, wait, last):
-        """Take some samples int64[k] of the batch to be taken next; the others come after.
+    def split(self):
+        """Whether each sample of the batch to be taken next finds all its rows in slots: bool[B].
+
+        The batch must have been prefetched; its other rows may still be on their way.
+        """
+        number = self._window.next
+        self._want(number)
+        self._stages.wait(lambda: self._stages.through("plan") > number,
+                          f"the plan of batch {number}")
+        flight = self._window.batches[number]
+        count = flight.request.bags.samples
+        popular = torch.ones(count, dtype=torch.bool)
+        for transfer in flight.transfers:
+            segment = transfer.segment
+            cold = transfer.slots >= self._slot_map.storages[segment.group].slots
+            bags = torch.repeat_interleave(
+                torch.arange(len(segment.lengths)), segment.lengths)[cold]
+            popular[bags % count] = False
+        self.samples += count
+        self.popular += int(popular.sum())
+        return popular
+
+    def take(self, request, samples, wait, last):
+        """Take some samples int64[k] of the batch to be taken next.
 
         Parameters
         ----------
         request : Request
-            Of these samples.
+            Lookups of these samples.
         samples : int64[k]
-            Their places in the batch.
+            Their indices in the batch.
         wait : bool
-            For the rows without a slot; else all samples must be `popular`.
+            Whether they need rows without a slot; otherwise all of them are popular.
         last : bool
-            Whether nothing of the batch is left.
+            Whether these are the batch's last samples.
+
+        Returns
+        -------
+        (list of LocatedRows, PendingBackward)
         """
-        number = self._next
-        flight = self._batches[number]
-        if not same_bags(flight.request.bags.rows(samples), request.bags):
-            raise Error(f"these are not the samples of batch {number} that were to come next")
+        number = self._window.next
+        flight = self._window.batches[number]
+        if not flight.request.bags.rows(samples).equals(request.bags):
+            raise Error(f"these are not the samples of batch {number} that come next: call the "
+                        f"collection with the samples that parts() yielded")
         if wait or last:
-            asked = self.stages.clock()
-            self._arrive(number)
-            self.parted["seconds"] += self.stages.clock() - asked
+            asked = self._stages.clock()
+            self._want(number)
+            self._stages.wait(lambda: self._stages.through("insert") > number, f"batch {number}")
+            self.waited += self._stages.clock() - asked
         if last:
-            self._next += 1
-            self._taken.append(flight)
-        placed, count = [], flight.request.bags.samples
-        for part in flight.parts:
-            bags = (torch.arange(part.segment.features)[:, None] * count + samples).ravel()
-            at = part.slots if part.at is None else part.at
-            at = at[lookups_of(part.segment.lengths, bags)]
-            if wait or last:
-                self.slot_memory.after(part.arrived)
-            placed.append(Placed(self.storages[part.segment.group].rows, self.slot_memory.index(at),
-                                 self.lock))
-        return placed, flight.open
+            self._window.take()
+        return [self._locate(flight, transfer, samples, wait or last)
+                for transfer in flight.transfers], flight.pending
 
+    def _locate(self, flight, transfer, samples, complete):
+        """The rows of some samples; `complete` once all rows of the batch have arrived."""
+        segment = transfer.segment
+        bags = (torch.arange(segment.features)[:, None] * flight.request.bags.samples
+                + samples).ravel()
+        lookups = lookups_of(segment.lengths, bags)
+        places = transfer.slots if transfer.places is None else transfer.places
+        sums = cold = None
+        if complete:
+            self._memory.wait_event(transfer.insert_event)
+            if transfer.sums is not None:
+                sums, cold = transfer.sums[bags], transfer.cold[lookups]
+        return LocatedRows(self._slot_map.storages[segment.group].rows,
+                           self._memory.indices(places[lookups]), self._lock, sums, cold)
 
-def same_bags(one, other):
-    """Whether two Bags look up the same."""
-    return (one.tables == other.tables and torch.equal(one.ids, other.ids)
-            and torch.equal(one.lengths, other.lengths))
+    def _want(self, number):
+        with self._stages.changed:
+            self._window.want(number)
+            self._stages.changed.notify_all()

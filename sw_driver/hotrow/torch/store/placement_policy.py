@@ -1,4 +1,4 @@
-"""How a device says where the rows of a batch go: by plans of coming batches, or by what is hot."""
+"""Which rows get slots: a planner's choice ahead of each batch, or rows that were learned."""
 
 from dataclasses import dataclass
 
@@ -10,26 +10,25 @@ from ...errors import Error
 from ...geometry import preset as named
 from ...results import PlacedRows
 
-SIMULATED = ("model", "sim")  # transports to a card of which any geometry can be had
+SIMULATED = ("model", "sim")  # transports that open a card of any geometry
 POLICIES = ("lru", "rrip", "lfu", "freq")
-COUNTED = ("lfu", "freq")  # policies that go by the access counters
+COUNTED = ("lfu", "freq")  # policies that read the access counters
 
 
 def open_planner(transport, preset):
-    """Open a device; a simulated card gets a planner where its preset has none: Device."""
+    """Open a device; a simulated card gets a planner if its preset has none: Device."""
     if transport not in SIMULATED:
         return driver.open(transport, preset)
     return driver.open(transport, named(preset).with_planner())
 
 
 def share_of(slots, wanted):
-    """Of so many parts of the directory one is taken, so that there are no more slots than
-    wanted: a power of two.
+    """Parts to divide the directory into so that one has at most `wanted` slots: a power of two.
 
     Parameters
     ----------
     slots : int
-        Of the directory.
+        Slots of the directory.
     wanted : float
 
     Raises
@@ -45,20 +44,19 @@ def share_of(slots, wanted):
 
 
 @dataclass(frozen=True, eq=False)
-class Placing:
-    """Where the rows of a batch go.
+class Placement:
+    """Slots for the rows of a batch.
 
-    Members
-    -------
+    Attributes
+    ----------
     slots : int64[lookups]
-        Slot of each, or the directory's slots + k of the k-th row without one.
+        Slot of each lookup; the directory's slots + k for the k-th row without one.
     fills : PlacedRows
-        Rows to bring, likewise; each once.
+        Rows to fetch, each once, with slots numbered likewise.
     evictions : PlacedRows
-        Rows to be taken back from their slots before.
+        Rows that leave their slots before.
     wait_for : int
-        Number of the batch whose rows without a slot must be back before rows are read; -1 for
-        none.
+        Batch whose bypassed rows must be in the tables before rows are read; -1 for none.
     hits : int
         Lookups that found a slot.
     """
@@ -70,26 +68,30 @@ class Placing:
     hits: int
 
 
-class LookAhead:
+class LookAheadPolicy:
     """Modes `scratchpipe` and `freqcache`: the card's planner gives slots before a batch trains.
 
     Sources: ScratchPipe (ISCA 2022, arXiv 2205.04702) for the holds of batches before and after
-    the one that is planned; "A Frequency-aware Software Cache for Large Recommendation System
-    Embeddings" (arXiv 2208.05321) for ranks by access counts.
+    the planned one; "A Frequency-aware Software Cache for Large Recommendation System Embeddings"
+    (arXiv 2208.05321) for ranks by access counts.
 
     Parameters
     ----------
     device : Device
     policy : str
-        Which row leaves, one of `POLICIES`.
+        Choice of victims, one of `POLICIES`.
     admission : bool
-        Whether rows that count less than who would leave are kept out.
+        Whether a row whose count is below its victim's is bypassed.
 
-    Members
-    -------
+    Attributes
+    ----------
     window : int
         Batches that may be planned or marked, and not retired.
+    replaces : bool
+        Whether `install` may follow rows that keep their slots; otherwise only `clear`.
     """
+
+    replaces = False
 
     def __init__(self, device, policy, admission=False):
         if not device.geometry.planner:
@@ -106,45 +108,52 @@ class LookAhead:
         return self.device.next_batch
 
     def mark(self, batch, number):
-        """Keep the slots that rows of a coming batch have."""
+        """Hold the slots of a coming batch's rows."""
         self.device.mark(batch, number)
 
     def retire(self, number):
-        """Batches up to this one need their slots no longer."""
+        """Release the holds of batches up to this one."""
         if number > self.device.retired_batch:
             self.device.retire(number)
 
-    def place(self, batch, number) -> Placing:
+    def place(self, batch, number) -> Placement:
+        """Plan a batch."""
         if self.admission and self.policy in COUNTED:
             self.device.observe(batch)
         plan = self.device.plan(batch, number, self.policy, self.admission,
                                 observe=self.policy in COUNTED and not self.admission)
-        return Placing(plan.slots.astype(np.int64), plan.fills, plan.evictions,
-                       -1 if plan.wait_for is None else plan.wait_for, plan.hits)
+        return Placement(plan.slots.astype(np.int64), plan.fills, plan.evictions,
+                         -1 if plan.wait_for is None else plan.wait_for, plan.hits)
 
     def clear(self):
-        """Free every slot, and begin again with batch 0."""
+        """Free every slot, and number batches from 0 again."""
         self.device.clear_directory()
 
     def install(self, rows):
-        """Give rows a slot each before the first batch: slots, as of `Device.install`."""
+        """Give rows a slot each before the first batch: slots, as in `Device.install`."""
         return self.device.install(rows, policy=self.policy).slots
 
 
-class HotRows:
-    """Mode `hotline`: rows that were learned have a slot; the others come for one batch each.
+class HotlinePolicy:
+    """Mode `hotline`: learned rows have a slot; all others are bypassed.
 
     Source: Hotline (ISCA 2024, arXiv 2204.05436).
 
     Parameters
     ----------
     device : Device
+
+    Attributes
+    ----------
+    counting : bool
+        Whether a batch's lookups are counted in the pass that splits it.
     """
 
-    window = 1 << 16  # any number: nothing is held
+    window = 1 << 16  # no limit: nothing is held
+    replaces = True
 
     def __init__(self, device):
-        self.device, self.next = device, 0
+        self.device, self.next, self.counting = device, 0, True
 
     def mark(self, batch, number):
         pass
@@ -152,16 +161,16 @@ class HotRows:
     def retire(self, number):
         pass
 
-    def place(self, batch, number) -> Placing:
-        split = self.device.split(batch, observe=True)
+    def place(self, batch, number) -> Placement:
+        split = self.device.split(batch, observe=self.counting)
         self.next = number + 1
         slots, first = split.slots.astype(np.int64), self.device.geometry.slots
         slots = np.where(slots & MISS_FLAG != 0, first + (slots & ~MISS_FLAG), slots)
         misses, none = split.misses, np.empty(0, np.uint32)
         places = first + np.arange(len(misses), dtype=np.uint32)
-        # A row without a slot may be one of the batch before, too.
-        return Placing(slots, PlacedRows(misses.table, misses.row, places),
-                       PlacedRows(none, none, none), number - 1, split.hits)
+        # The batch before may have trained the same row without a slot.
+        return Placement(slots, PlacedRows(misses.table, misses.row, places),
+                         PlacedRows(none, none, none), number - 1, split.hits)
 
     def clear(self):
         self.device.clear_directory()

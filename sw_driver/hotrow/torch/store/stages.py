@@ -1,4 +1,4 @@
-"""Stages of batches in flight: each in the order of the batches, as soon as it may."""
+"""A scheduler of stages that batches pass in order, on threads or on the caller's own."""
 
 import threading
 import time
@@ -7,44 +7,43 @@ from typing import NamedTuple
 
 from ...errors import Error
 
-_PATIENCE = 0.2  # seconds between two looks of an idle worker: a lost process must not hang
+_POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
 
 
 class Stage(NamedTuple):
-    """One stage: its `name`, whether a batch `may` begin it, and what it does (`run`); both take
-    the batch's number."""
+    """One stage: `can_run` and `run` take a batch's number."""
 
     name: str
-    may: Callable[[int], bool]
+    can_run: Callable[[int], bool]
     run: Callable[[int], None]
 
 
 class Stages:
-    """Runs the stages of batches, on threads of its own or on that of whoever waits.
+    """Runs the stages of batches, on worker threads or on the thread that waits.
 
-    A stage serves one batch at a time, in order, and never one that its `may` refuses; which of
-    the stages runs first, when several may, decides about time only.
+    A stage serves one batch at a time, in order, once its `can_run` allows it. Which of several
+    stages runs first changes the time only, never a result.
 
     Parameters
     ----------
     stages : sequence of Stage
     workers : int
-        Threads; with 0 the stages run while `wait` waits.
+        Threads; with 0 the stages run inside `wait`.
+    before : callable, optional
+        Called with the name of a stage and a batch's number before the stage runs.
 
-    Members
-    -------
+    Attributes
+    ----------
     done : list of int
-        Batches that are through each stage.
+        Batches that have passed each stage.
     changed : threading.Condition
-        Held while `done` and what `may` looks at change.
+        Held while `done` and the inputs of `can_run` change.
     seconds : list of float
-        That each stage took.
+        Time that each stage took.
     waited : float
-        Seconds that `wait` took beside what stages took on its own thread.
-    before : callable or None
-        Called with the name of a stage and a batch before it runs.
+        Seconds inside `wait`, without the stages that ran on its thread.
     clock : callable
-        Seconds from any beginning.
+        Returns seconds.
     """
 
     def __init__(self, stages, workers=0, before=None):
@@ -57,20 +56,20 @@ class Stages:
         self._failure, self._threads, self._stopping = None, [], False
 
     def choose(self, ready):
-        """Which of the stages int[k] that may run does: the last one, so that batches get on."""
+        """Choose one of the stages int[k] that can run: the last, which brings a batch furthest."""
         return ready[-1]
 
     def through(self, name):
-        """Batches that are through the stage of that name."""
+        """Batches that have passed the stage of that name."""
         return self.done[self._at[name]]
 
     def begun(self, name):
-        """Batches that have begun it."""
+        """Batches that have entered it."""
         with self.changed:
             return self.through(name) + self._busy[self._at[name]]
 
     def start(self):
-        """Let the threads work, if there are any."""
+        """Start the threads, if there are any."""
         with self.changed:
             self._raise_failure()
             if self._threads or not self.workers:
@@ -82,7 +81,7 @@ class Stages:
             thread.start()
 
     def stop(self):
-        """End the threads, each after the stage that it is in."""
+        """End the threads, each after its current stage."""
         with self.changed:
             self._stopping = True
             self.changed.notify_all()
@@ -91,18 +90,18 @@ class Stages:
         self._threads = []
 
     def wake(self):
-        """Look again at what may run."""
+        """Make idle threads evaluate `can_run` again."""
         with self.changed:
             self.changed.notify_all()
 
     def wait(self, reached, what):
-        """Return once `reached()`.
+        """Return once `reached()` is true.
 
         Raises
         ------
         Error
-            If no stage can go on, with `what` could not be reached.
-        The exception of a stage.
+            No stage can run, so that `what` is never reached. An exception of a stage is raised
+            as it is.
         """
         started, within = self.clock(), 0.0
         try:
@@ -114,9 +113,9 @@ class Stages:
                     stage = None if self._threads else self._claim()
                     if stage is None:
                         if not any(self._busy) and not self._ready():
-                            raise Error(f"no stage can go on, and {what} is not reached")
+                            raise Error(f"no stage can run, and {what} is not reached")
                         self.changed.notify_all()
-                        self.changed.wait(_PATIENCE)
+                        self.changed.wait(_POLL_S)
                         continue
                 within += self._run(stage)
         finally:
@@ -124,10 +123,10 @@ class Stages:
 
     def _ready(self):
         return [at for at, stage in enumerate(self.stages)
-                if not self._busy[at] and self._failure is None and stage.may(self.done[at])]
+                if not self._busy[at] and self._failure is None and stage.can_run(self.done[at])]
 
     def _claim(self):
-        """Take up a stage: its place, or None where none may run."""
+        """Reserve a stage that can run for this thread: its index, or None."""
         ready = self._ready()
         if not ready:
             return None
@@ -136,7 +135,7 @@ class Stages:
         return at
 
     def _run(self, at):
-        """Run a stage that was claimed: the seconds that it took."""
+        """Run a claimed stage; return the seconds that it took."""
         stage, number = self.stages[at], self.done[at]
         started = self.clock()
         try:
@@ -165,10 +164,10 @@ class Stages:
                         return
                     at = self._claim()
                     if at is None:
-                        self.changed.wait(_PATIENCE)
+                        self.changed.wait(_POLL_S)
             try:
                 self._run(at)
-            except BaseException:  # kept, and raised to whoever waits
+            except BaseException:  # `_run` keeps it, and `wait` raises it
                 return
 
     def _raise_failure(self):

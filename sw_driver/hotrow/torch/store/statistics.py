@@ -1,4 +1,4 @@
-"""What a cache did, table by table."""
+"""Counts of a cache, table by table."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ class CacheStatistics:
     Parameters
     ----------
     names : sequence of str
-        Of the tables, by the device's numbers.
+        Names of the tables, by the device's numbers.
 
-    Members
-    -------
+    Attributes
+    ----------
     hits, link_bytes : int
-        Of all tables together; hits as the card counts them, to which repeated lookups of a row may
-        belong that their batch itself brings.
+        Of all tables. The card counts `hits`: repeated lookups of a row that the batch itself
+        fetches may be among them.
     """
 
     def __init__(self, names):
@@ -25,30 +25,36 @@ class CacheStatistics:
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
 
-    def planned(self, tables, counts, placing, slots):
-        """A batch got its places.
+    def planned(self, tables, counts, placement, slots, fetched=True):
+        """Count a batch that was planned.
 
         Parameters
         ----------
         tables : sequence of int
-            Number of the table of each feature.
+            The device's table of each feature.
         counts : sequence of int
             Lookups of each feature.
-        placing : Placing
+        placement : Placement
         slots : int
-            Of the directory; places from there on are of rows without one.
+            Slots of the directory; larger slot numbers are of bypassed rows.
+        fetched : bool
+            False if bypassed rows stay in the tables.
         """
-        table = np.repeat(tables, counts)
-        hit = ~np.isin(placing.slots, placing.fills.slots)  # unless its row is one of those to come
-        self.hits += placing.hits
-        self._count("lookups", table)
-        self._count("hits", table[hit])
-        self._count("fills", placing.fills.table)
-        self._count("evictions", placing.evictions.table)
-        self._count("bypasses", placing.fills.table[placing.fills.slots >= slots])
+        fills = placement.fills.slots.astype(np.int64)
+        filled = np.zeros(slots + len(fills), bool)
+        filled[fills] = True
+        hit = ~filled[placement.slots]  # the row had a slot before
+        self.hits += placement.hits
+        for table, here in zip(tables, np.split(hit, np.cumsum(counts)[:-1]), strict=True):
+            self._counts["lookups"][table] += len(here)
+            self._counts["hits"][table] += np.count_nonzero(here)
+        self._count("evictions", placement.evictions.table)
+        if fetched:
+            self._count("fills", placement.fills.table)
+            self._count("bypasses", placement.fills.table[fills >= slots])
 
     def moved(self, tables, row_bytes):
-        """Rows of these tables, one number each, crossed the link."""
+        """Count rows that crossed the link, by table: one number per row."""
         self._count("rows_moved", tables)
         self.link_bytes += len(tables) * row_bytes
 
@@ -60,11 +66,11 @@ class CacheStatistics:
 
     @property
     def by_table(self):
-        """Dict by name of dicts of `FIELDS`, and `misses`; a lookup is a hit if its row had a slot
-        before its batch."""
+        """Dict by name of dicts of `FIELDS` and `misses`; here a hit is a lookup whose row had a
+        slot before its batch."""
         found = {}
-        for at, name in enumerate(self._names):
-            found[name] = {field: int(counts[at]) for field, counts in self._counts.items()}
+        for index, name in enumerate(self._names):
+            found[name] = {field: int(counts[index]) for field, counts in self._counts.items()}
             found[name]["misses"] = found[name]["lookups"] - found[name]["hits"]
         return found
 

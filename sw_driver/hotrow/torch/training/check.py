@@ -1,41 +1,42 @@
-"""The check of a trainer against the plain reference, step by step."""
+"""Checks of a trainer against another that trains on the same batches."""
 
 import torch
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-7  # a value agrees within RELATIVE * abs(reference) + ABSOLUTE
+_LARGEST = torch.finfo(torch.float32).max
 
 
 def excess(value, reference):
-    """Largest difference in units of the limit: a float, at most 1 where all agree.
+    """Largest difference in units of the limit: a float, at most 1 where all values agree.
 
     A value that is not a number agrees with nothing, and counts as the largest fp32 number.
     """
     if not value.numel():
         return 0.0
     difference = (value - reference).abs() / (reference.abs() * RELATIVE + ABSOLUTE)
-    largest = torch.finfo(torch.float32).max
-    return float(difference.nan_to_num(nan=largest, posinf=largest).max())
+    return float(difference.nan_to_num(nan=_LARGEST, posinf=_LARGEST).max())
 
 
 class StepCheck:
-    """Whether each step of a trainer does what the reference's step does.
+    """Compares each step of a trainer with plain PyTorch's, within a tolerance.
 
     A bound on the loss proves nothing: a run can lose every embedding update and hardly show it.
-    So before each step the trainer is put into the reference's state, both take the step, and
-    every touched row, its state, and every dense parameter must agree. Then the trainer is put
-    back into its own state, so that its free run goes on undisturbed.
+    So before each step the check gives the trainer the reference's state, both take the step, and
+    every touched row, its state, and every dense parameter must agree. Then the check returns the
+    trainer to its own state, so that its free run goes on undisturbed.
 
-    A step that starts from the reference's state cannot tell whether rows that moved between two
-    steps kept their values: `move` tells, in the trainer's own state.
+    A step that starts from the reference's state cannot show whether rows that moved between two
+    steps kept their values; `move` checks that in the trainer's own state.
 
     Parameters
     ----------
-    trainer, reference : Trainer
+    trainer : CollectionTrainer
+    reference : Trainer
 
-    Members
-    -------
+    Attributes
+    ----------
     max_difference : float
-        Largest so far, in units of the limit.
+        Largest difference so far, in units of the limit.
     """
 
     def __init__(self, trainer, reference):
@@ -47,7 +48,7 @@ class StepCheck:
         return self.max_difference <= 1.0
 
     def step(self, samples):
-        """Check one batch; the reference has trained on it after, the trainer has not.
+        """Check one batch; afterwards the reference has trained on it and the trainer has not.
 
         Returns
         -------
@@ -64,31 +65,67 @@ class StepCheck:
         self.trainer.load(rows, own)
         return result
 
-    def move(self, rows, action):
-        """Check that an action which moves rows changes none: to the bit, as it computes nothing.
+    def compare(self, result, expected):
+        """Compare the StepResults of a free step; after `step` nothing remains to compare."""
+
+    def move(self, action):
+        """Check that an action which moves rows to slots and back changes no bit of any.
 
         A difference counts as the largest fp32 number.
 
         Parameters
         ----------
-        rows : int64[n]
-            Flat rows, each once.
         action : callable
 
         Returns
         -------
         What the action returns.
         """
-        rows = torch.from_numpy(rows)
-        before = self.trainer.read_rows(rows)
+        trainer = self.trainer
+        before = trainer.storage.resident
+        values = trainer.read_rows(before)
         result = action()
-        if not all(map(_same_bits, before, self.trainer.read_rows(rows))):
-            self.max_difference = torch.finfo(torch.float32).max
+        after = trainer.storage.resident
+        arrived = after[~torch.isin(after, before)]
+        # A row's values in its table do not change while it is in a slot.
+        same = _same_bits(values, trainer.read_rows(before)) and _same_bits(
+            trainer.tables.rows.read(arrived), trainer.read_rows(arrived))
+        if not same:
+            self.max_difference = _LARGEST
         return result
 
 
-def _same_bits(one, other):
-    return one is None or torch.equal(one.view(torch.int32), other.view(torch.int32))
+class BitCheck:
+    """Compares predictions with those of mode resident, to the bit.
+
+    Parameters
+    ----------
+    reference : Trainer
+
+    Attributes
+    ----------
+    held : bool
+    """
+
+    def __init__(self, reference):
+        self.reference, self.held = reference, True
+
+    @property
+    def max_difference(self):
+        return 0.0 if self.held else float("inf")
+
+    def step(self, samples):
+        """Let the reference train on a batch: its StepResult."""
+        return self.reference.step(samples)
+
+    def compare(self, result, expected):
+        """Compare the trainer's StepResult with the reference's."""
+        self.held &= bool((result.logits == expected.logits).all())
+
+
+def _same_bits(values, others):
+    return all(one is None or torch.equal(one.view(torch.int32), other.view(torch.int32))
+               for one, other in zip(values, others, strict=True))
 
 
 def _differences(got, expected):

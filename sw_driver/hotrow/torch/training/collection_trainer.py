@@ -1,4 +1,4 @@
-"""Modes `resident`, `scratchpipe` and `freqcache`: a model on a HotEmbeddingBagCollection."""
+"""A model on a `HotEmbeddingBagCollection`, in any of its modes."""
 
 import numpy as np
 import torch
@@ -7,75 +7,155 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from ..collection.collection import HotEmbeddingBagCollection
 from ..features.bags import Bags
 from ..features.configs import TableConfig, TableGroup
+from ..memory.rows import Rows
+from ..pipeline.micro_batch import backward, refuse_batch_coupled
 from .trainer import StepResult, Trainer
 
 
 class CollectionTrainer(Trainer):
-    """Trains click probabilities on tables that are there already.
+    """Trains click probabilities on existing tables.
 
     Parameters
     ----------
     model, tables, optimizer
-        As `Trainer`.
+        As in `Trainer`. In mode hotline the model must treat each sample alone.
     device : Device, optional
     mode : str
-        One of the collection's.
+        A mode of the collection.
     **options
         Of the collection.
 
-    Members
-    -------
+    Attributes
+    ----------
     collection : HotEmbeddingBagCollection
+    counting : bool
+        Whether steps of mode hotline count their lookups.
     most_bytes : int
-        Most that lived beside the tables in any step: slots, rows without one, rows on their way,
-        staged gradients and metadata.
+        Largest memory beside the tables in any step: slots, bypass area, rows on their way, staged
+        gradients and metadata.
+
+    Raises
+    ------
+    Error
+        In mode hotline, a layer that couples the samples of a batch.
     """
 
     def __init__(self, model, tables, optimizer, device=None, mode="resident", **options):
         super().__init__(model, tables, optimizer)
+        if mode == "hotline":
+            refuse_batch_coupled(model)
         configs = [TableConfig(f"table {number}", rows, tables.dim)
                    for number, rows in enumerate(tables.cardinalities)]
         group = TableGroup(range(len(configs)), configs, optimizer, tables)
         self.collection = HotEmbeddingBagCollection(
             configs, device, mode, optimizer, groups=[group], **options)
-        self.most_bytes = 0
+        self.most_bytes, self.counting = 0, True
+        self._counted = {}
+
+    @property
+    def storage(self):
+        """The slots: SlotStorage, or None in mode resident."""
+        return self.collection.store.storages[0] if self.collection.store.slots else None
 
     def bags(self, samples):
-        """What samples look up: Bags."""
-        tables = range(self.tables.count)
+        """Lookups of samples: Bags."""
+        tables, ids = tuple(range(self.tables.count)), samples.ids
+        # PyTorch indexes with signed integers; those of 32 bits halve what the device reads.
+        narrow = max(self.tables.cardinalities) <= 1 << 31
+        ids = ids.view(np.int32) if narrow else ids.astype(np.int64)
         if samples.lengths is None:
-            return Bags.of(tables, samples.ids)
+            return Bags.of(tables, ids)
         order = np.argsort(samples.lookup_columns, kind="stable")
-        return Bags(tuple(tables), torch.from_numpy(samples.ids.astype(np.int64)[order]),
+        return Bags(tables, torch.from_numpy(ids[order]),
                     torch.from_numpy(samples.lengths.T.astype(np.int64).ravel()))
 
+    def observe(self, samples):
+        """Let the device count the lookups of samples."""
+        self.collection.observe(self.bags(samples))
+
+    def learn(self, limit=None, decay=0):
+        """Give the most accessed rows their slots; arguments as in the collection's `learn`.
+
+        Returns
+        -------
+        int
+            Rows that did not have a slot before.
+        """
+        before = self.storage.resident
+        self.collection.learn(limit=limit, decay=decay)
+        return int((~torch.isin(self.storage.resident, before)).sum())
+
     def prefetch(self, samples):
-        """Begin to bring the rows of coming samples, which `step` is called with in this order."""
+        """Begin to fetch the rows of samples; `step` takes batches in the order of these calls."""
         self.collection.prefetch(self.bags(samples))
 
     def step(self, samples):
-        before = self.collection.statistics
-        pooled = torch.stack(self.collection.lookup(self.bags(samples)), dim=1)
-        logits = self.model(torch.from_numpy(samples.dense), pooled)
-        loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(samples.label))
+        collection, bags = self.collection, self.bags(samples)
+        logits = torch.empty(len(samples))
+
+        def loss(part):
+            dense, here, label, at = part
+            predicted = self.model(dense, torch.stack(collection.lookup(here), dim=1))
+            logits[at] = predicted.detach()
+            return binary_cross_entropy_with_logits(predicted, label)
+
+        batch = (torch.from_numpy(samples.dense), bags, torch.from_numpy(samples.label),
+                 torch.arange(len(samples)))
         self.model.zero_grad()
-        loss.backward()
-        memory = self.collection.memory
+        if len(bags.ids):
+            if collection.mode == "hotline" and not collection.store.waiting:
+                collection.store.policy.counting = self.counting
+                collection.prefetch(bags)
+            backward(collection, batch, loss)
+        else:
+            loss(batch).backward()
+        memory = collection.memory
         memory.pop("metadata_bits_per_slot", None)
         self.most_bytes = max(self.most_bytes, sum(memory.values()))
         self.dense_optimizer.step()
-        self.collection.optimizer.step()
-        lookups = samples.ids.size
-        if not before:
-            return StepResult(logits.detach().numpy(), lookups, lookups, len(samples))
-        after = self.collection.statistics
-        done = {name: after[name] - before.get(name, 0) for name in after}
-        return StepResult(logits.detach().numpy(), lookups, done.get("hits", 0), 0,
+        collection.optimizer.step()
+        done = self.counted()
+        return StepResult(logits.numpy(), samples.ids.size, done.get("hits", samples.ids.size),
+                          done.get("popular", 0 if self.storage else len(samples)),
                           done.get("rows_moved", 0), done.get("link_bytes", 0))
 
-    def flush(self):
-        self.collection.flush()
-        return 0
+    def rehearse(self, samples):
+        counting, self.counting = self.counting, False
+        try:
+            return self.step(samples)
+        finally:
+            self.collection.batches -= 1
+            self.counting = counting
 
-    def close(self):
-        self.collection.close()
+    def counted(self):
+        """Counts of the collection since the last call: dict, empty in mode resident."""
+        counts = self.collection.statistics
+        if self.collection.mode == "hotline":
+            counts["popular"] = self.collection.store.micro_batches.popular
+        before, self._counted = self._counted, counts
+        return {name: count - before.get(name, 0) for name, count in counts.items()}
+
+    def flush(self):
+        """Bring the tables up to date."""
+        self.collection.flush()
+
+    def read_rows(self, rows):
+        weights, state = super().read_rows(rows)
+        if self.storage is not None:
+            where, slots = self.storage.find(rows)
+            weights[where] = self.storage.rows.weights[slots]
+            if state is not None:
+                state[where] = self.storage.rows.state[slots]
+        return weights, state
+
+    def write_rows(self, rows, weights, state):
+        if self.storage is None:
+            super().write_rows(rows, weights, state)
+            return
+        where, slots = self.storage.find(rows)
+        cold = torch.ones(len(rows), dtype=torch.bool)
+        cold[where] = False
+        source = Rows(weights, state)
+        self.storage.rows.write(slots, *source.read(where))
+        self.storage.dirty[slots] = True
+        super().write_rows(rows[cold], *source.read(cold))

@@ -1,43 +1,45 @@
-"""A training run: one mode and the plain reference, side by side on the same batches."""
+"""A training run: a mode of the collection and a reference, side by side on the same batches."""
 
 import copy
 import math
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import torch
 
 from ... import device as driver
+from ...errors import Error
 from ..memory.tables import EmbeddingTables
 from ..optim.arithmetic import OPTIMIZERS
-from .check import StepCheck
+from ..pipeline.checkpoint import Checkpoint
+from ..store.placement_policy import open_planner, share_of
+from .check import BitCheck, StepCheck
+from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
-from .hotline import HotlineTrainer
+from .learning import LearningSchedule
 from .options import CACHED
-from .pooled import PooledTrainer
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
-from .relearning import Relearning
-from .resident import ResidentTrainer
-from .train_cached import train_cached
 
-LEARNING_SHARE = 0.05  # of all batches, for the device to learn which rows are hot
+LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows are hot
+_KEPT = ("trace", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")  # of a checkpoint
 
 
 def train(options, progress):
     """Run.
 
-    Both trainers start from one model and one set of tables. Every step of the mode is checked
-    against the reference (`StepCheck`), then its free run takes the step. Loss and AUC are
-    progressive: they rate predictions made before the update on the same batch, over the second
-    half of the run. Hit rate and popular fraction leave out the batches that first taught the hot
-    rows.
+    The mode and its reference start from one model and one set of tables. In modes hotline and
+    resident the reference is plain PyTorch, and every step is checked against it (`StepCheck`). In
+    scratchpipe and freqcache it is mode resident: predictions, final tables and state must have
+    its bits. Loss and AUC rate predictions before the update on the same batch, over the second
+    half of the run. Hit rate and popular fraction of hotline leave out the batches before the
+    first learning.
 
     Parameters
     ----------
     options : TrainOptions
     progress : Progress
-        Told of each phase and batch, see `report.Progress`.
+        Shows phases and batches, see `report.Progress`.
 
     Returns
     -------
@@ -48,92 +50,214 @@ def train(options, progress):
     ------
     Error
     """
-    if options.mode in CACHED:
-        return train_cached(options, progress)
     trace = options.open_trace()
-    if options.mode == "resident":
-        return _run(options, trace, None, progress)
-    with driver.open(options.transport, options.preset) as device:
-        return _run(options, trace, device, progress)
+    with ExitStack() as held:
+        device = None
+        if options.mode != "resident":
+            opened = open_planner if options.mode in CACHED else driver.open
+            device = held.enter_context(opened(options.transport, options.preset))
+        run = _Run(options, trace, device, progress)
+        held.callback(run.trainer.collection.abandon)
+        return run.go()
 
 
-def _run(options, trace, device, progress):
-    reference, trainer = _trainers(options, trace, device, progress)
-    check = StepCheck(trainer, reference)
-    predictions, traffic, history = Predictions(), Traffic(), []
-    meter = CycleMeter(device) if device else nullcontext()
-    epoch, total = options.epoch_batches(trace), options.total_batches(trace)
-    learning = math.ceil(LEARNING_SHARE * total) if device else 0
-    relearning = Relearning(options.relearn_every, options.relearn_decay)
-    started = time.monotonic()
-    for number in range(total):
-        samples = trace.batch(number % epoch, options.batch_size)
-        with meter:
-            if number < learning:
-                trainer.observe(samples)
-                traffic.carry(0, samples.nbytes)
-            elif number == learning and device:
-                moved = relearning.first(trainer, check).moved
-                traffic.carry(moved, moved * trainer.row_bytes)
-            elif relearning.due(number - learning):
-                moved = relearning.again(trainer, check).moved
-                traffic.carry(moved, moved * trainer.row_bytes)
-        expected = check.step(samples)
-        with meter:
-            result = trainer.step(samples)
-        traffic.add(result, scored=number >= learning)
-        predictions.add(samples.label, result.logits, expected.logits)
-        done = number + 1
-        if options.eval_every and done % options.eval_every == 0:
-            history.append({"batch": done, **predictions.score(done - options.eval_every)})
-        progress.batch(done, total, check.max_difference, history)
-    seconds = time.monotonic() - started
-    flushed = trainer.flush()
-    traffic.carry(flushed, flushed * trainer.row_bytes)
-    progress.phase("hashing the tables")
-    return {
-        **_setting(options, trace, device),
-        "batches": total, "learning_batches": learning,
-        "hot_rows": flushed if device else None, **relearning.figures(),
-        "scored_from_batch": total // 2, **predictions.score(total // 2), "history": history,
-        "max_row_difference": check.max_difference, "check_held": check.held,
-        "table_sha256": trainer.tables.sha256(),
-        "table_hash_equal": True if options.mode == "resident" else None,
-        **traffic.figures(), "bypasses": 0,
-        **(meter.figures(total) if device else NO_DEVICE),
-        "host_seconds": seconds,
-    }
+class _Run:
+    """One run.
+
+    Parameters
+    ----------
+    options, progress
+        As in `train`.
+    trace : Trace
+    device : Device or None
+    """
+
+    def __init__(self, options, trace, device, progress):
+        self.options, self.trace, self.device, self.progress = options, trace, device, progress
+        self.cached = options.mode in CACHED
+        self.total, self.first = options.total_batches(trace), 0
+        rule = OPTIMIZERS[options.optimizer](options.lr)
+        self.schedule = LearningSchedule(0, 0)
+        chosen = self._mode_options(device.geometry.slots) if device else {}
+        progress.phase(f"initialising twice {trace.rows:,} rows of {options.row_bytes} bytes")
+        tables = EmbeddingTables(trace.cardinalities, options.dim,
+                                 rule.initial if rule.state else None).initialise(options.seed)
+        torch.manual_seed(options.seed)
+        model = DLRM(trace.dense_columns, tables.count, options.dim, options.mlp_scale)
+        if options.resume:
+            self._resume(model, tables)
+        twins = copy.deepcopy(model), tables.copy(), rule
+        self.trainer = CollectionTrainer(model, tables, rule, device, options.mode, **chosen)
+        self.reference = CollectionTrainer(*twins) if self.cached else ReferenceTrainer(*twins)
+        self.check = (BitCheck(self.reference) if self.cached
+                      else StepCheck(self.trainer, self.reference))
+        self.meter = CycleMeter(device) if device else nullcontext()
+        self.predictions, self.traffic, self.history = Predictions(), Traffic(), []
+        self.warmed = 0
+
+    def _mode_options(self, slots):
+        """Options of the collection for the mode."""
+        options, budget = self.options, self.options.hot_budget
+        if not self.cached:
+            self.schedule = LearningSchedule(
+                math.ceil(LEARNING_SHARE * self.total),
+                budget.resolve(self.trace.rows, options.row_bytes, slots),
+                options.relearn_every, options.relearn_decay)
+            return {"cold": options.cold, "workers": 1}  # which fetches beside popular samples
+        share = 1 if not budget.asked else share_of(
+            slots, budget.resolve(self.trace.rows, options.row_bytes, slots))
+        return {"policy": options.policy, "share": share, "depth": options.depth,
+                "look_ahead": options.look_ahead, "workers": options.workers}
+
+    def go(self):
+        """Train, check and report: dict."""
+        started = time.monotonic()
+        # Stages may run on threads at any time, while a check takes steps that do not count.
+        whole, inside = (self.meter, nullcontext()) if self.cached else (nullcontext(), self.meter)
+        with whole:
+            if self.options.mode == "freqcache":
+                self._warm_up()
+            self._train(inside)
+            self.trainer.flush()
+        self._carry()
+        seconds = time.monotonic() - started
+        if self.options.checkpoint:
+            self._save(self.total)
+        return self._report(seconds)
+
+    def _train(self, meter):
+        options, trainer, check = self.options, self.trainer, self.check
+        for number, samples in self._batches():
+            if options.mode == "hotline":
+                with meter:
+                    self.schedule.before(number, samples, trainer, check)
+                self._carry()
+            expected = check.step(samples)
+            with meter:
+                result = trainer.step(samples)
+            check.compare(result, expected)
+            self.traffic.add(result, scored=number >= self.schedule.batches)
+            self.predictions.add(samples.label, result.logits, expected.logits)
+            done = number + 1
+            if options.eval_every and done % options.eval_every == 0:
+                here = done - self.first
+                self.history.append({"batch": done, **self.predictions.score(
+                    max(0, here - options.eval_every))})
+            if options.checkpoint and done % options.checkpoint_every == 0:
+                self._save(done)
+            self.progress.batch(done, self.total, check.max_difference, self.history)
+
+    def _batches(self):
+        """Number and samples of each batch; in cached modes the coming ones are prefetched."""
+        epoch, size = self.options.epoch_batches(self.trace), self.options.batch_size
+        if not self.cached:
+            for number in range(self.first, self.total):
+                yield number, self.trace.batch(number % epoch, size)
+            return
+        ahead = self.options.depth - 1 + self.options.look_ahead
+        coming, announced = {}, self.first
+        for number in range(self.first, self.total):
+            # Not beyond the epoch's end: what comes then may depend on how it ended.
+            end = min(self.total, number + ahead + 1, (number // epoch + 1) * epoch)
+            while announced < end:
+                coming[announced] = self.trace.batch(announced % epoch, size)
+                self.trainer.prefetch(coming[announced])
+                announced += 1
+            yield number, coming.pop(number)
+
+    def _warm_up(self):
+        """Mode freqcache counts the first batches, and gives the most accessed rows their slots."""
+        epoch = self.options.epoch_batches(self.trace)
+        for number in range(max(1, int(LEARNING_SHARE * self.total))):
+            self.trainer.observe(self.trace.batch(number % epoch, self.options.batch_size))
+        self.warmed = self.trainer.collection.learn()
+
+    def _carry(self):
+        """Add to the traffic what crossed the link since the last step."""
+        done = self.trainer.counted()
+        self.traffic.carry(done.get("rows_moved", 0), done.get("link_bytes", 0))
+
+    def _report(self, seconds):
+        options, trace, device = self.options, self.trace, self.device
+        self.progress.phase("hashing the tables")
+        digest, held, equal = self.trainer.tables.sha256(), self.check.held, None
+        if self.cached:
+            equal = digest == self.reference.tables.sha256()
+            held = held and equal
+        elif not device:
+            equal = True
+        scored = max(self.first, self.total // 2)
+        return {
+            "mode": options.mode, "optimizer": options.optimizer,
+            "transport": options.transport if device else None,
+            "preset": options.preset if device else None,
+            "trace": trace.name, "synthetic": trace.synthetic, "tables": len(trace.columns),
+            "rows": trace.rows, "dim": options.dim, "batch_size": options.batch_size,
+            "epochs": options.epochs, "lr": options.lr, "seed": options.seed,
+            "batches": self.total, "scored_from_batch": scored,
+            **self.predictions.score(min(scored, self.total - 1) - self.first),
+            "history": self.history,
+            "max_row_difference": None if self.cached else self.check.max_difference,
+            "check_held": held, "table_sha256": digest, "table_hash_equal": equal,
+            **self.traffic.figures(),
+            **(self._cached_figures() if self.cached else self._hotline_figures()),
+            **(self.meter.figures(self.total - self.first) if device else NO_DEVICE),
+            "host_seconds": seconds,
+        }
+
+    def _hotline_figures(self):
+        options, storage = self.options, self.trainer.storage
+        return {
+            "relearn_every": options.relearn_every, "relearn_decay": options.relearn_decay,
+            "cold": options.cold if self.device else None,
+            "learning_batches": self.schedule.batches,
+            "hot_rows": storage.count if storage else None, "bypasses": 0,
+            "relearned": self.schedule.times, "rows_replaced": self.schedule.replaced,
+        }
+
+    def _cached_figures(self):
+        options, collection = self.options, self.trainer.collection
+        figures, memory = collection.statistics, collection.memory
+        return {
+            "popular_fraction": None, "first_batch": self.first,
+            "policy": collection.store.policy.policy, "depth": options.depth,
+            "look_ahead": options.look_ahead, "workers": options.workers,
+            "slots": collection.store.slots, "warmed_rows": self.warmed,
+            "fills": figures["fills"], "evictions": figures["evictions"],
+            "bypasses": figures["bypasses"], "trainer_bytes": self.trainer.most_bytes,
+            "slot_bytes": memory["slots"],
+            "metadata_bits_per_slot": memory["metadata_bits_per_slot"],
+        }
+
+    # Checkpoints, in cached modes.
+
+    def _save(self, batch):
+        self.trainer.flush()
+        rows = self.trainer.tables.rows
+        Checkpoint(self.options.checkpoint).save(
+            batch=batch, settings=_settings(self.options), model=self.trainer.model.state_dict(),
+            rows=rows.array, side=rows.side, random=torch.get_rng_state())
+
+    def _resume(self, model, tables):
+        path, kept = self.options.resume, Checkpoint(self.options.resume).load()
+        ours = _settings(self.options)
+        for name, value in kept["settings"].items():
+            if value != ours[name]:
+                raise Error(f"{path} was trained with --{name.replace('_', '-')} {value}, not "
+                            f"{ours[name]}: use the options that the run began with")
+        if kept["batch"] >= self.total:
+            raise Error(f"{path} has trained {kept['batch']} batches, and this run is to end with "
+                        f"{self.total}: ask for more --batches or --epochs")
+        model.load_state_dict(kept["model"])
+        if kept["rows"].shape != tables.rows.array.shape:
+            raise Error(f"{path} holds {len(kept['rows'])} rows, and this trace needs "
+                        f"{len(tables.rows)}")
+        tables.rows.array.copy_(kept["rows"])
+        if kept["side"] is not None:
+            tables.rows.side.copy_(kept["side"])
+        torch.set_rng_state(kept["random"])
+        self.first = kept["batch"]
 
 
-def _setting(options, trace, device):
-    """What the run was given, for the report."""
-    return {
-        "mode": options.mode, "optimizer": options.optimizer,
-        "transport": options.transport if device else None,
-        "preset": options.preset if device else None,
-        "trace": trace.name, "synthetic": trace.synthetic,
-        "tables": len(trace.columns), "rows": trace.rows, "dim": options.dim,
-        "batch_size": options.batch_size, "epochs": options.epochs,
-        "lr": options.lr, "seed": options.seed,
-        "relearn_every": options.relearn_every, "relearn_decay": options.relearn_decay,
-        "cold": options.cold if device else None,
-    }
-
-
-def _trainers(options, trace, device, progress):
-    """The reference and the mode's trainer, equal at the start."""
-    optimizer = OPTIMIZERS[options.optimizer](options.lr)
-    hot_rows = device and options.hot_budget.resolve(
-        trace.rows, options.row_bytes, device.geometry.slots)
-    progress.phase(f"initialising twice {trace.rows:,} rows of {options.row_bytes} bytes")
-    initial_state = optimizer.initial if optimizer.state_bytes else None
-    tables = EmbeddingTables(trace.cardinalities, options.dim, initial_state)
-    tables.initialise(options.seed)
-    torch.manual_seed(options.seed)
-    model = DLRM(trace.dense_columns, tables.count, options.dim, options.mlp_scale)
-    twins = copy.deepcopy(model), tables.copy(), optimizer
-    reference = ReferenceTrainer(model, tables, optimizer)
-    if device:
-        kind = PooledTrainer if options.cold == "pooled" else HotlineTrainer
-        return reference, kind(*twins, device, hot_rows)
-    return reference, ResidentTrainer(*twins)
+def _settings(options):
+    return {name: getattr(options, name) for name in _KEPT}

@@ -1,4 +1,4 @@
-"""What every trainer offers: a step, and its state to capture and to load."""
+"""The interface of trainers: steps, and rows and parameters to capture and to load."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ import torch
 class StepResult:
     """One training step.
 
-    Members
-    -------
+    Attributes
+    ----------
     logits : float32[B]
-        Predictions made before the update.
+        Predictions before the update.
     lookups, hits : int
         Lookups, and those whose row was in the trainer's memory.
     popular : int
-        Samples all of whose lookups hit.
+        Samples all of whose lookups hit, in mode hotline.
     rows_moved, link_bytes : int
-        Rows carried over the link, either way; bytes carried, which are those rows and their
-        state, the ids and lengths, and what the device wrote about the batch.
+        Rows that crossed the link in either direction; bytes of these rows and their state, of ids
+        and of what the device wrote about the batch.
     """
 
     logits: np.ndarray
     lookups: int
     hits: int
-    popular: int
+    popular: int = 0
     rows_moved: int = 0
     link_bytes: int = 0
 
@@ -59,28 +59,20 @@ class Trainer(ABC):
         self.model, self.tables, self.optimizer = model, tables, optimizer
         self.dense_optimizer = torch.optim.SGD(model.parameters(), optimizer.lr)
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row and its state."""
-        return 4 * self.tables.dim + self.optimizer.state_bytes
-
     @abstractmethod
     def step(self, samples) -> StepResult:
         """Train on one batch."""
 
     def rehearse(self, samples) -> StepResult:
-        """Take a step that will be undone: it trains as `step` does, and teaches nothing else."""
+        """Take a step that the caller will undo: it trains as `step` does, and counts nothing."""
         return self.step(samples)
-
-    def flush(self) -> int:
-        """Bring the tables up to date; return how many rows were brought."""
-        return 0
 
     def read_rows(self, rows):
         """Contents of flat rows int64[u]: (weights float32[u, D], state float32[u] or None)."""
         return self.tables.rows.read(rows)
 
     def write_rows(self, rows, weights, state):
+        """Set the contents of flat rows int64[u]."""
         self.tables.rows.write(rows, weights, state)
 
     def capture(self, rows) -> Snapshot:

@@ -1,0 +1,39 @@
+"""The contents of a collection's tables, by name."""
+
+from ...errors import Error
+
+
+class TableContents:
+    """Views of the tables of some groups; slots may hold later values.
+
+    Parameters
+    ----------
+    groups : sequence of TableGroup
+    """
+
+    def __init__(self, groups):
+        self._groups = tuple(groups)
+
+    def table(self, name):
+        """One table: (weights [rows, dim], state or None)."""
+        group, local = self.locate(name)
+        return self._groups[group].tables.table(local)
+
+    def assign(self, name, weights=None, state=None):
+        """Write one table, while no slot holds a row of it."""
+        for here, given in zip(self.table(name), (weights, state), strict=True):
+            if given is not None:
+                here.copy_(given)
+
+    def sha256(self):
+        """Digests of all rows, then of all state, group after group."""
+        return "-".join(group.tables.sha256() for group in self._groups)
+
+    def locate(self, name):
+        """(group, place in the group) of the table of that name."""
+        for index, group in enumerate(self._groups):
+            for local, config in enumerate(group.configs):
+                if config.name == name:
+                    return index, local
+        names = (config.name for group in self._groups for config in group.configs)
+        raise Error(f"there is no table {name!r}: expected one of {', '.join(names)}")

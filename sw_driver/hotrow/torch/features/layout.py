@@ -1,0 +1,101 @@
+"""The features of a collection: from what callers pass to requests, and from rows to results."""
+
+import torch
+
+from ...errors import BatchError, Error
+from .bags import Bags
+from .configs import check_tables
+from .grouping import Grouping
+
+BOUNDS_CHECKS = ("fatal", "warning", "ignore")
+
+
+class FeatureLayout:
+    """Tables, the features that look up in them, and the check of their ids.
+
+    Parameters
+    ----------
+    configs : sequence of TableConfig
+    groups : sequence of TableGroup
+    bounds_check_mode : str
+        As in `HotEmbeddingBagCollection`.
+
+    Attributes
+    ----------
+    features : list of (int, str)
+        Table and name of each feature.
+    pooled : bool
+        Whether bags are pooled.
+
+    Raises
+    ------
+    Error
+    """
+
+    def __init__(self, configs, groups, bounds_check_mode):
+        check_tables(configs)
+        if bounds_check_mode not in BOUNDS_CHECKS:
+            raise Error(f"bounds_check_mode is {', '.join(map(repr, BOUNDS_CHECKS))}, not "
+                        f"{bounds_check_mode!r}")
+        self.configs, self._bounds_check_mode = configs, bounds_check_mode
+        self.features = [(number, name) for number, config in enumerate(configs)
+                         for name in config.feature_names]
+        self.pooled = configs[0].pooling != "none"
+        self._grouping = Grouping(groups)
+        self._mean = torch.tensor([config.pooling == "mean" for config in configs])
+
+    def bags(self, inputs, offsets=None, weights=None):
+        """Bags of what a caller passes to the collection."""
+        tables, names = zip(*self.features, strict=True)
+        return Bags.of(tables, inputs, offsets, weights, names)
+
+    def request(self, bags, batch):
+        """Check Bags and sort them by group: Request.
+
+        Parameters
+        ----------
+        bags : Bags
+        batch : str
+            The batch in words, for errors.
+
+        Raises
+        ------
+        BatchError
+        """
+        self.check_weights(bags)
+        return self._grouping.request(
+            bags.checked(self.configs, batch, self._bounds_check_mode), bags)
+
+    def check_weights(self, bags):
+        """Raise BatchError if Bags have weights that no table takes."""
+        if bags.weights is not None and any(
+                self.configs[each].pooling != "sum" for each in bags.tables):
+            raise BatchError("weights per sample go with pooling 'sum' only, as in nn.EmbeddingBag")
+
+    def divisor(self, request, segment, feature):
+        """Divisor of each bag's sum in a segment whose first feature is `feature`.
+
+        Returns
+        -------
+        float32[bags, 1] or None
+            1, or the bag's length; None where every divisor is 1.
+        """
+        tables = request.bags.tables[feature:feature + segment.features]
+        mean = self._mean[list(tables)]
+        if not bool(mean.any()):
+            return None
+        lengths = segment.lengths.view(segment.features, request.bags.samples)
+        return torch.where(mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
+
+    def split(self, request, results):
+        """Results of the segments by the caller's features: list of Tensor."""
+        counts = ([request.bags.samples] * request.bags.features if self.pooled
+                  else request.bags.counts)
+        by_feature, first = [None] * len(request.order), 0
+        for segment, result in zip(request.segments, results, strict=True):
+            last = first + segment.features
+            for place, each in zip(request.order[first:last], result.split(counts[first:last]),
+                                   strict=True):
+                by_feature[place] = each
+            first = last
+        return by_feature

@@ -1,0 +1,81 @@
+"""Refusal of steps with gradients that are not finite numbers."""
+
+from collections import deque
+
+import torch
+
+from ...errors import Error
+
+_ADVICE = ("lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
+
+
+class FiniteCheck:
+    """The check where the host can read gradients at once."""
+
+    def check(self, batch, staged):
+        """Refuse gradients of the step after batch number `batch`; return None.
+
+        Parameters
+        ----------
+        batch : int
+        staged : sequence of (TableGroup, StagedGradients or StagedBags)
+
+        Raises
+        ------
+        Error
+            A gradient is not finite; the error names its row.
+        """
+        for group, each in staged:
+            if each.values is None:
+                continue
+            finite = torch.isfinite(each.values).all(dim=1)
+            if not bool(finite.all()):
+                where = group.tables.locate(each.rows_of(~finite)[:1])
+                name = group.configs[int(where.table[0])].name
+                raise Error(f"batch {batch}: the gradient of row {int(where.row[0])} of table "
+                            f"{name!r} is not finite, and nothing was applied: {_ADVICE}")
+
+    def settle(self, wait=False):
+        """Report steps of `DeferredFiniteCheck` that were not applied."""
+
+
+class DeferredFiniteCheck(FiniteCheck):
+    """The check on a GPU: the host does not wait for its result.
+
+    A step with a gradient that is not finite changes no row; a later call raises the error.
+
+    Parameters
+    ----------
+    memory : SlotMemory
+        Memory of the gradients.
+    """
+
+    def __init__(self, memory):
+        self._memory, self._pending = memory, deque()
+
+    def check(self, batch, staged):
+        """Start the check; whether all gradients are finite, bool[], or None with none staged."""
+        self.settle()
+        values = [each.values for _, each in staged if each.values is not None]
+        if not values:
+            return None
+        finite = torch.stack([torch.isfinite(each).all() for each in values]).all()
+        result = torch.empty((), dtype=torch.bool, pin_memory=finite.device.type == "cuda")
+        result.copy_(finite, non_blocking=True)
+        self._pending.append((batch, result, self._memory.record_event()))
+        return finite
+
+    def settle(self, wait=False):
+        """Read the results that have arrived, or `wait` for all.
+
+        Raises
+        ------
+        Error
+            One of the steps was not applied.
+        """
+        while self._pending and (wait or self._memory.is_done(self._pending[0][2])):
+            batch, result, event = self._pending.popleft()
+            self._memory.synchronize(event)
+            if not bool(result):
+                raise Error(f"batch {batch}: a gradient was not finite, and its step was not "
+                            f"applied to any row: {_ADVICE}")

@@ -1,0 +1,136 @@
+"""Mode `hotline` with cold="pooled": the card pools and updates rows without a slot in the tables.
+
+The card sends the sum of a bag's cold rows, to which the trainer adds the hot ones. The bag's
+gradient goes back, and the card takes the step on each cold row. So a bag crosses the link once
+each way, however many cold rows it has. A bag is summed in another order than in the other modes,
+and Adagrad's mean likewise: results agree within a tolerance, not to the bit.
+"""
+
+import numpy as np
+import torch
+
+from ...errors import Error
+from ...memory import empty
+
+_RULES = ("sgd", "rowwise_adagrad")
+_ENTRY_BYTES, _NUMBER_BYTES, _LENGTH_BYTES = 8, 4, 2  # of a row list, a bag number, a length
+
+
+class ColdPooling:
+    """Pools the cold lookups of batches and updates their rows.
+
+    Parameters
+    ----------
+    groups : sequence of TableGroup
+    device : Device
+    slot_map : SlotMap
+    statistics : CacheStatistics
+        Counts bags as rows that cross the link.
+    rule : SGD or RowwiseAdagrad
+
+    Raises
+    ------
+    Error
+        The card has no arithmetic, or does not pool and update such tables exactly.
+    """
+
+    def __init__(self, groups, device, slot_map, statistics, rule):
+        if not device.geometry.arithmetic:
+            raise Error("this card has no arithmetic, and cold rows are to be pooled on the card: "
+                        "gather them (cold='gathered'), or take a card built with arithmetic=True")
+        if rule.name not in _RULES:
+            raise Error(f"a card updates cold rows by {' or '.join(_RULES)}, not {rule.name}: "
+                        f"gather them (cold='gathered')")
+        for group in groups:
+            kind, name = group.kind, group.configs[0].name
+            if group.configs[0].pooling == "none":
+                raise Error(f"table {name!r} is not pooled: leave cold='pooled' out")
+            if kind.dtype != torch.float32 or kind.width != kind.dim:
+                raise Error(f"table {name!r}: the card pools float32 rows whose dim is a multiple "
+                            f"of 4, not {kind.dtype} rows of dim {kind.dim}: leave cold='pooled' "
+                            f"out")
+        self._device, self._slot_map, self._statistics = device, slot_map, statistics
+        self._sums = [_BagBuffer(device, group.kind.dim) for group in groups]
+        self._gradients = [_BagBuffer(device, group.kind.dim) for group in groups]
+        # A row of zeros in the place of every cold row.
+        self._zeros = [storage.reserve(1) for storage in slot_map.storages]
+        for storage, place in zip(slot_map.storages, self._zeros, strict=True):
+            storage.rows.array[place] = 0
+
+    def separate(self, transfer):
+        """Take the bypassed rows out of a GroupTransfer: nothing of them is fetched."""
+        first = self._slot_map.storages[transfer.segment.group].slots
+        transfer.cold = transfer.slots >= first
+        hot = transfer.fill_slots < first
+        transfer.fills, transfer.fill_slots = transfer.fills[hot], transfer.fill_slots[hot]
+        transfer.bypassed = 0
+        zero = self._zeros[transfer.segment.group]
+        transfer.places = torch.where(transfer.cold, zero, transfer.slots)
+
+    def start(self, transfer):
+        """Begin to pool the cold lookups of a batch."""
+        segment, cold = transfer.segment, transfer.cold
+        sums = self._sums[segment.group].zeros(len(segment.lengths))
+        transfer.sums = torch.from_numpy(sums)
+        bags = torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)[cold]
+        if not len(bags):
+            return
+        rows = self._slot_map.listed(segment.group, segment.flat[cold])
+        used, lengths = torch.unique_consecutive(bags, return_counts=True)
+        transfer.pooling = self._device.pool_async(rows, lengths, out=sums, slots=used)
+        first = (lengths.cumsum(0) - lengths).numpy()
+        self._count_bags(segment.group, rows.table[first])
+        self._statistics.link_bytes += (
+            _ENTRY_BYTES * len(rows) + (_LENGTH_BYTES + _NUMBER_BYTES) * len(used))
+
+    def finish(self, transfer):
+        """Wait for the sums of a batch."""
+        if transfer.pooling is not None:
+            transfer.pooling.result()
+            transfer.pooling = None
+
+    def apply(self, group, staged, rule):
+        """Update the rows of StagedBags in the tables of a group."""
+        values = staged.values
+        gradients = self._gradients[group].zeros(len(values))
+        gradients[:] = values.cpu().numpy()
+        rows = self._slot_map.listed(group, staged.rows)
+        self._device.update(rows, gradients, rule.lr, optimizer=rule.name,
+                            eps=getattr(rule, "eps", 0.0), slots=staged.bags)
+        used = np.unique(staged.bags.numpy(), return_index=True)[1]
+        self._count_bags(group, rows.table[used])
+        self._statistics.link_bytes += (_ENTRY_BYTES + _NUMBER_BYTES + _LENGTH_BYTES) * len(rows)
+
+    def close(self):
+        for buffer in (*self._sums, *self._gradients):
+            buffer.release()
+
+    def _count_bags(self, group, tables):
+        self._statistics.moved(tables, 4 * self._slot_map.groups[group].kind.dim)
+
+
+class _BagBuffer:
+    """An array float32[bags, D] that the card reads and writes in place.
+
+    Parameters
+    ----------
+    device : Device
+    dim : int
+    """
+
+    def __init__(self, device, dim):
+        self._device, self._dim, self._array, self._buffer = device, dim, None, None
+
+    def zeros(self, bags):
+        """Its first rows, as zeros: float32[bags, D]."""
+        if self._array is None or len(self._array) < bags:
+            self.release()
+            self._array = empty((bags, self._dim), np.float32)
+            self._buffer = self._device.register(self._array)
+        self._array[:bags] = 0
+        return self._array[:bags]
+
+    def release(self):
+        if self._buffer is not None:
+            self._device.unregister(self._buffer)
+            self._array = self._buffer = None
