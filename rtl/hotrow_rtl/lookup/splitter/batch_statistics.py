@@ -1,4 +1,4 @@
-"""Batch tally: what came of the lookups of a batch."""
+"""Batch statistics: counts of lookups, hits, misses and refused lookups per batch."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,29 +12,29 @@ from .miss_numbering import split_beat
 
 
 class BatchStatistics(wiring.Component):
-    """Add up the owners of each batch, with the lookups that they stand for.
+    """Sum the multiplicities of the owners of each batch.
 
-    In a batch that splits, hits are lookups with a slot, of a planner those that had one when their
-    owner came. In another they are those counted before: an owner that was not is one miss, what
-    else it stands for are hits.
+    In a batch that splits, a lookup is a hit if its row has a slot; with a planner, if the row had
+    a slot when its owner reached the bank. In a batch that only counts, an owner whose row had no
+    counter is one miss, and every other lookup is a hit.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : In(stream(crossbar_response(config, split_beat(config), config.slot_word_width)))
     outcome : Out(stream(outcome))
-        One per batch, in order: lookups, hits, misses, unique (listed misses), refused (those of
-        them that the miss table has no place for), and the first refused lookup with its position.
+        One per batch, in order: lookups, hits, misses, unique (listed misses), refused (listed
+        misses that the miss table does not keep), and the first refused lookup with its position.
     restart : In(1)
-        A pulse forgets the batch in progress.
+        A pulse drops the batch in progress.
 
     Timing
     ------
-    One beat a cycle, but that the last beats of two batches are two cycles apart; the outcome 3
-    cycles after the last one.
+    One beat a cycle; the last beats of two batches are at least two cycles apart. The outcome is
+    valid 3 cycles after the last beat.
     """
 
     def __init__(self, config: Config):
@@ -49,17 +49,18 @@ class BatchStatistics(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, beat = self.config, self.beats.p.carried
-        advance, valid, last = Signal(init=1), Signal(2), Signal(2)
-        outcome_stays, ends = Signal(), Signal()  # in the next cycle: until it is taken, and behind
+        ready, valid, last = Signal(init=1), Signal(2), Signal(2)
+        outcome_waits, end_waits = Signal(), Signal()  # in the next cycle
         m.d.comb += [
-            outcome_stays.eq(advance & valid[1] & last[1]
+            outcome_waits.eq(ready & valid[1] & last[1]
                              | self.outcome.valid & ~self.outcome.ready),
-            ends.eq(Mux(advance, valid[0] & last[0], valid[1] & last[1])),
-            self.beats.ready.eq(advance),
+            end_waits.eq(Mux(ready, valid[0] & last[0], valid[1] & last[1])),
+            self.beats.ready.eq(ready),
         ]
-        # An outcome stops the end of the next batch, also while it is taken: that is told late.
-        m.d.sync += advance.eq(~(outcome_stays & ends))
-        with m.If(advance):
+        # Timing: `outcome.ready` is late, so a waiting outcome stalls the end of the next batch for
+        # one cycle more than it must.
+        m.d.sync += ready.eq(~(outcome_waits & end_waits))
+        with m.If(ready):
             m.d.sync += [
                 valid.eq(Cat(self.beats.valid, valid)),
                 last.eq(Cat(beat.last, last)),
@@ -77,12 +78,12 @@ class BatchStatistics(wiring.Component):
         all_listed, all_unkept = (Signal(range(c.lanes + 1), name=f"all_{name}", reset_less=True)
                                   for name in ("listed", "unkept"))
         first = Signal(data.StructLayout({
-            "any": 1, "status": STATUS_WIDTH, "behind": range(c.lanes)}))
-        position = Signal(32)  # in the batch, of the first lookup of that beat
+            "any": 1, "status": STATUS_WIDTH, "lane_position": range(c.lanes)}))
+        position = Signal(32)  # in the batch, of the first lookup of the beat
         here = Signal(range(c.lanes + 1), reset_less=True)
         second = Signal(data.StructLayout({"any": 1, "status": STATUS_WIDTH, "position": 32}))
         present = [lane.present for lane in beat.lanes]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [
                 first.eq(0),
                 listed.eq(Cat(lane.listed for lane in beat.lanes)),
@@ -94,7 +95,7 @@ class BatchStatistics(wiring.Component):
                 here.eq(sum(present)),
                 second.any.eq(first.any),
                 second.status.eq(first.status),
-                second.position.eq(position + first.behind),
+                second.position.eq(position + first.lane_position),
             ]
             with m.If(valid[0]):
                 m.d.sync += position.eq(Mux(last[0], 0, position + here))
@@ -111,7 +112,7 @@ class BatchStatistics(wiring.Component):
                     m.d.sync += [
                         first.any.eq(1),
                         first.status.eq(lane.status),
-                        first.behind.eq(sum(present[:number])),
+                        first.lane_position.eq(sum(present[:number])),
                     ]
 
         total = Signal(data.StructLayout({
@@ -129,7 +130,7 @@ class BatchStatistics(wiring.Component):
             m.d.comb += [after.status.eq(second.status), after.error_index.eq(second.position)]
         with m.If(self.outcome.ready):
             m.d.sync += self.outcome.valid.eq(0)
-        with m.If(advance & valid[1]):
+        with m.If(ready & valid[1]):
             m.d.sync += total.eq(after)
             with m.If(last[1]):
                 m.d.sync += [total.eq(0), self.outcome.valid.eq(1)]
@@ -137,5 +138,5 @@ class BatchStatistics(wiring.Component):
                 m.d.sync += self.outcome.p.hits.eq(after.lookups - after.misses)
         with m.If(self.restart):
             m.d.sync += [valid.eq(0), position.eq(0), total.eq(0), self.outcome.valid.eq(0),
-                         advance.eq(1)]
+                         ready.eq(1)]
         return m

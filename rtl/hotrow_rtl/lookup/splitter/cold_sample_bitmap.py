@@ -1,4 +1,4 @@
-"""Sample marks: which samples of a batch are cold, and the two lists that this makes."""
+"""Cold-sample bitmap: one bit per sample of a batch, and the two sample lists made from it."""
 
 from itertools import pairwise
 
@@ -18,24 +18,24 @@ HALVES = range(2)
 class WordMarker(wiring.Component):
     """Set marks in words of one parity: read, hold, merge and write.
 
-    What the two rounds before write is not yet in what is read; marks are only ever added, so
-    theirs are merged into those read.
+    A read does not see the writes of the two previous rounds. Marks are only ever set, so the
+    words of those rounds are merged into the word that was read.
 
-    Members
-    -------
+    Attributes
+    ----------
     mark : In(1)
-        Add those of `members`, each at its part of `places`, to the word in `row` of `half`.
+        Set the bit in `places` of each lane in `members` in the word at `row` of `half`.
     half, row, members, places : In
     read, read_half, read_row : Out
-        Read that word.
+        Read the word.
     read_data : In
-        The words of either half, from the cycle after.
+        The words of both halves, from the next cycle on.
     write, write_half, write_row, write_data : Out
     restart : In(1)
 
     Timing
     ------
-    One word a cycle; it is written `latency` cycles later.
+    One word a cycle; the write occurs `latency` cycles later.
     """
 
     latency = 3
@@ -99,36 +99,35 @@ class WordMarker(wiring.Component):
 
 
 class ColdSampleBitmap(wiring.Component):
-    """Mark the cold samples of a batch in any order, then list the popular and the other ones.
+    """Mark the cold samples of a batch in any order, then list popular and cold samples.
 
-    A mark may come at any time during the batch, so that a sample that looks popular until the
-    last table of a feature-major batch can still turn cold. While one batch is listed, the next is
-    marked in memories of its own; a third waits.
+    A mark may arrive at any time during the batch: a sample of a feature-major batch can turn cold
+    at the last table. While one batch is listed, the next one is marked in the other half of the
+    memories; a third batch waits.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     batches : In(stream(batch_samples(config)))
-        One per batch, in order; `UNDER_WAY` of them wait here for their last beat.
+        One per batch, in order; up to `UNDER_WAY` of them wait for their last beat.
     beats : In(stream(marked_beat(config)))
         A batch has at least one.
     popular, nonpopular, counted
-        As of `SamplePartition`.
+        See `SamplePartition`.
     restart : In(1)
-        A pulse forgets everything.
+        A pulse drops all batches.
     ready : Out(1)
-        Low while the memories are being cleared; beats then wait.
+        Low while the memories are cleared; beats wait.
 
     Timing
     ------
-    One beat a cycle if its marks lie in one even and one odd word of `lanes` samples, as those of
-    any `lanes` consecutive samples do; otherwise as many cycles as it has even, or odd, words. The
-    lists end ceil(samples / lanes) + `latency` cycles after the batch's last beat if that takes
-    one cycle and the lists before have ended. The batch after the next may wait up to 4 cycles for
-    their memory. Clearing takes `batch_samples` / (2 * `lanes`) cycles.
+    A beat takes as many cycles as the larger of its numbers of even and of odd words; `lanes`
+    consecutive samples take one. The lists end ceil(samples / lanes) + `latency` cycles after the
+    last beat of the batch, if that beat takes one cycle and the previous lists have ended. A third
+    batch may wait up to 4 cycles for a half. Clearing takes `batch_samples` / (2 * `lanes`) cycles.
     """
 
     latency = BitmapWriteScheduler.latency + WordMarker.latency + SamplePartition.latency
@@ -148,36 +147,36 @@ class ColdSampleBitmap(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.cutter = cutter = BitmapWriteScheduler(c)
+        m.submodules.scheduler = scheduler = BitmapWriteScheduler(c)
         m.submodules.lists = lists = SamplePartition(c)
         rams = [[ClearedRam(c.lanes, 1 << row_width(c)) for _ in PARITIES] for _ in HALVES]
         for half in HALVES:
             for parity, name in zip(PARITIES, ("even", "odd")):
                 m.submodules[f"{name}{half}"] = rams[half][parity]
                 m.d.comb += rams[half][parity].clear.eq(self.restart)
-        connect(m, flipped(self.beats), cutter.beats)
+        connect(m, flipped(self.beats), scheduler.beats)
         for name in ("batches", "popular", "nonpopular", "counted"):
             port, own = getattr(lists, name), flipped(getattr(self, name))
             connect(m, *((own, port) if name == "batches" else (port, own)))
         m.d.comb += [
-            cutter.restart.eq(self.restart),
+            scheduler.restart.eq(self.restart),
             lists.restart.eq(self.restart),
         ]
         m.d.sync += self.ready.eq(
             Cat(ram.ready for pair in rams for ram in pair).all() & ~self.restart)
 
-        # Batches take the halves in turn, and have them until they are listed.
-        taken, half, round_ = Signal(range(3)), Signal(), cutter.rounds.p
-        has_half, enters, closes = Signal(), Signal(), Signal()
+        # Batches alternate between the halves, and keep one until it is listed.
+        used, half, round_ = Signal(range(3)), Signal(), scheduler.rounds.p
+        has_half, fire, ends_batch = Signal(), Signal(), Signal()
         m.d.comb += [
-            cutter.rounds.ready.eq(has_half),
-            enters.eq(cutter.rounds.valid & cutter.rounds.ready),
-            closes.eq(enters & round_.last),
+            scheduler.rounds.ready.eq(has_half),
+            fire.eq(scheduler.rounds.valid & scheduler.rounds.ready),
+            ends_batch.eq(fire & round_.last),
         ]
         m.d.sync += [
-            half.eq(half ^ closes),
-            taken.eq(taken + closes - lists.over),
-            has_half.eq(self.ready & (lists.over | Mux(closes, taken == 0, taken != 2))),
+            half.eq(half ^ ends_batch),
+            used.eq(used + ends_batch - lists.over),
+            has_half.eq(self.ready & (lists.over | Mux(ends_batch, used == 0, used != 2))),
         ]
 
         ends = Signal(2)
@@ -187,17 +186,17 @@ class ColdSampleBitmap(wiring.Component):
             markers.append(marker)
             m.d.comb += [
                 marker.restart.eq(self.restart),
-                marker.mark.eq(enters & round_.members[parity].any()),
+                marker.mark.eq(fire & round_.members[parity].any()),
                 marker.half.eq(half),
                 marker.row.eq(round_.rows[parity]),
                 marker.members.eq(round_.members[parity]),
                 marker.places.eq(Cat(round_.places)),
                 marker.read_data.eq(Cat(pair[parity].read_data for pair in rams)),
             ]
-        m.d.sync += ends.eq(Cat(closes, ends))
+        m.d.sync += ends.eq(Cat(ends_batch, ends))
         m.d.comb += lists.complete.eq(ends[1])
 
-        # The other half is read by the lists.
+        # `SamplePartition` reads the other half.
         found_half, found_parity = Signal(), Signal()
         with m.If(lists.read):
             m.d.sync += [found_half.eq(lists.read_half), found_parity.eq(lists.read_word[0])]
@@ -220,5 +219,5 @@ class ColdSampleBitmap(wiring.Component):
                     ram.write_data.eq(Mux(writes, marker.write_data, 0)),
                 ]
         with m.If(self.restart):
-            m.d.sync += [taken.eq(0), half.eq(0), has_half.eq(0), ends.eq(0)]
+            m.d.sync += [used.eq(0), half.eq(0), has_half.eq(0), ends.eq(0)]
         return m

@@ -1,4 +1,4 @@
-"""Number bank: the numbers of the rows in one bank of the miss table."""
+"""Miss number bank: the list positions of the rows in one bank of the miss table."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,19 +10,19 @@ from ...primitives.ram import Ram
 
 
 def number_lane(config: Config) -> data.StructLayout:
-    """What each lane says in a `number_request`; `before`: rows listed in lanes before it."""
+    """The part of a `number_request` that each lane sends; `before`: rows listed in lower lanes."""
     return data.StructLayout({
         "write": 1, "place": miss_place(config), "before": log2(config.lanes)})
 
 
 def number_shared(config: Config) -> data.StructLayout:
-    """What all lanes of a beat have in common: `count` rows were listed before it."""
+    """The part that all lanes of a beat share: `count` rows were listed before the beat."""
     return data.StructLayout({"count": config.slot_word_width})
 
 
 def number_request(config: Config) -> data.StructLayout:
-    """The number of a place of the miss table: is `count` + `before` from here on, if `write`, or
-    what is it?"""
+    """With `write`, store `count` + `before` as the number of a place of the miss table; otherwise
+    read the number of the place."""
     return joined(number_lane(config), number_shared(config))
 
 
@@ -33,18 +33,18 @@ class MissNumberBank(wiring.Component):
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     requests : In(stream(number_request(config)))
     answers : Out(stream(config.slot_word_width, always_ready=True))
-        One per request, in order: the place's number behind the request. Undefined of a place that
+        One per request, in order: the number of the place after the request. Undefined if the place
         was never written.
     restart : In(1)
-        A pulse forgets the requests in flight, one that comes in the same cycle included.
+        A pulse drops the requests in flight, including one in the same cycle.
 
     Timing
     ------
-    One request a cycle, of the same place or not; the answer `latency` cycles after it.
+    One request a cycle, also for one place repeatedly; the answer `latency` cycles later.
     """
 
     latency = 2  # read and hold
@@ -63,7 +63,7 @@ class MissNumberBank(wiring.Component):
         m.submodules.rows = rows = Ram(width, 1 << miss_place(self.config))
         read, written = Signal(), Signal(reset_less=True)
         wanted, number = Signal(width), Signal(width, reset_less=True)
-        # A write lands with its request, so the next one reads it.
+        # The write occurs in the cycle of its request, so the next request reads it.
         m.d.comb += [
             wanted.eq(request.count + request.before),
             self.requests.ready.eq(1),

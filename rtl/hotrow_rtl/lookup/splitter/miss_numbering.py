@@ -1,4 +1,4 @@
-"""Miss numbers: which lookups of a split batch are in its list of missed rows, and where."""
+"""Miss numbering: the position of each missed lookup in the list of missed rows of its batch."""
 
 from functools import reduce
 from operator import and_
@@ -27,12 +27,12 @@ def asked_lookup(config: Config) -> data.StructLayout:
 
 
 def split_lookup(config: Config) -> data.StructLayout:
-    """A lookup with the answer to it.
+    """A lookup with the answer of its bank.
 
-    `missed`: an owner without a slot in a batch that `splits`; another's is `number`. `listed`: its
-    row is element `number` of the list of missed rows from here on; of a missed row that is not
-    `listed`, the place of the miss table has the number. `kept`: the table has a place for it. For
-    a planner, `absent`: an owner that had no slot when it came, whatever it has now.
+    `missed`: an owner without a slot in a batch that `splits`; otherwise `number` is the slot.
+    `listed`: the row is element `number` of the list of missed rows. If a missed row is not
+    `listed`, the miss table holds its number. `kept`: the miss table has an entry for the row. With
+    a planner, `absent`: the owner had no slot when it reached the bank.
     """
     return data.StructLayout({
         **{name: field.shape for name, field in asked_lookup(config) if name != "key"},
@@ -46,9 +46,9 @@ def split_lookup(config: Config) -> data.StructLayout:
 
 
 def planned_beat(config: Config) -> data.StructLayout:
-    """Of a planned batch, the rows of one cycle by lanes: those to be `fetched`, the `bypassed`
-    among them, each with its number; those for which a row leaves that is to be written back, with
-    its `tags`; and those to whose slots the batch comes `first`."""
+    """Rows of a planned batch in one cycle, by lanes. `fetched`: the row is read into its slot or
+    the bypass area, at its number; `bypassed`: it has no slot. `evicts`: a dirty victim, whose tag
+    is in `tags`, is written back. `first`: the first lookup of this batch in that slot."""
     return data.StructLayout({
         "numbers": data.ArrayLayout(config.slot_word_width, config.lanes),
         "tags": data.ArrayLayout(config.directory_tag_width, config.lanes),
@@ -70,32 +70,32 @@ def split_beat(config: Config) -> data.StructLayout:
 class MissNumbering(wiring.Component):
     """Number the missed rows of each batch in order of lookups.
 
-    An owner that the miss table does not know from before gets the next number; if the table
-    keeps it, the number is stored at its place. Later owners of that row ask for it there.
+    An owner whose row is not in the miss table gets the next number; if the table keeps the row,
+    the number bank stores the number. Later owners of that row read it there.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     answered : In(stream(crossbar_response(config, waiting_beat(config), bank_answer(config))))
     beats : Out(stream(crossbar_request(config, split_beat(config), number_lane(config),
             number_shared(config))))
-        One per beat. A request goes to the bank that answered: a missed owner that is kept writes
-        its number if `listed`, or reads it.
+        One per beat. A request addresses the bank that answered: a missed owner that is kept writes
+        its number if `listed`, otherwise it reads the number.
     listed : Out(stream(lane_results(config, row_entry)))
-        One per beat of a batch that splits: the rows of its listed lookups. It may be taken before
-        its beat or after it, but before the next one.
+        One per beat of a batch that splits: the rows of its listed lookups. The sink accepts it
+        before or after its beat, and before the next one.
     op : In(DirectoryOp)
-        Of a card with a planner, as the next two: what a batch that splits is asked for, as of
-        `BankRequestStage`. One that is planned lists the rows that it brings, too; one that is marked, none.
+        With a planner, like `begin` and `planned`: the operation of a batch that splits, see
+        `BankRequestStage`. A PLAN also lists the rows that it fills; a MARK lists none.
     begin : In(1)
         A pulse before a batch that is planned: its first missed row has the number `config.slots`.
     planned : Out(stream(planned_beat(config)))
-        One per beat of a batch that is planned, taken as `listed`.
+        One per beat of a batch that is planned, with the handshake of `listed`.
     restart : In(1)
-        A pulse drops the beats inside and forgets the batch in progress.
+        A pulse drops the beats inside and the batch in progress.
 
     Timing
     ------
@@ -120,18 +120,18 @@ class MissNumbering(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, listed = self.config, self.beats.p, self.listed.p
-        came, answers = self.answered.p.carried, self.answered.p.answers
-        advance, valid = Signal(), Signal()
+        incoming, answers = self.answered.p.carried, self.answered.p.answers
+        ready, valid = Signal(), Signal()
         sinks = [self.beats, self.listed, *([self.planned] if c.planner else [])]
         m.d.comb += [
-            advance.eq(reduce(and_, (~sink.valid | sink.ready for sink in sinks))),
-            self.answered.ready.eq(advance),
+            ready.eq(reduce(and_, (~sink.valid | sink.ready for sink in sinks))),
+            self.answered.ready.eq(ready),
         ]
 
-        # First step: who is missed, and how many rows of the beat are listed before each.
-        missed = [came.splits & lane.owner & ~answer.found.placed
-                  for lane, answer in zip(came.lanes, answers)]
-        numbered = missed  # those of which the miss table tells
+        # First step: which lanes miss, and how many rows of the beat are listed before each.
+        missed = [incoming.splits & lane.owner & ~answer.found.placed
+                  for lane, answer in zip(incoming.lanes, answers)]
+        numbered = missed  # lanes that the miss table answers
         if c.planner:
             plans, marks = (self.op == each for each in (DirectoryOp.PLAN, DirectoryOp.MARK))
             numbered = [each & ~marks for each in missed]
@@ -139,22 +139,22 @@ class MissNumbering(wiring.Component):
         m.d.comb += adds.eq(Cat(miss & ~answer.missed.repeated
                                 for miss, answer in zip(numbered, answers)))
         total = Signal(range(c.lanes + 1), reset_less=True)
-        whole = Cat(came.counts, came.splits, came.last)
-        held = Signal(len(whole), name="held", reset_less=True)
-        with m.If(advance):
+        flags = Cat(incoming.counts, incoming.splits, incoming.last)
+        held = Signal(len(flags), name="held", reset_less=True)
+        with m.If(ready):
             m.d.sync += [
                 valid.eq(self.answered.valid),
-                held.eq(whole),
+                held.eq(flags),
                 total.eq(sum(adds)),
             ]
         splits, last = held[-2], held[-1]
 
-        # Second step: their numbers.
+        # Second step: the numbers.
         count = Signal(c.slot_word_width)  # rows of the batch listed so far
         for sink in sinks:
             with m.If(sink.ready):
                 m.d.sync += sink.valid.eq(0)
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [
                 self.beats.valid.eq(valid),
                 self.listed.valid.eq(valid & splits),
@@ -164,7 +164,7 @@ class MissNumbering(wiring.Component):
             with m.If(valid):
                 m.d.sync += count.eq(Mux(last, 0, count + total))
         if c.planner:
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += [
                     self.listed.valid.eq(valid & splits & ~marks),
                     self.planned.valid.eq(valid & plans),
@@ -174,7 +174,8 @@ class MissNumbering(wiring.Component):
             m.d.comb += self.planned.p.last.eq(out.carried.last)
         m.d.comb += listed.last.eq(out.carried.last)
 
-        for number, (lane, answer, to) in enumerate(zip(came.lanes, answers, out.carried.lanes)):
+        for number, (lane, answer, to) in enumerate(
+                zip(incoming.lanes, answers, out.carried.lanes)):
             bank, place = self.answered.p.banks[number], answer.missed.place
             named = [name for name, _ in asked_lookup(c) if name != "key"]
             kept = Cat(*(lane[name] for name in named), answer.counted, missed[number],
@@ -185,13 +186,13 @@ class MissNumbering(wiring.Component):
             asked = Cat(numbered[number] & answer.missed.kept, bank, adds[number], place, before)
             held_lane, held_asked = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
                                      for name, bits in (("held", kept), ("asked", asked)))
-            # What is added to the count of a missed row; the slot of another.
+            # The offset from the count for a missed row, or the slot.
             held_key, base = (Signal(width, name=f"{name}{number}", reset_less=True)
                               for name, width in (("key", c.key_width), ("base", len(slot))))
             key = Signal(c.key_width, name=f"listed_key{number}", reset_less=True)
             counts = Signal(name=f"counts{number}", reset_less=True)
             request = out.lanes[number]
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += [
                     held_lane.eq(kept),
                     held_asked.eq(asked),
@@ -211,9 +212,9 @@ class MissNumbering(wiring.Component):
                 listed.present[number].eq(to.listed),
             ]
             if c.planner:
-                owned = came.splits & lane.owner
+                owned = incoming.splits & lane.owner
                 absent = owned & ~answer.found.hit
-                self._plan(m, advance, number, to, Cat(
+                self._plan(m, ready, number, to, Cat(
                     absent, owned & answer.found.placed & answer.first,
                     absent & plans & answer.found.placed, owned & plans & answer.evicts,
                     answer.tag))
@@ -222,15 +223,15 @@ class MissNumbering(wiring.Component):
                 valid.eq(0), count.eq(0), *(sink.valid.eq(0) for sink in sinks)]
         return m
 
-    def _plan(self, m, advance, number, to, told):
-        """What a planner's answer tells of a lane, on its way beside the lookup."""
+    def _plan(self, m, ready, number, to, response):
+        """Delay the planner's response of a lane by the latency of the lookup."""
         planned = self.planned.p
-        held = Signal(len(told), name=f"planned{number}", reset_less=True)
+        held = Signal(len(response), name=f"planned{number}", reset_less=True)
         first, fills, evicts = (Signal(name=f"{name}{number}", reset_less=True)
                                 for name in ("first", "fills", "evicts"))
         tag = Signal(len(planned.tags[number]), name=f"tag{number}", reset_less=True)
-        with m.If(advance):
-            m.d.sync += [held.eq(told), Cat(to.absent, first, fills, evicts, tag).eq(held)]
+        with m.If(ready):
+            m.d.sync += [held.eq(response), Cat(to.absent, first, fills, evicts, tag).eq(held)]
         m.d.comb += [
             planned.numbers[number].eq(to.number),
             planned.tags[number].eq(tag),

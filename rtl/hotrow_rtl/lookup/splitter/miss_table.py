@@ -1,4 +1,4 @@
-"""Miss bank: one bank of the table that keeps the missed rows of a batch unique."""
+"""Miss table: one bank of the table that keeps the missed rows of a batch unique."""
 
 from itertools import pairwise
 
@@ -8,54 +8,54 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import EPOCH_WIDTH, MISS_WAYS, Config, log2
 from ...interfaces.lookup_payloads import miss_answer
+from ...primitives.bits import onehot_to_index
 from ...primitives.ram import ClearedRam
 
 
 def miss_tag_width(config: Config) -> int:
-    """Bits of `rest` that the set does not tell."""
+    """Bits of the bank key above the set index."""
     return config.bank_key_width - log2(config.miss_sets)
 
 
 def miss_set(config: Config) -> data.StructLayout:
-    """The rows of a set, each with the batch that entered it; 0 if none did."""
+    """The rows of a set, each with the epoch of the batch that stored it, or 0."""
     way = data.StructLayout({"epoch": EPOCH_WIDTH, "tag": miss_tag_width(config)})
     return data.StructLayout({"ways": data.ArrayLayout(way, MISS_WAYS)})
 
 
 class MissTableBank(wiring.Component):
-    """Keep up to `MISS_WAYS` rows of each set, the first ones of the batch.
+    """Keep the first `MISS_WAYS` rows of each set in a batch.
 
-    A row that its batch entered before is `repeated`. Another enters the lowest free way: one
-    that no row of this batch has, whatever an earlier batch left there. Without one it is not
-    `kept`. So a batch starts with an empty table as long as its epoch, 1 to
-    2**EPOCH_WIDTH - 1, has not been used since the table was last cleared.
+    A row that the batch has stored before is `repeated`. A row that is not stored yet takes the
+    lowest way without a row of this epoch; if there is none, it is not `kept`. A batch starts with
+    an empty table if its epoch, 1 to 2**EPOCH_WIDTH - 1, was not used since the last clear.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     enter : In(1)
-        A row comes; only while `ready`. Two rows of the same set, equal in the lowest
-        log2(config.miss_sets) bits of `rest`, come at least `distance` cycles apart: the reader
-        of a set does not see what is still on its way to it.
+        `bank_key` is a request; only while `ready`. Two requests of one set (equal in the lowest
+        log2(config.miss_sets) bits) are at least `distance` cycles apart, as a read does not see
+        a write in flight.
     bank_key : In(config.bank_key_width)
     epoch : In(EPOCH_WIDTH)
     drop : In(1)
-        The row that came `latency` cycles before does not enter, whatever `answer` says.
+        The request of `latency` cycles before stores no row, whatever `answer` says.
     answer : Out(miss_answer(config))
-        Of the row that came `latency` cycles before, if one did.
+        To the request of `latency` cycles before.
     clear : In(1)
-        A pulse forgets every row, those in flight included.
+        A pulse drops every row and the requests in flight.
     restart : In(1)
-        A pulse forgets the rows in flight; those not yet written are not entered.
+        A pulse drops the requests in flight; they store no row.
     ready : Out(1)
-        Low while the table is being cleared.
+        Low while the table is cleared.
 
     Timing
     ------
-    One row a cycle, latency `latency` cycles; a sweep takes `config.miss_sets` cycles.
+    One request a cycle, latency `latency` cycles; clearing takes `config.miss_sets` cycles.
     """
 
     latency = 4  # read, hold, compare, decide
@@ -98,34 +98,31 @@ class MissTableBank(wiring.Component):
             m.d.sync += [at[after].eq(at[before]), valid[after].eq(valid[before])]
 
         held = Signal(shape, name="held_word", reset_less=True)
-        match, taken = (Signal(MISS_WAYS, name=name, reset_less=True)
-                        for name in ("match", "taken"))
+        match, used = (Signal(MISS_WAYS, name=name, reset_less=True)
+                        for name in ("match", "used"))
         m.d.sync += [
             held.eq(table.read_data),
-            taken.eq(Cat(way.epoch == at["held"].epoch for way in held.ways)),
+            used.eq(Cat(way.epoch == at["held"].epoch for way in held.ways)),
             match.eq(Cat((way.epoch == at["held"].epoch) & (way.tag == at["held"].tag)
                          for way in held.ways)),
         ]
 
-        # Decide: the way that has the row, or the lowest free one, as a one-hot `chosen`.
+        # Choose the way that has the row, or the lowest free way, one-hot.
         free, chosen = Signal(MISS_WAYS), Signal(MISS_WAYS)
-        entered = Signal(MISS_WAYS)  # the way to write, if any
+        stored = Signal(MISS_WAYS)  # the way to write, if any
         m.d.comb += [
-            free.eq(~taken & (taken + 1)),
+            free.eq(~used & (used + 1)),
             chosen.eq(Mux(match.any(), match, free)),
         ]
         m.d.sync += [
             self.answer.kept.eq(chosen.any()),
             self.answer.repeated.eq(match.any()),
-            self.answer.place.eq(Cat(
-                *(Cat(chosen[way] for way in range(MISS_WAYS) if way >> bit & 1).any()
-                  for bit in range(log2(MISS_WAYS))),
-                at["compared"].set)),
-            entered.eq(Mux(match.any(), 0, free)),
+            self.answer.place.eq(Cat(onehot_to_index(chosen), at["compared"].set)),
+            stored.eq(Mux(match.any(), 0, free)),
         ]
 
         m.d.comb += [
-            table.write_enable.eq(Mux(valid["decided"] & ~self.drop, entered, 0)),
+            table.write_enable.eq(Mux(valid["decided"] & ~self.drop, stored, 0)),
             table.write_address.eq(new.set),
         ]
         for way in table.write_data.ways:

@@ -1,4 +1,4 @@
-"""Sample lists: read the marks of a batch and part its samples by them."""
+"""Sample partition: read the marks of a batch and list its popular and its cold samples."""
 
 from amaranth import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
@@ -24,44 +24,44 @@ def counted_samples() -> data.StructLayout:
 
 
 class SamplePartition(wiring.Component):
-    """List the unmarked and the marked samples of each batch, `lanes` of them a cycle.
+    """List the unmarked and the marked samples of each batch, `lanes` samples a cycle.
 
-    The marks of `lanes` consecutive samples are one word; those of a batch fill words from 0 on of
-    one of two memories that batches use in turn.
+    One word holds the marks of `lanes` consecutive samples. Batches alternate between two halves
+    of the memory, and start at word 0.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     batches : In(stream(batch_samples(config)))
         One per batch, in order.
     complete : In(1)
-        A pulse: the marks of one batch more can be read from the next cycle but one on.
+        A pulse: the marks of one more batch are readable from two cycles later on.
     read, read_half, read_word : Out
-        Read that word.
+        Read the word.
     read_data : In(lanes)
-        The word, from the cycle after until the next read.
+        The word, from the next cycle until the next read.
     clear, clear_half, clear_word : Out
         Write zero to a word that has been read.
     over : Out(1)
-        A pulse while the last word of a batch is being cleared.
+        A pulse while the last word of a batch is cleared.
     popular, nonpopular : Out(stream(lane_results(config, 32)))
-        Numbers of unmarked and of marked samples, ascending; `last` with the final samples of the
-        batch, in both. A beat without samples is left out unless it is the last.
+        Numbers of unmarked and of marked samples, ascending; both lists assert `last` with the
+        final samples of the batch. A beat without samples is dropped unless it is the last.
     counted : Out(stream(counted_samples()))
         The number of `popular` samples, once per batch, after its last list elements.
     restart : In(1)
-        A pulse forgets all of this.
+        A pulse drops all batches.
 
     Timing
     ------
-    A batch takes ceil(samples / lanes) cycles, and batches follow each other without a gap. A list
-    element comes 3 cycles after the read.
+    A batch takes ceil(samples / lanes) cycles, without a gap between batches. A list element is
+    valid 3 cycles after the read.
     """
 
-    latency = 3  # read, part, offer
+    latency = 3  # read, partition, output
 
     def __init__(self, config: Config):
         self.config = config
@@ -87,29 +87,26 @@ class SamplePartition(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.sizes = sizes = RamFifo(batch_samples(c), UNDER_WAY)
-        # The queue's counts are far from `begin`.
-        m.submodules.size = size = ResetInserter(self.restart)(SkidBuffer(batch_samples(c).size))
-        samples = Signal(batch_samples(c))
+        # Timing: a buffer between the counts of the queue and `begin`.
+        m.submodules.size = size = ResetInserter(self.restart)(SkidBuffer(batch_samples(c)))
+        samples = size.o.p
         m.d.comb += [
             sizes.clear.eq(self.restart),
-            size.i.valid.eq(sizes.o.valid),
-            size.i.p.eq(sizes.o.p.as_value()),
-            sizes.o.ready.eq(size.i.ready),
-            samples.eq(size.o.p),
         ]
+        wiring.connect(m, sizes.o, size.i)
         wiring.connect(m, wiring.flipped(self.batches), sizes.i)
 
-        # Walk over the words of a batch.
+        # Read the words of a batch.
         walking, begin, final = Signal(), Signal(), Signal()
         completed = Signal(2)  # batches, at most 2
-        half = Signal(init=1)  # that of the batch in progress; the first is in half 0
+        half = Signal(init=1)  # of the batch in progress; the first batch is in half 0
         word, last_word = Signal(self.word_width), Signal(self.word_width)
-        rest = Signal(c.lanes)  # samples there are in the last word
-        found, found_last, moves = Signal(), Signal(), Signal()
+        last_present = Signal(c.lanes)  # samples in the last word
+        found, found_last, read_fire = Signal(), Signal(), Signal()
         greatest = Signal(log2(c.batch_samples))  # number of a sample
         m.d.comb += [
             final.eq(word == last_word),
-            self.read.eq(walking & (~found | moves)),
+            self.read.eq(walking & (~found | read_fire)),
             self.read_half.eq(half),
             self.read_word.eq(word),
             begin.eq((completed != 0) & size.o.valid & (~walking | self.read & final)),
@@ -125,76 +122,71 @@ class SamplePartition(wiring.Component):
                 half.eq(~half),
                 word.eq(0),
                 last_word.eq(greatest[log2(c.lanes):]),
-                rest.eq(Cat(lane <= greatest[:log2(c.lanes)] for lane in range(c.lanes))),
+                last_present.eq(Cat(lane <= greatest[:log2(c.lanes)] for lane in range(c.lanes))),
             ]
 
-        # The word that was read is cleared when it goes on.
+        # A word is cleared when the next stage accepts it.
         there, at = Signal(c.lanes), Signal(self.word_width)
         with m.If(self.read):
             m.d.sync += [
                 self.clear_half.eq(half),
                 at.eq(word),
                 found_last.eq(final),
-                there.eq(Mux(final, rest, ~Const(0, c.lanes))),
+                there.eq(Mux(final, last_present, ~Const(0, c.lanes))),
             ]
-        with m.If(self.read | moves):
+        with m.If(self.read | read_fire):
             m.d.sync += found.eq(self.read)
-        # The lists are far from the marks: what they are ready for moves nothing before them.
+        # Timing: a buffer between the `ready` of the lists and the memory of the marks.
         part = data.StructLayout({"marks": c.lanes, "there": c.lanes, "at": len(at), "last": 1})
-        m.submodules.parted = parted = ResetInserter(self.restart)(SkidBuffer(part.size))
-        parting, now = Signal(part), Signal(part)
+        m.submodules.parted = parted = ResetInserter(self.restart)(SkidBuffer(part))
+        parting, now = parted.i.p, parted.o.p
         m.d.comb += [
-            moves.eq(found & parted.i.ready),
-            self.clear.eq(moves),
+            read_fire.eq(found & parted.i.ready),
+            self.clear.eq(read_fire),
             self.clear_word.eq(at),
-            self.over.eq(moves & found_last),
+            self.over.eq(read_fire & found_last),
             parting.marks.eq(self.read_data),
             parting.there.eq(there),
             parting.at.eq(at),
             parting.last.eq(found_last),
             parted.i.valid.eq(found),
-            parted.i.p.eq(parting.as_value()),
-            now.eq(parted.o.p),
         ]
 
-        # Offer it to both lists, and count.
+        # Send the samples to both lists, and count the popular ones.
         counts, counts_last, counting = Signal(range(c.lanes + 1)), Signal(), Signal()
         total, more, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
         warm = ~now.marks & now.there
-        # Those that take the lists are far, too, and in different places.
+        # Timing: one buffer per list, as the packers of the lists are placed far apart.
         entry = data.StructLayout({"present": c.lanes, "at": len(at), "last": 1})
-        skids = [ResetInserter(self.restart)(SkidBuffer(entry.size)) for _ in range(2)]
+        skids = [ResetInserter(self.restart)(SkidBuffer(entry)) for _ in range(2)]
         m.submodules.popular, m.submodules.nonpopular = skids
         lists = ((self.popular, skids[0], warm),
                  (self.nonpopular, skids[1], now.marks & now.there))
-        offers, may = Signal(), Signal()
+        fire, sinks_ready = Signal(), Signal()
         m.d.comb += [
-            may.eq((~counting | adds) & Cat(skid.i.ready for skid in skids).all()),
-            parted.o.ready.eq(may),
-            offers.eq(parted.o.valid & may),
+            sinks_ready.eq((~counting | adds) & Cat(skid.i.ready for skid in skids).all()),
+            parted.o.ready.eq(sinks_ready),
+            fire.eq(parted.o.valid & sinks_ready),
             more.eq(total + counts),
             adds.eq(counting & ~(counts_last & self.counted.valid)),
         ]
         for out, skid, present in lists:
-            given, shown = Signal(entry), Signal(entry)
             m.d.comb += [
-                given.present.eq(present),
-                given.at.eq(now.at),
-                given.last.eq(now.last),
-                skid.i.valid.eq(offers & (present.any() | now.last)),
-                skid.i.p.eq(given.as_value()),
-                shown.eq(skid.o.p),
+                skid.i.p.present.eq(present),
+                skid.i.p.at.eq(now.at),
+                skid.i.p.last.eq(now.last),
+                skid.i.valid.eq(fire & (present.any() | now.last)),
                 skid.o.ready.eq(out.ready),
                 out.valid.eq(skid.o.valid),
-                [value.eq(Cat(Const(lane, log2(c.lanes)), shown.at))
+                [value.eq(Cat(Const(lane, log2(c.lanes)), skid.o.p.at))
                  for lane, value in enumerate(out.p.values)],
-                out.p.present.eq(shown.present),
-                out.p.last.eq(shown.last),
+                out.p.present.eq(skid.o.p.present),
+                out.p.last.eq(skid.o.p.last),
             ]
-        with m.If(offers):
+        with m.If(fire):
             m.d.sync += [counts.eq(prefix_popcount(warm)[1]), counts_last.eq(now.last)]
-        with m.If(offers | adds):
-            m.d.sync += counting.eq(offers)
+        with m.If(fire | adds):
+            m.d.sync += counting.eq(fire)
         with m.If(self.counted.ready):
             m.d.sync += self.counted.valid.eq(0)
         with m.If(adds):

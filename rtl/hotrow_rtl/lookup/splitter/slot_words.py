@@ -1,4 +1,4 @@
-"""Slot lanes: the slot word of every lookup of a split batch, and which samples they mark."""
+"""Slot words: the slot word of every lookup of a split batch, and the samples that are cold."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,24 +13,23 @@ from .miss_numbering import split_beat
 
 
 class SlotWords(wiring.Component):
-    """Give each owner its slot or the number of its miss, and each lookup that joins one the same.
+    """Return each owner's slot or miss number, also for the lookups that joined the owner.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : In(stream(crossbar_response(config, split_beat(config), config.slot_word_width)))
-        Those of other batches than to be split are dropped.
+        Beats of batches that do not split are dropped.
     slots : Out(stream(lane_results(config, 32)))
         The contract's slot words.
     marks : Out(stream(marked_beat(config)))
         Samples that have a lookup without a slot, refused ones included.
     op : In(DirectoryOp)
-        Of a card with a planner: what a batch that is split is asked for, as of `BankRequestStage`. One that
-        is planned marks no samples, and its missed lookups have their numbers as slots; one that
-        is marked is dropped.
+        With a planner: the operation of a batch that splits, see `BankRequestStage`. A PLAN marks
+        no samples, and the number of a missed lookup is its slot. A MARK is dropped.
     restart : In(1)
         A pulse drops the beats inside.
 
@@ -56,15 +55,15 @@ class SlotWords(wiring.Component):
         m = Module()
         c, beat, slots, marks = self.config, self.beats.p, self.slots, self.marks
         lanes = range(c.lanes)
-        advance, valid = Signal(), Signal(2)
+        ready, valid = Signal(), Signal(2)
         m.d.comb += [
-            advance.eq((~slots.valid | slots.ready) & (~marks.valid | marks.ready)),
-            self.beats.ready.eq(advance),
+            ready.eq((~slots.valid | slots.ready) & (~marks.valid | marks.ready)),
+            self.beats.ready.eq(ready),
         ]
         for out in (slots, marks):
             with m.If(out.ready):
                 m.d.sync += out.valid.eq(0)
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [
                 valid.eq(Cat(self.beats.valid & beat.carried.splits, valid)),
                 slots.valid.eq(valid[1]),
@@ -74,31 +73,31 @@ class SlotWords(wiring.Component):
         if c.planner:
             finds = self.op == DirectoryOp.FIND
             flag = Mux(finds, MISS_FLAG, 0)
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += [
                     valid[0].eq(self.beats.valid & beat.carried.splits
                                 & (self.op != DirectoryOp.MARK)),
                     marks.valid.eq(valid[1] & finds),
                 ]
 
-        # A word without its upper bits: whether it is a miss, and its slot or number.
+        # A slot word without its upper bits: the miss flag, and the slot or number.
         word = data.StructLayout({"missed": 1, "value": c.slot_word_width})
         words = data.ArrayLayout(word, c.lanes)
         kept = data.StructLayout({
             "present": 1, "refused": 1, "back": range(c.window_beats + 1),
             "lane": range(c.lanes), "sample": marked_beat(c)["samples"].shape.elem_shape})
-        whole = data.StructLayout({"lanes": data.ArrayLayout(kept, c.lanes), "last": 1})
-        own, chosen = (Signal(whole, name=name, reset_less=True) for name in ("own", "chosen"))
-        # Every lane has a copy of the words of the beats that it may join, its own among them.
+        beat_shape = data.StructLayout({"lanes": data.ArrayLayout(kept, c.lanes), "last": 1})
+        own, chosen = (Signal(beat_shape, name=name, reset_less=True) for name in ("own", "chosen"))
+        # Every lane has a copy of the words of the beats that it may join and of its own beat.
         entered = Signal(words)
         depth = 1 << (c.window_beats + 1).bit_length()  # one more, for the beat that enters
         at, own_at = (Signal(range(depth), name=name) for name in ("at", "own_at"))
         copies = [Ram(words.size, depth) for _ in lanes]
-        # Whether a beat comes is known late, and moves no more than these: what is stored without
-        # one is written over.
-        with m.If(advance & self.beats.valid):
+        # Timing: `beats.valid` is late and enables only these two addresses; a word that is stored
+        # without a beat is overwritten.
+        with m.If(ready & self.beats.valid):
             m.d.sync += [at.eq(at + 1), own_at.eq(at)]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += own.last.eq(beat.carried.last)
         for number, (lane, to, into, answer) in enumerate(zip(
                 beat.carried.lanes, own.lanes, entered, beat.answers)):
@@ -106,7 +105,7 @@ class SlotWords(wiring.Component):
                 into.missed.eq(lane.missed),
                 into.value.eq(Mux(lane.missed & ~lane.listed, answer, lane.number)),
             ]
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += [
                     *(to[name].eq(lane[name]) for name in ("present", "back", "sample")),
                     to.refused.eq(lane.present & (lane.status != Status.OK)),
@@ -115,16 +114,16 @@ class SlotWords(wiring.Component):
         for lane, copy in enumerate(copies):
             m.submodules[f"words{lane}"] = copy
             m.d.comb += [
-                copy.write_enable.eq(advance),
+                copy.write_enable.eq(ready),
                 copy.write_address.eq(at),
                 copy.write_data.eq(entered.as_value()),
-                copy.read_enable.eq(advance),
+                copy.read_enable.eq(ready),
                 copy.read_address.eq(own_at - own.lanes[lane].back),
             ]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += chosen.eq(own)
 
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [slots.p.last.eq(chosen.last), marks.p.last.eq(chosen.last)]
             for lane in lanes:
                 kept, found = chosen.lanes[lane], Signal(word, name=f"found{lane}")
