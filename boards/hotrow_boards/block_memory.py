@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.config import log2
 from hotrow_rtl.memory.axi import DECERR, LENGTH_WIDTH, OKAY
-from hotrow_rtl.memory.axi_arbiter import take_turn
+from hotrow_rtl.memory.axi_arbiter import accept_address
 from hotrow_rtl.primitives.ram import Ram
 from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
@@ -76,7 +76,7 @@ class BlockMemory(wiring.Component):
                 m.d.comb += accepted.eq(port.rready)
         with m.FSM(name="reads"):
             with m.State("ARBITRATE"):
-                with m.If(take_turn(m, arbiter, grant, ports, "ar", lambda number, port: [
+                with m.If(accept_address(m, arbiter, grant, ports, "ar", lambda number, port: [
                     address.eq(port.araddr), beats_left.eq(port.arlen),
                         identity.eq(port.arid)])):
                     m.next = "FETCH"
@@ -108,7 +108,7 @@ class BlockMemory(wiring.Component):
         with m.FSM(name="writes"):
             with m.State("ARBITRATE"):
                 m.d.sync += failed.eq(0)
-                with m.If(take_turn(m, arbiter, grant, ports, "aw", lambda number, port: [
+                with m.If(accept_address(m, arbiter, grant, ports, "aw", lambda number, port: [
                     address.eq(port.awaddr), identity.eq(port.awid),
                     block.eq(port.awaddr >> self.block_log2),
                     reported.eq(self.reported[number])])):

@@ -25,7 +25,7 @@ def needs_compiler():
 def board_library(name, windows=None):
     """The shared library of a card on a serial line; skips the test if tools are missing.
 
-    With `windows`, its memory is DRAM: see `hotrow_sim.litedram.levelled_program`.
+    With `windows`, its memory is DRAM: see `levelled_dram.levelled_program`.
     """
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.config import log2
 from hotrow_rtl.memory.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Read
-from hotrow_rtl.memory.axi_arbiter import take_turn
+from hotrow_rtl.memory.axi_arbiter import accept_address
 from hotrow_rtl.primitives.fifo import RamFifo
 from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
@@ -72,12 +72,15 @@ class SharedRead(wiring.Component):
             bus.arlen.eq((request.beats_left + request.part) >> log2(ratio)),
             bus.arsize.eq(log2(self.word_bytes)), bus.arburst.eq(BURST_INCR),
         ]
+
+        def capture(number, port):
+            return [address.eq(port.araddr), request.identity.eq(port.arid),
+                    request.beats_left.eq(port.arlen), request.part.eq(port.araddr[low:]),
+                    request.in_range.eq(port.araddr < self.size)]
+
         with m.FSM(name="requests"):
             with m.State("ARBITRATE"):
-                with m.If(take_turn(m, arbiter, request.port, ports, "ar", lambda number, port: [
-                    address.eq(port.araddr), request.identity.eq(port.arid),
-                    request.beats_left.eq(port.arlen), request.part.eq(port.araddr[low:]),
-                    request.in_range.eq(port.araddr < self.size)])):
+                with m.If(accept_address(m, arbiter, request.port, ports, "ar", capture)):
                     m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)

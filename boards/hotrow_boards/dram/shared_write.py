@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.config import log2
 from hotrow_rtl.memory.axi import BURST_INCR, DECERR, LENGTH_WIDTH, OKAY, AXI4Write
-from hotrow_rtl.memory.axi_arbiter import take_turn
+from hotrow_rtl.memory.axi_arbiter import accept_address
 from hotrow_rtl.primitives.fifo import RamFifo
 from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
@@ -85,12 +85,15 @@ class SharedWrite(wiring.Component):
         ]
         with m.If(bus.wready & bus.wvalid):
             m.d.sync += [bus.wvalid.eq(0), bus.wstrb.eq(0)]
+
+        def capture(number, port):
+            return [address.eq(port.awaddr), part.eq(port.awaddr[low:]), beats.eq(port.awlen),
+                    response.identity.eq(port.awid), response.reported.eq(self.reported[number]),
+                    response.in_range.eq(port.awaddr < self.size)]
+
         with m.FSM(name="writes"):
             with m.State("ARBITRATE"):
-                with m.If(take_turn(m, arbiter, response.port, ports, "aw", lambda number, port: [
-                    address.eq(port.awaddr), part.eq(port.awaddr[low:]), beats.eq(port.awlen),
-                    response.identity.eq(port.awid), response.reported.eq(self.reported[number]),
-                    response.in_range.eq(port.awaddr < self.size)])):
+                with m.If(accept_address(m, arbiter, response.port, ports, "aw", capture)):
                     m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)

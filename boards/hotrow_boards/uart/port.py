@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
 from ..link.frame_port import FramePort
+from ..link.layouts import frame_byte
 from ..link.slip import SlipDecoder, SlipEncoder
 from .autobaud import Autobaud
 from .receiver import Receiver
@@ -43,14 +44,9 @@ class UartPort(wiring.Component):
         connect(m, receiver=receiver.o, decoder=decoder.i)
         connect(m, decoder.o, flipped(self.frames.requests))
         # Timing: registers the path from the reply memory into the encoder.
-        replies = self.frames.replies
-        m.submodules.skid = skid = SkidBuffer(replies.p.shape().size)
-        m.d.comb += [
-            skid.i.valid.eq(replies.valid), skid.i.p.eq(replies.p.as_value()),
-            replies.ready.eq(skid.i.ready),
-            encoder.i.valid.eq(skid.o.valid), encoder.i.p.eq(skid.o.p),
-            skid.o.ready.eq(encoder.i.ready),
-        ]
+        m.submodules.skid = skid = SkidBuffer(frame_byte)
+        connect(m, flipped(self.frames.replies), skid.i)
+        connect(m, skid=skid.o, encoder=encoder.i)
         connect(m, encoder=encoder.o, transmitter=transmitter.i)
         m.d.comb += [
             self.tx.eq(transmitter.line),
