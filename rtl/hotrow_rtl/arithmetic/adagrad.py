@@ -1,4 +1,4 @@
-"""The scalars of row-wise Adagrad.
+"""The scalar operations of row-wise Adagrad.
 
 Source: J. Duchi, E. Hazan and Y. Singer, Adaptive subgradient methods, J. Mach. Learn. Res. 12
 (2011), with one accumulator per row.
@@ -19,14 +19,14 @@ from ..primitives.stream_routing import fork
 class SingleAdd(wiring.Component):
     """a + b in fp32, one addition at a time.
 
-    Members
-    -------
+    Attributes
+    ----------
     operands : In(stream(a, b))
     results : Out(stream(32))
 
     Timing
     ------
-    `latency` cycles; the next operands are taken in the cycle after the result.
+    `latency` cycles; `operands` is ready in the cycle after the result's handshake.
     """
 
     latency = Add.latency + 1
@@ -56,34 +56,34 @@ class SingleAdd(wiring.Component):
 
 
 class AdagradStep(wiring.Component):
-    """state + sum / elements, and lr / (sqrt(of that) + eps): five operations, each rounded.
+    """s' = s + sum / elements and f = lr / (sqrt(s') + eps): five operations, each rounded.
 
-    Members
-    -------
-    elements : In(10)
-        Of a row, divided by 4: 1 to 512. Set a cycle before the first row, as `lr` and `eps`, and
-        stable while any is inside.
+    Attributes
+    ----------
+    blocks : In(10)
+        Elements of a row divided by 4, 1 to 512. `blocks`, `lr` and `eps` are set a cycle before
+        the first row and stable while rows are inside.
     lr, eps : In(32)
         fp32.
     sums : In(stream(32))
-        Of the squares of each row.
+        Sum of squares of each row's gradient.
     states : In(stream(32))
-        The accumulator of each row, fp32.
+        Accumulator s of each row, fp32.
     updated : Out(stream(32))
-        The accumulators after the step.
+        Accumulator s' of each row.
     factors : Out(stream(32))
-        What each gradient is multiplied by.
+        The factor f for each row's gradient.
 
     Timing
     ------
-    Two divisions, a root and two additions follow one another for a row, and overlap with those of
-    other rows: a row in ``Divide.latency + 1`` cycles.
+    Two divisions, a root and two additions in series; rows overlap. One row per
+    ``Divide.latency + 1`` cycles.
     """
 
     def __init__(self):
         number = stream.Signature(32)
         super().__init__({
-            "elements": In(10),
+            "blocks": In(10),
             "lr": In(32),
             "eps": In(32),
             "sums": In(number),
@@ -96,20 +96,20 @@ class AdagradStep(wiring.Component):
         m = Module()
         m.submodules.mean = mean = Divide()
         m.submodules.accumulate = accumulate = SingleAdd()
-        m.submodules.kept = kept = RamFifo(32, 2)  # until it is written, the next begins
+        m.submodules.states_out = states_out = RamFifo(32, 2)  # lets the next row start early
         m.submodules.root = root = SquareRoot()
-        m.submodules.bound = bound = SingleAdd()
-        m.submodules.scale = scale = Divide()
-        m.submodules.scaled = scaled = RamFifo(32, 2)
-        count = Signal(32)  # the elements as fp32
-        for bit in range(len(self.elements)):
-            with m.If(self.elements[bit]):
-                m.d.sync += count.eq(Cat((self.elements << 23 - bit)[:23],
-                                         Const(FP32.bias + 2 + bit, 8)))
+        m.submodules.add_eps = add_eps = SingleAdd()
+        m.submodules.divide_lr = divide_lr = Divide()
+        m.submodules.factors_out = factors_out = RamFifo(32, 2)
+        elements = Signal(32)  # as fp32
+        for bit in range(len(self.blocks)):
+            with m.If(self.blocks[bit]):
+                m.d.sync += elements.eq(Cat((self.blocks << 23 - bit)[:23],
+                                            Const(FP32.bias + 2 + bit, 8)))
         m.d.comb += [
             mean.operands.valid.eq(self.sums.valid),
             mean.operands.p.a.eq(self.sums.p),
-            mean.operands.p.b.eq(count),
+            mean.operands.p.b.eq(elements),
             self.sums.ready.eq(mean.operands.ready),
             accumulate.operands.valid.eq(mean.results.valid & self.states.valid),
             accumulate.operands.p.a.eq(mean.results.p),
@@ -117,20 +117,20 @@ class AdagradStep(wiring.Component):
             mean.results.ready.eq(accumulate.operands.ready & self.states.valid),
             self.states.ready.eq(accumulate.operands.ready & mean.results.valid),
         ]
-        fork(m, accumulate.results, kept.i, root.operands)
+        fork(m, accumulate.results, states_out.i, root.operands)
         m.d.comb += [
-            kept.i.p.eq(accumulate.results.p),
+            states_out.i.p.eq(accumulate.results.p),
             root.operands.p.a.eq(accumulate.results.p),
-            bound.operands.valid.eq(root.results.valid),
-            bound.operands.p.a.eq(root.results.p),
-            bound.operands.p.b.eq(self.eps),
-            root.results.ready.eq(bound.operands.ready),
-            scale.operands.valid.eq(bound.results.valid),
-            scale.operands.p.a.eq(self.lr),
-            scale.operands.p.b.eq(bound.results.p),
-            bound.results.ready.eq(scale.operands.ready),
+            add_eps.operands.valid.eq(root.results.valid),
+            add_eps.operands.p.a.eq(root.results.p),
+            add_eps.operands.p.b.eq(self.eps),
+            root.results.ready.eq(add_eps.operands.ready),
+            divide_lr.operands.valid.eq(add_eps.results.valid),
+            divide_lr.operands.p.a.eq(self.lr),
+            divide_lr.operands.p.b.eq(add_eps.results.p),
+            add_eps.results.ready.eq(divide_lr.operands.ready),
         ]
-        connect(m, kept=kept.o, updated=flipped(self.updated))
-        connect(m, scale=scale.results, scaled=scaled.i)
-        connect(m, scaled=scaled.o, factors=flipped(self.factors))
+        connect(m, states_out=states_out.o, updated=flipped(self.updated))
+        connect(m, divide_lr=divide_lr.results, factors_out=factors_out.i)
+        connect(m, factors_out=factors_out.o, factors=flipped(self.factors))
         return m

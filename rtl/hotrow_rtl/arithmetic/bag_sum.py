@@ -1,60 +1,59 @@
 """Sums of bags of rows, in fp32."""
 
-from amaranth import Cat, Module
+from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
 from .partial_sums import PartialSums
-from .payloads import MOST_PARTIALS, PARTIALS_BYTES, bag_beat, pooled_row, row_setting
+from .payloads import MAX_PARTIALS, PARTIALS_BYTES, bag_beat, bag_row, row_format
 from .reorder import SumReorder, sum_tag
 from .tree_sum import TreeSum
-from .width_converter import RowBeats
+from .width_converter import WordsToBeats
 
 
 class BagSum(wiring.Component):
     """The weighted sum of each bag's rows, in fp32, in an order that no bus width changes.
 
-    Row j of a bag goes to partial sum j mod p; each of them adds its rows in order, from +0, by
-    fused multiply-add: fma(weight, row, partial). p is 1024 / r rounded up to a power of two, at
-    least 1 and at most 16, where r is the bytes of the row as fp32. So an adder is not waited
-    for: beats that are added to one another are at least 16 apart. At the end partial sums 0 and
-    1, 2 and 3, ... are added, then so the sums, until one is left; those without a row are left
-    out, one without a neighbour goes to the next round as it is. An empty bag gives +0. Rows of
-    1024 bytes or more, and bags of one or two rows of any size, are summed in plain list order.
+    Row j of a bag goes to partial sum j mod p. Each partial sum starts at +0 and adds its rows in
+    order: fma(weight, row, partial). p is 1024 / r rounded up to a power of two, at least 1 and at
+    most 16, where r is the size of the row as fp32 in bytes. Beats that are added to each other
+    are therefore at least 16 cycles apart and never wait for the adder. `TreeSum` then adds the
+    partial sums in pairs; partial sums without a row are left out. An empty bag gives +0. Rows of
+    1024 bytes or more, and bags of one or two rows of any size, are summed in list order.
 
-    With `plain` the sum of a bag is that of all its rows in list order, from its first, and of
-    one row of weight 1 that row itself, bit for bit but for NaN: 0x7fc00000.
+    With `sequential` every bag is summed in list order, starting with its first row; the sum of
+    one row of weight 1 is that row, bit for bit, but a NaN becomes 0x7fc00000.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    setting : In(row_setting)
-        Of all rows; set three cycles before the first, stable while any is inside.
-    plain : In(1)
+    Attributes
+    ----------
+    row_format : In(row_format)
+        Of all rows. Set three cycles before the first row and stable while rows are inside.
+    sequential : In(1)
         Likewise.
-    rows : In(stream(pooled_row(config)))
+    rows : In(stream(bag_row))
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
-        Those of each row that is not `empty`, in order.
+        The words of each row that is not `empty`, in order.
     bags : Out(stream(bag_beat(config)))
         The sum of every bag in order.
 
     Timing
     ------
-    See ``hotrow_sim.cycles.arithmetic``. A bag of n rows of b beats takes n * b cycles, or b * s(m)
-    for m = min(n, p) partial sums, see `TreeSum`, if those are more.
+    See ``hotrow_sim.cycles.arithmetic``. A bag of n rows of b beats takes n * b cycles, or
+    b * s(m) for m = min(n, p) partial sums if that is more, where s is the adder time of `TreeSum`.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "setting": In(row_setting),
-            "plain": In(1),
-            "rows": In(stream.Signature(pooled_row(config))),
+            "row_format": In(row_format),
+            "sequential": In(1),
+            "rows": In(stream.Signature(bag_row)),
             "words": In(stream.Signature(config.bus_width)),
             "bags": Out(stream.Signature(bag_beat(config))),
         })
@@ -62,29 +61,29 @@ class BagSum(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.beats = beats = RowBeats(config)
+        m.submodules.beats = beats = WordsToBeats(config)
         m.submodules.partials = partials = PartialSums(config)
-        m.submodules.order = order = SumReorder(config)
-        m.submodules.pairs = pairs = TreeSum(
-            config.lanes, MOST_PARTIALS, PARTIALS_BYTES // config.bus_bytes, sum_tag(config).size)
+        m.submodules.reorder = reorder = SumReorder(config)
+        m.submodules.tree = tree = TreeSum(
+            config.lanes, MAX_PARTIALS, PARTIALS_BYTES // config.bus_bytes, sum_tag(config))
         m.d.comb += [
-            beats.setting.eq(self.setting),
-            partials.setting.eq(self.setting),
-            partials.plain.eq(self.plain),
+            beats.row_format.eq(self.row_format),
+            partials.row_format.eq(self.row_format),
+            partials.sequential.eq(self.sequential),
         ]
         connect(m, words=flipped(self.words), beats=beats.words)
         connect(m, rows=flipped(self.rows), partials=partials.rows)
         connect(m, beats=beats.beats, partials=partials.beats)
-        connect(m, partials=partials.partials, order=order.partials)
+        connect(m, partials=partials.partials, reorder=reorder.partials)
         m.d.comb += [
-            pairs.summands.valid.eq(order.tagged.valid),
-            pairs.summands.p.values.eq(order.tagged.p.values),
-            pairs.summands.p.index.eq(order.tagged.p.index),
-            pairs.summands.p.final.eq(order.tagged.p.final),
-            pairs.summands.p.at.eq(order.tagged.p.at),
-            pairs.summands.p.tag.eq(Cat(order.tag)),
-            order.tagged.ready.eq(pairs.summands.ready),
+            tree.summands.valid.eq(reorder.tagged.valid),
+            tree.summands.p.values.eq(reorder.tagged.p.values),
+            tree.summands.p.index.eq(reorder.tagged.p.index),
+            tree.summands.p.final.eq(reorder.tagged.p.final),
+            tree.summands.p.beat_idx.eq(reorder.tagged.p.beat_idx),
+            tree.summands.p.tag.eq(reorder.tag),
+            reorder.tagged.ready.eq(tree.summands.ready),
         ]
-        connect(m, pairs=pairs.sums, order=order.sums)
-        connect(m, order=order.bags, bags=flipped(self.bags))
+        connect(m, tree=tree.sums, reorder=reorder.sums)
+        connect(m, reorder=reorder.bags, bags=flipped(self.bags))
         return m

@@ -1,4 +1,4 @@
-"""Row update: one step of SGD or of row-wise Adagrad on every row."""
+"""RowUpdate: one step of SGD or of row-wise Adagrad on every row."""
 
 import itertools
 
@@ -12,12 +12,12 @@ from ..float.fma import FusedMultiplyAdd
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
 from .adagrad import AdagradStep
-from .payloads import beats_of_longest, row_beat, row_geometry, row_setting, row_word
+from .payloads import max_row_beats, row_beat, row_format, row_geometry, row_word
 from .square_sum import SquareSum
-from .width_converter import RowBeats, RowWords
+from .width_converter import BeatsToWords, WordsToBeats
 
 SIGN = 1 << 31
-APPLIED = 1 + Widen.latency + FusedMultiplyAdd.latency  # cycles from two beats to theirs
+APPLY_LATENCY = 1 + Widen.latency + FusedMultiplyAdd.latency  # from operand beats to result beat
 
 
 class Optimizer(enum.Enum, shape=1):
@@ -28,47 +28,48 @@ class Optimizer(enum.Enum, shape=1):
 
 
 class RowUpdate(wiring.Component):
-    """Update rows of fp32, fp16 or bf16 by gradients in fp32; round once to the type of the rows.
+    """Update rows of fp32, fp16 or bf16 by fp32 gradients; round once to the type of the rows.
 
-    SGD: w = fma(-lr, g, w). Row-wise Adagrad, with a state s of one fp32 per row: s = s + q / D,
+    SGD: w = fma(-lr, g, w). Row-wise Adagrad, with one fp32 state s per row: s = s + q / D,
     w = fma(-(lr / (sqrt(s) + eps)), g, w), where D is the number of elements and q the sum of
-    g * g by `SquareSum`. Each operation is rounded to nearest even.
+    g * g by `SquareSum`. Each operation rounds to nearest even.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    setting : In(row_setting)
-        Of all rows; set three cycles before the first, as the settings that follow, and stable
-        while any is inside.
+    Attributes
+    ----------
+    row_format : In(row_format)
+        Of all rows. `row_format`, `optimizer`, `lr` and `eps` are set three cycles before the
+        first row and stable while rows are inside.
     optimizer : In(Optimizer)
     lr, eps : In(32)
-        fp32; SGD does not use eps.
+        fp32. SGD ignores eps.
     gradients : In(stream(row_beat(config)))
-        Of each row, summed: the `bags` of `BagSum` with `plain`, as many beats.
+        The summed gradient of each row: the `bags` of a `sequential` `BagSum`, as many beats as
+        the row has.
     words : In(stream(config.bus_width))
-        The rows, each in bus words of its own.
+        The rows. Each row begins at the first byte of a word.
     states : In(stream(32))
-        With Adagrad of each row; else none is taken.
+        The state of each row. SGD takes none.
     updated : Out(stream(row_word(config)))
-        The rows after the step. Where a row has no elements its words hold what means nothing.
+        The rows after the step. Bytes past the end of a row are undefined.
     updated_states : Out(stream(32))
-        The states after the step, with Adagrad.
+        The states after the step. SGD returns none.
 
     Timing
     ------
-    See ``hotrow_sim.cycles.arithmetic``. SGD: a beat a cycle. Adagrad: a row of b beats in
-    max(4 * b, 31) cycles, or up to 35 if b is about 8: a quarter of the lanes is squared at a
-    time, four rows are on their way, and one divider makes the factors. Two of the longest rows
-    have room, so that the steps of a row overlap with those of others.
+    See ``hotrow_sim.cycles.arithmetic``. SGD: one beat per cycle. Adagrad: a row of b beats takes
+    max(4 * b, 31) cycles, up to 35 for b of about 8. The limits are `SquareSum`, a quarter of the
+    lanes per cycle with four rows in flight, and the divider of `AdagradStep`. The buffers hold two
+    of the longest rows, so that consecutive rows overlap.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "setting": In(row_setting),
+            "row_format": In(row_format),
             "optimizer": In(Optimizer),
             "lr": In(32),
             "eps": In(32),
@@ -82,51 +83,50 @@ class RowUpdate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        geometry = row_geometry(m, config, self.setting)
-        m.submodules.queue = queue = RamFifo(row_beat(config), 2 * beats_of_longest(config))
-        m.submodules.waiting = waiting = RamFifo(
-            config.bus_width, beats_of_longest(config))
-        m.submodules.weights = weights = RowBeats(config)
+        geometry = row_geometry(m, config, self.row_format)
+        m.submodules.gradients = gradients = RamFifo(row_beat(config), 2 * max_row_beats(config))
+        m.submodules.row_words = row_words = RamFifo(config.bus_width, max_row_beats(config))
+        m.submodules.weights = weights = WordsToBeats(config)
         m.submodules.squares = squares = SquareSum(config)
         m.submodules.step = step = AdagradStep()
-        m.submodules.out = out = RowWords(config)
+        m.submodules.out = out = BeatsToWords(config)
         adagrad = Signal()
         m.d.sync += adagrad.eq(self.optimizer == Optimizer.ROWWISE_ADAGRAD)
         m.d.comb += [
-            weights.setting.eq(self.setting),
-            squares.setting.eq(self.setting),
-            step.elements.eq(geometry.blocks),
+            weights.row_format.eq(self.row_format),
+            squares.row_format.eq(self.row_format),
+            step.blocks.eq(geometry.blocks),
             step.lr.eq(self.lr),
             step.eps.eq(self.eps),
-            out.type.eq(self.setting.type),
+            out.type.eq(self.row_format.type),
         ]
-        connect(m, words=flipped(self.words), waiting=waiting.i)
-        connect(m, waiting=waiting.o, weights=weights.words)
+        connect(m, words=flipped(self.words), row_words=row_words.i)
+        connect(m, row_words=row_words.o, weights=weights.words)
         connect(m, squares=squares.sums, step=step.sums)
         connect(m, states=flipped(self.states), step=step.states)
         connect(m, step=step.updated, states=flipped(self.updated_states))
         connect(m, out=out.words, updated=flipped(self.updated))
-        # Gradients wait for the factor that comes of their squares.
-        m.submodules.passing = passing = RamFifo(row_beat(config), 2)
-        connect(m, passing=passing.o, squares=squares.beats)
-        ready = passing.i.ready | ~adagrad
+        # A gradient waits in `gradients` for the factor that depends on its squares.
+        m.submodules.to_squares = to_squares = RamFifo(row_beat(config), 2)
+        connect(m, to_squares=to_squares.o, squares=squares.beats)
+        squares_ready = to_squares.i.ready | ~adagrad
         m.d.comb += [
-            queue.i.p.eq(self.gradients.p),
-            passing.i.p.eq(self.gradients.p),
-            queue.i.valid.eq(self.gradients.valid & ready),
-            passing.i.valid.eq(self.gradients.valid & queue.i.ready & adagrad),
-            self.gradients.ready.eq(queue.i.ready & ready),
+            gradients.i.p.eq(self.gradients.p),
+            to_squares.i.p.eq(self.gradients.p),
+            gradients.i.valid.eq(self.gradients.valid & squares_ready),
+            to_squares.i.valid.eq(self.gradients.valid & gradients.i.ready & adagrad),
+            self.gradients.ready.eq(gradients.i.ready & squares_ready),
         ]
 
-        accept = out.reserved
+        fire = out.reserve
         m.d.comb += [
-            accept.eq(queue.o.valid & weights.beats.valid & out.free
-                      & (step.factors.valid | ~adagrad)),
-            queue.o.ready.eq(accept),
-            weights.beats.ready.eq(accept),
-            step.factors.ready.eq(accept & queue.o.p.last & adagrad),
+            fire.eq(gradients.o.valid & weights.beats.valid & out.space_for_one
+                    & (step.factors.valid | ~adagrad)),
+            gradients.o.ready.eq(fire),
+            weights.beats.ready.eq(fire),
+            step.factors.ready.eq(fire & gradients.o.p.last & adagrad),
         ]
-        valid, last = Signal(APPLIED), Signal(APPLIED)
+        valid, last = Signal(APPLY_LATENCY), Signal(APPLY_LATENCY)
         raw, factor = Signal(config.bus_width, reset_less=True), Signal(32, reset_less=True)
         gradient = [Signal(config.bus_width, name=f"gradient{cycle}", reset_less=True)
                     for cycle in range(1 + Widen.latency)]
@@ -134,13 +134,13 @@ class RowUpdate(wiring.Component):
                              for cycle in range(Widen.latency))]
         type_ = Signal(ElementType)
         m.d.sync += [
-            type_.eq(self.setting.type),
-            valid.eq(Cat(accept, valid)),
-            last.eq(Cat(queue.o.p.last, last)),
+            type_.eq(self.row_format.type),
+            valid.eq(Cat(fire, valid)),
+            last.eq(Cat(gradients.o.p.last, last)),
             raw.eq(weights.beats.p.values),
             factor.eq(Mux(adagrad, step.factors.p, self.lr) ^ SIGN),
-            *(register.eq(value)
-              for value, register in zip([queue.o.p.values, *gradient], gradient)),
+            *(register.eq(value) for value, register in itertools.pairwise(
+                [gradients.o.p.values, *gradient])),
             *(register.eq(value) for value, register in itertools.pairwise(factors)),
         ]
         results = []

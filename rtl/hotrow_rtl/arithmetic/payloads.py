@@ -1,7 +1,7 @@
-"""Payloads of the units that compute on rows.
+"""Payloads of the arithmetic units.
 
-A *beat* is `config.lanes` consecutive elements of a row, each in 32 bits: what these units take in
-a cycle. Its last one may have lanes beyond the row's end; what they hold means nothing.
+A *beat* is `config.lanes` consecutive elements of a row, 32 bits each: the width of the arithmetic
+units. Lanes past the end of a row carry undefined data.
 """
 
 from types import SimpleNamespace
@@ -12,81 +12,82 @@ from amaranth.lib import data
 from ..config import LARGEST_ROW, ROW_ALIGNMENT, Config, log2
 from ..float.formats import ElementType
 
-BAG_WIDTH = 24  # bits of a number of rows in a bag, exact in fp32
-MOST_PARTIALS = 16  # partial sums of a bag
-PARTIALS_BYTES = 1024  # of fp32 that a bag's partial sums have at least, if that many are allowed
+BAG_WIDTH = 24  # bits of the number of rows in a bag: exact in fp32
+MAX_PARTIALS = 16  # partial sums per bag
+PARTIALS_BYTES = 1024  # fp32 bytes of a bag's partial sums, unless MAX_PARTIALS limits them
 
-row_setting = data.StructLayout({"type": ElementType, "row16": 9})
-"""Element type of rows, and their bytes in units of 16, 1 to LARGEST_ROW / 16."""
+row_format = data.StructLayout({"type": ElementType, "row16": 9})
+"""Element type of the rows, and the row size in units of 16 bytes, 1 to LARGEST_ROW / 16."""
+
+bag_row = data.StructLayout({"weight": 32, "last": 1, "empty": 1})
+"""A row of a bag: its fp32 weight; `last` marks the bag's final row. `empty` marks a bag without
+rows, which has no words."""
 
 
-def beats_of_longest(config: Config) -> int:
-    """Beats of the longest row: each element of 16 bits becomes one of 32."""
+def max_row_beats(config: Config) -> int:
+    """Beats of the longest row; a 16-bit element becomes 32 bits."""
     return 2 * config.row_bytes // config.bus_bytes
 
 
 def beat_index(config: Config):
-    """Range that numbers the beats of any row."""
+    """Range of the beat numbers of a row."""
     return range(2 * LARGEST_ROW // config.bus_bytes)
 
 
 def row_beat(config: Config) -> data.StructLayout:
-    """A beat, and whether it is the `last` of its row."""
+    """A beat of a row; `last` marks its final beat."""
     return data.StructLayout({"values": config.bus_width, "last": 1})
 
 
-def pooled_row(config: Config) -> data.StructLayout:
-    """A row of a bag: its weight, an fp32; whether it is the `last` of its bag. One that is
-    `empty` has no words and stands for a bag without rows."""
-    return data.StructLayout({"weight": 32, "last": 1, "empty": 1})
-
-
 def bag_beat(config: Config) -> data.StructLayout:
-    """A beat of a bag's sum, and how many `rows` the bag has."""
+    """A beat of a bag's sum, and the number of `rows` in the bag."""
     return data.StructLayout({"values": config.bus_width, "last": 1, "rows": BAG_WIDTH})
 
 
 def partial_beat(config: Config) -> data.StructLayout:
-    """A beat of partial sum `index` of a bag of so many `rows`. `at`: the beat in its row, of
-    which `last` is the last; `final`: no further partial sum follows in the bag."""
+    """A beat of partial sum `index` of a bag of `rows` rows.
+
+    `beat_idx` numbers the beats of a partial sum, `last` marks the final one. `final` marks the
+    beats of the bag's final partial sum.
+    """
     return data.StructLayout({
         "values": config.bus_width,
-        "index": range(MOST_PARTIALS),
+        "index": range(MAX_PARTIALS),
         "final": 1,
-        "at": beat_index(config),
+        "beat_idx": beat_index(config),
         "last": 1,
         "rows": BAG_WIDTH,
     })
 
 
 def row_word(config: Config) -> data.StructLayout:
-    """A bus word of a row, and whether it is the `last`."""
+    """A bus word of a row; `last` marks its final word."""
     return data.StructLayout({"data": config.bus_width, "last": 1})
 
 
-def row_geometry(m, config: Config, setting) -> SimpleNamespace:
-    """What a `row_setting` says, in registers added to module `m`.
+def row_geometry(m, config: Config, format_) -> SimpleNamespace:
+    """Derive sizes from a `row_format`, in registers added to module `m`.
 
     Returns
     -------
     SimpleNamespace
-        halves: elements have 16 bits. blocks: 16 bytes of a row as fp32. last_beat: beats of a
-        row less one. last_partial: partial sums of a bag less one.
+        half_width: the elements have 16 bits. blocks: size of a row as fp32, in units of 16 bytes.
+        last_beat: beats of a row minus 1. last_partial: partial sums of a bag minus 1.
     """
-    halves, last_beat = Signal(), Signal(beat_index(config))
-    last_partial = Signal(range(MOST_PARTIALS))
-    blocks = Signal(range(2 * LARGEST_ROW // ROW_ALIGNMENT + 1))  # of 16 bytes, as fp32
-    is_half = setting.type != ElementType.FP32
+    half_width, last_beat = Signal(), Signal(beat_index(config))
+    last_partial = Signal(range(MAX_PARTIALS))
+    blocks = Signal(range(2 * LARGEST_ROW // ROW_ALIGNMENT + 1))
+    is_half = format_.type != ElementType.FP32
     m.d.sync += [
-        halves.eq(is_half),
-        blocks.eq(Mux(is_half, Cat(0, setting.row16), setting.row16)),
+        half_width.eq(is_half),
+        blocks.eq(Mux(is_half, Cat(0, format_.row16), format_.row16)),
         last_beat.eq((blocks - 1) >> log2(config.lanes * 4 // ROW_ALIGNMENT)),
     ]
-    most = PARTIALS_BYTES // ROW_ALIGNMENT  # from so many blocks on there is one partial sum
-    with m.If(blocks >= most):
+    one_partial = PARTIALS_BYTES // ROW_ALIGNMENT  # blocks of the shortest row with one partial sum
+    with m.If(blocks >= one_partial):
         m.d.sync += last_partial.eq(0)
     for partials in (2, 4, 8, 16):
-        with m.Elif(blocks >= (most // partials if partials < MOST_PARTIALS else 0)):
+        with m.Elif(blocks >= (one_partial // partials if partials < MAX_PARTIALS else 0)):
             m.d.sync += last_partial.eq(partials - 1)
-    return SimpleNamespace(
-        halves=halves, blocks=blocks, last_beat=last_beat, last_partial=last_partial)
+    return SimpleNamespace(half_width=half_width, blocks=blocks, last_beat=last_beat,
+                           last_partial=last_partial)

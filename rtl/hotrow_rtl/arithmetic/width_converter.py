@@ -1,4 +1,4 @@
-"""Between the words of rows and their beats."""
+"""Width conversion between the bus words and the beats of rows."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -9,35 +9,35 @@ from ..float.convert import Narrow
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
 from ..primitives.skid_buffer import SkidBuffer
-from .payloads import row_beat, row_geometry, row_setting, row_word
+from .payloads import row_beat, row_format, row_geometry, row_word
 
 
-class RowBeats(wiring.Component):
-    """Cut the words of rows into beats: one word of fp32 into one, of others into two.
+class WordsToBeats(wiring.Component):
+    """Split the words of rows into beats: one beat per fp32 word, two per word of 16-bit elements.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    setting : In(row_setting)
-        Of all rows; set two cycles before the first word, stable while any is inside.
+    Attributes
+    ----------
+    row_format : In(row_format)
+        Of all rows. Set two cycles before the first word and stable while words are inside.
     words : In(stream(config.bus_width))
-        Rows from their first byte on, each in bus words of its own.
+        Each row begins at the first byte of a word.
     beats : Out(stream(row_beat(config)))
-        Elements in the table's type, of 16 bits in the low half of a lane. A second beat of a
-        last word that has no elements is left out.
+        Elements in the type of the row, a 16-bit element in the low half of its lane. If the
+        second half of a row's last word has no elements, the unit omits the second beat.
 
     Timing
     ------
-    Latency 1 cycle, one beat a cycle.
+    Latency 1 cycle, one beat per cycle.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "setting": In(row_setting),
+            "row_format": In(row_format),
             "words": In(stream.Signature(config.bus_width)),
             "beats": Out(stream.Signature(row_beat(config))),
         })
@@ -45,50 +45,51 @@ class RowBeats(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, out = self.config.lanes, self.beats
-        m.submodules.taken = taken = SkidBuffer(self.config.bus_width)
-        connect(m, words=flipped(self.words), taken=taken.i)
-        row = row_geometry(m, self.config, self.setting)
-        at = Signal.like(row.last_beat)
-        word, values = taken.o.p, []
+        m.submodules.skid = skid = SkidBuffer(self.config.bus_width)
+        connect(m, words=flipped(self.words), skid=skid.i)
+        geometry = row_geometry(m, self.config, self.row_format)
+        beat_idx = Signal.like(geometry.last_beat)
+        word, values = skid.o.p, []
         for lane in range(lanes):
-            half = Mux(at[0], word.word_select(lanes + lane, 16), word.word_select(lane, 16))
+            half = Mux(beat_idx[0], word.word_select(lanes + lane, 16), word.word_select(lane, 16))
             whole = word.word_select(lane, 32)
-            values.append(Cat(Mux(row.halves, half, whole[:16]), whole[16:]))
+            values.append(Cat(Mux(geometry.half_width, half, whole[:16]), whole[16:]))
         m.d.comb += [
-            out.valid.eq(taken.o.valid),
+            out.valid.eq(skid.o.valid),
             out.p.values.eq(Cat(values)),
-            out.p.last.eq(at == row.last_beat),
-            taken.o.ready.eq(out.ready & (~row.halves | at[0] | out.p.last)),
+            out.p.last.eq(beat_idx == geometry.last_beat),
+            skid.o.ready.eq(out.ready & (~geometry.half_width | beat_idx[0] | out.p.last)),
         ]
         with m.If(out.valid & out.ready):
-            m.d.sync += at.eq(Mux(out.p.last, 0, at + 1))
+            m.d.sync += beat_idx.eq(Mux(out.p.last, 0, beat_idx + 1))
         return m
 
 
-class RowWords(wiring.Component):
-    """Round beats of fp32 to the type of a table and pack them into words.
+class BeatsToWords(wiring.Component):
+    """Round fp32 beats to the element type of the rows and pack them into words.
 
-    Whoever sends a beat reserves its room before: a beat that is on its way cannot wait.
+    The beats come from pipelines that cannot stall, so the sender reserves space before it issues
+    a beat.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     type : In(ElementType)
-        Of all rows; stable while any is inside.
-    free : Out(1)
-        There is room for another beat, the beat that is `reserved` in this cycle not counted.
-    reserved : In(1)
-        A beat will come, in this cycle or later. Only while `free`.
+        Of all rows. Stable while beats are inside.
+    space_for_one : Out(1)
+        The buffer has space for one more beat besides the one reserved in this cycle.
+    reserve : In(1)
+        Reserve space for one beat that is sent in this cycle or later. Only while `space_for_one`.
     beats : In(stream(row_beat(config), always_ready=True))
     words : Out(stream(row_word(config)))
-        Where a row has no elements its words hold what means nothing.
+        Bytes past the end of a row are undefined.
 
     Timing
     ------
-    Latency ``Narrow.latency + 3`` cycles, one beat a cycle; `depth` of them have room.
+    Latency ``Narrow.latency + 3`` cycles, one beat per cycle. The buffer holds `depth` words.
     """
 
     depth = 32
@@ -97,60 +98,61 @@ class RowWords(wiring.Component):
         self.config = config
         super().__init__({
             "type": In(ElementType),
-            "free": Out(1),
-            "reserved": In(1),
+            "space_for_one": Out(1),
+            "reserve": In(1),
             "beats": In(stream.Signature(row_beat(config), always_ready=True)),
             "words": Out(stream.Signature(row_word(config))),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config, given = self.config, self.beats
+        config, beats = self.config, self.beats
         lanes, width = config.lanes, config.bus_width
-        halves = Signal()
-        m.d.sync += halves.eq(self.type != ElementType.FP32)
+        half_width = Signal()
+        m.d.sync += half_width.eq(self.type != ElementType.FP32)
 
         last, valid = Signal(Narrow.latency), Signal(Narrow.latency)
-        m.d.sync += [last.eq(Cat(given.p.last, last)), valid.eq(Cat(given.valid, valid))]
-        rounded = []
+        m.d.sync += [last.eq(Cat(beats.p.last, last)), valid.eq(Cat(beats.valid, valid))]
+        narrowed = []
         for lane in range(lanes):
             m.submodules[f"narrow{lane}"] = narrow = Narrow()
             m.d.comb += [
-                narrow.operands.valid.eq(given.valid),
-                narrow.operands.p.value.eq(given.p.values.word_select(lane, 32)),
+                narrow.operands.valid.eq(beats.valid),
+                narrow.operands.p.value.eq(beats.p.values.word_select(lane, 32)),
                 narrow.operands.p.type.eq(self.type),
             ]
-            rounded.append(narrow.results.p)
-        came = valid[-1]
+            narrowed.append(narrow.results.p)
+        narrowed_valid = valid[-1]
 
-        # The first of two halves waits for the second.
-        second, begun = Signal(), Signal(width // 2)
-        low = Cat(value[:16] for value in rounded)
-        whole = ~halves | second | last[-1]
+        # Two beats of 16-bit elements make a word.
+        second_half, first_half = Signal(), Signal(width // 2)
+        low = Cat(value[:16] for value in narrowed)
+        completes = ~half_width | second_half | last[-1]
         m.submodules.queue = queue = RamFifo(row_word(config), self.depth)
         packed = Signal(row_word(config))
         packed_valid = Signal()
         m.d.sync += [
-            packed_valid.eq(came & whole),
+            packed_valid.eq(narrowed_valid & completes),
             packed.last.eq(last[-1]),
-            packed.data.eq(Mux(halves, Mux(second, Cat(begun, low), low), Cat(rounded))),
+            packed.data.eq(
+                Mux(half_width, Mux(second_half, Cat(first_half, low), low), Cat(narrowed))),
         ]
-        with m.If(came):
-            m.d.sync += [begun.eq(low), second.eq(~whole)]
+        with m.If(narrowed_valid):
+            m.d.sync += [first_half.eq(low), second_half.eq(~completes)]
         m.d.comb += [
             queue.i.valid.eq(packed_valid),
             queue.i.p.eq(packed),
         ]
         connect(m, queue=queue.o, words=flipped(self.words))
 
-        # Beats that are on their way, and words that wait.
-        inside = Signal(range(self.depth + 1))
-        joined, left = Signal(), Signal()
+        # `used_count`: reserved beats and stored words. The reservations of the last two cycles
+        # are not in the count that sets `space_for_one`.
+        used_count = Signal(range(self.depth + 1))
+        merged, word_fire = Signal(), Signal()  # registered
         m.d.sync += [
-            joined.eq(came & ~whole),
-            left.eq(self.words.valid & self.words.ready),
-            inside.eq(inside + self.reserved - joined - left),
+            merged.eq(narrowed_valid & ~completes),
+            word_fire.eq(self.words.valid & self.words.ready),
+            used_count.eq(used_count + self.reserve - merged - word_fire),
         ]
-        # As `inside` lags behind: two may be reserved that it does not tell.
-        m.d.sync += self.free.eq(inside < self.depth - 3)
+        m.d.sync += self.space_for_one.eq(used_count < self.depth - 3)
         return m

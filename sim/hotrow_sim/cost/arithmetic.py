@@ -3,7 +3,7 @@
 from hotrow_rtl.arithmetic.payloads import BAG_WIDTH, MAX_PARTIALS, max_row_beats
 from hotrow_rtl.arithmetic.reorder import SLOTS
 from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS
-from hotrow_rtl.arithmetic.tree_sum import ENTERING
+from hotrow_rtl.arithmetic.tree_sum import INPUT_BEATS
 from hotrow_rtl.config import LARGEST_ROW, Config, log2
 
 INDEX_WIDTH = log2(MAX_PARTIALS)
@@ -18,7 +18,7 @@ def bag_sum_bits(config: Config):
     reordered = 2 * longest * width
     pair_beats = 1024 // config.bus_bytes
     tag = log2(2 * longest) + log2(SLOTS) + 1
-    entering = ENTERING * (width + INDEX_WIDTH + 1 + log2(pair_beats) + tag)
+    entering = INPUT_BEATS * (width + INDEX_WIDTH + 1 + log2(pair_beats) + tag)
     pairs = 2 * pair_beats * width + 4 * pair_beats * width + entering
     beat_index = log2(2 * LARGEST_ROW // config.bus_bytes)
     bags = SLOTS * (BAG_WIDTH + 1 + INDEX_WIDTH) + SLOTS // 2 * (BAG_WIDTH + beat_index)
@@ -38,8 +38,8 @@ def square_sum_bits(config: Config):
     """The queues of steps and sums; the sums that wait for their neighbours."""
     levels = log2(8192 // config.lanes)
     waiting = 32 << 1 + (levels - 1).bit_length()
-    entering = ENTERING * (32 + levels + 1 + 1 + 1)
-    return (QUEUE + ROWS) * 32 + ENTERING * 32 + waiting + entering
+    entering = INPUT_BEATS * (32 + levels + 1 + 1 + 1)
+    return (QUEUE + ROWS) * 32 + INPUT_BEATS * 32 + waiting + entering
 
 
 def row_update_bits(config: Config):

@@ -1,4 +1,4 @@
-"""Gradient sums and the row update beside their golden model, cycles and memory."""
+"""RowUpdate with its gradient sums against golden, cycle and memory models."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ LR, EPS = (int(np.float32(value).view(np.uint32)) for value in (0.05, 1e-8))
 
 
 def values(shape, rng, special=False):
-    """fp32 about 1, or any."""
+    """fp32 numbers near 1; with `special` random bits with many subnormals."""
     if special:
         drawn = rng.integers(0, 1 << 32, shape, dtype=np.uint32)
         return np.where(rng.random(shape) < 0.3, drawn & np.uint32(0x807FFFFF), drawn)
@@ -46,7 +46,7 @@ def draw(counts, elements, kind="fp32", gradient_kind="fp32", adagrad=False, see
 
 def compare(config, update, seed=None, verilated=True, **options):
     rows, states, cycles = run_update(config, update, verilated=verilated, **options)
-    assert rows is not None, f"not all came, seed {seed}"
+    assert rows is not None, f"incomplete within the cycle limit, seed {seed}"
     expected, expected_states = update.expected()
     check_rows(rows, expected, seed)
     if states is not None:
@@ -78,7 +78,7 @@ def test_every_size_and_type(config, adagrad):
         for gradient_kind in ("fp32", kind):
             for row_bytes in (16, 32, 48, 64, 80, 112, 240, 496, 512, 1008, 2048, 4096):
                 elements = row_bytes // np.dtype(TYPES[kind]).itemsize
-                # The gradient is a row of the mover as well.
+                # A gradient is a row of the mover, too.
                 if max(row_bytes, elements * np.dtype(TYPES[gradient_kind]).itemsize) \
                         > config.row_bytes:
                     continue

@@ -1,4 +1,4 @@
-"""The row pool beside its golden model, its cycles and its memory."""
+"""RowPool against golden, cycle and memory models."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ MIXED = [0, 1, 2, 0, 0, 15, 16, 17, 20, 3, 1, 1, 33, 0]
 
 
 def draw(lengths, row_bytes, kind="fp32", seed=1, mean=False, weighted=False, special=False):
-    """Bags of random rows; `special`: with subnormal numbers, infinities and NaN among them."""
+    """Bags of random rows; with `special` some are subnormal, infinite or NaN."""
     rng = np.random.default_rng(seed)
     dtype = TYPES[kind]
     shape = sum(lengths), row_bytes // np.dtype(dtype).itemsize
@@ -42,7 +42,7 @@ def draw(lengths, row_bytes, kind="fp32", seed=1, mean=False, weighted=False, sp
 
 def compare(config, bags, seed=None, verilated=True, **options):
     rows, cycles = run_pool(config, bags, verilated=verilated, **options)
-    assert rows is not None, f"not all came, seed {seed}"
+    assert rows is not None, f"incomplete within the cycle limit, seed {seed}"
     check_rows(rows, bags.expected(), seed)
     return cycles
 
@@ -75,7 +75,7 @@ CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda c: c.name)
 @pytest.mark.slow
 @CONFIGS
 def test_every_size_and_type(config):
-    """Sizes about those at which the number of partial sums changes."""
+    """Row sizes around each change of the number of partial sums."""
     seed = 100
     for kind in TYPES:
         for row_bytes in (16, 32, 48, 64, 80, 112, 128, 144, 240, 256, 272, 496, 512, 528, 1008,
@@ -91,7 +91,7 @@ def test_every_size_and_type(config):
 @pytest.mark.slow
 @CONFIGS
 def test_corners(config):
-    """Every pair of corner values in bags of one and two."""
+    """Every pair of corner values, in bags of one and two rows."""
     a, b = (each.ravel() for each in np.meshgrid(CORNERS, CORNERS))
     rows = np.repeat(np.stack([a, b], axis=1).reshape(-1, 1), 4, axis=1)
     for mean in (False, True):
@@ -110,7 +110,7 @@ def test_long_bags(config):
 @pytest.mark.slow
 @CONFIGS
 def test_with_stalls(config):
-    """Idle gaps of either stream crossed with back-pressure."""
+    """Idle cycles of both input streams crossed with back-pressure."""
     patterns = [(0,), RAGGED, (0,) * 40 + (90,), (7,)]
     seed = 0
     for gap in patterns:
@@ -160,7 +160,7 @@ def test_cycles_of_means(config):
 @pytest.mark.slow
 @CONFIGS
 def test_restart_in_flight(config):
-    """Cut off at any cycle, what follows a reset is as if nothing had been."""
+    """After a reset at any cycle the results are correct."""
     bags = draw(MIXED, 64, seed=9)
     for limit in range(1, 400, 23):
         assert run_pool(config, draw([20] * 50, 128, mean=limit % 2), limit=limit)[0] is None

@@ -4,7 +4,7 @@ from amaranth import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...arithmetic.payloads import pooled_row, row_setting
+from ...arithmetic.payloads import bag_row, row_format
 from ...config import ROW_ALIGNMENT, Config, log2
 from ...contract.encoding import Status
 from ...primitives.fifo import RamFifo
@@ -33,11 +33,11 @@ class BagReadCollect(wiring.Component):
     setting : In(bag_setting())
     settled : In(1)
         `summands` and `shape`, as of `BagReadIssue`, hold for every read to come.
-    summands, shape : In(row_setting)
+    summands, shape : In(row_format)
     read_rows : In(stream(arrived_copy(config))).array(config.row_ports)
     read_words : In(stream(source_word(config))).array(config.row_ports)
         Of each port, as of `RowReader`.
-    rows : Out(stream(pooled_row(config)))
+    rows : Out(stream(bag_row))
     words : Out(stream(config.bus_width))
         Summands, as of `BagSum`.
     row_words : Out(stream(config.bus_width))
@@ -59,11 +59,11 @@ class BagReadCollect(wiring.Component):
             "order": In(stream.Signature(bag_read(config))),
             "setting": In(bag_setting()),
             "settled": In(1),
-            "summands": In(row_setting),
-            "shape": In(row_setting),
+            "summands": In(row_format),
+            "shape": In(row_format),
             "read_rows": In(stream.Signature(arrived_copy(config))).array(config.row_ports),
             "read_words": In(stream.Signature(source_word(config))).array(config.row_ports),
-            "rows": Out(stream.Signature(pooled_row(config))),
+            "rows": Out(stream.Signature(bag_row)),
             "words": Out(stream.Signature(config.bus_width)),
             "row_words": Out(stream.Signature(config.bus_width)),
             "states": Out(stream.Signature(32)),
@@ -76,7 +76,7 @@ class BagReadCollect(wiring.Component):
         counted = data.StructLayout({"kind": ReadKind, "less": word_count_width(config)})
         m.submodules.opened = opened = SkidBuffer(data.StructLayout({"read": read, "fault": 2}).size)
         m.submodules.realigner = realigner = ByteAligner(config)
-        m.submodules.queue = queue = RamFifo(pooled_row(config), READS_AHEAD)
+        m.submodules.queue = queue = RamFifo(bag_row, READS_AHEAD)
         m.submodules.kinds = kinds = RamFifo(counted, READS_AHEAD)
         connect(m, queue=queue.o, rows=flipped(self.rows))
 

@@ -5,7 +5,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arithmetic.payloads import row_setting
+from ...arithmetic.payloads import row_format
 from ...config import ROW_ALIGNMENT, Config, log2
 from ...contract.encoding import Status
 from ...float.formats import ElementType
@@ -41,7 +41,7 @@ class BagReadIssue(wiring.Component):
         Of each port those that it is to read, to the first byte of a bus word.
     order : Out(stream(bag_read(config)))
         Every entry.
-    summands, shape : Out(row_setting)
+    summands, shape : Out(row_format)
         Of all rows that are pooled, or gradients, and of those that are written; 16 bytes of fp32
         if the first one tells none.
     settled : Out(1)
@@ -61,8 +61,8 @@ class BagReadIssue(wiring.Component):
             "items": In(stream.Signature(bag_item())),
             "copies": Out(stream.Signature(addressed_copy(config))).array(config.row_ports),
             "order": Out(stream.Signature(bag_read(config))),
-            "summands": Out(row_setting),
-            "shape": Out(row_setting),
+            "summands": Out(row_format),
+            "shape": Out(row_format),
             "settled": Out(1),
         })
 
@@ -78,7 +78,7 @@ class BagReadIssue(wiring.Component):
         # The shape of all rows, and of what is read first of each bag.
         known, fits, sized, differs = Signal(), Signal(), Signal(), Signal()
         known_for = Signal(SETTLES)
-        shape, same, takes = Signal(row_setting), Signal(row_setting), Signal()
+        shape, same, takes = Signal(row_format), Signal(row_format), Signal()
         summand, widened = item.kind == ReadKind.SUMMAND, Signal()
         m.d.comb += [
             shape.row16.eq(copy.identity.bytes >> log2(ROW_ALIGNMENT)),

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arithmetic.payloads import row_setting, row_word
+from ...arithmetic.payloads import row_format, row_word
 from ...config import ROW_ALIGNMENT, Config, log2
 from ..port.alignment import CopyAlignment
 from ..port.payloads import COPY_BYTES, made_row, refusal, source_word
@@ -24,7 +24,7 @@ class BagWriteBack(wiring.Component):
     -------
     start : In(1)
         A pulse before each command.
-    shape : In(row_setting)
+    shape : In(row_format)
         Of all rows.
     ends : In(stream(bag_end(config)))
         Of every bag.
@@ -47,7 +47,7 @@ class BagWriteBack(wiring.Component):
         self.config = config
         super().__init__({
             "start": In(1),
-            "shape": In(row_setting),
+            "shape": In(row_format),
             "ends": In(stream.Signature(bag_end(config))),
             "rows": In(stream.Signature(row_word(config))),
             "states": In(stream.Signature(32)),

@@ -1,4 +1,4 @@
-"""Bags of rows for the Verilated row pool, and rows for the update."""
+"""Bags of rows through the row pool, and rows through the update, Verilated or simulated."""
 
 import functools
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ def row_bits(kind, row_bytes):
 
 
 def to_words(rows, bus_bytes):
-    """Rows of any element type as the bus words of each, one row after another."""
+    """Rows of any element type as bus words, with padding after each row."""
     octets = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
     padded = np.pad(octets, ((0, 0), (0, -octets.shape[1] % bus_bytes)), constant_values=0xA5)
     return [int.from_bytes(word.tobytes(), "little") for word in padded.reshape(-1, bus_bytes)]
 
 
 def to_rows(words, elements, config, dtype):
-    """The reverse of `to_words`, from bits of a `row_word`; checks which is the last of a row."""
+    """The inverse of `to_words` for bits of `row_word`; checks the `last` flags."""
     per_row = -(-elements * np.dtype(dtype).itemsize // config.bus_bytes)
     lasts = [word >> config.bus_width & 1 for word in words]
     assert lasts == [at % per_row == per_row - 1 for at in range(len(lasts))], (
@@ -47,19 +47,19 @@ def to_rows(words, elements, config, dtype):
 
 
 def check_rows(rows, expected, seed=None):
-    """Fail unless rows are those expected, naming the first element that is not."""
-    assert rows.shape == expected.shape, f"came {rows.shape}, expected {expected.shape}"
+    """Fail unless all rows are as expected; the message has the first difference."""
+    assert rows.shape == expected.shape, f"expected {expected.shape}, not {rows.shape}"
     wrong = np.argwhere(rows != expected)
     if len(wrong):
         row, element = wrong[0]
         raise AssertionError(
             f"{len(wrong)} of {rows.size} elements are wrong, first row {row} element {element}: "
-            f"came {int(rows[row, element]):#x}, expected {int(expected[row, element]):#x}, "
+            f"expected {int(expected[row, element]):#x}, not {int(rows[row, element]):#x}, "
             f"seed {seed}")
 
 
 def row_items(config, lengths, weights=None):
-    """Bits of the stream of rows in bags of such lengths."""
+    """Payloads of the stream of rows for bags of these lengths."""
     layout, items, at = bag_row, [], 0
 
     def item(weight, last, empty):
@@ -76,7 +76,7 @@ def row_items(config, lengths, weights=None):
 
 @dataclass
 class Bags:
-    """What a `RowPool` gets: the arguments of ``golden.pooling.pool``."""
+    """Input of a `RowPool`: the arguments of ``golden.arithmetic.pooling.pool``."""
 
     rows: np.ndarray
     lengths: list
@@ -89,7 +89,7 @@ class Bags:
         return self.rows.shape[1] * self.rows.itemsize
 
     def items(self, config):
-        """Bits of the stream of rows."""
+        """Payloads of the stream of rows."""
         return row_items(config, self.lengths, self.weights)
 
     def expected(self):
@@ -103,14 +103,15 @@ def _unit(component, streams, verilated):
 @functools.cache
 def pool_unit(config: Config, verilated):
     """The row pool of a configuration."""
-    return _unit(RowPool(config), (("setting", "mean"), ("rows", "words"), ("pooled",)), verilated)
+    return _unit(RowPool(config), (("row_format", "mean"), ("rows", "words"), ("pooled",)),
+                 verilated)
 
 
 @functools.cache
 def update_unit(config: Config, verilated):
     """Gradient sums and row update of a configuration."""
     return _unit(GradientUpdate(config), (
-        ("setting", "gradient_setting", "optimizer", "lr", "eps"),
+        ("row_format", "gradient_format", "optimizer", "lr", "eps"),
         ("counts", "gradients", "words", "states"), ("updated", "updated_states")), verilated)
 
 
@@ -122,41 +123,42 @@ def run_pool(config, bags, gaps=None, pauses=None, limit=1_000_000, verilated=Tr
     config : Config
     bags : Bags
     gaps : pair of sequence of int, optional
-        Idle cycles before each row, and before each word.
+        Idle cycles before each row and before each word.
     pauses : sequence of int, optional
-        Deaf cycles before each pooled word.
+        Cycles without `ready` before each pooled word.
     limit : int
-        Cycles after which it ends incomplete.
+        Cycles after which the run ends incomplete.
     verilated : bool
-        Or in Amaranth's simulator.
+        Else in Amaranth's simulator.
 
     Returns
     -------
     rows : array[bags, elements]
-        Or None if it is incomplete.
+        None if the run is incomplete.
     cycles : int
-        From the first row given to the last word taken.
+        From the first row to the last word.
     """
     settings = row_bits(bags.kind, bags.row_bytes) | int(bags.mean) << row_format.size
-    taken = pool_unit(config, verilated).run(
+    done = pool_unit(config, verilated).run(
         settings, (bags.items(config), to_words(bags.rows, config.bus_bytes)),
         (len(bags.lengths) * -(-bags.row_bytes // config.bus_bytes),), gaps, pauses and (pauses,),
         limit)
-    if not taken.complete:
+    if not done.complete:
         return None, limit
-    rows = to_rows(taken.payloads[0], bags.rows.shape[1], config, TYPES[bags.kind])
-    return rows, int(taken.cycles[0][-1] - taken.given_at[0][0]) + 1
+    rows = to_rows(done.payloads[0], bags.rows.shape[1], config, TYPES[bags.kind])
+    return rows, int(done.out_cycles[0][-1] - done.in_cycles[0][0]) + 1
 
 
 class GradientUpdate(wiring.Component):
-    """A `RowUpdate` behind the sums of its gradients, all of which have the rows' elements."""
+    """A `BagSum` of gradients and a `RowUpdate`; gradients and rows have equal numbers of
+    elements."""
 
     def __init__(self, config: Config):
         self.config = config
         words, number = stream.Signature(config.bus_width), stream.Signature(32)
         super().__init__({
-            "setting": In(row_format),
-            "gradient_setting": In(row_format),
+            "row_format": In(row_format),
+            "gradient_format": In(row_format),
             "optimizer": In(Optimizer),
             "lr": In(32),
             "eps": In(32),
@@ -175,14 +177,14 @@ class GradientUpdate(wiring.Component):
         connect(m, counts=flipped(self.counts), sums=sums.rows)
         connect(m, gradients=flipped(self.gradients), sums=sums.words)
         m.d.comb += [
-            sums.setting.eq(self.gradient_setting),
-            sums.plain.eq(1),
+            sums.row_format.eq(self.gradient_format),
+            sums.sequential.eq(1),
             update.gradients.valid.eq(sums.bags.valid),
             update.gradients.p.values.eq(sums.bags.p.values),
             update.gradients.p.last.eq(sums.bags.p.last),
             sums.bags.ready.eq(update.gradients.ready),
         ]
-        for name in ("setting", "optimizer", "lr", "eps"):
+        for name in ("row_format", "optimizer", "lr", "eps"):
             m.d.comb += getattr(update, name).eq(getattr(self, name))
         for name in ("words", "states"):
             connect(m, flipped(getattr(self, name)), getattr(update, name))
@@ -193,7 +195,7 @@ class GradientUpdate(wiring.Component):
 
 @dataclass
 class Update:
-    """Rows to update: `counts[i]` gradients of row i each, of type `gradient_kind`."""
+    """Rows to update: `counts[i]` gradients of type `gradient_kind` for row i."""
 
     rows: np.ndarray
     gradients: np.ndarray
@@ -201,8 +203,8 @@ class Update:
     lr: np.uint32
     kind: str = "fp32"
     gradient_kind: str = "fp32"
-    states: np.ndarray = None  # with them Adagrad, else SGD
-    eps: int = 0  # bits, as lr
+    states: np.ndarray = None  # row-wise Adagrad if given, else SGD
+    eps: int = 0  # bits of fp32, like lr
 
     @property
     def row_bytes(self):
@@ -224,19 +226,19 @@ def run_update(config, update, gaps=None, pauses=None, limit=1_000_000, verilate
     config : Config
     update : Update
     gaps : four sequences of int, optional
-        Idle cycles before each gradient, its words, the rows' words, and the states.
+        Idle cycles before each gradient, its words, the words of rows, and states.
     pauses : two sequences of int, optional
-        Deaf cycles before each word and each state.
+        Cycles without `ready` before each word and each state.
     limit, verilated
-        As of `run_pool`.
+        As for `run_pool`.
 
     Returns
     -------
     rows : array[n, elements]
-        Or None if it is incomplete.
+        None if the run is incomplete.
     states : uint32[n] or None
     cycles : int
-        From the first gradient given to the last word taken.
+        From the first gradient to the last word.
     """
     adagrad, states = update.states is not None, []
     gradient_bytes = update.gradients.shape[1] * update.gradients.itemsize
@@ -249,13 +251,13 @@ def run_update(config, update, gaps=None, pauses=None, limit=1_000_000, verilate
         at += width
     if adagrad:
         states = update.states.tolist()
-    taken = update_unit(config, verilated).run(
+    done = update_unit(config, verilated).run(
         settings, (row_items(config, update.counts), to_words(update.gradients, config.bus_bytes),
                    to_words(update.rows, config.bus_bytes), states),
         (len(update.rows) * -(-update.row_bytes // config.bus_bytes), len(states)),
         gaps, pauses, limit)
-    if not taken.complete:
+    if not done.complete:
         return None, None, limit
-    rows = to_rows(taken.payloads[0], update.rows.shape[1], config, TYPES[update.kind])
-    return (rows, np.array(taken.payloads[1], np.uint32) if adagrad else None,
-            int(taken.cycles[0][-1] - taken.given_at[0][0]) + 1)
+    rows = to_rows(done.payloads[0], update.rows.shape[1], config, TYPES[update.kind])
+    return (rows, np.array(done.payloads[1], np.uint32) if adagrad else None,
+            int(done.out_cycles[0][-1] - done.in_cycles[0][0]) + 1)
