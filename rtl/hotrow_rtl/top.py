@@ -175,7 +175,7 @@ class Top(wiring.Component):
             "slots": engines.slots,
             "even misses": engines.even_misses, "odd misses": engines.odd_misses,
             "popular": engines.popular, "nonpopular": engines.nonpopular,
-            "completions": completions.deposit,
+            "completions": completions.client,
         }
         for number, name in enumerate(lists):
             connect(m, reader=readers[name], port=list_port.clients[number])
@@ -185,7 +185,7 @@ class Top(wiring.Component):
             for client, name in enumerate(names):
                 connect(m, writer=writers[name], port=port.clients[client])
             if config.planner and port.striped:
-                m.d.comb += port.whole.eq(engines.whole)
+                m.d.comb += port.bypass_striping.eq(engines.bypass_striping)
             connect(m, port.bus, flipped(getattr(self, f"result_bus_{number}")))
         for number in range(config.row_ports):
             connect(m, mover.read_buses[number], flipped(getattr(self, f"row_read_bus_{number}")))

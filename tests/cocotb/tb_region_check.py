@@ -34,7 +34,7 @@ def accesses(count, seed):
 async def verdicts_equal_golden(dut, gaps, pauses):
     check = RegionCheck(CONFIG)
     dut.accesses__valid.value = dut.verdicts__ready.value = dut.update__enable.value = 0
-    dut.hold.value = 0
+    dut.stall.value = 0
     Clock(dut.clk, 10, unit="ns").start()
     await reset(dut)
     while number(dut.ready) != 1:

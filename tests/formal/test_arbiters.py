@@ -163,9 +163,9 @@ PROOFS = {
 }
 BUGS = {
     "starts again at the last": lambda: FairTurns(mutated(
-        RoundRobinArbiter, "self.grant[:number].any() for", "self.grant[:number + 1].any() for")(3)),
+        RoundRobinArbiter, "self.grant[:idx].any() for", "self.grant[:idx + 1].any() for")(3)),
     "two grants": lambda: FairTurns(mutated(
-        RoundRobinArbiter, "first[number] & ~first[:number].any()", "first[number]")(3)),
+        RoundRobinArbiter, "first[idx] & ~first[:idx].any()", "first[idx]")(3)),
     "verdict after restart": lambda: OwnVerdicts(mutated(
         RegionArbiter, "owner[number] & ~dropped)", "owner[number])")(SMALL, 2)),
     "verdict to all": lambda: OwnVerdicts(mutated(

@@ -1,11 +1,10 @@
 """Copies: each that leaves for the row ports has the region check's consent to all its bytes.
 
-One access, any, is followed: a place, a number of bytes, and what the check says of it. A copy of
-that place and so many bytes leaves only with that consent, to write only where that is allowed,
-and at the address that the check gave; and test_region_check proves that then every byte lies
-inside the region. Nothing rests on what stands in a table, nor on a product: any descriptor and
-any address may come from `ClearedRam` and `ArrayAddress`. That an address beyond 2**48 is refused is
-left to the tests by simulation.
+The proof tracks one arbitrary access (address and size) and the check's verdict on it. A copy of
+that address and size is sent only if the verdict allows it, writes only if the region is writable,
+and uses the address that the check returned; test_region_check proves that every byte then lies
+inside the region. The proof does not depend on the tables or on products: `ClearedRam` and
+`ArrayAddress` may return anything. Simulation tests cover the refusal of addresses beyond 2**48.
 """
 
 import pytest
@@ -71,7 +70,7 @@ def specified(told):
                 its.eq((ask.address.as_value() == told.place.as_value())
                        & (ask.bytes == told.bytes)),
                 refused.eq(Mux(its, ~told.inside, free.region)),
-                advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.hold),
+                advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.stall),
                 self.accesses.ready.eq(advance),
             ]
             with m.If(out.ready):

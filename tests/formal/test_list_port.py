@@ -95,12 +95,13 @@ class Answered(Lists):
 
 
 BUGS = {
-    "burst withdrawn": (DmaReadPort, "        with m.If(free):\n            m.d.sync += [",
-                        "        with m.If(free | dropping):\n            m.d.sync += ["),
-    "room forgotten": (ReadClientBuffer, "after.eq(free + left - self.reserved - 1)",
-                       "after.eq(free + left)"),
-    "beyond the list": (BurstScheduler, "Mux(final, last[:most] - word[:most], ~word[:most] & within)",
-                        "~word[:most] & within"),
+    "burst withdrawn": (DmaReadPort, "with m.If(load):", "with m.If(load | dropping):"),
+    "space not reserved": (
+        ReadClientBuffer, "space_next.eq(space + left - self.reserve_len_minus_1 - 1)",
+        "space_next.eq(space + left)"),
+    "beyond the list": (
+        BurstScheduler, "Mux(final, last[:width] - word[:width], ~word[:width] & mask)",
+        "~word[:width] & mask"),
     "request after restart": (BurstScheduler, "with m.If(self.drop | self.clear):",
                               "with m.If(self.drop):"),
 }

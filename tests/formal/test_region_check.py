@@ -85,11 +85,11 @@ class Inside(Elaboratable):
             ]
         with m.Else():
             m.d.comb += [Assert(~entry.valid)]
-        with m.If(known & ~check.ready & (handle < table.at)):
+        with m.If(known & ~check.ready & (handle < table.sweep_row)):
             m.d.comb += Assert(~stored.valid)
         m.d.comb += Assert(check.ready | ~Cat(s.valid for s in stages).any())
         for stage, inner, fetched in ((stages[0], own.read, own.table.read_data),
-                                      (stages[1], own.compared, own.held)):
+                                      (stages[1], own.compared, own.entry)):
             asked = stage.ask
             m.d.comb += Assert(inner.valid == stage.valid)
             with m.If(stage.valid):
@@ -113,10 +113,10 @@ class Inside(Elaboratable):
 
 
 BUGS = {
-    "one byte beyond": ("compared.end > held.size", "compared.end > held.size + 1"),
+    "one byte beyond": ("compared.end > entry.size", "compared.end > entry.size + 1"),
     "end wraps": ('"end": OFFSET_WIDTH + 1', '"end": OFFSET_WIDTH'),
-    "handles alias": ("beyond = ~compared.known | ~held.valid", "beyond = ~held.valid"),
-    "read while written": ("& ~self.update.enable & ~self.hold", "& ~self.hold"),
+    "handles alias": ("refused = ~compared.known | ~entry.valid", "refused = ~entry.valid"),
+    "read while written": ("& ~self.update.enable & ~self.stall", "& ~self.stall"),
 }
 
 

@@ -47,11 +47,11 @@ class Results(Elaboratable):
 
 
 BUGS = {
-    "burst withdrawn": (DmaWritePort, "        with m.If(free):",
-                        "        with m.If(free | discarding):"),
-    "beats after their turn": (DmaWritePort, "final.eq(sent == turn.less)",
-                               "final.eq(sent >= coming.less)"),
-    "length of the empty word": (WriteClientBuffer, "Mux(keep, gathered, gathered - 1)", "gathered"),
+    "burst withdrawn": (DmaWritePort, "with m.If(aw_load):", "with m.If(aw_load | discarding):"),
+    "beats after their turn": (DmaWritePort, "final.eq(sent == current.len_minus_1)",
+                               "final.eq(sent >= selected_burst.len_minus_1)"),
+    "length of the empty word": (
+        WriteClientBuffer, "Mux(keep, burst_len, burst_len - 1)", "burst_len"),
 }
 
 

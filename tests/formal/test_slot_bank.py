@@ -94,7 +94,8 @@ class Holds(Elaboratable):
         with m.If(here & ((ask == DirectoryOp.PLAN) | (ask == DirectoryOp.MARK))):
             m.d.sync += [holds.eq(1), tag.eq(own_tag),
                          needed.eq(Mux(keeps, needed, setting.batch))]
-        with m.If(here & ((ask == DirectoryOp.REMOVE) | (ask == DirectoryOp.INSTALL) & ~answer.hit) | bank.clear):
+        with m.If(bank.clear | here & (
+                (ask == DirectoryOp.REMOVE) | (ask == DirectoryOp.INSTALL) & ~answer.hit)):
             m.d.sync += holds.eq(0)
         m.d.comb += [
             Assert(~(here & ~answer.hit & held)),

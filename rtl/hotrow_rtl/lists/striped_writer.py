@@ -117,7 +117,7 @@ class StripedWriter(wiring.Component):
     requests : Out(request of WriteClient).array(2)
         Side 1's address is that of the block behind the list's first, whether or not the list
         gets there.
-    whole : In(1)
+    bypass_striping : In(1)
         Of a card with a planner: side 0 gets all blocks of the list, and is the only one to request
         and to end it. Stable while a list is inside.
     sides : Out(words of WriteClient).array(2)
@@ -139,7 +139,7 @@ class StripedWriter(wiring.Component):
             "words": In(stream.Signature(packed_word(2 * config.bus_bytes))),
             "requests": Out(deposit["request"].signature).array(2),
             "sides": Out(deposit["words"].signature).array(2),
-            **({"whole": In(1)} if config.planner else {}),
+            **({"bypass_striping": In(1)} if config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -158,7 +158,7 @@ class StripedWriter(wiring.Component):
             apart.eq(place.all()),  # the two words lie in blocks of their own
         ]
         if config.planner:
-            m.d.comb += apart.eq(place.all() & ~self.whole)
+            m.d.comb += apart.eq(place.all() & ~self.bypass_striping)
         for port in self.requests:
             with m.If(port.ready):
                 m.d.sync += port.valid.eq(0)
@@ -175,7 +175,7 @@ class StripedWriter(wiring.Component):
         with m.If(accept):
             m.d.sync += [Cat(place, side).eq(Cat(place, side) + 2), begun.eq(~words.p.last)]
         if config.planner:
-            with m.If(self.whole):
+            with m.If(self.bypass_striping):
                 m.d.sync += [side.eq(0), self.requests[1].valid.eq(0)]
 
         # The side whose turn it is gets both words or the first; the other one the second, or
@@ -197,6 +197,6 @@ class StripedWriter(wiring.Component):
                     its_turn & ~apart & high_strobe.any(), words.p.last)),
             ]
         if config.planner:
-            with m.If(self.whole):
+            with m.If(self.bypass_striping):
                 m.d.comb += queues[1].i.valid.eq(0)
         return m

@@ -74,7 +74,7 @@ class LookupEngine(wiring.Component):
     even_misses, odd_misses : Out(WriteClient(config))
         The miss list of a SPLIT, by turns of a block: clients that a `DmaWritePort` stripes. Of a
         PLAN, the rows to be fetched, and those to be written back.
-    whole : Out(1)
+    bypass_striping : Out(1)
         Of a card with a planner, as the next one: these two do not take turns; see `DmaWritePort`.
     retirement : In(Retirement())
     restart : In(1)
@@ -92,7 +92,7 @@ class LookupEngine(wiring.Component):
             "source": Out(ReadClient(config)),
             "lengths": Out(ReadClient(config)),
             **{name: Out(WriteClient(config)) for name in DEPOSITS},
-            **({"whole": Out(1), "retirement": In(Retirement())} if config.planner else {}),
+            **({"bypass_striping": Out(1), "retirement": In(Retirement())} if config.planner else {}),
             "restart": In(1),
             "ready": Out(1),
         })
@@ -226,7 +226,7 @@ class LookupEngine(wiring.Component):
             stream_resize(m, producer, packers[name].elements)
         if config.planner:
             stream_resize(m, plan_lists.victims, packers["victims"].elements)
-            with m.If(self.whole):
+            with m.If(self.bypass_striping):
                 stream_resize(m, plan_lists.fills, packers["popular"].elements)
                 stream_resize(m, plan_lists.left, packers["nonpopular"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
@@ -240,12 +240,12 @@ class LookupEngine(wiring.Component):
         for number, name in enumerate(("even_misses", "odd_misses")):
             requests[name], words[name] = stripe.requests[number], stripe.sides[number]
         if config.planner:
-            m.d.comb += stripe.whole.eq(self.whole)
+            m.d.comb += stripe.bypass_striping.eq(self.bypass_striping)
         for number, name in enumerate(DEPOSITS):
             deposit = getattr(self, name)
             if config.planner and name == "odd_misses":
                 for given, port in ((requests, deposit.request), (words, deposit.words)):
-                    stream_mux(m, port, (~self.whole, given[name]), (self.whole, given["victims"]))
+                    stream_mux(m, port, (~self.bypass_striping, given[name]), (self.bypass_striping, given["victims"]))
             else:
                 connect(m, queue=requests[name], port=flipped(deposit.request))
             connect(m, port=flipped(deposit.outcome), control=control.landed[number])
@@ -278,7 +278,7 @@ class LookupEngine(wiring.Component):
             window.plans.eq(sequence.plans),
             window.accept.eq(sequence.accept),
             window.clear.eq(entries.clear),
-            self.whole.eq(sequence.op == DirectoryOp.PLAN),
+            self.bypass_striping.eq(sequence.op == DirectoryOp.PLAN),
             numbers.begin.eq(sequence.begin),
             *(unit.op.eq(sequence.op) for unit in (placer, numbers, slot_lanes)),
             lists.batch.eq(sequence.batch),

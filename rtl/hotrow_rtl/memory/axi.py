@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 BURST_INCR = 0b01
-LENGTH_WIDTH = 8  # of a burst's beats but one
+LENGTH_WIDTH = 8  # of AxLEN, the beats of a burst minus one
 OKAY, EXOKAY, SLVERR, DECERR = range(4)
 
 

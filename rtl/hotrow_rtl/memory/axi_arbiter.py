@@ -1,36 +1,36 @@
-"""Several AXI4 masters take turns: the first step of what serves one burst at a time."""
+"""Arbitration of AXI4 address channels for a slave that serves one burst at a time."""
 
 from amaranth import Cat
 
 
-def take_turn(m, turns, turn, ports, channel, keep):
-    """Accept the next address of one of the masters, within a state that does nothing else.
+def accept_address(m, arbiter, owner, ports, channel, keep):
+    """Accept an address from one of the masters, inside a state of an FSM for that purpose.
 
     Parameters
     ----------
     m : Module
-    turns : RoundRobinArbiter
-    turn : Signal
-        Takes the one-hot number of the master.
+    arbiter : RoundRobinArbiter
+    owner : Signal
+        Register for the one-hot number of the master.
     ports : sequence of AXI4Read or AXI4Write
-        Of the masters, seen from their slave.
+        The masters' ports, seen from the slave.
     channel : str
-        Of the address, "ar" or "aw".
+        The address channel, "ar" or "aw".
     keep : callable
-        Given number and port of a master, what registers take of its address.
+        Given the number and the port of a master, returns the statements that register its address.
 
     Returns
     -------
     Value
-        An address has been accepted.
+        High if an address is accepted in this cycle.
     """
     m.d.comb += [
-        turns.requests.eq(Cat(getattr(port, f"{channel}valid") for port in ports)),
-        turns.accept.eq(1),
+        arbiter.requests.eq(Cat(getattr(port, f"{channel}valid") for port in ports)),
+        arbiter.accept.eq(1),
     ]
-    m.d.sync += turn.eq(turns.grant)
+    m.d.sync += owner.eq(arbiter.grant)
     for number, port in enumerate(ports):
-        m.d.comb += getattr(port, f"{channel}ready").eq(turns.grant[number])
-        with m.If(turns.grant[number]):
+        m.d.comb += getattr(port, f"{channel}ready").eq(arbiter.grant[number])
+        with m.If(arbiter.grant[number]):
             m.d.sync += keep(number, port)
-    return turns.grant.any()
+    return arbiter.grant.any()

@@ -1,4 +1,4 @@
-"""What the list port keeps for one of its clients."""
+"""Buffer and word count of one client of the list port."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config, log2
 from ..interfaces.records import FAULT_TIMEOUT, ReadClient
 from ..primitives.fifo import RamFifo
-from .bursts import less_width
+from .bursts import list_len_width
 
 
 def beat(config: Config) -> data.StructLayout:
@@ -16,11 +16,11 @@ def beat(config: Config) -> data.StructLayout:
 
 
 class ReadClientBuffer(wiring.Component):
-    """Pass a client's requests on, count the words that come, and buffer them.
+    """Forward a client's requests, count the words that arrive, and buffer them.
 
-    Where a word does not come one with a fault stands for it, so that each list ends with `last`
-    after the right number of words whether or not the memory answers. Two lists may be on their
-    way, so that the second's latency hides behind the first's words.
+    A missing word is replaced by one with a fault, so that each list ends with `last` after the
+    right number of words whether or not the memory answers. Two lists may be in flight, so that
+    the words of the first hide the latency of the second.
 
     Parameters
     ----------
@@ -30,26 +30,26 @@ class ReadClientBuffer(wiring.Component):
     longest : int
         Beats of the longest burst.
 
-    Members
-    -------
+    Attributes
+    ----------
     client : In(ReadClient(config))
     request : Out(stream)
-        The client's requests, as of `ReadClient`, that are to be cut into bursts.
-    less : In
-        Bus words of the request that is taken, less one.
-    room, rooms : Out(1)
-        The longest burst has room in the buffer; two of them have.
+        The client's requests, to be split into bursts; see `ReadClient`.
+    len_minus_1 : In
+        Bus words of the request that is accepted, minus one.
+    space_for_one, space_for_two : Out(1)
+        The buffer has space for the longest burst; for two of them.
     reserve : In(1)
-        A burst of `reserved` + 1 beats has been requested.
-    reserved : In
+        A burst of `reserve_len_minus_1` + 1 beats has been requested.
+    reserve_len_minus_1 : In
     beats : In(stream(beat(config)))
         The words that answer the bursts, in order; always ready.
     stopped : In(1)
-        Answer whatever is not in the buffer with FAULT_TIMEOUT.
+        Return FAULT_TIMEOUT for each word that is not in the buffer.
     draining : In(1)
-        Take no requests.
+        Accept no requests.
     restart : In(1)
-        Forget everything.
+        Drop everything.
 
     Timing
     ------
@@ -61,11 +61,11 @@ class ReadClientBuffer(wiring.Component):
         super().__init__({
             "client": In(ReadClient(config)),
             "request": Out(ReadClient(config).members["request"].signature),
-            "less": In(less_width(config)),
-            "room": Out(1),
-            "rooms": Out(1),
+            "len_minus_1": In(list_len_width(config)),
+            "space_for_one": Out(1),
+            "space_for_two": Out(1),
             "reserve": In(1),
-            "reserved": In(log2(config.burst_beats)),
+            "reserve_len_minus_1": In(log2(config.burst_beats)),
             "beats": In(stream.Signature(beat(config), always_ready=True)),
             "stopped": In(1),
             "draining": In(1),
@@ -77,49 +77,49 @@ class ReadClientBuffer(wiring.Component):
         request, words = self.client.request, self.client.words
         m.submodules.buffer = buffer = RamFifo(words.p.shape(), self.depth)
 
-        # Counts of words, less one; a list's own does not move in the cycle of its last word.
-        following, second = Signal(less_width(self.config)), Signal()  # the second list's
-        remaining, first = Signal.like(following), Signal()  # those that have not come
-        final = Signal()  # the next word is the first list's last
-        comes, left, willing = Signal(), Signal(), Signal()
-        # What has not come will never: a fault stands for it, every other cycle, so that the room
-        # that there was the cycle before is still there.
-        lost = Signal()
-        m.d.sync += lost.eq(self.stopped & buffer.i.ready & ~lost)
+        # Numbers of words minus one, of the list that arrives and of the next one.
+        remaining, remaining_valid = Signal.like(self.len_minus_1), Signal()
+        next_len, next_valid = Signal.like(self.len_minus_1), Signal()
+        final = Signal()  # the next word to arrive is the list's last
+        fire, left, accept = Signal(), Signal(), Signal()
+        # After a stop no word arrives: a fault replaces each, every other cycle, as `i.ready` of
+        # the cycle before is used.
+        timeout_word = Signal()
+        m.d.sync += timeout_word.eq(self.stopped & buffer.i.ready & ~timeout_word)
         m.d.comb += [
-            comes.eq(first & (self.beats.valid | lost)),
-            willing.eq(~self.draining & ~second),
+            fire.eq(remaining_valid & (self.beats.valid | timeout_word)),
+            accept.eq(~self.draining & ~next_valid),
             self.request.p.eq(request.p),
-            self.request.valid.eq(request.valid & willing),
-            request.ready.eq(willing & self.request.ready),
+            self.request.valid.eq(request.valid & accept),
+            request.ready.eq(accept & self.request.ready),
         ]
-        with m.If(~first | comes):
-            with m.If(~first | final):
-                m.d.sync += [remaining.eq(following), final.eq(following == 0)]
+        with m.If(~remaining_valid | fire):
+            with m.If(~remaining_valid | final):
+                m.d.sync += [remaining.eq(next_len), final.eq(next_len == 0)]
             with m.Else():
                 m.d.sync += [remaining.eq(remaining - 1), final.eq(remaining == 1)]
-        with m.If(~first | comes & final):
-            m.d.sync += [first.eq(second), second.eq(0)]
-        with m.If(~second):
-            m.d.sync += following.eq(self.less)
+        with m.If(~remaining_valid | fire & final):
+            m.d.sync += [remaining_valid.eq(next_valid), next_valid.eq(0)]
+        with m.If(~next_valid):
+            m.d.sync += next_len.eq(self.len_minus_1)
         with m.If(request.valid & request.ready):
-            m.d.sync += second.eq(1)
+            m.d.sync += next_valid.eq(1)
 
-        # Room is asked for the longest burst: a look at the upper bits.
-        free, after = (Signal(range(self.depth + 1), init=self.depth, name=name)
-                       for name in ("free", "after"))
-        m.d.comb += after.eq(free + left)
-        m.d.sync += left.eq(words.valid & words.ready)  # that one does comes late, and room may
+        # Space is reserved for the longest burst: only the upper bits of the count are compared.
+        space, space_next = (Signal(range(self.depth + 1), init=self.depth, name=name)
+                             for name in ("space", "space_next"))
+        m.d.comb += space_next.eq(space + left)
+        m.d.sync += left.eq(words.valid & words.ready)  # Timing: the client's `ready` is late
         with m.If(self.reserve):
-            m.d.comb += after.eq(free + left - self.reserved - 1)
-        m.d.sync += free.eq(after)
+            m.d.comb += space_next.eq(space + left - self.reserve_len_minus_1 - 1)
+        m.d.sync += space.eq(space_next)
         m.d.comb += [
-            self.room.eq(free[log2(self.longest):].any()),
-            self.rooms.eq(free[log2(self.longest) + 1:].any()),
+            self.space_for_one.eq(space[log2(self.longest):].any()),
+            self.space_for_two.eq(space[log2(self.longest) + 1:].any()),
         ]
 
         m.d.comb += [
-            buffer.i.valid.eq(comes),
+            buffer.i.valid.eq(fire),
             buffer.i.p.data.eq(self.beats.p.data),
             buffer.i.p.fault.eq(Mux(self.beats.valid, self.beats.p.fault, FAULT_TIMEOUT)),
             buffer.i.p.last.eq(final),
@@ -131,5 +131,6 @@ class ReadClientBuffer(wiring.Component):
 
         with m.If(self.restart):
             m.d.sync += [
-                lost.eq(0), first.eq(0), second.eq(0), free.eq(self.depth), left.eq(0)]
+                timeout_word.eq(0), remaining_valid.eq(0), next_valid.eq(0),
+                space.eq(self.depth), left.eq(0)]
         return m

@@ -1,4 +1,4 @@
-"""The AXI4 read master that fetches rings, batches and lists for all their readers."""
+"""List port: the AXI4 read master for rings, batches and lists."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -12,21 +12,21 @@ from .bursts import fault_of
 from .read_client import ReadClientBuffer
 from .watchdog import Watchdog
 
-SHALLOW_BEATS = 8  # of the longest burst of a client that reads little: a command has no more
+SHALLOW_BEATS = 8  # longest burst of a client with a small buffer: a command is no longer
 BLOCK_RAM_ROWS = 512  # of the widest block RAM on ECP5 and UltraScale+: fewer rows save nothing
 
 
 class DmaReadPort(wiring.Component):
     """Share one AXI4 read master among clients that read lists.
 
-    A client's number is its AXI id, so that the answers to unlike clients may come in any order.
-    A burst is requested only when its words have room in the client's own buffer: a client that
-    takes no words delays nobody, and `rready` is always high.
+    A client's number is its AXI id, so that bursts of different clients may be answered in any
+    order. A burst is requested only when its client's buffer has space for its words: a client that
+    stalls delays no other, and `rready` is always high.
 
     When the memory does not answer for `timeout` cycles the port stops: every word that has not
-    come, and every word of later requests, is answered with FAULT_TIMEOUT, and what the memory
-    still sends is dropped, until `restart`. `restart` also drops the clients' requests and words,
-    whose readers are reset along with it; requests are then held until nothing is in flight.
+    arrived, and every word of later requests, is returned with FAULT_TIMEOUT, and beats that still
+    arrive are dropped, until `restart`. `restart` also drops the clients' requests and words; their
+    readers are reset with it. The port then accepts requests again once nothing is in flight.
 
     Parameters
     ----------
@@ -35,15 +35,15 @@ class DmaReadPort(wiring.Component):
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts.
     shallow : dict of int to int, optional
-        Words of buffer of clients that read little at a time, by number: their bursts have at most
-        8 beats, so that they need less of it.
+        Words of buffer of clients with short lists, by number. Their bursts have at most
+        `SHALLOW_BEATS` beats.
 
-    Members
+    Attributes
     -------
     clients : In(ReadClient(config)).array(clients)
     bus : Out(AXI4Read)
     timeout : In(32)
-        Cycles without an answer; 0 waits for ever.
+        Cycles without an answer; 0 waits without limit.
     restart : In(1)
     idle : Out(1)
         Nothing is in flight on the bus.
@@ -51,13 +51,13 @@ class DmaReadPort(wiring.Component):
 
     Timing
     ------
-    With `a` cycles from the AR handshake to the first beat, the first word is there `latency` + a
-    cycles after its request was taken. A client alone gets min(1, depth / (a + `turnaround` +
+    With `a` cycles from the AR handshake to the first beat, the first word follows `latency` + a
+    cycles after its request was accepted. One client gets min(1, depth / (a + `turnaround` +
     burst_beats)) words a cycle; all together get one word a cycle.
     """
 
     latency = 7
-    turnaround = 9  # from a burst's AR to the reuse of its words' room, the memory's part left out
+    turnaround = 9  # cycles from AR to the reuse of a burst's space, without the memory's latency
 
     def __init__(self, config: Config, clients, *, depth=None, shallow=None):
         if clients < 1:
@@ -85,23 +85,23 @@ class DmaReadPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus, count = self.bus, len(self.clients)
-        most = self.config.burst_beats
-        longest = [min(SHALLOW_BEATS, most) if number in self.shallow else most
+        burst_beats = self.config.burst_beats
+        longest = [min(SHALLOW_BEATS, burst_beats) if number in self.shallow else burst_beats
                    for number in range(count)]
-        m.submodules.turns = turns = BurstScheduler(self.config, longest)
+        m.submodules.scheduler = scheduler = BurstScheduler(self.config, longest)
         m.submodules.watchdog = watchdog = Watchdog()
         clients = [
             ReadClientBuffer(self.config, self.shallow.get(number, self.depth), beats)
             for number, beats in enumerate(longest)]
 
         draining, dropping = Signal(), Signal()
-        in_flight, some = Signal(range(count * self.depth + 1)), Signal()  # bursts
+        in_flight, not_idle = Signal(range(count * self.depth + 1)), Signal()  # bursts
         requested, answered = Signal(), Signal()
         m.d.comb += [
             requested.eq(bus.arvalid & bus.arready),
             answered.eq(bus.rvalid & bus.rlast),
             bus.rready.eq(1),
-            self.idle.eq(~some & ~bus.arvalid),
+            self.idle.eq(~not_idle & ~bus.arvalid),
             dropping.eq(self.restart | draining | self.stopped),
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
@@ -112,36 +112,36 @@ class DmaReadPort(wiring.Component):
         with m.If(requested ^ answered):
             m.d.sync += [
                 in_flight.eq(Mux(answered, in_flight - 1, in_flight + 1)),
-                some.eq(~answered | (in_flight != 1)),
+                not_idle.eq(~answered | (in_flight != 1)),
             ]
         with m.If(self.restart):
             m.d.sync += draining.eq(1)
         with m.Elif(self.idle):
             m.d.sync += draining.eq(0)
 
-        # AR: a granted burst waits in registers, so that it holds whatever happens behind it.
-        free, chosen = Signal(), turns.bursts.p
-        reserving = Signal(count)  # whose burst has been granted in the cycle before
+        # AR: the burst is registered, so that a valid address stays unchanged.
+        load, selected = Signal(), scheduler.bursts.p
+        reserve = Signal(count)  # one-hot: client of the burst granted in the previous cycle
         m.d.comb += [
             bus.arburst.eq(BURST_INCR),
             bus.arsize.eq(log2(self.config.bus_bytes)),
-            free.eq(~bus.arvalid | bus.arready),
-            turns.bursts.ready.eq(free),  # and what is dropped goes nowhere
-            turns.drop.eq(self.stopped),
-            turns.clear.eq(self.restart),
+            load.eq(~bus.arvalid | bus.arready),
+            scheduler.bursts.ready.eq(load),  # while dropping, the burst is lost here
+            scheduler.drop.eq(self.stopped),
+            scheduler.clear.eq(self.restart),
         ]
-        m.d.sync += reserving.eq(0)
-        with m.If(free):
+        m.d.sync += reserve.eq(0)
+        with m.If(load):
             m.d.sync += [
-                bus.arvalid.eq(turns.bursts.valid & ~dropping),
-                bus.arid.eq(chosen.client),
-                bus.araddr.eq(chosen.burst.word << log2(self.config.bus_bytes)),
-                bus.arlen.eq(chosen.burst.less),
-                reserving.eq(Mux(turns.bursts.valid & ~dropping, 1 << chosen.client, 0)),
+                bus.arvalid.eq(scheduler.bursts.valid & ~dropping),
+                bus.arid.eq(selected.client),
+                bus.araddr.eq(selected.burst.word << log2(self.config.bus_bytes)),
+                bus.arlen.eq(selected.burst.len_minus_1),
+                reserve.eq(Mux(scheduler.bursts.valid & ~dropping, 1 << selected.client, 0)),
             ]
 
-        # R: one register on the way to the clients' buffers. It is empty when the port stops, as
-        # no beat came in the cycle before.
+        # R: a register before the clients' buffers. It is empty when the port stops, as no beat
+        # arrived in the previous cycle.
         arrived, arrived_id = Signal(), Signal.like(bus.rid)
         arrived_data, arrived_fault = Signal.like(bus.rdata), Signal(2)
         m.d.sync += [
@@ -153,14 +153,14 @@ class DmaReadPort(wiring.Component):
         for number, client in enumerate(clients):
             m.submodules[f"client_{number}"] = client
             connect(m, requester=flipped(self.clients[number]), buffer=client.client)
-            connect(m, client=client.request, turns=turns.requests[number])
+            connect(m, client=client.request, scheduler=scheduler.requests[number])
             m.d.comb += [
-                client.less.eq(turns.less),
-                turns.room[number].eq(client.room),
-                turns.rooms[number].eq(client.rooms),
-                turns.counted[number].eq(reserving[number]),
-                client.reserve.eq(reserving[number]),
-                client.reserved.eq(bus.arlen),
+                client.len_minus_1.eq(scheduler.len_minus_1),
+                scheduler.space_for_one[number].eq(client.space_for_one),
+                scheduler.space_for_two[number].eq(client.space_for_two),
+                scheduler.reserved[number].eq(reserve[number]),
+                client.reserve.eq(reserve[number]),
+                client.reserve_len_minus_1.eq(bus.arlen),
                 client.beats.valid.eq(arrived & (arrived_id == number)),
                 client.beats.p.data.eq(arrived_data),
                 client.beats.p.fault.eq(arrived_fault),

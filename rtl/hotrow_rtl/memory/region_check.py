@@ -1,10 +1,10 @@
-"""Region check: no address leaves the card unless it lies inside a region that the host registered.
+"""Region check: an address leaves the card only if it lies inside a region registered by the host.
 
-Commands name memory by (handle, offset), so one look at the handle's region decides, however many
-regions there are.
+Commands name memory by (handle, offset), so each access is compared with the region of its handle
+alone, whatever the number of regions.
 """
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,38 +13,38 @@ from ..contract.encoding import OFFSET_WIDTH
 from ..interfaces.records import packed_address, region, region_update
 from ..primitives.ram import ClearedRam
 
-# One access that an engine wants to make: `bytes` from `address`.
+# An access of `bytes` from `address`.
 access = data.StructLayout({"address": packed_address, "bytes": OFFSET_WIDTH, "write": 1})
 
 
 def verdict(config: Config) -> data.StructLayout:
-    """Byte address of an access; refused when `region` or `read_only` is set, never both."""
+    """Byte address of an access; `region` or `read_only` (never both) refuse it."""
     return data.StructLayout({"address": config.address_width, "region": 1, "read_only": 1})
 
 
 class RegionCheck(wiring.Component):
-    """Translate packed addresses, and refuse accesses that a region does not hold entirely.
+    """Translate packed addresses, and refuse accesses that do not lie inside a region.
 
     Parameters
     ----------
     config : Config
         `handles` gives the depth of the region table, `address_width` the verdicts' width.
 
-    Members
-    -------
+    Attributes
+    ----------
     update : In(region_update(config))
-        Registers a region, or removes one (`valid` low). Takes effect for accesses accepted in
-        later cycles; ignored while `ready` is low. Nothing moves in its cycle, so that the table
-        is never read where it is written.
+        Registers a region, or removes one (`valid` low), for accesses accepted in later cycles;
+        ignored while `ready` is low. The pipeline stalls in its cycle, so that the table is never
+        read while it is written.
     accesses : In(stream(access))
     verdicts : Out(stream(verdict(config)))
-        One per access, in order. `region`: the handle is not registered, or some byte lies beyond
-        the region's end. `read_only`: otherwise, a write to a region registered for reading. The
+        One per access, in order. `region`: the handle is not registered, or a byte lies beyond the
+        region's end. `read_only`: otherwise, a write to a region registered for reading. The
         address of a refused access is undefined.
-    hold : In(1)
-        Nothing moves in this cycle.
+    stall : In(1)
+        The pipeline stalls in this cycle.
     ready : Out(1)
-        Low while the table is cleared after reset; no access may be offered then.
+        Low while the table is cleared after reset; `accesses.valid` must then be low.
 
     Timing
     ------
@@ -59,7 +59,7 @@ class RegionCheck(wiring.Component):
             "update": In(region_update(config)),
             "accesses": In(stream.Signature(access)),
             "verdicts": Out(stream.Signature(verdict(config))),
-            "hold": In(1),
+            "stall": In(1),
             "ready": Out(1),
         })
 
@@ -68,42 +68,42 @@ class RegionCheck(wiring.Component):
         handle_width = log2(self.config.handles)
         m.submodules.table = table = ClearedRam(
             region(self.config), self.config.handles, valid_only=True)
-        wanted, out = self.accesses.p, self.verdicts
+        request, out = self.accesses.p, self.verdicts
         m.d.comb += [
             table.write_enable.eq(self.update.enable),
             table.write_address.eq(self.update.index),
-            Cat(table.write_data).eq(Cat(self.update.entry)),
+            table.write_data.eq(self.update.entry),
             self.ready.eq(table.ready),
         ]
 
-        # Stage 1 reads the table, stage 2 takes its output, stage 3 compares: a block memory's
-        # output is slow, and so is a carry chain of 49 bits.
+        # Timing: stage 1 reads the table, stage 2 registers its output, stage 3 compares, as the
+        # output of a block RAM is slow, and so is a carry chain of 49 bits.
         stage = data.StructLayout({
             "valid": 1, "known": 1, "write": 1, "offset": OFFSET_WIDTH, "end": OFFSET_WIDTH + 1})
         read, compared = Signal(stage), Signal(stage)
-        held = Signal(region(self.config))
-        advance = Signal()
+        entry = Signal(region(self.config))
+        step = Signal()
         m.d.comb += [
-            advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.hold),
-            self.accesses.ready.eq(advance),
-            table.read_enable.eq(advance),
-            table.read_address.eq(wanted.address.handle[:handle_width]),
+            step.eq((~out.valid | out.ready) & ~self.update.enable & ~self.stall),
+            self.accesses.ready.eq(step),
+            table.read_enable.eq(step),
+            table.read_address.eq(request.address.handle[:handle_width]),
         ]
-        beyond = ~compared.known | ~held.valid | (compared.end > held.size)
+        refused = ~compared.known | ~entry.valid | (compared.end > entry.size)
         with m.If(out.ready):
             m.d.sync += out.valid.eq(0)
-        with m.If(advance):
+        with m.If(step):
             m.d.sync += [
                 read.valid.eq(self.accesses.valid),
-                read.known.eq(~wanted.address.handle[handle_width:].any()),
-                read.write.eq(wanted.write),
-                read.offset.eq(wanted.address.offset),
-                read.end.eq(wanted.address.offset + wanted.bytes),
+                read.known.eq(~request.address.handle[handle_width:].any()),
+                read.write.eq(request.write),
+                read.offset.eq(request.address.offset),
+                read.end.eq(request.address.offset + request.bytes),
                 compared.eq(read),
-                held.eq(table.read_data),
+                entry.eq(table.read_data),
                 out.valid.eq(compared.valid),
-                out.p.address.eq((held.base16 << 4) + compared.offset),
-                out.p.region.eq(beyond),
-                out.p.read_only.eq(Mux(beyond, 0, compared.write & ~held.writable)),
+                out.p.address.eq((entry.base16 << 4) + compared.offset),
+                out.p.region.eq(refused),
+                out.p.read_only.eq(Mux(refused, 0, compared.write & ~entry.writable)),
             ]
         return m

@@ -1,4 +1,4 @@
-"""Take the requests of several clients of a port by turns."""
+"""Round-robin selection among the read requests of several clients."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config, log2
 from ..interfaces.records import ReadClient
 from ..primitives.round_robin_arbiter import RoundRobinArbiter
-from .bursts import less_width, word_width
+from .bursts import list_len_width, word_width
 
 
 class RequestScheduler(wiring.Component):
-    """Tell the first and the last bus word of each request, clients in turn.
+    """Select a request and compute its first and last bus word, clients in round-robin order.
 
     Parameters
     ----------
@@ -19,25 +19,25 @@ class RequestScheduler(wiring.Component):
     count : int
         Clients.
 
-    Members
-    -------
+    Attributes
+    ----------
     requests : In(stream).array(count)
-        As of `ReadClient`.
+        See `ReadClient`.
     busy : In(count)
-        Clients of which no request is wanted; low until one is taken.
-    write : Out(1)
-        A request is there; it is taken in the first such cycle without `hold`.
-    taken : Out(count)
-        One-hot: the client whose request is taken in this cycle.
-    number, word, last, less : Out
-        Its number, its request's first and last bus word, and how many there are less one.
-    hold : In(1)
+        Clients whose requests must wait; low until one is accepted.
+    valid : Out(1)
+        A request is at the output; it is accepted in the first such cycle without `stall`.
+    fire : Out(count)
+        One-hot: the client whose request is accepted in this cycle.
+    client_idx, word, last, len_minus_1 : Out
+        The request's client, first and last bus word, and number of bus words minus one.
+    stall : In(1)
     clear : In(1)
-        Forget the requests that are on their way.
+        Drop the requests in the pipeline.
 
     Timing
     ------
-    A request is there 4 cycles after it is valid; one a cycle, every 5 cycles of the same client.
+    Latency 4 cycles; one request a cycle, every 5 cycles of the same client.
     """
 
     def __init__(self, config: Config, count):
@@ -45,13 +45,13 @@ class RequestScheduler(wiring.Component):
         super().__init__({
             "requests": In(ReadClient(config).members["request"].signature).array(count),
             "busy": In(count),
-            "write": Out(1),
-            "taken": Out(count),
-            "number": Out(range(max(2, count))),
+            "valid": Out(1),
+            "fire": Out(count),
+            "client_idx": Out(range(max(2, count))),
             "word": Out(word_width(config)),
             "last": Out(word_width(config)),
-            "less": Out(less_width(config)),
-            "hold": In(1),
+            "len_minus_1": Out(list_len_width(config)),
+            "stall": In(1),
             "clear": In(1),
         })
 
@@ -59,37 +59,37 @@ class RequestScheduler(wiring.Component):
         m = Module()
         m.submodules.arbiter = arbiter = RoundRobinArbiter(self.count)
         byte_width = log2(self.config.bus_bytes)
-        # Offered, chosen, copied, there: a cycle each, one-hot but the first.
-        offered, chosen, copied, there = (
-            Signal(self.count, name=name) for name in ("offered", "chosen", "copied", "there"))
+        # Pipeline stages, a cycle each; one-hot but the first.
+        pending, selected, copied, output = (
+            Signal(self.count, name=name) for name in ("pending", "selected", "copied", "output"))
         shape = self.requests[0].p.shape()
-        given, copy = Signal(shape), Signal(shape, reset_less=True)
-        moves = Signal()
+        request_mux, request_q = Signal(shape), Signal(shape, reset_less=True)
+        step = Signal()
         m.d.comb += [
-            moves.eq(~self.write | ~self.hold),
-            arbiter.requests.eq(offered),
-            arbiter.accept.eq(moves),
-            self.taken.eq(there & (~self.hold).replicate(self.count)),
-            self.last.eq(self.word + self.less),
+            step.eq(~self.valid | ~self.stall),
+            arbiter.requests.eq(pending),
+            arbiter.accept.eq(step),
+            self.fire.eq(output & (~self.stall).replicate(self.count)),
+            self.last.eq(self.word + self.len_minus_1),
         ]
-        with m.If(moves):
+        with m.If(step):
             m.d.sync += [
-                chosen.eq(arbiter.grant),
-                copied.eq(chosen),
-                copy.eq(given),
-                there.eq(copied),
-                self.write.eq(copied.any()),
-                self.word.eq(copy.address >> byte_width),
-                self.less.eq((copy.bytes - 1) >> byte_width),
+                selected.eq(arbiter.grant),
+                copied.eq(selected),
+                request_q.eq(request_mux),
+                output.eq(copied),
+                self.valid.eq(copied.any()),
+                self.word.eq(request_q.address >> byte_width),
+                self.len_minus_1.eq((request_q.bytes - 1) >> byte_width),
             ]
-        for number, request in enumerate(self.requests):
-            waits = arbiter.grant[number] | chosen[number] | copied[number] | there[number]
-            m.d.comb += request.ready.eq(self.taken[number])
-            m.d.sync += offered[number].eq(request.valid & ~self.busy[number] & ~waits)
-            with m.If(there[number]):
-                m.d.comb += self.number.eq(number)
-            with m.If(chosen[number]):
-                m.d.comb += given.eq(request.p)
+        for idx, request in enumerate(self.requests):
+            in_pipeline = arbiter.grant[idx] | selected[idx] | copied[idx] | output[idx]
+            m.d.comb += request.ready.eq(self.fire[idx])
+            m.d.sync += pending[idx].eq(request.valid & ~self.busy[idx] & ~in_pipeline)
+            with m.If(output[idx]):
+                m.d.comb += self.client_idx.eq(idx)
+            with m.If(selected[idx]):
+                m.d.comb += request_mux.eq(request.p)
         with m.If(self.clear):
-            m.d.sync += [flags.eq(0) for flags in (offered, chosen, copied, there, self.write)]
+            m.d.sync += [flags.eq(0) for flags in (pending, selected, copied, output, self.valid)]
         return m

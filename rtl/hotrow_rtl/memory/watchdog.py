@@ -1,4 +1,4 @@
-"""Watchdog: tell when a memory port waits for a memory that makes no progress."""
+"""Watchdog of a memory port: detects a memory that makes no progress."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -8,18 +8,18 @@ from amaranth.lib.wiring import In, Out
 class Watchdog(wiring.Component):
     """Stop a port after too many cycles without progress.
 
-    Members
-    -------
+    Attributes
+    ----------
     waiting : In(1)
-        The port waits for the memory: something is offered to it or in flight.
+        The port waits for the memory: it asserts a `valid`, or has a burst in flight.
     progress : In(1)
         A handshake on any channel of the port.
     timeout : In(32)
-        Cycles to wait; 0 waits for ever. Holds still from the cycle before `waiting` on.
+        Cycles to wait; 0 waits without limit. Stable from the cycle before `waiting` on.
     restart : In(1)
-        A pulse lowers `stopped`.
+        A pulse clears `stopped`.
     stopped : Out(1)
-        High from `timeout` cycles without progress on, until `restart`.
+        Set after `timeout` cycles without progress, until `restart`.
     """
 
     waiting: In(1)
@@ -30,25 +30,25 @@ class Watchdog(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # What moves in a port is far from the counter, which hears of it a cycle late; and the
-        # comparison takes a cycle of its own: what it compares is three cycles ahead.
-        quiet, counts = Signal(), Signal()
+        # Timing: the port's handshakes are far from the counter, so the counter is enabled a cycle
+        # late, and the comparison is registered. `ahead` is the count three cycles later.
+        quiet, quiet_q = Signal(), Signal()
         ahead, due = Signal(32, init=3), Signal()
-        some, one, two = Signal(), Signal(), Signal()  # of the timeout: it is not 0, it is 1, or 2
+        is_set, is_1, is_2 = Signal(), Signal(), Signal()  # of `timeout`
         upper = self.timeout[2:].any()
         m.d.comb += quiet.eq(self.waiting & ~self.progress & ~self.restart)
         m.d.sync += [
-            counts.eq(quiet),
-            some.eq(self.timeout.any()),
-            one.eq((self.timeout[:2] == 1) & ~upper),
-            two.eq((self.timeout[:2] == 2) & ~upper),
+            quiet_q.eq(quiet),
+            is_set.eq(self.timeout.any()),
+            is_1.eq((self.timeout[:2] == 1) & ~upper),
+            is_2.eq((self.timeout[:2] == 2) & ~upper),
         ]
-        with m.If(counts):
-            m.d.sync += [ahead.eq(ahead + 1), due.eq((ahead >= self.timeout) & some)]
+        with m.If(quiet_q):
+            m.d.sync += [ahead.eq(ahead + 1), due.eq((ahead >= self.timeout) & is_set)]
         with m.Else():
-            m.d.sync += [ahead.eq(3), due.eq(two)]
+            m.d.sync += [ahead.eq(3), due.eq(is_2)]
         with m.If(self.restart):
             m.d.sync += self.stopped.eq(0)
-        with m.Elif(quiet & (one | counts & due)):
+        with m.Elif(quiet & (is_1 | quiet_q & due)):
             m.d.sync += self.stopped.eq(1)
         return m

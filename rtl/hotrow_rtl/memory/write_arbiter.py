@@ -1,4 +1,4 @@
-"""Two writers of short sequences as one client of a result port."""
+"""Two writers that share one client of a result port."""
 
 from amaranth import Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
@@ -9,48 +9,49 @@ from ..interfaces.records import WriteClient
 
 
 class WriteArbiter(wiring.Component):
-    """Pass on the sequences of two writers, one after the other.
+    """Arbitrate between two writers, one sequence at a time.
 
-    The second's words go while the first's outcome is awaited. A writer makes its next request
-    after its outcome.
+    The words of one writer may be sent while the other waits for its outcome. A writer sends its
+    next request after its outcome.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     writers : In(WriteClient(config)).array(2)
-    deposit : Out(WriteClient(config))
+    client : Out(WriteClient(config))
     restart : In(1)
-        Forget everything.
+        Drop everything.
 
     Timing
     ------
-    A request 1 cycle later than its writer's; words and outcomes at once.
+    A request takes 1 cycle, words and outcomes none.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "writers": In(WriteClient(config)).array(2),
-            "deposit": Out(WriteClient(config)),
+            "client": Out(WriteClient(config)),
             "restart": In(1),
         })
 
     def elaborate(self, platform):
         outer, m = Module(), Module()
-        outer.submodules.turns = ResetInserter(self.restart)(m)
-        deposit, writers = self.deposit, self.writers
-        request, words, outcome = deposit.request, deposit.words, deposit.outcome
-        owner, sending = Signal(init=1), Signal()  # whose words go
-        oldest, awaited = Signal(), Signal(2)  # whose outcome is next; who waits for one
-        offered = [writer.request.valid & ~awaited[number]
-                   for number, writer in enumerate(writers)]
+        outer.submodules.arbiter = ResetInserter(self.restart)(m)
+        client, writers = self.client, self.writers
+        request, words, outcome = client.request, client.words, client.outcome
+        owner, sending = Signal(init=1), Signal()  # writer of the current sequence
+        # Writers that wait for an outcome, and the writer of the next outcome.
+        oldest, awaited = Signal(), Signal(2)
+        requests = [writer.request.valid & ~awaited[number]
+                    for number, writer in enumerate(writers)]
         with m.FSM():
-            with m.State("CHOOSE"):
-                m.d.sync += owner.eq(Mux(owner, ~offered[0], offered[1]))
-                with m.If(offered[0] | offered[1]):
+            with m.State("ARBITRATE"):
+                m.d.sync += owner.eq(Mux(owner, ~requests[0], requests[1]))
+                with m.If(requests[0] | requests[1]):
                     m.next = "REQUEST"
             with m.State("REQUEST"):
                 with m.Switch(owner):
@@ -68,7 +69,7 @@ class WriteArbiter(wiring.Component):
             with m.State("WORDS"):
                 m.d.comb += sending.eq(1)
                 with m.If(words.valid & words.ready & words.p.last):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
         with m.Switch(owner):
             for number, writer in enumerate(writers):
                 with m.Case(number):
@@ -79,12 +80,12 @@ class WriteArbiter(wiring.Component):
                         writer.words.ready.eq(words.ready & sending),
                     ]
         for number, writer in enumerate(writers):
-            its = awaited[number] & (oldest == number)
+            is_next = awaited[number] & (oldest == number)
             m.d.comb += [
                 writer.outcome.p.eq(outcome.p),
-                writer.outcome.valid.eq(outcome.valid & its),
+                writer.outcome.valid.eq(outcome.valid & is_next),
             ]
-            with m.If(its):
+            with m.If(is_next):
                 m.d.comb += outcome.ready.eq(writer.outcome.ready)
                 with m.If(outcome.valid & writer.outcome.ready):
                     m.d.sync += [awaited[number].eq(0), oldest.eq(1 - number)]

@@ -1,4 +1,4 @@
-"""What a result port keeps for one of its clients."""
+"""Buffer, bursts and outcomes of one client of a result port."""
 
 from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,8 +9,8 @@ from ..interfaces.records import FAULT_TIMEOUT, WriteClient
 from ..primitives.fifo import RamFifo
 from .bursts import burst, word_width
 
-CLOSED_BURSTS = 8  # complete bursts of one client that may wait for their turn on the bus
-OUTSTANDING_BURSTS = 256  # bursts of a port without an answer
+CLOSED_BURSTS = 8  # complete bursts of one client that wait for the bus, at most
+OUTSTANDING_BURSTS = 256  # bursts of a port in flight, at most
 
 
 def result_beat(config: Config) -> data.StructLayout:
@@ -19,12 +19,12 @@ def result_beat(config: Config) -> data.StructLayout:
 
 
 class WriteClientBuffer(wiring.Component):
-    """Buffer a client's words, close bursts, and tell how each sequence ended.
+    """Buffer a client's words, close bursts, and return the outcome of each sequence.
 
-    A burst is offered once all of its words are in the buffer, so that a client that pauses does
-    not hold the bus. Two sequences may be under way: the second fills the buffer while answers to
-    the first are awaited. Answers come in order, so each belongs to the older sequence that
-    expects one.
+    A burst is sent once all of its words are in the buffer, so that a client that pauses does not
+    block the bus. Two sequences may be in flight: the second fills the buffer while answers to the
+    first are awaited. Answers come in order, so each belongs to the older sequence with unanswered
+    bursts.
 
     Parameters
     ----------
@@ -32,28 +32,26 @@ class WriteClientBuffer(wiring.Component):
     depth : int
         Words of buffer.
     striped : bool
-        Of the blocks of `burst_beats` words into which addresses divide memory, a sequence fills
-        every second one, from the one in which it starts: behind the last word of a block follows
-        the first word of the next but one. Blocks between belong to another client. On a card with
-        a planner, only of sequences that are not `whole`.
+        A sequence fills every second block of `burst_beats` words, starting with the block of its
+        address: after the last word of a block it skips a block, which belongs to another client.
 
-    Members
-    -------
+    Attributes
+    ----------
     client : In(WriteClient(config))
     bursts : Out(stream(burst(config)))
-        Bursts that are complete.
+        Complete bursts.
     beats : Out(stream(result_beat(config)))
         Their words, in order.
     answers : In(stream)
         The `fault` of each burst; always ready.
-    whole : In(1)
-        Of a striped client with a planner: sequences fill every block. Stable during one.
+    bypass_striping : In(1)
+        Striped client on a card with a planner: sequences fill every block. Stable during one.
     stopped : In(1)
-        Take words and drop them; sequences end with FAULT_TIMEOUT.
+        Accept words and drop them; sequences end with FAULT_TIMEOUT.
     draining : In(1)
-        Take up no sequence.
+        Accept no request.
     restart : In(1)
-        Forget everything, a word that is being taken included.
+        Drop everything, a word that is accepted in this cycle included.
 
     Timing
     ------
@@ -70,7 +68,7 @@ class WriteClientBuffer(wiring.Component):
             "stopped": In(1),
             "draining": In(1),
             "restart": In(1),
-            **({"whole": In(1)} if striped and config.planner else {}),
+            **({"bypass_striping": In(1)} if striped and config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -81,56 +79,55 @@ class WriteClientBuffer(wiring.Component):
         m.submodules.closed = closed = RamFifo(burst(config), CLOSED_BURSTS)
         closing = closed.i.p
 
-        # Two sequences by number: `writing` takes words, `answering` is the older one's.
+        # Two sequences by index: `writing` is the one whose words are accepted, `answering` the
+        # older one.
         writing, answering = Signal(), Signal()
-        taken_up = Array(Signal(name=f"taken_up_{i}") for i in range(2))
+        in_use = Array(Signal(name=f"in_use_{i}") for i in range(2))
         open_ = Signal()
 
-        # A word waits one cycle, so that what it means is told from registers; and so is whether
-        # there is room for one, as those who write are far: beside the rows, at the output, there
-        # is room for one more than is known of.
-        word, moves = Signal(words.p.shape(), reset_less=True), Signal()
-        comes, room = Signal(), Signal(init=1)
+        # Timing: a word is registered before it is decoded, and `ready` is a register, as the
+        # clients are far. The buffer's output register has space for the word in between.
+        word, word_valid = Signal(words.p.shape(), reset_less=True), Signal()
+        fire, has_space = Signal(), Signal(init=1)
         m.d.comb += [
-            comes.eq(words.valid & words.ready),
-            request.ready.eq(~self.draining & ~open_ & ~moves & ~taken_up[writing]),
-            words.ready.eq(open_ & room),
+            fire.eq(words.valid & words.ready),
+            request.ready.eq(~self.draining & ~open_ & ~word_valid & ~in_use[writing]),
+            words.ready.eq(open_ & has_space),
         ]
         keep = Signal(reset_less=True)
         m.d.sync += [
-            moves.eq(comes),
+            word_valid.eq(fire),
             word.eq(words.p),
-            # The word that only ends a sequence does not go to memory: beyond the last result
-            # there may be none.
+            # A last word without strobes is not written: its address may lie beyond the list.
             keep.eq(words.p.strobe.any() | ~words.p.last),
-            room.eq(self.stopped | (closed.level < CLOSED_BURSTS - 2) & Mux(
-                moves, buffer.level < self.depth - 1, buffer.level < self.depth)),
+            has_space.eq(self.stopped | (closed.level < CLOSED_BURSTS - 2) & Mux(
+                word_valid, buffer.level < self.depth - 1, buffer.level < self.depth)),
         ]
-        with m.If(comes & words.p.last):
+        with m.If(fire & words.p.last):
             m.d.sync += open_.eq(0)
 
         next_word = Signal(word_width(config))
-        gathered = Signal.like(closing.less)  # words of the burst that is being filled
+        burst_len = Signal.like(closing.len_minus_1)  # words in the burst so far
         ends, close = Signal(), Signal()
-        start = Signal.like(gathered)  # its first word's place in its block
+        start = Signal.like(burst_len)  # position of its first word in the block
         boundary = next_word[:len(start)].all()
-        skip = boundary if self.striped else Const(0, 1)  # the block that follows
+        skip = boundary if self.striped else Const(0, 1)
         if self.striped and config.planner:
-            skip = boundary & ~self.whole
+            skip = boundary & ~self.bypass_striping
         m.d.comb += [
-            closing.less.eq(Mux(keep, gathered, gathered - 1)),
+            closing.len_minus_1.eq(Mux(keep, burst_len, burst_len - 1)),
             closing.word.eq(Cat(start, next_word[len(start):])),
             ends.eq(word.last | boundary),
-            close.eq(moves & ~self.stopped & ends & (keep | gathered.any())),
-            buffer.i.valid.eq(moves & keep & ~self.stopped),
+            close.eq(word_valid & ~self.stopped & ends & (keep | burst_len.any())),
+            buffer.i.valid.eq(word_valid & keep & ~self.stopped),
             buffer.i.p.data.eq(word.data),
             buffer.i.p.strobe.eq(word.strobe),
             closed.i.valid.eq(close),
         ]
-        with m.If(moves):
+        with m.If(word_valid):
             m.d.sync += [
                 next_word.eq(next_word + (1 | skip << len(start))),
-                gathered.eq(Mux(ends, 0, gathered + 1)),
+                burst_len.eq(Mux(ends, 0, burst_len + 1)),
             ]
             with m.If(ends):
                 m.d.sync += start.eq(0)
@@ -139,7 +136,7 @@ class WriteClientBuffer(wiring.Component):
         with m.If(request.valid & request.ready):
             m.d.sync += [
                 open_.eq(1),
-                taken_up[writing].eq(1),
+                in_use[writing].eq(1),
                 next_word.eq(request.p.address >> log2(config.bus_bytes)),
                 start.eq(request.p.address >> log2(config.bus_bytes)),
             ]
@@ -148,47 +145,48 @@ class WriteClientBuffer(wiring.Component):
         connect(m, buffer=buffer.o, port=flipped(self.beats))
         connect(m, closed=closed.o, port=flipped(self.bursts))
 
-        # What happened to a sequence is noted a cycle late; an answer takes longer.
-        noted, of = Signal(data.StructLayout({"moved": 1, "ended": 1, "closed": 1})), Signal()
+        # Registered events of the sequence `event_idx`; an answer takes longer than this cycle.
+        event = Signal(data.StructLayout({"word": 1, "last": 1, "burst": 1}))
+        event_idx = Signal()
         m.d.sync += [
-            noted.moved.eq(moves),
-            noted.ended.eq(moves & word.last),
-            noted.closed.eq(close),
-            of.eq(writing),
+            event.word.eq(word_valid),
+            event.last.eq(word_valid & word.last),
+            event.burst.eq(close),
+            event_idx.eq(writing),
         ]
-        awaits = Array(Signal(name=f"awaits_{i}") for i in range(2))  # unanswered is not 0
+        waiting = Array(Signal(name=f"waiting_{i}") for i in range(2))  # unanswered != 0
         fault = Array(Signal(2, name=f"fault_{i}") for i in range(2))
         done = Array(Signal(name=f"done_{i}") for i in range(2))
-        most = OUTSTANDING_BURSTS + CLOSED_BURSTS + 2  # in flight, in the queue, at its output
+        max_bursts = OUTSTANDING_BURSTS + CLOSED_BURSTS + 2  # in flight, queued, at the output
         oldest = Signal()  # the sequence to which the next answer belongs
-        m.d.comb += oldest.eq(Mux(awaits[answering], answering, ~answering))
+        m.d.comb += oldest.eq(Mux(waiting[answering], answering, ~answering))
         for i in range(2):
-            ended, its = Signal(name=f"ended_{i}"), of == i
-            unanswered = Signal(range(most), name=f"unanswered_{i}")
-            more, fewer = noted.closed & its, self.answers.valid & (oldest == i)
-            with m.If(~taken_up[i]):
+            ended, selected = Signal(name=f"ended_{i}"), event_idx == i
+            unanswered = Signal(range(max_bursts), name=f"unanswered_{i}")
+            increment, decrement = event.burst & selected, self.answers.valid & (oldest == i)
+            with m.If(~in_use[i]):
                 m.d.sync += [ended.eq(0), fault[i].eq(0)]
             with m.Elif(self.stopped):
-                with m.If(awaits[i] | noted.moved & its):
-                    m.d.sync += [unanswered.eq(0), awaits[i].eq(0), fault[i].eq(FAULT_TIMEOUT)]
+                with m.If(waiting[i] | event.word & selected):
+                    m.d.sync += [unanswered.eq(0), waiting[i].eq(0), fault[i].eq(FAULT_TIMEOUT)]
             with m.Else():
-                with m.If(more & ~fewer):
-                    m.d.sync += [unanswered.eq(unanswered + 1), awaits[i].eq(1)]
-                with m.Elif(fewer & ~more):
-                    m.d.sync += [unanswered.eq(unanswered - 1), awaits[i].eq(unanswered != 1)]
-                with m.If(fewer & (self.answers.p.fault > fault[i])):
+                with m.If(increment & ~decrement):
+                    m.d.sync += [unanswered.eq(unanswered + 1), waiting[i].eq(1)]
+                with m.Elif(decrement & ~increment):
+                    m.d.sync += [unanswered.eq(unanswered - 1), waiting[i].eq(unanswered != 1)]
+                with m.If(decrement & (self.answers.p.fault > fault[i])):
                     m.d.sync += fault[i].eq(self.answers.p.fault)
-            with m.If(noted.ended & its):
+            with m.If(event.last & selected):
                 m.d.sync += ended.eq(1)
-            m.d.sync += done[i].eq(taken_up[i] & ended & ~awaits[i])
+            m.d.sync += done[i].eq(in_use[i] & ended & ~waiting[i])
             with m.If(self.restart):
-                m.d.sync += [unanswered.eq(0), awaits[i].eq(0), taken_up[i].eq(0), done[i].eq(0)]
+                m.d.sync += [unanswered.eq(0), waiting[i].eq(0), in_use[i].eq(0), done[i].eq(0)]
 
         m.d.comb += [outcome.valid.eq(done[answering]), outcome.p.fault.eq(fault[answering])]
         with m.If(outcome.valid & outcome.ready):
-            m.d.sync += [taken_up[answering].eq(0), answering.eq(~answering)]
+            m.d.sync += [in_use[answering].eq(0), answering.eq(~answering)]
 
         with m.If(self.restart):
             m.d.sync += [
-                flag.eq(0) for flag in (open_, moves, noted, gathered, writing, answering)]
+                flag.eq(0) for flag in (open_, word_valid, event, burst_len, writing, answering)]
         return m

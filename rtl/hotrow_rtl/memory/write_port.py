@@ -1,4 +1,4 @@
-"""An AXI4 write master that carries the results of several engines to memory."""
+"""Result port: an AXI4 write master for the results of several engines."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -13,20 +13,19 @@ from .bursts import burst, fault_of
 from .watchdog import Watchdog
 from .write_client import OUTSTANDING_BURSTS, WriteClientBuffer
 
-GRANTED_BURSTS = 4  # bursts whose address has been offered and whose beats wait for their turn
+GRANTED_BURSTS = 4  # bursts granted whose beats wait for the W channel, at most
 
 
 class DmaWritePort(wiring.Component):
     """Share one AXI4 write master among clients that write sequences of words.
 
-    A client's number is its AXI id. A burst goes out when all of its words are there, so the W
-    channel never waits for a client.
+    A client's number is its AXI id. A burst is sent once all of its words are in the buffer, so
+    the W channel never waits for a client.
 
-    When the memory moves nothing for `timeout` cycles the port stops: every sequence that is not
-    answered, and every later one, ends with FAULT_TIMEOUT, until `restart`. `restart` also drops
-    the clients' sequences, whose writers are reset along with it. Beats that were promised to the
-    memory by an address are still delivered after either, without strobes; requests are held
-    after a restart until nothing is in flight.
+    Without a handshake for `timeout` cycles the port stops: every sequence that is not answered,
+    and every later one, ends with FAULT_TIMEOUT, until `restart`. `restart` also drops the clients'
+    sequences; their writers are reset with it. After either the port still sends the beats of each
+    address sent, without strobes. After a restart it accepts requests once nothing is in flight.
 
     Parameters
     ----------
@@ -35,18 +34,18 @@ class DmaWritePort(wiring.Component):
     depth : int, optional
         Words of buffer per client, a power of two, at least two bursts; default four bursts.
     shallow : collection of int, optional
-        Numbers of clients that write little at a time: their buffers hold one burst.
+        Numbers of clients with short sequences, whose buffers hold one burst.
     striped : collection of int, optional
         Numbers of clients whose sequences skip every second block, see `WriteClientBuffer`.
 
-    Members
+    Attributes
     -------
     clients : In(WriteClient(config)).array(clients)
     bus : Out(AXI4Write)
-    whole : In(1)
-        Of a port with striped clients, on a card with a planner: see `WriteClientBuffer`.
+    bypass_striping : In(1)
+        Port with striped clients on a card with a planner: see `WriteClientBuffer`.
     timeout : In(32)
-        Cycles without progress; 0 waits for ever.
+        Cycles without progress; 0 waits without limit.
     restart : In(1)
     idle : Out(1)
         Nothing is in flight on the bus.
@@ -55,7 +54,7 @@ class DmaWritePort(wiring.Component):
     Timing
     ------
     One word a cycle over all clients. A burst's first beat is valid `latency` cycles after its
-    last word was taken, if the bus is free.
+    last word was accepted, if the bus is idle.
     """
 
     latency = 7
@@ -82,7 +81,7 @@ class DmaWritePort(wiring.Component):
             "restart": In(1),
             "idle": Out(1),
             "stopped": Out(1),
-            **({"whole": In(1)} if striped and config.planner else {}),
+            **({"bypass_striping": In(1)} if striped and config.planner else {}),
         })
 
     def elaborate(self, platform):
@@ -90,95 +89,97 @@ class DmaWritePort(wiring.Component):
         bus, config = self.bus, self.config
         clients = [
             WriteClientBuffer(config, config.burst_beats if number in self.shallow else self.depth,
-                         striped=number in self.striped)
+                              striped=number in self.striped)
             for number, _ in enumerate(self.clients)]
         m.submodules.arbiter = arbiter = RoundRobinArbiter(len(clients))
         m.submodules.watchdog = watchdog = Watchdog()
 
         draining, discarding = Signal(), Signal()
-        in_flight, some = Signal(range(OUTSTANDING_BURSTS + 1)), Signal()
-        granted, moved, answered = Signal(), Signal(), Signal()
+        in_flight, not_idle = Signal(range(OUTSTANDING_BURSTS + 1)), Signal()  # bursts
+        granted, progress, answered = Signal(), Signal(), Signal()
         m.d.comb += [
             answered.eq(bus.bvalid),
             bus.bready.eq(1),
-            moved.eq(bus.awvalid & bus.awready | bus.wvalid & bus.wready | answered),
-            self.idle.eq(~some),
+            progress.eq(bus.awvalid & bus.awready | bus.wvalid & bus.wready | answered),
+            self.idle.eq(~not_idle),
             discarding.eq(self.stopped | draining),
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
             watchdog.waiting.eq(~self.idle & ~draining),
-            watchdog.progress.eq(moved),
+            watchdog.progress.eq(progress),
         ]
         with m.If(granted ^ answered):
             m.d.sync += [
                 in_flight.eq(Mux(answered, in_flight - 1, in_flight + 1)),
-                some.eq(~answered | (in_flight != 1)),
+                not_idle.eq(~answered | (in_flight != 1)),
             ]
         with m.If(self.restart):
             m.d.sync += draining.eq(1)
         with m.Elif(self.idle):
             m.d.sync += draining.eq(0)
 
-        # AW: a client is chosen, its burst granted in the next cycle. It then waits in registers,
-        # and in the queue that orders the W channel.
-        m.submodules.turns = turns = RamFifo(data.StructLayout({
-            "id": len(bus.awid), "less": log2(config.burst_beats)}), GRANTED_BURSTS)
-        turn, chosen, free = turns.o.p, Signal(len(clients)), Signal()
-        coming = Signal(burst(config))
-        offered = Cat(client.bursts.valid for client in clients)
-        below = Signal()  # told a cycle late, in which another may have been granted
-        m.d.sync += below.eq(in_flight < OUTSTANDING_BURSTS - 1)
+        # AW: the arbiter selects a client, and its burst is granted in the next cycle. The burst
+        # enters the address register and the queue that orders the W channel.
+        m.submodules.granted_bursts = granted_bursts = RamFifo(data.StructLayout({
+            "id": len(bus.awid), "len_minus_1": log2(config.burst_beats)}), GRANTED_BURSTS)
+        current, selected, aw_load = granted_bursts.o.p, Signal(len(clients)), Signal()
+        selected_burst = Signal(burst(config))
+        pending = Cat(client.bursts.valid for client in clients)
+        below_limit = Signal()  # a cycle late, hence one burst below the limit
+        m.d.sync += below_limit.eq(in_flight < OUTSTANDING_BURSTS - 1)
         m.d.comb += [
-            arbiter.requests.eq(offered & ~chosen),
-            arbiter.accept.eq(~chosen.any() | granted),
-            free.eq(~bus.awvalid | bus.awready),
-            granted.eq(chosen.any() & free & below & turns.i.ready & ~discarding),
+            arbiter.requests.eq(pending & ~selected),
+            arbiter.accept.eq(~selected.any() | granted),
+            aw_load.eq(~bus.awvalid | bus.awready),
+            granted.eq(selected.any() & aw_load & below_limit & granted_bursts.i.ready
+                       & ~discarding),
             bus.awburst.eq(BURST_INCR),
             bus.awsize.eq(log2(config.bus_bytes)),
-            turns.i.valid.eq(granted),
-            turns.i.p.less.eq(coming.less),
+            granted_bursts.i.valid.eq(granted),
+            granted_bursts.i.p.len_minus_1.eq(selected_burst.len_minus_1),
         ]
         for number, client in enumerate(clients):
-            m.d.comb += client.bursts.ready.eq(granted & chosen[number])
-            with m.If(chosen[number]):
-                m.d.comb += [coming.eq(client.bursts.p), turns.i.p.id.eq(number)]
+            m.d.comb += client.bursts.ready.eq(granted & selected[number])
+            with m.If(selected[number]):
+                m.d.comb += [selected_burst.eq(client.bursts.p), granted_bursts.i.p.id.eq(number)]
         with m.If(arbiter.accept):
-            m.d.sync += chosen.eq(arbiter.grant)
+            m.d.sync += selected.eq(arbiter.grant)
         with m.If(self.restart):
-            m.d.sync += chosen.eq(0)
-        with m.If(free):
+            m.d.sync += selected.eq(0)
+        with m.If(aw_load):
             m.d.sync += [
                 bus.awvalid.eq(granted),
-                bus.awid.eq(turns.i.p.id),
-                bus.awaddr.eq(coming.word << log2(config.bus_bytes)),
-                bus.awlen.eq(coming.less),
+                bus.awid.eq(granted_bursts.i.p.id),
+                bus.awaddr.eq(selected_burst.word << log2(config.bus_bytes)),
+                bus.awlen.eq(selected_burst.len_minus_1),
             ]
 
-        # W: beats of the burst whose turn it is; they have all been in their buffer for long. It
-        # does not wait for AW: the memory may take the address only once it sees the data.
+        # W: beats of the oldest granted burst, all of which are in the buffer. W does not wait for
+        # AW: a memory may accept the address only after it sees the data.
         sent = Signal(range(config.burst_beats))
-        sends, load, final = Signal(), Signal(), Signal()
+        w_load, load, final = Signal(), Signal(), Signal()
         m.d.comb += [
-            sends.eq(~bus.wvalid | bus.wready),
-            load.eq(turns.o.valid & sends),
-            final.eq(sent == turn.less),
-            turns.o.ready.eq(sends & final),
+            w_load.eq(~bus.wvalid | bus.wready),
+            load.eq(granted_bursts.o.valid & w_load),
+            final.eq(sent == current.len_minus_1),
+            granted_bursts.o.ready.eq(w_load & final),
         ]
-        with m.If(sends):
-            m.d.sync += [bus.wvalid.eq(turns.o.valid), bus.wlast.eq(final), bus.wstrb.eq(0)]
+        with m.If(w_load):
+            m.d.sync += [bus.wvalid.eq(granted_bursts.o.valid), bus.wlast.eq(final),
+                         bus.wstrb.eq(0)]
         with m.If(load):
             m.d.sync += sent.eq(Mux(final, 0, sent + 1))
         for number, client in enumerate(clients):
-            its_turn = turn.id == number
-            m.d.comb += client.beats.ready.eq(load & its_turn)
-            with m.If(sends & its_turn):
+            is_current = current.id == number
+            m.d.comb += client.beats.ready.eq(load & is_current)
+            with m.If(w_load & is_current):
                 m.d.sync += bus.wdata.eq(client.beats.p.data)
                 with m.If(~discarding):
                     m.d.sync += bus.wstrb.eq(client.beats.p.strobe)
 
-        # B: one register on the way to the clients. It is empty when the port stops, as no answer
-        # came in the cycle before.
+        # B: a register before the clients. It is empty when the port stops, as no answer arrived in
+        # the previous cycle.
         arrived, arrived_id, arrived_fault = Signal(), Signal.like(bus.bid), Signal(2)
         m.d.sync += [
             arrived.eq(answered & ~discarding & ~self.restart),
@@ -196,5 +197,5 @@ class DmaWritePort(wiring.Component):
                 client.restart.eq(self.restart),
             ]
             if number in self.striped and config.planner:
-                m.d.comb += client.whole.eq(self.whole)
+                m.d.comb += client.bypass_striping.eq(self.bypass_striping)
         return m

@@ -84,7 +84,7 @@ def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0, whole=False):
 
 
 async def set_whole(dut, ctx):
-    ctx.set(dut.whole, 1)
+    ctx.set(dut.bypass_striping, 1)
 
 
 def sink(bench, dut, side, given, pauses=STEADY):

@@ -1,4 +1,4 @@
-"""Two writers that share a client of a result port: memory, outcomes and order of both."""
+"""Two writers that share a client of a result port: memory, outcomes and order."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ BUS = CONFIG.bus_bytes
 
 
 async def write(ctx, writer, address, words, fills, gap, outcomes):
-    """One sequence after the other, as a completion writer would."""
+    """Write one sequence and wait for its outcome, as a completion writer does."""
     ctx.set(writer.request.p, {"address": address})
     ctx.set(writer.request.valid, 1)
     await ctx.tick().until(writer.request.ready)
@@ -32,11 +32,11 @@ async def write(ctx, writer, address, words, fills, gap, outcomes):
 
 @pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "ragged"])
 @pytest.mark.parametrize("latency", [1, 30])
-def test_both_get_their_own(gaps, latency):
+def test_each_writer_gets_its_outcomes(gaps, latency):
     rng, dut = np.random.default_rng(4), WriteArbiter(CONFIG)
     bench = StreamBench(dut)
     memory = ListMemory(bench, CONFIG, pauses=gaps, latency=latency)
-    memory.accept(dut.deposit)
+    memory.accept(dut.client)
     outcomes, wanted = ([], []), ([], [])
     sequences = [[(memory.room(8 * BUS), int(rng.integers(1, 9))) for _ in range(12)]
                  for _ in dut.writers]
@@ -59,44 +59,44 @@ def test_both_get_their_own(gaps, latency):
             assert found[:, 0].tolist() == [1000 * side + 10 * number + i for i in range(words)]
 
 
-def test_the_second_goes_while_the_first_awaits_its_outcome():
+def test_second_writer_sends_while_the_first_waits_for_its_outcome():
     dut = WriteArbiter(CONFIG)
-    bench, deposit, ended = StreamBench(dut), dut.deposit, ([], [])
+    bench, client, ended = StreamBench(dut), dut.client, ([], [])
     for side in range(2):
         async def run(ctx, side=side):
             await write(ctx, dut.writers[side], 64 * side, 2, 0, 0, ended[side])
         bench.process(f"writer {side}", run)
 
     async def serve(ctx):
-        ctx.set(deposit.request.ready, 1)
-        ctx.set(deposit.words.ready, 1)
-        for _ in range(2):  # both have sent all before the first outcome
-            await ctx.tick().until(deposit.words.valid & deposit.words.p.last)
+        ctx.set(client.request.ready, 1)
+        ctx.set(client.words.ready, 1)
+        for _ in range(2):  # both writers send all words before the first outcome
+            await ctx.tick().until(client.words.valid & client.words.p.last)
         for fault in (1, 2):
-            ctx.set(deposit.outcome.p, {"fault": fault})
-            ctx.set(deposit.outcome.valid, 1)
-            await ctx.tick().until(deposit.outcome.ready)
-            ctx.set(deposit.outcome.valid, 0)
+            ctx.set(client.outcome.p, {"fault": fault})
+            ctx.set(client.outcome.valid, 1)
+            await ctx.tick().until(client.outcome.ready)
+            ctx.set(client.outcome.valid, 0)
     bench.process("serve", serve)
     bench.run(100)
     assert ended == ([1], [2])
 
 
-def test_restart_forgets():
+def test_restart_drops_a_sequence():
     dut = WriteArbiter(CONFIG)
-    bench, deposit = StreamBench(dut), dut.deposit
+    bench, client = StreamBench(dut), dut.client
     outcomes = []
 
     async def run(ctx):
         ctx.set(dut.writers[0].request.valid, 1)
-        ctx.set(deposit.request.ready, 1)
+        ctx.set(client.request.ready, 1)
         await ctx.tick().until(dut.writers[0].request.ready)
         ctx.set(dut.writers[0].request.valid, 0)
         ctx.set(dut.restart, 1)
         await ctx.tick()
         ctx.set(dut.restart, 0)
-        ctx.set(deposit.words.ready, 1)
-        ctx.set(deposit.outcome.valid, 1)
+        ctx.set(client.words.ready, 1)
+        ctx.set(client.outcome.valid, 1)
         await write(ctx, dut.writers[1], 64, 1, 0, 0, outcomes)
     bench.process("run", run)
     bench.run(60)

@@ -69,7 +69,7 @@ class TestStripe:
         bench = Bench(replace(TINY, burst_beats=16, planner=True), 1, striped={0})
 
         async def set_whole(ctx):
-            ctx.set(bench.port.whole, 1)
+            ctx.set(bench.port.bypass_striping, 1)
         bench.process("whole", set_whole)
         outcomes = bench.deposit(0, [(BASE + offset, words, "full")], whole=True)
         bench.run(300)

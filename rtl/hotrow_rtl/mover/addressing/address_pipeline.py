@@ -76,7 +76,7 @@ class AddressPipeline(wiring.Component):
         m.submodules.destination_check = destination_check = RegionCheck(config)
         for check in (source_check, destination_check):
             connect(m, flipped(self.region_update), check.update)
-            m.d.comb += check.hold.eq(self.table_update.enable)
+            m.d.comb += check.stall.eq(self.table_update.enable)
         m.d.comb += [
             tables.write_enable.eq(self.table_update.enable),
             tables.write_address.eq(self.table_update.index),

@@ -1,4 +1,4 @@
-"""The lookup engines with a planner in Amaranth's simulator, beside the model of the whole card."""
+"""A lookup engine with a planner in Amaranth's simulator, compared with the model."""
 
 from types import SimpleNamespace
 
@@ -19,13 +19,13 @@ OPENED = {Opcode.SPLIT: LISTS, Opcode.INSTALL: ("slots",), Opcode.REMOVE: ("slot
 
 
 class ModelMemory:
-    """What the model reads of a `ListMemory`, and what it writes: an array by address."""
+    """Memory of the model: reads a `ListMemory`, and stores its own results by address."""
 
     def __init__(self, memory):
         self.memory, self.written = memory, {}
 
     def read_list(self, address, dtype, count):
-        """As of `model.memory.Memory`, with the faults of the bus words."""
+        """See `model.memory.Memory`."""
         octets = self.memory.bytes[address:address + count * dtype.itemsize]
         word = self.memory.config.bus_bytes
         faults = [self.memory.read_faults.get((address + at) // word * word, 0)
@@ -33,21 +33,21 @@ class ModelMemory:
         return np.frombuffer(octets, dtype).copy(), np.array(faults)
 
     def write(self, address, octets):
-        """As of `model.memory.Memory`; nothing fails."""
+        """See `model.memory.Memory`; never faults."""
         self.written[address] = bytes(octets)
         return 0
 
 
 class PlanBench:
-    """Commands and retirements for the engines, with what the model says of each.
+    """Commands and retirements for the engine, with the expected outcomes of the model.
 
     Parameters
     ----------
     config : Config
     last_rows : sequence of int
-        Of the tables that are registered.
+        Last row of each registered table.
     gaps, pauses : sequence of int
-        As of `ListMemory`.
+        As for `ListMemory`.
     """
 
     def __init__(self, config, last_rows, gaps=STEADY, pauses=STEADY):
@@ -61,10 +61,10 @@ class PlanBench:
         self.model_memory = ModelMemory(self.memory)
         self.model = Model(config, self.model_memory, self.tables)
         self.steps, self.wanted, self.rooms = [], [], []
-        self.outcomes = []  # of the model, by command
+        self.outcomes = []  # of the model, per command
 
     def batch(self, opcode, number, ids, samples=None, tables=1, flags=0, lengths=None, first=0):
-        """PLAN, MARK, OBSERVE or SPLIT; return the model's outcome."""
+        """Queue a PLAN, MARK, OBSERVE or SPLIT; return the outcome of the model."""
         ids = np.asarray(ids, np.uint64 if flags & BatchFlag.ID64 else np.uint32)
         command = {"opcode": opcode, "value": number & 0xFFFF_FFFF, "flags": int(flags),
                    "count": len(ids), "samples": len(ids) // tables if samples is None else samples,
@@ -74,14 +74,14 @@ class PlanBench:
         return self.command(command, 8 * len(ids))
 
     def list(self, opcode, rows, flags=0):
-        """INSTALL or REMOVE of (table, row) pairs; none is a REMOVE of everything."""
+        """Queue an INSTALL or REMOVE of (table, row) pairs; without pairs, a REMOVE with ALL."""
         entries = np.array([(row, table) for table, row in rows], np.uint32)
         return self.command({"opcode": opcode, "flags": int(flags) | (not len(rows)),
                              "count": len(rows), "source": self.memory.place(entries)},
                             4 * len(rows))
 
     def command(self, command, room):
-        """Any, with so many bytes for each result."""
+        """Queue any command, with `room` bytes for each result."""
         room = max(room, 4 * command.get("samples", 0)) + 2 * self.config.burst_beats * \
             self.config.bus_bytes
         opened = OPENED.get(command["opcode"], ())
@@ -98,14 +98,15 @@ class PlanBench:
         return outcome
 
     def retire(self, number):
-        """A write of PLAN_RETIRED once everything before has ended; whether it is heeded."""
-        heeded = self.model.planning.retire(number & 0xFFFF_FFFF)
-        self.steps.append((number & 0xFFFF_FFFF, heeded, self.model.planning.retired))
-        return heeded
+        """Queue a write of PLAN_RETIRED after all commands so far; return whether the card accepts
+        it."""
+        accepted = self.model.planning.retire(number & 0xFFFF_FFFF)
+        self.steps.append((number & 0xFFFF_FFFF, accepted, self.model.planning.retired))
+        return accepted
 
     def dropped(self, opcode, number, ids, cycles):
-        """The same, restarted so many cycles after it is handed over; nobody looks at results. The
-        model is told nothing: REMOVE everything then."""
+        """Queue a command and restart the engine `cycles` after its transfer. The bench ignores the
+        results and the model does not see the command: follow with a REMOVE with ALL."""
         ids = np.asarray(ids, np.uint32)
         self.steps.append((
             {"opcode": opcode, "value": number, "count": len(ids), "samples": len(ids),
@@ -114,8 +115,8 @@ class PlanBench:
             cycles))
 
     def run(self, limit=200_000):
-        """Play all steps; compare every outcome and every byte; return the cycles from each command
-        to its outcome."""
+        """Run all steps and compare every outcome and every byte; return the cycles from each
+        command to its outcome."""
         self._begun, self._cycles, self.ended = [], [], 0
         self._serve()
         self.bench.process("steps", self._play)
@@ -136,7 +137,7 @@ class PlanBench:
             self.memory.serve(getattr(self.dut, name))
         for name in DEPOSITS:
             self.memory.accept(getattr(self.dut, name), striped=name not in LISTS,
-                               whole=self.dut.whole)
+                               whole=self.dut.bypass_striping)
 
     async def _play(self, ctx):
         await self.register_tables(ctx)
@@ -152,7 +153,7 @@ class PlanBench:
             await (self._drop if isinstance(step[0], dict) else self._retire)(ctx, *step)
 
     async def register_tables(self, ctx):
-        """Tell the engines, once they are ready."""
+        """Write the tables to the engine once it is ready."""
         await ctx.tick().until(self.dut.ready)
         update = self.dut.table_update
         for number, table in self.tables.items():
@@ -163,7 +164,7 @@ class PlanBench:
         ctx.set(update.enable, 0)
 
     async def submit(self, ctx, command):
-        """Hand a command over."""
+        """Transfer a command."""
         await submit(ctx, self.dut.engine.command, command)
 
     async def _drop(self, ctx, command, cycles):
@@ -176,14 +177,14 @@ class PlanBench:
         await ctx.tick()
         ctx.set(self.dut.restart, 0)
 
-    async def _retire(self, ctx, number, heeded, retired):
+    async def _retire(self, ctx, number, accepted, retired):
         host = self.dut.retirement
         ctx.set(host.write, 1)
         ctx.set(host.number, number)
         await ctx.tick()
         ctx.set(host.write, 0)
         await ctx.tick()
-        assert ctx.get(host.refused) == (not heeded), f"retire {number}"
+        assert ctx.get(host.refused) == (not accepted), f"retire {number}"
         assert ctx.get(host.retired) == retired
 
     async def _check(self, ctx):
