@@ -4,7 +4,12 @@ import dataclasses
 
 import pytest
 from hotrow_rtl.config import NUMBER_BEATS, PRESETS, preset
-from hotrow_rtl.interfaces.lookup_payloads import asked_beat, bank_answer, beat_request, row_request
+from hotrow_rtl.interfaces.lookup_payloads import (
+    bank_answer,
+    beat_request,
+    row_request,
+    waiting_beat,
+)
 from hotrow_rtl.lookup.combiner.combiner import Combiner
 from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.directory.bank import DirectoryBank
@@ -44,7 +49,7 @@ def test_lookup_side_fits_the_ecp5():
     # Of 208 block memories of 18 Kbit, with room for those that are not full.
     config, block = preset("ecp5-85f"), 18 * 1024
     crossbars = cost.bank_crossbar_bits(
-        config, asked_beat(config), row_request(config), beat_request(config),
+        config, waiting_beat(config), row_request(config), beat_request(config),
         bank_answer(config)) + cost.bank_crossbar_bits(
         config, split_beat(config), number_lane(config), number_shared(config),
         config.slot_word_width, NUMBER_BEATS)

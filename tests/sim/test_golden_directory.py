@@ -35,7 +35,7 @@ class BruteForce:
         c, (parts_log2, part) = self.config, partition
         rest, bank = divmod(hash_key(key[0] << 32 | key[1], 0, c.key_width), c.banks)
         sets = (c.directory_sets // c.banks) >> parts_log2  # of a part, in each bank
-        at = part * sets + (hash_key(rest, 1, c.rest_width) if choice else rest) % sets
+        at = part * sets + (hash_key(rest, 1, c.bank_key_width) if choice else rest) % sets
         first = (choice * c.directory_sets + at * c.banks + bank) * c.directory_ways
         return range(first, first + c.directory_ways)
 
@@ -145,7 +145,7 @@ def test_rows_of_one_set_are_told_apart(config):
     sets = config.directory_sets // config.banks >> parts
     slots = {}
     for number in range(200):
-        rest = (number * 977 * sets + sets - 1) & ((1 << config.rest_width) - 1)
+        rest = (number * 977 * sets + sets - 1) & ((1 << config.bank_key_width) - 1)
         key = key_of(config, 3, rest)
         slot, present = directory.install(key >> 32, key & 0xFFFFFFFF, (parts, 0))
         assert not present, f"row {key:#x} was taken for one of {list(slots.values())}"

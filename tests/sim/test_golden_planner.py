@@ -15,6 +15,7 @@ from hotrow_sim.golden.training_pipeline import StageOffsets, TrainingPipeline, 
 
 TINY = preset("tiny")  # 256 slots
 STARVED = replace(TINY, name="starved", directory_sets=16, directory_partitions=2)  # 64
+OFFSETS = (StageOffsets(), StageOffsets(1, 2, 3), StageOffsets(1, 1, 1), StageOffsets(2, 3, 6))
 ONE_CHOICE = replace(TINY, name="one-choice", directory_choices=1, stamp_bits=4)
 
 
@@ -47,7 +48,7 @@ def batches(seed, count=40, lookups=120, rows=150, tables=3):
 def test_training_is_that_without_slots(config, policy):
     for seed in range(4):
         steps = batches(seed)
-        for offsets in (StageOffsets(), StageOffsets(1, 2, 3), StageOffsets(1, 1, 1), StageOffsets(2, 3, 6)):
+        for offsets in OFFSETS:
             for order in ("cit", "tic"):
                 if order == "tic" and offsets.insert == offsets.train:
                     continue  # of one batch INSERT comes before TRAIN

@@ -7,9 +7,10 @@ import time
 
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_sim.memory.library import CompilerError, compiler
-from hotrow_sim.verilated import cache, compilation, toolchain
-from hotrow_sim.verilated.compilation import BuildError, compile_device
+from hotrow_sim import native
+from hotrow_sim.native import BuildError, CompilerError, compiler
+from hotrow_sim.verilated import compilation, toolchain
+from hotrow_sim.verilated.compilation import compile_device
 from hotrow_sim.verilated.toolchain import ToolMissing, find_verilator
 
 
@@ -76,11 +77,11 @@ def test_a_failing_tool_is_quoted(tmp_path):
 def test_digest_depends_on_every_part(tmp_path):
     file = tmp_path / "file"
     file.write_text("one")
-    before = cache.digest("a", "b", file)
-    assert before == cache.digest("a", "b", file)
-    assert before != cache.digest("ab", "", file)
+    before = native.digest("a", "b", file)
+    assert before == native.digest("a", "b", file)
+    assert before != native.digest("ab", "", file)
     file.write_text("two")
-    assert before != cache.digest("a", "b", file)
+    assert before != native.digest("a", "b", file)
 
 
 def test_a_failed_build_leaves_nothing(tmp_path):
@@ -89,7 +90,7 @@ def test_a_failed_build_leaves_nothing(tmp_path):
         raise BuildError("no")
 
     with pytest.raises(BuildError):
-        cache.publish(tmp_path / "device.so", fail)
+        native.publish(tmp_path / "device.so", fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,7 +98,7 @@ def test_two_builders_take_turns(tmp_path):
     inside, most = [], []
 
     def build():
-        with cache.locked(tmp_path / "device.so"):
+        with native.locked(tmp_path / "device.so"):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.02)

@@ -1,7 +1,6 @@
 """One memory model for the Amaranth simulator, cocotb and the Verilated device."""
 
 from .dram import MEMORIES, Dram, DramTiming, dram_timing
-from .library import CompilerError
 from .model import DECERR, SLVERR, Behaviour, MemoryModel, ReadPort, Statistics, WritePort
 
 __all__ = [
@@ -9,7 +8,6 @@ __all__ = [
     "MEMORIES",
     "SLVERR",
     "Behaviour",
-    "CompilerError",
     "Dram",
     "DramTiming",
     "MemoryModel",

@@ -99,7 +99,8 @@ def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=Non
              for _ in range(count)]
     lists, _kept = bursts_of_ports((reads, writes), size, bus_bytes)
     cycles = load().hotrow_bare(
-        *((ctypes.c_void_p * count)(*(each._handle for each in side)) for side in zip(*ports)),
+        *((ctypes.c_void_p * count)(*(each._handle for each in side))
+          for side in zip(*ports, strict=True)),
         count, *lists, outstanding, LIMIT)
     model.check()
     return cycles

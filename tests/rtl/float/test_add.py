@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.float.add import Add
 from hotrow_sim.golden.float import fused_multiply_add
-from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
 from hotrow_sim.testing.benches.float_cases import (
     CORNERS,
     ONE,
@@ -13,7 +13,6 @@ from hotrow_sim.testing.benches.float_cases import (
     numbers,
     products,
 )
-from hotrow_sim.testing.benches.float_check import check
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 
@@ -57,8 +56,6 @@ def test_with_gaps():
 
 @pytest.mark.slow
 def test_millions():
-    from hotrow_sim.testing.units.float_unit import run as run_verilated
-
     for seed in range(11, 14):
         operands = cases(1_000_000, seed)
         results, cycles = run_verilated(Add(), *operands, seed=seed % 2 * seed)

@@ -5,9 +5,8 @@ import pytest
 from hotrow_rtl.float.convert import Narrow, Widen
 from hotrow_rtl.float.formats import ElementType
 from hotrow_sim.golden.float import narrow, widen
-from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
 from hotrow_sim.testing.benches.float_cases import CORNERS, finite, halfway, numbers, products
-from hotrow_sim.testing.benches.float_check import check
 from hotrow_sim.testing.benches.stream_bench import RAGGED
 
 SHAPES = {"fp16": (10, 5), "bf16": (7, 8)}  # fraction and exponent bits
@@ -84,8 +83,6 @@ def test_types_in_any_order(unit):
 @pytest.mark.slow
 def test_all():
     """Every 16-bit number, every tie with its neighbours, and millions of random numbers."""
-    from hotrow_sim.testing.units.float_unit import run as run_verilated
-
     for kind, shape in SHAPES.items():
         compare(Widen, HALVES.astype(np.uint32), kind, run=run_verilated)
         compare(Narrow, halfway(*shape), kind, run=run_verilated)

@@ -5,9 +5,8 @@ import pytest
 from hotrow_rtl.float.divide import Divide
 from hotrow_sim.cycles.float import divide_cycles
 from hotrow_sim.golden.float import divide
-from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
 from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, divide_cases, products
-from hotrow_sim.testing.benches.float_check import check
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 
@@ -58,8 +57,6 @@ def test_next_operands_after_the_result():
 
 @pytest.mark.slow
 def test_millions():
-    from hotrow_sim.testing.units.float_unit import run as run_verilated
-
     for seed in range(11, 14):
         a, b = divide_cases(1_000_000, seed)
         results, cycles = run_verilated(Divide(), a, b, seed=seed % 2 * seed)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.float.fma import FusedMultiplyAdd
 from hotrow_sim.golden.float import fused_multiply_add
-from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
 from hotrow_sim.testing.benches.float_cases import (
     CORNERS,
     MINUS_ZERO,
@@ -13,7 +13,6 @@ from hotrow_sim.testing.benches.float_cases import (
     numbers,
     products,
 )
-from hotrow_sim.testing.benches.float_check import check
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 
@@ -67,8 +66,6 @@ def test_with_gaps():
 
 @pytest.mark.slow
 def test_millions():
-    from hotrow_sim.testing.units.float_unit import run as run_verilated
-
     for seed in range(11, 16):
         operands = multiply_add_cases(2_000_000, seed)
         results, cycles = run_verilated(FusedMultiplyAdd(), *operands, seed=seed % 2 * seed)

@@ -5,9 +5,8 @@ import pytest
 from hotrow_rtl.float.sqrt import SquareRoot
 from hotrow_sim.cycles.float import root_cycles
 from hotrow_sim.golden.float import square_root
-from hotrow_sim.testing.benches.float_bench import run
+from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
 from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, numbers, products, root_cases
-from hotrow_sim.testing.benches.float_check import check
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 
@@ -52,8 +51,6 @@ def test_next_operand_after_the_result():
 
 @pytest.mark.slow
 def test_millions():
-    from hotrow_sim.testing.units.float_unit import run as run_verilated
-
     for seed in range(11, 14):
         a = root_cases(1_000_000, seed)
         results, cycles = run_verilated(SquareRoot(), a, seed=seed % 2 * seed)
@@ -63,8 +60,6 @@ def test_millions():
 @pytest.mark.slow
 def test_every_fraction():
     """Every third significand, with an even and an odd exponent."""
-    from hotrow_sim.testing.units.float_unit import run as run_verilated
-
     for exponent in (127, 128):
         a = numbers(0, exponent, np.arange(1 << 23, dtype=np.uint32)[::3])
         check_all(*run_verilated(SquareRoot(), a), a, None)

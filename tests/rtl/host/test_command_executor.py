@@ -5,7 +5,7 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status, packed_address
 from hotrow_rtl.host.command_executor import UNDER_WAY, CommandExecutor
-from hotrow_sim.testing.benches.command_parts import submit, take
+from hotrow_sim.testing.benches.command_parts import receive, submit
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 CONFIG = preset("tiny")
@@ -95,7 +95,7 @@ class Queue:
     async def _take(self, ctx):
         engine = self.dut.engine
         while True:
-            command = await take(ctx, engine.command)
+            command = await receive(ctx, engine.command)
             self.in_hand.append((command.tag, self.cycle))
             self.under_way.append({tag for tag, _ in self.in_hand})
 

@@ -1,4 +1,4 @@
-"""Commands on bags of rows for a `RowBench`, drawn at random."""
+"""Random POOL and UPDATE commands for a `RowBench`."""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,13 +14,13 @@ from .row_bench import DESTINATION, REGIONS, SOURCE_LIST, TABLES, TARGET_LIST, I
 TINY = replace(rowbench.TINY, arithmetic=True)
 LENGTH_LIST, WEIGHT_LIST = 0x3000, 0x4000
 LISTED, MEAN, WEIGHTED = PoolFlag.LISTED, PoolFlag.MEAN, PoolFlag.WEIGHTED
-TYPED, ADAGRAD = UpdateFlag.TYPED, UpdateFlag.ADAGRAD  # LISTED is the same of both
+TYPED, ADAGRAD = UpdateFlag.TYPED, UpdateFlag.ADAGRAD  # LISTED is common to both
 GRADIENTS = packed_address(0, 0x10)
 
 
 @dataclass
 class Pool:
-    """A POOL of bags with so many rows, and its lists, drawn at random."""
+    """A POOL of bags with these `lengths`, with random lists."""
 
     seed: int
     tables: list
@@ -30,8 +30,8 @@ class Pool:
     destination: int = DESTINATION
     slots: int = 40
     rows: int = 16
-    count: int = None  # rows listed, if not as many as the lengths add up to
-    faults: dict = field(default_factory=dict)  # of lists by name and position
+    count: int = None  # listed rows; default the sum of the lengths
+    faults: dict = field(default_factory=dict)  # by name of the list and position
 
     def __post_init__(self):
         rng = np.random.default_rng(self.seed)
@@ -46,7 +46,7 @@ class Pool:
         self.weights = rng.normal(0, 1, self.count).astype("<f4").view("<u4")
 
     def expect(self, image, config):
-        """What the golden model makes of it, `image` included."""
+        """Outcome of the golden model, which changes `image`."""
         listed, weighted = self.flags & LISTED, self.flags & WEIGHTED
         slots = self.targets if listed else np.arange(len(self.lengths))
         weights = self.weights if weighted else np.full(self.count, 0x3F800000, np.uint32)
@@ -64,7 +64,7 @@ class Pool:
                 "stride": self.stride}
 
     def list(self, name):
-        """A list, and the faults of its elements by position."""
+        """A list and the faults of its elements by position."""
         elements = {"rows": self.entries, "lengths": self.lengths, "targets": self.targets,
                     "weights": self.weights}[name]
         return elements, self.faults.get(name, {})
@@ -72,7 +72,7 @@ class Pool:
 
 @dataclass
 class Update:
-    """An UPDATE of unlike rows with so many gradients, and its lists, drawn at random."""
+    """An UPDATE of distinct rows with these numbers of gradients, with random lists."""
 
     seed: int
     tables: list
@@ -82,10 +82,10 @@ class Update:
     gradients: int = GRADIENTS
     slots: int = 40
     rows: int = 16
-    gradient_count: int = None  # if not as many as the lengths add up to
+    gradient_count: int = None  # default the sum of the lengths
     lr: float = 0.05
     eps: float = 1e-3
-    faults: dict = field(default_factory=dict)  # of lists by name and position
+    faults: dict = field(default_factory=dict)  # by name of the list and position
 
     def __post_init__(self):
         rng = np.random.default_rng(self.seed)
@@ -101,7 +101,7 @@ class Update:
         self.targets = rng.integers(0, self.slots, self.gradient_count).astype("<u4")
 
     def expect(self, image, config):
-        """What the golden model makes of it, `image` included."""
+        """Outcome of the golden model, which changes `image`."""
         listed = self.flags & LISTED
         numbers = self.targets if listed else np.arange(self.gradient_count)
         return update_rows(
@@ -118,6 +118,6 @@ class Update:
                 "stride": self.stride, "lr": bits(self.lr), "eps": bits(self.eps)}
 
     def list(self, name):
-        """A list, and the faults of its elements by position."""
+        """A list and the faults of its elements by position."""
         elements = {"rows": self.entries, "lengths": self.lengths, "targets": self.targets}[name]
         return elements, self.faults.get(name, {})

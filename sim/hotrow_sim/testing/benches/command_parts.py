@@ -1,11 +1,11 @@
-"""Commands as they go to an engine in Amaranth's simulator: part by part."""
+"""Transfers commands to an engine in Amaranth's simulator, part by part."""
 
 from amaranth import Const
 from hotrow_rtl.interfaces.records import COMMAND_PART, COMMAND_PARTS, command
 
 
 async def submit(ctx, port, operands):
-    """Hand a command over: `operands` to a stream of `command_part`."""
+    """Send `operands` to a stream of `command_part`."""
     bits = Const.cast(command.const({name: int(value) for name, value in operands.items()})).value
     for number in range(COMMAND_PARTS):
         ctx.set(port.p, {"number": number, "last": number == COMMAND_PARTS - 1,
@@ -15,8 +15,8 @@ async def submit(ctx, port, operands):
     ctx.set(port.valid, 0)
 
 
-async def take(ctx, port):
-    """Take a command over: its operands, from a stream of `command_part`."""
+async def receive(ctx, port):
+    """Receive the operands of a command from a stream of `command_part`."""
     bits, last = 0, False
     ctx.set(port.ready, 1)
     while not last:

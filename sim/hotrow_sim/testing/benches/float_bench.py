@@ -1,16 +1,17 @@
-"""Driving a floating-point unit in Amaranth's simulator."""
-
-from itertools import cycle
+"""Operands through a floating-point unit, in Amaranth's simulator or Verilated."""
 
 import numpy as np
-from amaranth import Value
 from amaranth.hdl import Const
 
-from .stream_bench import STEADY, StreamBench
+from ..units.stream_unit import WORDS, SimulatedUnit, StreamUnit
+from .stream_bench import STEADY
+
+CHUNK = 1 << 18  # operations of a Verilated run, which limits the memory for payloads
+STREAMS = (), ("operands",), ("results",)
 
 
 def run(unit, *operands, gaps=STEADY, pauses=STEADY, limit=400_000):
-    """Send operands through a unit, and check that a result holds until it is taken.
+    """Send operands through a unit in Amaranth's simulator.
 
     Parameters
     ----------
@@ -18,56 +19,56 @@ def run(unit, *operands, gaps=STEADY, pauses=STEADY, limit=400_000):
     operands : uint32[n] each
         In the order of `layout`.
     gaps, pauses : sequence of int
-        Idle cycles before each of the operands, and before each result is taken; `pauses` only
-        where results can wait.
+        Idle cycles before each operation, and cycles without `ready` before each result.
     limit : int
-        Cycles until it counts as hanging.
+        Cycles after which the run fails.
 
     Returns
     -------
     results : uint32[n]
     cycles : int64[n]
-        From taking the operands to the result being there.
+        From the acceptance of the operands to the first cycle of the valid result.
+
+    Raises
+    ------
+    AssertionError
+        If a result changes while it is stalled.
     """
-    bench = StreamBench(unit)
-    count, payload = len(operands[0]), Value.cast(unit.operands.payload)
-    fields = [field.offset for _, field in unit.layout]
-    words = [sum(value << offset for value, offset in zip(each, fields))
-             for each in zip(*(operand.tolist() for operand in operands))]
-    waits = not isinstance(unit.results.ready, Const)
-    results, given, came = [], [], []
+    offsets = [field.offset for _, field in unit.layout]
+    payloads = [sum(value << offset for value, offset in zip(each, offsets, strict=True))
+                for each in zip(*(operand.tolist() for operand in operands), strict=True)]
+    done = SimulatedUnit(unit, *STREAMS).run(0, [payloads], [len(payloads)], [gaps], [pauses],
+                                             limit)
+    return done.words[0][:, 0], done.valid_cycles[0] - done.in_cycles[0]
 
-    async def drive(ctx):
-        for word, gap in zip(words, cycle(gaps)):
-            for _ in range(gap):
-                await ctx.tick()
-            ctx.set(payload, word)
-            ctx.set(unit.operands.valid, 1)
-            await ctx.tick().until(unit.operands.ready)
-            given.append(bench.cycles)
-            ctx.set(unit.operands.valid, 0)
-            ctx.set(payload, (1 << len(payload)) - 1)
 
-    async def drain(ctx):
-        pause, held = iter(cycle(pauses)), None
-        left = next(pause)
-        while len(results) < count:
-            if waits:
-                ctx.set(unit.results.ready, not left)
-            _, _, valid, result = await ctx.tick().sample(
-                unit.results.valid, unit.results.payload)
-            assert held is None or (valid and result == held), (
-                f"result {len(results)} changed or vanished before it was taken")
-            if valid and held is None:
-                came.append(bench.cycles)
-            held = result if valid and left else None
-            if valid and not left:
-                results.append(result)
-                left = next(pause) if waits else 0
-            elif left:
-                left -= 1
+def run_verilated(unit, *operands, seed=0):
+    """`run` for millions of operations, with random gaps and pauses if `seed` is not 0."""
+    rng, verilated = np.random.default_rng(seed), StreamUnit(unit, *STREAMS)
+    results, cycles = [], []
+    for first in range(0, len(operands[0]), CHUNK):
+        chunk = [each[first:first + CHUNK] for each in operands]
+        count = len(chunk[0])
+        payloads = np.zeros((count, WORDS), np.uint32)
+        for (_, field), operand in zip(unit.layout, chunk, strict=True):
+            payloads[:, field.offset // 32] = operand
+        gaps, pauses = (rng.geometric(0.75, count) - 1 if seed else STEADY for _ in range(2))
+        if isinstance(unit.results.ready, Const):
+            pauses = STEADY
+        done = verilated.run(0, [payloads], [count], [gaps], [pauses], 1000 * count)
+        assert done.complete, f"fewer than {count} results after {1000 * count} cycles"
+        results.append(done.words[0][:, 0])
+        cycles.append(done.valid_cycles[0] - done.in_cycles[0])
+    return np.concatenate(results), np.concatenate(cycles)
 
-    bench.process(f"source of {count}", drive)
-    bench.process(f"sink of {count}", drain)
-    bench.run(limit)
-    return np.array(results, np.uint32), np.array(came) - np.array(given)
+
+def check(results, expected, operands, seed=None):
+    """Fail unless all results are as expected; the message has the first difference and the
+    seed."""
+    wrong = np.flatnonzero(results != expected)
+    if len(wrong):
+        at = wrong[0]
+        given = ", ".join(f"{int(each[at]):#010x}" for each in operands)
+        raise AssertionError(
+            f"{len(wrong)} of {len(results)} results are wrong, first number {at}: expected "
+            f"{int(expected[at]):#010x} of {given}, not {int(results[at]):#010x}, seed {seed}")

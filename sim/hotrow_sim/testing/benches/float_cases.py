@@ -1,6 +1,6 @@
-"""Operands that try a floating-point unit: corners, every distance of exponents, random ones.
+"""Operands for floating-point units: corners, every distance of exponents, random numbers.
 
-Numbers are the bits of fp32 in uint32 arrays. Random ones come from a seed.
+Numbers are the bits of fp32 in uint32 arrays. Random numbers depend on a seed.
 """
 
 import numpy as np
@@ -10,27 +10,27 @@ from ...golden.float import fused_multiply_add
 ONE, MINUS_ZERO, SIGN = 0x3F800000, 0x80000000, 0x80000000
 LARGEST_EXPONENT = 254
 
-# Zero, least and greatest subnormal, least normal and the next, about 1, thirds, greatest,
-# infinity, a quiet NaN and one that signals; all with either sign.
+# Zero, smallest and largest subnormal, smallest normal and its successor, 1 and its neighbours, 3,
+# largest, infinity, a quiet and a signalling NaN; with both signs.
 _MAGNITUDES = (0, 1, 0x7FFFFF, 0x800000, 0x800001, 0x3F7FFFFF, ONE, ONE + 1, 0x40400000,
                0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001)
 CORNERS = np.array([sign | bits for bits in _MAGNITUDES for sign in (0, SIGN)], np.uint32)
 
 
 def products(*axes):
-    """Every combination of the arrays' numbers: one array for each of them."""
+    """Every combination of the numbers of the arrays; one array per argument."""
     return [np.ascontiguousarray(each.ravel()) for each in np.meshgrid(*axes, indexing="ij")]
 
 
 def numbers(sign, exponent, fraction):
-    """Bits from the fields of fp32; exponents are clipped to finite numbers."""
+    """Bits from the fields of fp32, with exponents clipped to finite numbers."""
     exponent = np.clip(exponent, 0, LARGEST_EXPONENT).astype(np.uint32)
     return (np.asarray(sign, np.uint32) << np.uint32(31) | exponent << np.uint32(23)
             | np.asarray(fraction, np.uint32))
 
 
 def fractions(count, rng):
-    """23 bits: any, sparse ones at either end, or all ones down to some place."""
+    """23 bits: random, few ones at either end, or a run of ones from either end."""
     any_ = rng.integers(0, 1 << 23, count, dtype=np.uint32)
     place = rng.integers(0, 24, count, dtype=np.uint32)
     few = rng.integers(0, 8, count, dtype=np.uint32)
@@ -41,7 +41,7 @@ def fractions(count, rng):
 
 
 def finite(count, rng, low=0, high=LARGEST_EXPONENT):
-    """Numbers with exponents from `low` to `high`, a tenth of them about either end."""
+    """Numbers with exponents from `low` to `high`, a tenth of them near each end."""
     exponent = rng.integers(low, high + 1, count)
     near = rng.integers(0, 3, count)
     where = rng.random(count)
@@ -56,15 +56,15 @@ def addends_at(a, b, distance, rng):
 
 
 def exponents(bits):
-    """Exponent fields, 1 of subnormal numbers."""
+    """Exponent fields; 1 for subnormal numbers."""
     return np.maximum((bits >> np.uint32(23) & np.uint32(0xFF)).astype(np.int64), 1)
 
 
 def multiply_add_cases(count, seed):
-    """Operands a, b, c: every distance of the addend in turn, and the products cancelled.
+    """Operands a, b, c: every distance of the addend, and cancellation.
 
-    A fifth each: exponents of any kind; a factor that is subnormal; sums of like size; the
-    addend the rounded product with the other sign, a few units off; all bits random.
+    A fifth each: any exponents; a subnormal factor; product and addend of similar size; an addend
+    within a few units of the negative rounded product; random bits.
     """
     rng = np.random.default_rng(seed)
     part = -(-count // 5)
@@ -81,16 +81,16 @@ def multiply_add_cases(count, seed):
     magnitude = np.clip((product & np.uint32(0x7FFFFFFF)).astype(np.int64) + off, 0, 0x7F7FFFFF)
     cases.append((*factors, (~product & np.uint32(SIGN)) | magnitude.astype(np.uint32)))
     cases.append(tuple(rng.integers(0, 1 << 32, (3, part), dtype=np.uint32)))
-    return [np.concatenate(each)[:count] for each in zip(*cases)]
+    return [np.concatenate(each)[:count] for each in zip(*cases, strict=True)]
 
 
 def divide_cases(count, seed):
-    """Operands a, b: results of every exponent, exact and nearly exact ones, all bits random."""
+    """Operands a, b: results of every exponent, exact and nearly exact results, random bits."""
     rng = np.random.default_rng(seed)
     part = -(-count // 4)
     a, b = finite(part, rng), finite(part, rng)
     cases = [(a, b)]
-    # Results about both ends: overflow, subnormal, less than half of the least.
+    # Results near both ends: overflow, subnormal, less than half of the smallest.
     below, above = finite(part, rng, 0, 140), finite(part, rng, 100, 254)
     swap = rng.random(part) < 0.5
     cases.append((np.where(swap, below, above), np.where(swap, above, below)))
@@ -99,11 +99,11 @@ def divide_cases(count, seed):
     near = np.clip((product & np.uint32(0x7FFFFFFF)).astype(np.int64) + off, 0, 0x7F7FFFFF)
     cases.append((near.astype(np.uint32) | product & np.uint32(SIGN), b))
     cases.append(tuple(rng.integers(0, 1 << 32, (2, part), dtype=np.uint32)))
-    return [np.concatenate(each)[:count] for each in zip(*cases)]
+    return [np.concatenate(each)[:count] for each in zip(*cases, strict=True)]
 
 
 def root_cases(count, seed):
-    """Operands: of any exponent, squares and their neighbours, few of them negative."""
+    """Operands: any exponents, squares and their neighbours, a few negative numbers."""
     rng = np.random.default_rng(seed)
     part = -(-count // 3)
     a = finite(part, rng) & np.uint32(0x7FFFFFFF)
@@ -117,7 +117,7 @@ def root_cases(count, seed):
 
 
 def halfway(fraction_bits, exponent_bits):
-    """The numbers halfway between neighbours of a narrower format, and what lies about them.
+    """The numbers halfway between neighbours of a narrower format, and their neighbours in fp32.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def halfway(fraction_bits, exponent_bits):
     Returns
     -------
     uint32[n]
-        Every number of that format from zero to infinity, every halfway point behind it, and
-        both of these one unit of fp32 less and more; of either sign.
+        Every number of that format from zero to infinity, every halfway point, and both minus and
+        plus one unit of fp32; with both signs.
     """
     bias = (1 << exponent_bits - 1) - 1
     steps = np.arange(((1 << exponent_bits) - 1) << fraction_bits, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Memory for `ReadClient` and `WriteClient` interfaces in Amaranth's simulator, in place of the ports."""
+"""Memory for `ReadClient` and `WriteClient` interfaces in Amaranth's simulator."""
 
 from itertools import cycle
 
@@ -7,35 +7,36 @@ from hotrow_rtl.config import LIST_ALIGNMENT, Config
 
 from .stream_bench import STEADY
 
-UNWRITTEN = 0xA5  # what the room for results holds until it is written
+UNWRITTEN = 0xA5  # initial bytes of result buffers
 
 
 class _Restarted(Exception):
-    """The unit forgot its requests."""
+    """The unit restarted."""
 
 
 class ListMemory:
-    """Bytes that a unit's list interfaces read and write.
+    """Memory that a unit's list interfaces read and write.
 
     Parameters
     ----------
     bench : StreamBench
     config : Config
     gaps, pauses : sequence of int
-        Idle cycles before each word of a fetch, and deaf ones before each word of a deposit.
+        Idle cycles before each word of a read, and cycles without `ready` before each word of a
+        write.
     latency : int
         Cycles from a request to its first word, and from the last word to the outcome.
 
-    Members
+    Attributes
     -------
     read_faults : dict
-        Fault of the fetched word at that byte address.
+        Fault by byte address of a word that is read.
     write_faults : dict
-        Fault in the outcome of the sequence that starts at that byte address.
+        Fault of the outcome by byte address of the first word that is written.
     fetches, deposits : list
-        (address, bytes) of each request to read, address of each sequence written.
+        (address, bytes) of each read request; address of each write.
     open : list
-        Addresses of the sequences that have begun and not ended.
+        Addresses of the writes in progress.
     """
 
     def __init__(self, bench, config: Config, gaps=STEADY, pauses=STEADY, latency=3):
@@ -46,35 +47,35 @@ class ListMemory:
         self.fetches, self.deposits, self.open = [], [], []
 
     def place(self, array):
-        """Lay an array into the memory and return its byte address."""
+        """Copy an array to the memory and return its byte address."""
         address = self.room(array.nbytes)
         self.bytes[address:address + array.nbytes] = array.tobytes()
         return address
 
     def room(self, size):
-        """Byte address of `size` bytes for a result; the bytes around them are watched too."""
+        """Byte address of `size` bytes for a result, followed by at least one guard byte."""
         address = len(self.bytes)
         self.bytes += bytes([UNWRITTEN]) * (-(-(size + 1) // LIST_ALIGNMENT) * LIST_ALIGNMENT)
         return address
 
     def array(self, address, count, dtype=np.uint32):
-        """The `count` elements from `address` on; what follows them must not have been written."""
+        """The `count` elements at `address`; checks that the next byte is unwritten."""
         end = address + count * np.dtype(dtype).itemsize
-        assert self.bytes[end] == UNWRITTEN, f"byte {end:#x} behind a result was written"
+        assert self.bytes[end] == UNWRITTEN, f"byte {end:#x} after a result was written"
         return np.frombuffer(self.bytes, dtype, count, address).copy()
 
     def restart(self):
-        """Forget requests and words in flight, as the ports do when the unit restarts."""
+        """Drop requests and words in flight, as the ports do when the unit restarts."""
         self._restarts += 1
         self.open.clear()
 
     def serve(self, fetch):
-        """Answer the requests of a `ReadClient`, in the background."""
+        """Serve the requests of a `ReadClient` in the background."""
         self._repeat(self._fetch, fetch, (fetch.request.ready, fetch.words.valid))
 
     def accept(self, deposit, *, striped=False, whole=None):
-        """Take the sequences of a `WriteClient`, in the background; `striped` and, of a card with a
-        planner, its signal `whole` as in a `DmaWritePort`."""
+        """Serve the requests of a `WriteClient` in the background; `striped` and, on a card with a
+        planner, the signal `whole` as for `DmaWritePort`."""
         self._repeat(self._deposit, deposit,
                      (deposit.request.ready, deposit.words.ready, deposit.outcome.valid), striped,
                      whole)
@@ -101,7 +102,7 @@ class ListMemory:
         return sampled
 
     async def _until(self, ctx, flag, *values):
-        """Tick until `flag`; the values sampled then."""
+        """Tick until `flag`; returns the values sampled then."""
         while True:
             held, *sampled = await self._tick(ctx, flag, *values)
             if held:

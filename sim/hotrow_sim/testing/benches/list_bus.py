@@ -1,6 +1,7 @@
-"""A list port with its memory in Amaranth's simulator: one word a cycle for all its clients."""
+"""A list port and its memory in Amaranth's simulator: one word per cycle for all clients."""
 
 from collections import deque
+from contextlib import suppress
 from itertools import cycle
 
 from .list_bench import ListMemory, _Restarted
@@ -8,13 +9,13 @@ from .stream_bench import STEADY
 
 
 class ListBus(ListMemory):
-    """Fetches that share one bus, each with its requests ahead of its words.
+    """Read clients that share one bus.
 
-    As with `DmaReadPort`, a client may have two lists under way, and `depth` of its words wait in a
-    buffer; a word arrives `latency` cycles after its request at the earliest, and only one does in
-    a cycle. The clients take turns.
+    As with `DmaReadPort`, a client may have two lists in flight and `depth` words in its buffer. A
+    word arrives at least `latency` cycles after its request, one per cycle, round robin among the
+    clients.
 
-    Members
+    Attributes
     -------
     carried : int
         Words that have arrived.
@@ -24,15 +25,13 @@ class ListBus(ListMemory):
     carried = 0
 
     def share(self, fetches, gaps=STEADY):
-        """Answer the requests of `fetches`, in the background; each idles before its words."""
+        """Serve the requests of `fetches` in the background, with `gaps` before words."""
         async def run(ctx):
             while True:
                 for fetch in fetches:
                     ctx.set(fetch.words.valid, 0)
-                try:
+                with suppress(_Restarted):
                     await self._share(ctx, [_Client(fetch, gaps) for fetch in fetches])
-                except _Restarted:
-                    pass
         self.bench.background(run)
 
     async def _share(self, ctx, clients):
@@ -70,13 +69,13 @@ class ListBus(ListMemory):
 
 
 class _Client:
-    """What is under way for one fetch."""
+    """Lists and words in flight of one client."""
 
     def __init__(self, fetch, gaps):
         self.signals = (fetch.request.valid, fetch.request.ready, fetch.request.p,
                         fetch.words.ready)
         self.fetch, self.gaps = fetch, cycle(gaps)
-        self.lists, self.words = deque(), deque()  # [address, end, first cycle]; words arrived
+        self.lists, self.words = deque(), deque()  # [address, end, first cycle]; buffered words
         self.under_way, self.wait, self.shown = 0, next(self.gaps), None
 
     def show(self, ctx):

@@ -1,4 +1,4 @@
-"""Batches for the lookup reader in Amaranth's simulator, and what it does with them."""
+"""Batches for the lookup reader in Amaranth's simulator, and its expected output."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ def lengths_of(bags, kind, seed):
 
 
 def tables_of(config):
-    """Descriptors that differ in every field the reader uses; the first has rows to the limit."""
+    """Descriptors that differ in every field the reader uses; the first has the most rows."""
     rng = np.random.default_rng(config.tables)
     last_rows = rng.integers(10, 1000, config.tables)
     last_rows[0] = (1 << config.row_width) - 1
@@ -66,7 +66,7 @@ async def register_tables(ctx, dut):
 
 
 class Batch:
-    """One batch with its buffers, and what the reader must say about it."""
+    """One batch with its buffers, and the expected output of the reader."""
 
     def __init__(self, config, flags, samples, columns, lengths=None, first_table=1, seed=0):
         rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ class Batch:
         self.count = bags if lengths is None else int(self.lengths.astype(int).sum())
         self.id_bytes = 8 if flags & ID64 else 4
         self.per_word = config.bus_bytes // self.id_bytes
-        # Ids around the last row of their table, some far above, some equal but for high bits.
+        # Ids around the last row of their table, some far above, some with other high bits only.
         tables = tables_of(config)
         bare = np.zeros(self.count, np.uint64)
         self.lookups = read_batch(bare, samples, self.first_table, columns, flags, self.lengths)
@@ -111,14 +111,14 @@ class Batch:
             fault[first:end] = value
         columns = (self.lookups.table, self.lookups.row, self.lookups.sample, self.refused, fault)
         for at, (table, row, sample, refused, fault) in enumerate(
-                zip(*(column.tolist() for column in columns))):
+                zip(*(column.tolist() for column in columns), strict=True)):
             yield (at % self.per_word, table, None if fault or refused else row, sample,
                    tables[table]["parts_log2"], tables[table]["part"],
                    0 if fault else int(refused), fault)
 
 
 def lookups_of(beats):
-    """The present lanes of beats, and the numbers of the beats that are `last`."""
+    """The valid lanes of beats, and the numbers of the beats that are `last`."""
     lookups, lasts = [], []
     for number, beat in enumerate(beats):
         for lane, lookup in enumerate(beat.lanes):
@@ -138,10 +138,10 @@ def beats_in(batch):
 
 
 class Trace:
-    """What the reader did with some batches.
+    """A run of the reader over some batches.
 
-    Faults are given by batch: {number: {word: fault}}. `cycles` run from the first command on,
-    and so do the cycles in which each beat, verdict and command was taken.
+    Faults are {batch: {word: fault}}. `cycles`, and the cycles in which each beat, verdict and
+    command was accepted, count from the first command.
     """
 
     def __init__(self, config, batches, gaps=STEADY, pauses=STEADY, id_faults=None,

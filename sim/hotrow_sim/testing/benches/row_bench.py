@@ -1,4 +1,4 @@
-"""A row mover between a memory model and lists from Python, and commands drawn at random."""
+"""A row mover with the memory model and lists from Python, and random commands."""
 
 from dataclasses import dataclass, field, replace
 from itertools import cycle
@@ -18,11 +18,11 @@ from ..axi_responders import read_responder, write_responder
 from .command_parts import submit
 from .stream_bench import STEADY, StreamBench
 
-# What only moves rows simulates several times as fast; see `bagbench` for the rest.
+# Without arithmetic the mover simulates several times as fast; see `bag_bench` for arithmetic.
 TINY = replace(preset("tiny"), tables=16, handles=8, row_ports=1, arithmetic=False)
-BASE = 0x7_0000_0000  # where the memory lies
+BASE = 0x7_0000_0000  # address of the memory
 SIZE = 1 << 16
-REGIONS = {  # 16-byte steps, not bus words
+REGIONS = {  # aligned to 16 bytes, not to bus words
     0: Region(BASE + 0x410, 0x5000, False),
     1: Region(BASE + 0x6010, 0x6000, True),
     2: Region(BASE + 0xD000, 0x1000, True),
@@ -33,23 +33,23 @@ TABLES = {
     1: Table(200, packed_address(0, 0x1450), 16, 16, packed_address(3, 0x200), 8),
     2: Table(15, packed_address(0, 0x100), 256, 272, packed_address(3, 0x900), 32),
     3: Table(40, packed_address(0, 0x1030), 48, 64),
-    4: Table(1, packed_address(0, 0), 1024, 1024),  # longer than the card carries
+    4: Table(1, packed_address(0, 0), 1024, 1024),  # rows exceed the card's limit
     5: Table(1 << 31, packed_address(0, 0x20), 16, 65520, packed_address(0, 0), 4),
     6: Table(30, packed_address(2, 0x800), 64, 64, packed_address(6, 0), 4),  # no state region
-    # Row 3 lies at offset 0x20 modulo 2**48.
+    # The offset of row 3 is 0x20 modulo 2**48.
     7: Table(9, packed_address(0, (1 << 48) - 3 * 65520 + 0x20), 16, 65520),
-    # To be written, behind the slots.
+    # Destinations of a SCATTER, after the slots.
     8: Table(40, packed_address(1, 0x3000), 64, 80, packed_address(2, 4), 4),
     9: Table(15, packed_address(1, 0x3D00), 256, 272, packed_address(2, 0x200), 32),
     10: Table(100, packed_address(1, 0x4E00), 16, 16, packed_address(2, 0x800), 8),
     11: Table(20, packed_address(1, 0x5460), 48, 64),
-    12: Table(99, packed_address(1, 0x5A00), 64, 64),  # to row 23 in its region
+    12: Table(99, packed_address(1, 0x5A00), 64, 64),  # rows up to 23 are in the region
     13: Table(40, packed_address(1, 0x3000), 64, 80, packed_address(3, 0x10), 4),
 }
 DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
 STATE_SLOTS = packed_address(3, 0x24)
 LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
-SOURCE_LIST, TARGET_LIST = 0x1000, 0x2000  # addresses of the lists, which have a port of their own
+SOURCE_LIST, TARGET_LIST = 0x1000, 0x2000  # addresses on the list port
 LISTS = {"rows": 8, "targets": 4, "lengths": 2, "weights": 4}  # bytes of an element
 CALM = Behaviour()
 ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, latency=5,
@@ -57,7 +57,7 @@ ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, l
 
 
 class Image:
-    """The memory as the golden model sees it."""
+    """Memory of the golden model."""
 
     def __init__(self, octets):
         self.octets = octets
@@ -72,7 +72,7 @@ class Image:
 
 @dataclass
 class Gather:
-    """A GATHER and its lists, drawn at random."""
+    """A GATHER with random lists."""
 
     seed: int
     tables: list
@@ -94,14 +94,14 @@ class Gather:
         self.targets = rng.permutation(max(self.slots, self.count))[:self.count].astype("<u4")
 
     def expect(self, image, config):
-        """What the golden model makes of it, `image` included."""
+        """Outcome of the golden model, which changes `image`."""
         slots = self.targets if self.flags & LISTED else np.arange(self.count)
         return move_rows(self.payload(), self.entries, slots, TABLES, REGIONS, Image(image), config,
                          word_faults(self, "rows", config),
                          word_faults(self, "targets", config) if self.flags & LISTED else 0)
 
     def list(self, name):
-        """A list, and the faults of its elements by position."""
+        """A list and the faults of its elements by position."""
         return {"rows": (self.entries, self.entry_faults),
                 "targets": (self.targets, self.slot_faults)}[name]
 
@@ -113,18 +113,18 @@ class Gather:
 
 
 def word_faults(command, name, config):
-    """The fault of each element of a list: that of its whole bus word."""
+    """Fault of each element of a list: the fault of its bus word."""
     elements, by_position = command.list(name)
     word = np.arange(len(elements)) * LISTS[name] // config.bus_bytes
-    told = np.zeros(len(elements), int)
+    faults = np.zeros(len(elements), int)
     for position, fault in by_position.items():
-        told[word == word[position]] = fault
-    return told
+        faults[word == word[position]] = fault
+    return faults
 
 
 @dataclass
 class Scatter(Gather):
-    """A SCATTER: the slots at `destination` and `state_destination` are what is read."""
+    """A SCATTER, which reads the slots at `destination` and `state_destination`."""
 
     state_destination: int = STATE_SLOTS
 
@@ -136,7 +136,7 @@ class Scatter(Gather):
 
 @dataclass
 class Span:
-    """A COPY of `count` bytes, or with a `pattern` a FILL."""
+    """A COPY of `count` bytes, or a FILL with a `pattern`."""
 
     count: int
     source: int = packed_address(0, 0)
@@ -145,7 +145,7 @@ class Span:
     seed: int = 0
 
     def expect(self, image, config):
-        """What the golden model makes of it, `image` included."""
+        """Outcome of the golden model, which changes `image`."""
         return move_span(self.payload(), REGIONS, Image(image), config)
 
     def payload(self):
@@ -156,10 +156,10 @@ class Span:
 
 
 class RowBench:
-    """A row mover between a memory model and lists that come from Python.
+    """A row mover with the memory model and lists from Python.
 
-    Every row port has memory ports of its own, in `reads` and `writes`, which behave alike but for
-    their seeds; `read` and `write` are the first.
+    Every row port has its own memory ports, in `reads` and `writes`, with equal behaviour except
+    for the seeds; `read` and `write` are the first.
     """
 
     make = RowMover
@@ -188,8 +188,8 @@ class RowBench:
         self.timeout, self.current = timeout, None
 
     async def register(self, ctx):
-        """Fill tables and regions. Before that wait for the memories of the ids, cleared as well
-        after reset in `outstanding` cycles: a copy that finds them not cleared waits."""
+        """Write tables and regions, after the mover has cleared its memories: `outstanding` cycles
+        after `ready`, so that the cycle counts of copies exclude the clearing of the ids."""
         ctx.set(self.dut.timeout, self.timeout)
         await ctx.tick().until(self.dut.ready)
         await ctx.tick().repeat(self.config.outstanding)
@@ -202,7 +202,7 @@ class RowBench:
             ctx.set(port.enable, 0)
 
         def address(packed):
-            return dict(zip(("handle", "offset"), unpack_address(packed)))
+            return dict(zip(("handle", "offset"), unpack_address(packed), strict=True))
 
         for handle, region in REGIONS.items():
             await commit(self.dut.region_update, handle, {
@@ -227,30 +227,30 @@ class RowBench:
         return payload
 
     def run(self, commands, limit=20000):
-        """Carry out commands one after another; return what their outcomes say, and the cycles
-        from when the first one has come."""
-        told = []
+        """Run commands one by one; return their outcomes, and the cycles from the transfer of the
+        first one."""
+        outcomes = []
 
         async def drive(ctx):
             await self.register(ctx)
             self.started = self.bench.cycles + COMMAND_PARTS
             for command in commands:
                 await self.submit(ctx, command)
-                told.append(await self.outcome(ctx))
-                assert ctx.get(self.dut.idle), "an outcome came before its writes were answered"
+                outcomes.append(await self.outcome(ctx))
+                assert ctx.get(self.dut.idle), "an outcome preceded the responses of its writes"
         self.bench.process("commands", drive)
         cycles = self.bench.run(limit) - self.started
         self.model.check()
-        return told, cycles
+        return outcomes, cycles
 
     def _lists(self, fetch, name, element_bytes):
-        """A list port: serve the current command's list, forget it at a restart."""
+        """A list port: serves the list of the current command, and drops it at a restart."""
         bus_bytes = self.config.bus_bytes
 
         def words(size):
             elements, by_position = self.current.list(name)
             octets = elements.tobytes()
-            assert size == len(octets), f"{name}: {size} bytes asked for, there are {len(octets)}"
+            assert size == len(octets), f"{name}: expected {len(octets)} bytes, not {size}"
             faults = {position * element_bytes // bus_bytes: fault
                       for position, fault in by_position.items()}
             return [{"data": int.from_bytes(octets[at:at + bus_bytes], "little"),
@@ -258,31 +258,32 @@ class RowBench:
                     for at in range(0, size, bus_bytes)]
 
         async def serve(ctx):
-            gaps, left, gap = cycle(self.gaps), [], 0
+            gaps, remaining, gap = cycle(self.gaps), [], 0
             while True:
-                ctx.set(fetch.request.ready, not left)
-                ctx.set(fetch.words.valid, bool(left) and not gap)
-                if left:
-                    ctx.set(fetch.words.payload, left[0])
-                _, _, restart, asked, size, taken = await ctx.tick().sample(
+                ctx.set(fetch.request.ready, not remaining)
+                ctx.set(fetch.words.valid, bool(remaining) and not gap)
+                if remaining:
+                    ctx.set(fetch.words.payload, remaining[0])
+                _, _, restart, requested, size, accepted = await ctx.tick().sample(
                     self.dut.restart, fetch.request.valid & fetch.request.ready,
                     fetch.request.p.bytes, fetch.words.valid & fetch.words.ready)
-                gap = next(gaps) if taken else max(0, gap - 1)
-                if asked:
-                    left = words(size)
-                if taken:
-                    left = left[1:]
+                gap = next(gaps) if accepted else max(0, gap - 1)
+                if requested:
+                    remaining = words(size)
+                if accepted:
+                    remaining = remaining[1:]
                 if restart:
-                    left = []
+                    remaining = []
         return serve
 
 
 def compare(bench, commands, **limits):
-    """Run commands; outcomes and all of memory must be the golden model's. Return them."""
+    """Run commands and compare outcomes and memory with the golden model; return the expected
+    outcomes, and the cycles."""
     expected_image = bench.image.copy()
-    told, cycles = bench.run(commands, **limits)
+    outcomes, cycles = bench.run(commands, **limits)
     expected = [command.expect(expected_image, bench.config) for command in commands]
-    for number, (got, want) in enumerate(zip(told, expected)):
+    for number, (got, want) in enumerate(zip(outcomes, expected, strict=True)):
         assert (Status(got.status), got.error_index, got.error_address, got.entries,
                 got.bytes) == (want.status, want.error_index, want.error_address, want.entries,
                                want.bytes), f"command {number}, seed {commands[number].seed}"

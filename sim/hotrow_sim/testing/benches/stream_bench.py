@@ -1,12 +1,12 @@
-"""Driving and checking streams in Amaranth's simulator.
+"""Drives and checks streams in Amaranth's simulator.
 
-A `StreamBench` feeds payloads with gaps, takes them with pauses, checks at every sink the rule
-that a valid payload holds until it is taken, and always ends: a bench that does not finish within
-its limit fails by name.
+A `StreamBench` sends payloads with gaps, accepts payloads with pauses, and checks that a valid
+payload holds until it is accepted. A bench that does not finish within its limit fails.
 """
 
 from itertools import cycle
 
+from amaranth.hdl import Const
 from amaranth.sim import Simulator
 
 STEADY = (0,)
@@ -15,7 +15,7 @@ PERIOD = 1e-8
 
 
 async def pulse(ctx, signal):
-    """High for a cycle."""
+    """Assert a signal for a cycle."""
     ctx.set(signal, 1)
     await ctx.tick()
     ctx.set(signal, 0)
@@ -28,6 +28,11 @@ class StreamBench:
     ----------
     dut : wiring.Component
         Clocked by "sync".
+
+    Attributes
+    ----------
+    cycles : int
+        Clock cycles so far.
     """
 
     def __init__(self, dut):
@@ -39,9 +44,9 @@ class StreamBench:
         self._simulator.add_testbench(self._count, background=True)
 
     def source(self, stream, payloads, gaps=STEADY):
-        """Offer `payloads` (what `ctx.set` takes) in order, idle for `gaps` cycles before each."""
+        """Send `payloads` (values for `ctx.set`) in order, with `gaps` idle cycles before each."""
         async def drive(ctx):
-            for payload, gap in zip(payloads, cycle(gaps)):
+            for payload, gap in zip(payloads, cycle(gaps), strict=False):
                 for _ in range(gap):
                     await ctx.tick()
                 ctx.set(stream.payload, payload)
@@ -50,30 +55,51 @@ class StreamBench:
                 ctx.set(stream.valid, 0)
         self.process(f"source of {len(payloads)}", drive)
 
-    def sink(self, stream, count, pauses=STEADY, name="sink", read=None):
-        """Take `count` payloads, deaf for `pauses` cycles before each; return the list they fill.
+    def sink(self, stream, count, pauses=STEADY, name="sink", read=None, valid_cycles=None):
+        """Accept `count` payloads, with `pauses` cycles without `ready` before each.
 
-        `read(payload)` turns the sampled payload into what is kept; default the sample itself.
+        Parameters
+        ----------
+        stream : stream interface
+            If its `ready` is constant, `pauses` is ignored.
+        count : int
+        pauses : sequence of int
+        name : str
+            For messages.
+        read : callable, optional
+            Converts a sampled payload to an element of the result.
+        valid_cycles : list, optional
+            Receives the first cycle in which each payload is valid.
+
+        Returns
+        -------
+        list
+            Filled while the simulation runs.
         """
-        taken = []
+        received, always = [], isinstance(stream.ready, Const)
 
         async def drain(ctx):
             held = None
-            for pause in cycle(pauses):
-                if len(taken) == count:
+            for pause in cycle(STEADY if always else pauses):
+                if len(received) == count:
                     return
                 for step in range(pause + 1):
-                    ctx.set(stream.ready, step == pause)
+                    if not always:
+                        ctx.set(stream.ready, step == pause)
                     _, _, valid, payload = await ctx.tick().sample(stream.valid, stream.payload)
                     bits = payload if isinstance(payload, int) else payload.as_bits()
                     assert held is None or (valid and bits == held), (
-                        f"{name}: payload {len(taken)} changed or vanished before it was taken")
+                        f"{name}: payload {len(received)} changed or vanished before it was "
+                        "accepted")
+                    if valid and held is None and valid_cycles is not None:
+                        valid_cycles.append(self.cycles)
                     held = bits if valid and step < pause else None
                     if valid and step == pause:
-                        taken.append(read(payload) if read else payload)
-                ctx.set(stream.ready, 0)
+                        received.append(read(payload) if read else payload)
+                if not always:
+                    ctx.set(stream.ready, 0)
         self.process(f"{name} of {count}", drain)
-        return taken
+        return received
 
     def process(self, name, coroutine):
         """Add a test bench coroutine that must finish."""
@@ -86,11 +112,17 @@ class StreamBench:
         self._simulator.add_testbench(watched)
 
     def background(self, coroutine):
-        """Add a responder that may run for ever."""
+        """Add a responder, which need not finish."""
         self._simulator.add_testbench(coroutine, background=True)
 
     def run(self, limit):
-        """Run until every process has finished, at most `limit` cycles; return the cycles used."""
+        """Run until every process has finished; return the cycles used.
+
+        Raises
+        ------
+        AssertionError
+            After `limit` cycles.
+        """
         self._limit = limit
         self._simulator.run()
         return self.cycles

@@ -1,4 +1,4 @@
-"""What simulated boards share: a card's Verilog as a library, and a thread for its clock."""
+"""Base of simulated boards: a card's Verilog as a library, and a thread that runs its clock."""
 
 import ctypes
 import select
@@ -8,20 +8,16 @@ from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
 
-from ...memory.library import cache_folder, compiler
-from ...verilated.cache import digest, locked, publish
-from ...verilated.compilation import FLAGS, compile_model
-from ...verilated.progress import Progress
-from ...verilated.toolchain import find_verilator
+from ...verilated.compilation import model_library
 
-MODULE = "card"  # as the harnesses know it
-_SLICE = 2000  # cycles between two looks at the line
+MODULE = "card"  # name in the harnesses
 ROOM = 4096  # bytes
-_AWAKE = 0.5  # seconds for which the clock runs on when nothing comes
-_ASLEEP = 0.02  # seconds between two slices when nothing came for longer
+_SLICE = 2000  # cycles between two polls of the line
+_AWAKE = 0.5  # seconds without traffic for which the clock runs at full speed
+_ASLEEP = 0.02  # seconds between two slices after that
 
 
-def compile_board(verilog: str, harness: Path, pins: dict, connections: str) -> Path:
+def compile_board(verilog: str, harness: Path, pins: dict, instance: str) -> Path:
     """Path of the shared library of a card, built unless the cache has it.
 
     Parameters
@@ -30,54 +26,43 @@ def compile_board(verilog: str, harness: Path, pins: dict, connections: str) -> 
     harness : Path
         C++ that drives a module `card`.
     pins : dict of str to str
-        Of that module, their names and declarations, "input", "output [3:0]".
-    connections : str
-        The instance in it.
+        Declaration by name of the pins of that module, such as "input" or "output [3:0]".
+    instance : str
+        Verilog of the instance in that module.
 
     Raises
     ------
     ToolMissing, CompilerError, BuildError
-        As those of a device.
     """
-    verilator, command = find_verilator(), compiler()
     declared = ", ".join(f"{declaration} {name}" for name, declaration in pins.items())
-    text = f"{verilog}\nmodule {MODULE}({declared});\n  {connections}\nendmodule\n"
-    library = cache_folder() / ("board-" + digest(
-        text, verilator.version, command, FLAGS, harness) + ".so")
-    with locked(library):
-        if not library.is_file():
-            progress = Progress(harness.stem)
-            publish(library, lambda path: compile_model(
-                MODULE, text, harness, path, verilator, command, progress))
-            progress.done()
-    return library
+    text = f"{verilog}\nmodule {MODULE}({declared});\n  {instance}\nendmodule\n"
+    return model_library(f"board-{harness.stem}", MODULE, text, harness)
 
 
 class SimulatedBoard(ABC):
     """A simulated board that runs until it is unplugged; a context manager.
 
-    A board of a kind gives a file that can be read when something comes from the host, and says
-    what is to be done then (`_take`), and when something comes from the card (`_give`).
+    A subclass supplies a file that is readable when the host has sent something, and handles data
+    from the host (`_take`) and from the card (`_give`).
 
     Parameters
     ----------
     library : Path
         See `compile_board`.
     file
-        With a `fileno`, or such a number.
-    parameters : float
-        Of the harness's board.
+        Number of the file, or an object with `fileno`.
+    rate : float
+        Clock cycles of the line per cycle of the card, or cycles of the card per bit.
 
-    Members
-    -------
+    Attributes
+    ----------
     cycles : int
         Clock cycles so far.
     """
 
-    def __init__(self, library, file, *parameters):
+    def __init__(self, library, file, rate):
         self._library, self._file = _load(str(library)), file
-        self._board = ctypes.c_void_p(self._library.hotrow_board_open(
-            *map(ctypes.c_double, parameters)))
+        self._board = ctypes.c_void_p(self._library.hotrow_board_open(rate))
         self._open = True
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -87,7 +72,7 @@ class SimulatedBoard(ABC):
         return self._library.hotrow_board_cycles(self._board)
 
     def unplug(self):
-        """Stop the clock and close the line, whatever is under way."""
+        """Stop the clock and close the line at once."""
         if self._open:
             self._open = False
             self._thread.join()
@@ -102,18 +87,18 @@ class SimulatedBoard(ABC):
 
     @abstractmethod
     def _take(self):
-        """Something came from the host."""
+        """Read data from the host."""
 
     @abstractmethod
     def _give(self, octets):
-        """Something, or nothing, came from the card."""
+        """Handle bytes from the card, possibly none."""
 
     @abstractmethod
     def _close(self):
         """Close the line."""
 
     def _send(self, octets):
-        """Let bytes, or a frame, come to the card."""
+        """Send bytes, or a frame, to the card."""
         self._library.hotrow_board_send(self._board, octets, len(octets))
 
     def _serve(self):
@@ -123,20 +108,21 @@ class SimulatedBoard(ABC):
             ready, _, _ = select.select([self._file], [], [], _ASLEEP if asleep else 0)
             if ready:
                 self._take()
-            came = self._library.hotrow_board_run(self._board, _SLICE, received, ROOM)
-            if ready or came or self._library.hotrow_board_unsent(self._board):
+            count = self._library.hotrow_board_run(self._board, _SLICE, received, ROOM)
+            if ready or count or self._library.hotrow_board_unsent(self._board):
                 awake_until = time.monotonic() + _AWAKE
-            self._give(received.raw[:came])
+            self._give(received.raw[:count])
 
 
 @cache
 def _load(path):
-    """The library with the types of the functions that every harness has."""
+    """The library with the types of its functions."""
     library = ctypes.CDLL(path)
-    pointer, u64, u32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
-    library.hotrow_board_open.restype = pointer  # its arguments are those of the harness
+    pointer, u64, u32, real = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_double
     for name, result, arguments in (
+        ("open", pointer, (real,)),
         ("close", None, (pointer,)),
+        ("rate", None, (pointer, real)),
         ("send", None, (pointer, ctypes.c_char_p, u32)),
         ("unsent", u32, (pointer,)),
         ("cycles", u64, (pointer,)),

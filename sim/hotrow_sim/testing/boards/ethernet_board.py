@@ -1,8 +1,7 @@
-"""A whole board in simulation: a card's Verilog with the pins of RGMII, and a loopback socket.
+"""A simulated board with Ethernet: a card's Verilog with RGMII pins, and a loopback socket.
 
-The driver opens the socket as it would a card in a network. Between the two are Ethernet frames:
-each address 127.0.0.n, with each of its ports, is a host n in the card's network, which asks and
-answers ARP and sends and takes UDP.
+The driver opens the socket like a card in a network. The board translates datagrams to Ethernet
+frames: each address 127.0.0.n is a host n in the network of the card, with ARP and UDP.
 """
 
 import socket
@@ -10,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from ..link.ethernet import ARP, ARP_REPLY, ARP_REQUEST, BROADCAST, IPV4, Arp, Datagram, Frame
-from ..link.rough_network import RoughNetwork
+from ..link.lossy_network import LossyNetwork
 from .board import SimulatedBoard, compile_board
 
 HARNESS = Path(__file__).with_name("ethernet_board.cpp")
@@ -23,20 +22,15 @@ _LARGEST = 2048  # bytes of a datagram
 
 
 def board_library(verilog: str, module: str) -> Path:
-    """Path of the shared library of a card, built unless the cache has it.
+    """Path of the shared library of a card; see `compile_board`.
 
     Parameters
     ----------
     verilog : str
-        Of a module with the pins clk and rst, and those of RGMII with the prefix `pins__`; without
-        the FPGA's own cells.
+        Contains a module with the pins clk and rst, and RGMII pins with the prefix `pins__`,
+        without the cells of the FPGA.
     module : str
-        Its name.
-
-    Raises
-    ------
-    ToolMissing, CompilerError, BuildError
-        As those of a device.
+        Name of that module.
     """
     connected = ", ".join(f".{name if name in ('clk', 'rst') else f'pins__{name}'}({name})"
                           for name in PINS)
@@ -45,85 +39,83 @@ def board_library(verilog: str, module: str) -> Path:
 
 
 class EthernetBoard(SimulatedBoard):
-    """A simulated board that runs until it is unplugged; a context manager.
+    """A simulated board with Ethernet.
 
     Parameters
     ----------
     library : Path
         See `board_library`.
     clock_hz : float
-        Of the card, against which the line's 125 MHz are reckoned.
+        Clock of the card; the line has 125 MHz.
     address : str
-        Of the card, in a network of 256 addresses.
+        Address of the card, in a network of 256 addresses.
     card_port : int
-        Of UDP, where the card waits.
+        UDP port of the card.
     network : dict
-        Parameters of `RoughNetwork`, through which datagrams come and go.
+        Parameters of the `LossyNetwork` between host and card.
 
-    Members
+    Attributes
     -------
     port : int
-        Of 127.0.0.1, where the card is reached.
-    network : RoughNetwork
-    cycles : int
-        Clock cycles so far.
+        Port of 127.0.0.1 that reaches the card.
+    network : LossyNetwork
     refused : list of str
-        Why frames of the card were none, for tests.
+        Reasons of invalid frames from the card.
     """
 
     def __init__(self, library, clock_hz, address, card_port, **network):
-        self.network, self.refused = RoughNetwork(**network), []
+        self.network, self.refused = LossyNetwork(**network), []
         self._address, self._card_port, self._card_mac = IPv4Address(address), card_port, None
         self._hosts = IPv4Network((address, LOOPBACK.prefixlen), strict=False)
-        self._waiting = []  # datagrams for a card whose MAC address is not known yet
+        self._pending = []  # datagrams until the MAC address of the card is known
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         self.port = self._socket.getsockname()[1]
         super().__init__(library, self._socket, LINE_HZ / clock_hz)
 
     def send_frame(self, frame: Frame):
-        """Let any frame come to the card, for tests."""
+        """Send any frame to the card."""
         self._send(frame.on_line())
 
     def _take(self):
         octets, (address, port) = self._socket.recvfrom(_LARGEST)
         for payload, source in self.network.through("in", (octets, (address, port))):
-            self._waiting.append((payload, self._host(source[0]), source[1]))
+            self._pending.append((payload, self._host(source[0]), source[1]))
         self._deliver()
 
     def _deliver(self):
-        """Send what waits, or ask where to."""
-        if self._waiting and self._card_mac is None:
-            host = self._waiting[0][1]
-            asked = Arp(ARP_REQUEST, _mac(host), host.packed, bytes(6), self._address.packed)
-            return self.send_frame(Frame(BROADCAST, _mac(host), ARP, asked.pack()))
-        for payload, host, port in self._waiting:
+        """Send the pending datagrams, or an ARP request for the card."""
+        if self._pending and self._card_mac is None:
+            host = self._pending[0][1]
+            request = Arp(ARP_REQUEST, _mac(host), host.packed, bytes(6), self._address.packed)
+            return self.send_frame(Frame(BROADCAST, _mac(host), ARP, request.pack()))
+        for payload, host, port in self._pending:
             datagram = Datagram((str(host), port), (str(self._address), self._card_port), payload)
             self.send_frame(Frame(self._card_mac, _mac(host), IPV4, datagram.pack()))
-        self._waiting.clear()
+        self._pending.clear()
 
     def _give(self, octets):
         if not octets:
             return
         try:
             frame = Frame.off_line(octets)
-            self._hear(frame) if frame.kind == ARP else self._pass_on(frame)
+            self._handle_arp(frame) if frame.kind == ARP else self._forward(frame)
         except ValueError as refused:
             self.refused.append(str(refused))
 
-    def _hear(self, frame):
-        """ARP: learn where the card is, or tell where a host is."""
-        heard = Arp.unpack(frame.payload)
-        target = IPv4Address(heard.target)
-        if heard.operation == ARP_REPLY and heard.sender == self._address.packed:
-            self._card_mac = heard.sender_mac
+    def _handle_arp(self, frame):
+        """Learn the address of the card, or answer with the address of a host."""
+        arp = Arp.unpack(frame.payload)
+        target = IPv4Address(arp.target)
+        if arp.operation == ARP_REPLY and arp.sender == self._address.packed:
+            self._card_mac = arp.sender_mac
             self._deliver()
-        elif heard.operation == ARP_REQUEST and target in self._hosts:
-            told = Arp(ARP_REPLY, _mac(target), heard.target, heard.sender_mac, heard.sender)
-            self.send_frame(Frame(heard.sender_mac, _mac(target), ARP, told.pack()))
+        elif arp.operation == ARP_REQUEST and target in self._hosts:
+            reply = Arp(ARP_REPLY, _mac(target), arp.target, arp.sender_mac, arp.sender)
+            self.send_frame(Frame(arp.sender_mac, _mac(target), ARP, reply.pack()))
 
-    def _pass_on(self, frame):
-        """UDP: to the socket of the host that it is for."""
+    def _forward(self, frame):
+        """Send a UDP datagram to the socket of its host."""
         if frame.kind != IPV4:
             raise ValueError(f"a frame of kind {frame.kind:#06x}")
         datagram = Datagram.unpack(frame.payload)
@@ -144,5 +136,5 @@ class EthernetBoard(SimulatedBoard):
 
 
 def _mac(host):
-    """Of a host: locally administered, with its address behind."""
+    """MAC address of a host: locally administered, then its IP address."""
     return b"\x06\0" + host.packed

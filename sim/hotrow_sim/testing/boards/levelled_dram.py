@@ -1,4 +1,4 @@
-"""How to call the generator of a controller whose simulated PHY must be levelled."""
+"""Command line of the generator of a controller whose simulated PHY must be levelled."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ def levelled_program(windows) -> list:
     Parameters
     ----------
     windows : sequence
-        Of each byte lane (bitslip, first delay, delays) at which its reads are right, or None for
-        one where no burst is ever detected.
+        Per byte lane (bitslip, first delay, delays) of correct reads, or None if no burst is
+        detected.
     """
     return [Path(__file__).with_name("levelled_dram_generator.py"), json.dumps(list(windows))]

@@ -1,12 +1,12 @@
 """LiteDRAM's generator for a simulation whose PHY must be levelled, as a program.
 
-LiteDRAM's model of PHY and chips answers reads right from the start. Here it gets the registers of
-the ECP5's PHY, and that PHY's shape: two phases of four transfers. Reads of a byte lane are right
-in a window of delays at one bitslip, and bursts are detected in that window and a step around it.
+LiteDRAM's model of PHY and chips needs no levelling. This program adds the registers of the ECP5's
+PHY, and its shape: two phases of four transfers. Reads of a byte lane are correct in a window of
+delays at one bitslip; bursts are detected in that window and one step around it.
 
     python levelled_dram_generator.py WINDOWS --name NAME --output-dir DIR description.yml
 
-WINDOWS is JSON: for each lane [bitslip, first delay, delays], or null where no burst is detected.
+WINDOWS is JSON: per lane [bitslip, first delay, delays], or null if no burst is detected.
 """
 
 import json
@@ -32,7 +32,7 @@ TRANSFERS = 4  # in a phase
 
 
 def ecp5_settings(memtype, data_width, clk_freq):
-    """What LiteDRAM's PHY for the ECP5 says of itself."""
+    """The settings of LiteDRAM's PHY for the ECP5."""
     period = 1 / (PHASES * clk_freq)
     cl, cwl = get_default_cl(memtype, period), get_default_cwl(memtype, period)
     read, write = get_sys_latency(PHASES, cl), get_sys_latency(PHASES, cwl)
@@ -45,7 +45,7 @@ def ecp5_settings(memtype, data_width, clk_freq):
 
 
 class LevelledModel(model.SDRAMPHYModel, AutoCSR):
-    """The model behind the registers of the ECP5's PHY."""
+    """The model with the registers of the ECP5's PHY."""
 
     def __init__(self, windows, **settings):
         super().__init__(**settings)
@@ -64,13 +64,14 @@ class LevelledModel(model.SDRAMPHYModel, AutoCSR):
         good = Signal(lanes)
         for lane in range(lanes):
             self._lane(lane, windows[lane], inner.p0.rddata_valid, good)
-        for given, seen in zip(outer.phases, inner.phases):
+        for given, seen in zip(outer.phases, inner.phases, strict=True):
             for name in ("address", "bank", "cas_n", "cs_n", "ras_n", "we_n", "cke", "odt",
                          "reset_n", "act_n", "wrdata", "wrdata_en", "wrdata_mask", "rddata_en"):
                 self.comb += getattr(seen, name).eq(getattr(given, name))
-            spoilt = Cat(*(~good[bit // 8 % lanes] for bit in range(len(seen.rddata))))
-            self.comb += [given.rddata.eq(seen.rddata ^ spoilt),
-                          given.rddata_valid.eq(inner.p0.rddata_valid)]  # the model's only one
+            wrong = Cat(*(~good[bit // 8 % lanes] for bit in range(len(seen.rddata))))
+            # The model drives `rddata_valid` of phase 0 only.
+            self.comb += [given.rddata.eq(seen.rddata ^ wrong),
+                          given.rddata_valid.eq(inner.p0.rddata_valid)]
 
     def _lane(self, lane, window, reads, good):
         chosen, seen = self._dly_sel.storage[lane], self._burstdet_seen.status[lane]
@@ -96,14 +97,14 @@ def main():
     of_chip = getattr(modules, chip)
 
     class OfTwoPhases(of_chip):
-        """The generator takes every simulated DDR3 for one of four."""
+        """With two phases; the generator assumes four for every simulated DDR3."""
 
         def __init__(self, clock, rate):
             super().__init__(clock, f"1:{PHASES}")
 
     setattr(modules, chip, OfTwoPhases)
     litex_sim.get_sdram_phy_settings = ecp5_settings
-    # The model takes every phase for one of two transfers.
+    # The model assumes two transfers per phase.
     of_bank = model.BankModel
     model.BankModel = lambda burst_length, **named: of_bank(burst_length=TRANSFERS, **named)
     gen.SDRAMPHYModel = partial(LevelledModel, windows)

@@ -1,9 +1,8 @@
-"""A whole board in simulation: a card's Verilog, and a pseudo-terminal at its serial pins.
+"""A simulated board with a serial line: a card's Verilog and a pseudo-terminal at its pins.
 
-The driver opens the terminal as it would a board's serial line. A thread runs the card's clock.
+The driver opens the terminal like the serial line of a board. A thread runs the clock of the card.
 """
 
-import ctypes
 import os
 import termios
 import tty
@@ -17,45 +16,38 @@ PINS = {"clk": "input", "rst": "input", "rx": "input", "tx": "output"}
 BAUD = {getattr(termios, name): int(name[1:]) for name in dir(termios)
         if name[0] == "B" and name[1:].isdigit()}
 _LEAST_CYCLES_PER_BIT = 4
-_UNREAD = 1 << 16  # bytes that wait for a host that does not read; more are lost, as on a line
+_UNREAD = 1 << 16  # bytes for a host that does not read; more are lost, as on a line
 
 
 def board_library(verilog: str, module: str) -> Path:
-    """Path of the shared library of a card, built unless the cache has it.
+    """Path of the shared library of a card; see `compile_board`.
 
     Parameters
     ----------
     verilog : str
-        Of a module with the pins clk, rst, rx and tx.
+        Contains a module with the pins clk, rst, rx and tx.
     module : str
-        Its name.
-
-    Raises
-    ------
-    ToolMissing, CompilerError, BuildError
-        As those of a device.
+        Name of that module.
     """
     connected = ", ".join(f".{name}({name})" for name in PINS)
     return compile_board(verilog, HARNESS, PINS, f"{module} board({connected});")
 
 
 class SerialBoard(SimulatedBoard):
-    """A simulated board that runs until it is unplugged; a context manager.
+    """A simulated board with a serial line.
 
     Parameters
     ----------
     library : Path
         See `board_library`.
     clock_hz : float
-        Of the card, against which the rate of the line is reckoned. A small one is quick: few
-        cycles pass per byte.
+        Clock of the card, which determines its cycles per bit. A low clock simulates fast, with few
+        cycles per byte.
 
-    Members
-    -------
+    Attributes
+    ----------
     path : str
-        The device file to open.
-    cycles : int
-        Clock cycles so far.
+        Device file to open.
     """
 
     def __init__(self, library, clock_hz):
@@ -64,10 +56,10 @@ class SerialBoard(SimulatedBoard):
         tty.setraw(self._host)
         os.set_blocking(self._card, False)
         self.path = os.ttyname(self._host)
-        super().__init__(library, self._card)
+        super().__init__(library, self._card, _LEAST_CYCLES_PER_BIT)
 
     def _take(self):
-        self._library.hotrow_board_rate(self._board, ctypes.c_double(self._cycles_per_bit()))
+        self._library.hotrow_board_rate(self._board, self._cycles_per_bit())
         self._send(os.read(self._card, ROOM))
 
     def _give(self, octets):
@@ -82,5 +74,4 @@ class SerialBoard(SimulatedBoard):
 
     def _cycles_per_bit(self):
         speed = BAUD.get(termios.tcgetattr(self._host)[5], 0)
-        return max(_LEAST_CYCLES_PER_BIT, self._clock_hz / speed) if speed else \
-            _LEAST_CYCLES_PER_BIT
+        return max(_LEAST_CYCLES_PER_BIT, self._clock_hz / speed if speed else 0)

@@ -80,7 +80,8 @@ def differences(one, other):
     """What two observations disagree in, as lines of text."""
     lines = []
     for queue in QUEUES:
-        for place, pair in enumerate(zip(one.completions[queue], other.completions[queue])):
+        for place, pair in enumerate(
+                zip(one.completions[queue], other.completions[queue], strict=True)):
             lines += [f"{queue} command {place} (opcode {pair[0]['opcode']:#x}): {name} "
                       f"{pair[0][name]:#x} and {pair[1][name]:#x}"
                       for name in pair[0] if pair[0][name] != pair[1][name]]

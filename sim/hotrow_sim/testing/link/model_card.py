@@ -66,4 +66,4 @@ class ModelCard:
         return [first + block for block in changed[:most].tolist()], len(changed) > most
 
     def _exists(self, at, size):
-        return 0 <= at and at + size <= self.memory.size
+        return at >= 0 and at + size <= self.memory.size

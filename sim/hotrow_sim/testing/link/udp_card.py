@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from .rough_network import RoughNetwork
+from .lossy_network import LossyNetwork
 
 _LARGEST = 4096
 _SLICE = 0.02  # seconds between two looks at whether it is to stop
@@ -16,17 +16,17 @@ class UdpCard:
     ----------
     endpoint : LinkEndpoint
     network : dict
-        Parameters of `RoughNetwork`.
+        Parameters of `LossyNetwork`.
 
     Members
     -------
     port : int
         Of 127.0.0.1.
-    network : RoughNetwork
+    network : LossyNetwork
     """
 
     def __init__(self, endpoint, **network):
-        self._endpoint, self.network = endpoint, RoughNetwork(**network)
+        self._endpoint, self.network = endpoint, LossyNetwork(**network)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self._socket.settimeout(_SLICE)

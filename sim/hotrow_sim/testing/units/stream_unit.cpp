@@ -1,5 +1,5 @@
-// Runs streams through one component: payloads in, with idle cycles before each, and out, deaf
-// cycles before each.
+// Runs streams through one component: payloads in, with idle cycles before each, and payloads out,
+// with cycles without `ready` before each.
 
 #include <cstdint>
 #include <cstring>
@@ -34,76 +34,79 @@ PUBLIC void *hotrow_stream_open() { return new Unit; }
 
 PUBLIC void hotrow_stream_close(void *unit) { delete static_cast<Unit *>(unit); }
 
-// Resets the component, sends all payloads and takes `taken_counts` of them; ends then, or after
-// `limit` cycles. Tells the cycle of each transfer. Returns the number of a sink plus 1 where a
-// payload changed or vanished before it was taken, else 0.
+// Resets the component, sends all payloads and accepts `out_counts` of them; ends then, or after
+// `limit` cycles. Reports the cycle of each transfer, and the first cycle in which each output was
+// valid. Returns the number of an output plus 1 if its payload changed or vanished while stalled,
+// else 0.
 PUBLIC int hotrow_stream_run(void *handle, const uint32_t *setting, uint64_t limit,
-                             const uint64_t *given_counts, const uint32_t *const *given,
-                             const uint32_t *const *gaps, uint64_t *const *given_at,
-                             uint64_t *sent, const uint64_t *taken_counts,
-                             uint32_t *const *taken, const uint32_t *const *pauses,
-                             uint64_t *const *taken_at, uint64_t *came) {
+                             const uint64_t *in_counts, const uint32_t *const *in,
+                             const uint32_t *const *gaps, uint64_t *const *in_cycles,
+                             uint64_t *sent, const uint64_t *out_counts, uint32_t *const *out,
+                             const uint32_t *const *pauses, uint64_t *const *out_cycles,
+                             uint64_t *const *valid_cycles, uint64_t *received) {
   Unit &unit = *static_cast<Unit *>(handle);
   Vunit &top = *unit.top;
   uint32_t *inputs[INPUTS] = {&top.i0_payload[0], &top.i1_payload[0], &top.i2_payload[0],
-                                &top.i3_payload[0]};
-  CData *offers[INPUTS] = {&top.i0_valid, &top.i1_valid, &top.i2_valid, &top.i3_valid};
-  CData *accepts[INPUTS] = {&top.i0_ready, &top.i1_ready, &top.i2_ready, &top.i3_ready};
+                              &top.i3_payload[0]};
+  CData *in_valid[INPUTS] = {&top.i0_valid, &top.i1_valid, &top.i2_valid, &top.i3_valid};
+  CData *in_ready[INPUTS] = {&top.i0_ready, &top.i1_ready, &top.i2_ready, &top.i3_ready};
   uint32_t *outputs[OUTPUTS] = {&top.o0_payload[0], &top.o1_payload[0]};
-  CData *comes[OUTPUTS] = {&top.o0_valid, &top.o1_valid};
-  CData *takes[OUTPUTS] = {&top.o0_ready, &top.o1_ready};
+  CData *out_valid[OUTPUTS] = {&top.o0_valid, &top.o1_valid};
+  CData *out_ready[OUTPUTS] = {&top.o0_ready, &top.o1_ready};
 
   std::memcpy(&top.setting[0], setting, 4 * 4);
   top.clk = 0;
   top.rst = 1;
-  for (auto *offer : offers) *offer = 0;
-  for (auto *take : takes) *take = 0;
+  for (auto *valid : in_valid) *valid = 0;
+  for (auto *ready : out_ready) *ready = 0;
   unit.edge();
   unit.edge();
   top.rst = 0;
   for (int settle = 0; settle < 8; ++settle) unit.edge();
 
-  uint64_t waited[INPUTS] = {}, deaf[OUTPUTS] = {};
+  uint64_t idle[INPUTS] = {}, stalled[OUTPUTS] = {};
   uint32_t held[OUTPUTS][WORDS];
   bool holds[OUTPUTS] = {};
   for (int i = 0; i < INPUTS; ++i) sent[i] = 0;
-  for (int o = 0; o < OUTPUTS; ++o) came[o] = 0;
-  auto over = [&] {
+  for (int o = 0; o < OUTPUTS; ++o) received[o] = 0;
+  auto done = [&] {
     for (int i = 0; i < INPUTS; ++i)
-      if (sent[i] < given_counts[i]) return false;
+      if (sent[i] < in_counts[i]) return false;
     for (int o = 0; o < OUTPUTS; ++o)
-      if (came[o] < taken_counts[o]) return false;
+      if (received[o] < out_counts[o]) return false;
     return true;
   };
-  const uint64_t began = unit.cycle;
-  while (!over() && unit.cycle - began < limit) {
+  const uint64_t start = unit.cycle;
+  while (!done() && unit.cycle - start < limit) {
     for (int i = 0; i < INPUTS; ++i) {
-      *offers[i] = sent[i] < given_counts[i] && waited[i] >= gaps[i][sent[i]];
-      if (*offers[i]) std::memcpy(inputs[i], given[i] + WORDS * sent[i], 4 * WORDS);
+      *in_valid[i] = sent[i] < in_counts[i] && idle[i] >= gaps[i][sent[i]];
+      if (*in_valid[i]) std::memcpy(inputs[i], in[i] + WORDS * sent[i], 4 * WORDS);
       else std::memset(inputs[i], 0xFF, 4 * WORDS);
     }
     for (int o = 0; o < OUTPUTS; ++o)
-      *takes[o] = came[o] < taken_counts[o] && deaf[o] >= pauses[o][came[o]];
+      *out_ready[o] = received[o] < out_counts[o] && stalled[o] >= pauses[o][received[o]];
     top.eval();
     for (int i = 0; i < INPUTS; ++i) {
-      if (*offers[i] && *accepts[i]) {
-        given_at[i][sent[i]++] = unit.cycle - began;
-        waited[i] = 0;
-      } else if (!*offers[i]) {
-        ++waited[i];
+      if (*in_valid[i] && *in_ready[i]) {
+        in_cycles[i][sent[i]++] = unit.cycle - start;
+        idle[i] = 0;
+      } else if (!*in_valid[i]) {
+        ++idle[i];
       }
     }
     for (int o = 0; o < OUTPUTS; ++o) {
-      if (holds[o] && (!*comes[o] || std::memcmp(held[o], outputs[o], sizeof held[o])))
+      if (holds[o] && (!*out_valid[o] || std::memcmp(held[o], outputs[o], sizeof held[o])))
         return o + 1;
-      holds[o] = *comes[o] && !*takes[o];
+      if (*out_valid[o] && !holds[o] && received[o] < out_counts[o])
+        valid_cycles[o][received[o]] = unit.cycle - start;
+      holds[o] = *out_valid[o] && !*out_ready[o];
       std::memcpy(held[o], outputs[o], sizeof held[o]);
-      if (*comes[o] && *takes[o]) {
-        std::memcpy(taken[o] + WORDS * came[o], outputs[o], 4 * WORDS);
-        taken_at[o][came[o]++] = unit.cycle - began;
-        deaf[o] = 0;
-      } else if (!*takes[o]) {
-        ++deaf[o];
+      if (*out_valid[o] && *out_ready[o]) {
+        std::memcpy(out[o] + WORDS * received[o], outputs[o], 4 * WORDS);
+        out_cycles[o][received[o]++] = unit.cycle - start;
+        stalled[o] = 0;
+      } else if (!*out_ready[o]) {
+        ++stalled[o];
       }
     }
     unit.edge();

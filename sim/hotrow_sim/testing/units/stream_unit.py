@@ -1,23 +1,19 @@
-"""A component with a few streams alone, Verilated, for many payloads of many bits."""
+"""One component with a few streams, Verilated or in Amaranth's simulator."""
 
 import ctypes
-import functools
-import json
-import tempfile
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 from amaranth import Cat, Module, Value
+from amaranth.hdl import Const
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.emit.verilog_passes import share_modules
 
-from ...memory.library import cache_folder, compiler
-from ...verilated import cache
-from ...verilated.compilation import COMPILER_FLAGS, VERILATOR_FLAGS, private_symbols, run_tool
-from ...verilated.toolchain import find_verilator
+from ...verilated.compilation import model_library
 from ..benches.stream_bench import StreamBench
 from ..cosim.component import component_verilog
 
@@ -25,6 +21,7 @@ HARNESS = Path(__file__).with_name("stream_unit.cpp")
 INPUTS, OUTPUTS = 4, 2
 PAYLOAD_BITS, SETTING_BITS = 640, 128
 WORDS = PAYLOAD_BITS // 32
+SETTLE_CYCLES = 8  # from the settings to the first payload
 
 
 class FlatStreams(wiring.Component):
@@ -34,7 +31,7 @@ class FlatStreams(wiring.Component):
     ----------
     unit : wiring.Component
     settings, inputs, outputs : sequence of str
-        Names of its members: of ports that are set once, the first lowest, and of streams.
+        Names of constant inputs, the first in the lowest bits, and of streams.
     """
 
     def __init__(self, unit, settings, inputs, outputs):
@@ -63,33 +60,52 @@ class FlatStreams(wiring.Component):
             m.d.comb += [
                 getattr(self, f"o{number}_payload").eq(Value.cast(port.payload)),
                 getattr(self, f"o{number}_valid").eq(port.valid),
-                port.ready.eq(getattr(self, f"o{number}_ready")),
             ]
+            if not isinstance(port.ready, Const):
+                m.d.comb += port.ready.eq(getattr(self, f"o{number}_ready"))
         return m
 
 
 @dataclass
-class Taken:
-    """What came out: `payloads` and `cycles` of each output, and `given_at` of each input."""
+class StreamRun:
+    """Results of a run.
 
-    payloads: list
-    cycles: list
-    given_at: list
+    Attributes
+    ----------
+    words : list of uint32[n, WORDS]
+        Payloads of each output.
+    in_cycles, out_cycles, valid_cycles : list of int64[n]
+        Cycle in which each payload of each input and of each output was transferred, and in which
+        each payload of each output was first valid.
+    complete : bool
+        All payloads were transferred within the limit.
+    """
+
+    words: list
+    in_cycles: list
+    out_cycles: list
+    valid_cycles: list
     complete: bool
+
+    @property
+    def payloads(self):
+        """The payloads of each output as lists of int."""
+        return [[int.from_bytes(each.tobytes(), "little") for each in words]
+                for words in self.words]
 
 
 class StreamUnit:
-    """A component, Verilated; the parameters of `FlatStreams`.
+    """A Verilated component; parameters as for `FlatStreams`.
 
     Raises
     ------
     ToolMissing, CompilerError, BuildError
-        As those of a device.
     """
 
     def __init__(self, unit, settings, inputs, outputs):
-        self.flat = FlatStreams(unit, settings, inputs, outputs)
-        self._library = _load(self.flat)
+        text = share_modules(component_verilog(FlatStreams(unit, settings, inputs, outputs),
+                                               "unit"))
+        self._library = _load(text)
         self._handle = ctypes.c_void_p(self._library.hotrow_stream_open())
 
     def __del__(self):
@@ -103,60 +119,61 @@ class StreamUnit:
         ----------
         settings : int
             Bits of the settings.
-        given : sequence of sequence of int
+        given : sequence of (sequence of int or uint32[n, WORDS])
             Bits of the payloads of each input.
         counts : sequence of int
-            Payloads to take from each output.
+            Payloads to accept from each output.
         gaps, pauses : sequence of sequence of int, optional
-            Idle cycles before each payload of each input, deaf cycles before each output, over
-            and over; default none.
+            Idle cycles before each payload of each input, and cycles without `ready` before each
+            payload of each output; repeated as needed, default none.
         limit : int
-            Cycles after which it ends incomplete.
+            Cycles after which the run ends incomplete.
 
         Returns
         -------
-        Taken
+        StreamRun
 
         Raises
         ------
         AssertionError
-            If a payload changed or vanished before it was taken.
+            If a payload changed or vanished while it was stalled.
         """
         given = [*given, *[[]] * (INPUTS - len(given))]
         counts = [*counts, *[0] * (OUTPUTS - len(counts))]
-        payloads = [_to_words(each) for each in given]
-        given_at = [np.zeros(len(each) + 1, np.uint64) for each in given]
-        gaps = [_repeated(gaps, number, len(each)) for number, each in enumerate(given)]
-        taken = [np.zeros((count + 1, WORDS), np.uint32) for count in counts]
-        taken_at = [np.zeros(count + 1, np.uint64) for count in counts]
+        payloads = [each if isinstance(each, np.ndarray) else _to_words(each) for each in given]
+        in_counts = [len(each) for each in given]
+        in_cycles = [np.zeros(count + 1, np.uint64) for count in in_counts]
+        gaps = [_repeated(gaps, number, count) for number, count in enumerate(in_counts)]
+        out = [np.zeros((count + 1, WORDS), np.uint32) for count in counts]
+        out_cycles, valid_cycles = (
+            [np.zeros(count + 1, np.uint64) for count in counts] for _ in range(2))
         pauses = [_repeated(pauses, number, count) for number, count in enumerate(counts)]
-        sent, came = np.zeros(INPUTS, np.uint64), np.zeros(OUTPUTS, np.uint64)
+        sent, received = np.zeros(INPUTS, np.uint64), np.zeros(OUTPUTS, np.uint64)
         wrong = self._library.hotrow_stream_run(
-            self._handle, _address(np.frombuffer(settings.to_bytes(16, "little"), np.uint32)),
-            ctypes.c_uint64(limit), _address(np.array([len(each) for each in given], np.uint64)),
-            _addresses(payloads), _addresses(gaps), _addresses(given_at), _address(sent),
-            _address(np.array(counts, np.uint64)), _addresses(taken), _addresses(pauses),
-            _addresses(taken_at), _address(came))
+            self._handle, _pointer(np.frombuffer(settings.to_bytes(16, "little"), np.uint32)),
+            ctypes.c_uint64(limit), _pointer(np.array(in_counts, np.uint64)), _pointers(payloads),
+            _pointers(gaps), _pointers(in_cycles), _pointer(sent),
+            _pointer(np.array(counts, np.uint64)), _pointers(out), _pointers(pauses),
+            _pointers(out_cycles), _pointers(valid_cycles), _pointer(received))
         if wrong:
-            raise AssertionError(f"output {wrong - 1}: payload {came[wrong - 1]} changed or "
-                                 "vanished before it was taken")
-        complete = list(came) == counts and list(sent) == [len(each) for each in given]
-        outputs = [[int.from_bytes(each.tobytes(), "little") for each in words[:int(count)]]
-                   for words, count in zip(taken, came)]
-        return Taken(outputs, [at[:int(count)].astype(np.int64)
-                               for at, count in zip(taken_at, came)],
-                     [at[:int(count)].astype(np.int64) for at, count in zip(given_at, sent)],
-                     complete)
+            raise AssertionError(f"output {wrong - 1}: payload {received[wrong - 1]} changed or "
+                                 "vanished before it was accepted")
+        received, sent = received.astype(int).tolist(), sent.astype(int).tolist()
+        return StreamRun(
+            [words[:count] for words, count in zip(out, received, strict=True)],
+            _cut(in_cycles, sent), _cut(out_cycles, received), _cut(valid_cycles, received),
+            received == counts and sent == in_counts)
 
 
 class SimulatedUnit:
-    """The same in Amaranth's simulator: no build, but slow. Gaps and pauses are not repeated."""
+    """A component in Amaranth's simulator, which needs no build and is slow; the interface of
+    `StreamUnit`."""
 
     def __init__(self, unit, settings, inputs, outputs):
         self.unit, self.settings, self.inputs, self.outputs = unit, settings, inputs, outputs
 
     def run(self, settings, given, counts, gaps=None, pauses=None, limit=10_000):
-        """As of `StreamUnit`; fails if it ends incomplete."""
+        """See `StreamUnit.run`; raises AssertionError at the limit."""
         bench, ports = StreamBench(self.unit), []
         for name in self.settings:
             port = Value.cast(getattr(self.unit, name))
@@ -167,32 +184,35 @@ class SimulatedUnit:
             for port, value in ports:
                 ctx.set(port, value)
         bench.process("settings", prepare)
-        given_at = [[] for _ in given]
-        for number, (name, payloads) in enumerate(zip(self.inputs, given)):
-            gap = gaps[number] if gaps else (0,)
+        in_cycles, valid_cycles = [[] for _ in given], [[] for _ in counts]
+        for number, (name, payloads) in enumerate(zip(self.inputs, given, strict=True)):
             bench.process(f"source {name}", self._source(
-                bench, getattr(self.unit, name), payloads, gap, given_at[number]))
-        taken = [bench.sink(getattr(self.unit, name), count, pauses[number] if pauses else (0,),
-                            name, lambda payload: (bench.cycles, _bits(payload)))
-                 for number, (name, count) in enumerate(zip(self.outputs, counts))]
+                bench, getattr(self.unit, name), payloads, gaps[number] if gaps else (0,),
+                in_cycles[number]))
+        out = [bench.sink(getattr(self.unit, name), count, pauses[number] if pauses else (0,),
+                          name, lambda payload: (bench.cycles, _bits(payload)),
+                          valid_cycles[number])
+               for number, (name, count) in enumerate(zip(self.outputs, counts, strict=True))]
         bench.run(limit)
-        return Taken([[bits for _, bits in each] for each in taken],
-                     [np.array([at for at, _ in each], np.int64) for each in taken],
-                     [np.array(each, np.int64) for each in given_at], True)
+        cycles = [[[at for at, _ in each] for each in out], valid_cycles]
+        words = [_to_words([bits for _, bits in each])[:len(each)] for each in out]
+        return StreamRun(words, _cut(in_cycles), *map(_cut, cycles), True)
 
-    @staticmethod
-    def _source(bench, port, payloads, gaps, given_at):
+    def _source(self, bench, port, payloads, gaps, in_cycles):
+        payload = Value.cast(port.payload)
+
         async def drive(ctx):
-            for _ in range(8):
+            for _ in range(SETTLE_CYCLES if self.settings else 0):
                 await ctx.tick()
-            for payload, gap in zip(payloads, cycle(gaps)):
+            for bits, gap in zip(payloads, cycle(gaps), strict=False):
                 for _ in range(gap):
                     await ctx.tick()
-                ctx.set(Value.cast(port.payload), payload)
+                ctx.set(payload, bits)
                 ctx.set(port.valid, 1)
                 await ctx.tick().until(port.ready)
-                given_at.append(bench.cycles)
+                in_cycles.append(bench.cycles)
                 ctx.set(port.valid, 0)
+                ctx.set(payload, (1 << len(payload)) - 1)
         return drive
 
 
@@ -201,8 +221,9 @@ def _bits(payload):
 
 
 def _to_words(payloads):
+    """Payloads as uint32[n, WORDS], with a row of zeros if there are none."""
     octets = b"".join(int(each).to_bytes(4 * WORDS, "little") for each in payloads)
-    return np.frombuffer(octets or bytes(4), np.uint32)
+    return np.frombuffer(octets or bytes(4 * WORDS), np.uint32).reshape(-1, WORDS)
 
 
 def _repeated(pattern, number, count):
@@ -210,43 +231,21 @@ def _repeated(pattern, number, count):
     return np.resize(np.array(pattern, np.uint32), count + 1)
 
 
-def _address(array):
+def _cut(cycles, counts=None):
+    counts = [None] * len(cycles) if counts is None else counts
+    return [np.array(each[:count], np.int64) for each, count in zip(cycles, counts, strict=True)]
+
+
+def _pointer(array):
     return array.ctypes.data_as(ctypes.c_void_p)
 
 
-def _addresses(arrays):
+def _pointers(arrays):
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
 
-def _load(flat):
-    text = share_modules(component_verilog(flat, "unit"))
-    return _library(text)
-
-
-@functools.cache
-def _library(text):
-    verilator, command = find_verilator(), compiler()
-    name = cache.digest(text, verilator.version, command, VERILATOR_FLAGS, COMPILER_FLAGS, HARNESS)
-    path = cache_folder() / f"streams-{name}.so"
-    with cache.locked(path):
-        if not path.is_file():
-            cache.publish(path, lambda target: _compile(text, target, verilator, command))
-    library = ctypes.CDLL(str(path))
+@cache
+def _load(text):
+    library = ctypes.CDLL(str(model_library("streams", "unit", text, HARNESS, ("-fno-inline",))))
     library.hotrow_stream_open.restype = ctypes.c_void_p
     return library
-
-
-def _compile(verilog, library, verilator, command):
-    with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
-        folder = Path(folder)
-        (folder / "unit.v").write_text(verilog)
-        run_tool([verilator.program, "--cc", folder / "unit.v", "--Mdir", folder,
-                  "--prefix", "Vunit", "--top-module", "unit", "--make", "json",
-                  "-fno-inline", *VERILATOR_FLAGS], verilator.environment())
-        listed = json.loads((folder / "Vunit.json").read_text())["sources"]
-        sources = [path for kind, paths in listed.items() if kind != "deps"
-                   for path in paths if path.endswith(".cpp")]
-        include = verilator.root / "include"
-        run_tool([*command, *COMPILER_FLAGS, *private_symbols(command), "-O0", "-shared",
-                  f"-I{folder}", f"-I{include}", f"-I{include / 'vltstd'}", "-o", library,
-                  HARNESS, *sources])

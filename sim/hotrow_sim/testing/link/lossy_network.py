@@ -3,7 +3,7 @@
 import numpy as np
 
 
-class RoughNetwork:
+class LossyNetwork:
     """Decides what becomes of datagrams, with a random generator of its own.
 
     Parameters

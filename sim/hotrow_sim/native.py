@@ -1,0 +1,104 @@
+"""C++ libraries for `ctypes`: the system's compiler, and a cache in which each is built once.
+
+The cache is the folder `HOTROW_CACHE`, by default ~/.cache/hotrow. A library has the hash of its
+sources, flags and tools in its name.
+"""
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class CompilerError(RuntimeError):
+    """No C++ compiler is installed."""
+
+
+class BuildError(RuntimeError):
+    """A tool failed; the message has its command and its output."""
+
+
+def cache_folder() -> Path:
+    """Folder of built libraries."""
+    return Path(os.environ.get("HOTROW_CACHE") or Path.home() / ".cache" / "hotrow")
+
+
+def compiler() -> list[str]:
+    """The command of the C++ compiler: `CXX`, or g++.
+
+    Raises
+    ------
+    CompilerError
+        With advice how to install one.
+    """
+    command = shlex.split(os.environ.get("CXX") or "g++")
+    if shutil.which(command[0]) is None:
+        raise CompilerError(
+            f"the C++ compiler {command[0]!r} was not found on PATH; it builds the memory model "
+            "of the simulated device. Install it with `apt install g++` (Debian, Ubuntu), "
+            "`dnf install gcc-c++` (Fedora) or `xcode-select --install` (macOS), or name another "
+            "in the environment variable CXX")
+    return command
+
+
+def compiler_version(command) -> str:
+    """Text that identifies a compiler."""
+    return subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+
+
+def run_tool(command, environment=None):
+    """Run a command.
+
+    Raises
+    ------
+    BuildError
+    """
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        output = (done.stderr + done.stdout).strip().splitlines()
+        raise BuildError(f"{Path(command[0]).name} failed with exit code {done.returncode}:\n"
+                         + "\n".join(output[:30]) + "\ncommand: " + " ".join(command))
+
+
+def digest(*parts):
+    """Hash of the parts: texts, objects with a `repr`, or files."""
+    total = hashlib.sha256()
+    for part in parts:
+        octets = part.read_bytes() if isinstance(part, Path) else str(part).encode()
+        total.update(f"{len(octets)}\n".encode() + octets)
+    return total.hexdigest()[:24]
+
+
+@contextmanager
+def locked(path):
+    """Hold the lock file of `path`, which excludes other processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def publish(path, write):
+    """Let `write(temporary path)` make a file, then rename it to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def cached_library(name, parts, build) -> Path:
+    """Path of the library of that name and content, which `build(path)` makes unless it exists."""
+    library = cache_folder() / f"{name}-{digest(*parts)}.so"
+    if not library.is_file():
+        with locked(library):
+            if not library.is_file():
+                publish(library, build)
+    return library
