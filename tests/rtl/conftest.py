@@ -1,28 +1,36 @@
-"""Which of the simulations of units count as slow, and how many of those run by default."""
+"""Tiers of the simulations of units: which cases are slow, and which of those are long."""
 
 from collections import defaultdict
+from pathlib import Path
+from zlib import crc32
 
 import pytest
 
-NARROW = 16  # bytes of bus: on wider ones Amaranth's simulator takes several times as long
-SAMPLED = 8  # of so many slow cases of one test, one
+NARROW = 16  # bytes of bus; on wider ones Amaranth's simulator takes several times as long
+SAMPLED = 8  # one in so many slow cases of a test stays slow, the others are long
 
 
-@pytest.hookimpl(tryfirst=True)  # before what `-m` leaves out is chosen
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Geometries with a wide bus are slow; of a test's slow cases most are `long`."""
+    """Mark cases with a wide bus slow, and most slow cases of a test long.
+
+    A case whose own parameters are marked slow stays slow. Of the others, their names decide, so
+    that new cases do not change the sample.
+    """
     slow = defaultdict(list)
     for item in items:
-        if item.path.parent.name != "rtl" or not hasattr(item, "callspec"):
+        if Path(__file__).parent not in item.path.parents or not hasattr(item, "callspec"):
+            continue
+        if any(mark.name in ("slow", "long") for mark in item.callspec.marks):
             continue
         if _wide(item):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not item.get_closest_marker("long"):
             slow[item.path, item.originalname].append(item)
     for cases in slow.values():
-        for number, item in enumerate(cases):
-            if number % SAMPLED:
-                item.add_marker(pytest.mark.long)
+        cases.sort(key=lambda item: crc32(item.name.encode()))
+        for item in cases[-(-len(cases) // SAMPLED):]:
+            item.add_marker(pytest.mark.long)
 
 
 def _wide(item):
