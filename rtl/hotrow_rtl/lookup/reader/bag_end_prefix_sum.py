@@ -1,4 +1,4 @@
-"""Bag ends: where in the bus words of ids each bag of a chunk ends."""
+"""Bag ends: the position in the bus words of ids where each bag of a chunk ends."""
 
 from itertools import pairwise
 
@@ -12,20 +12,21 @@ from .length_chunks import bag_chunk
 
 
 def end_width(config: Config) -> int:
-    """Bits of an end, in ids from the start of the word in which its chunk begins."""
+    """Bits of a bag end, in ids from the start of the word in which the chunk begins."""
     return LENGTH_WIDTH + log2(chunk_bags(config))
 
 
 def words_width(config: Config) -> int:
-    """Bits of an end in words of 64-bit ids."""
+    """Bits of a bag end in words of 64-bit ids."""
     return end_width(config) - log2(config.lanes // 2)
 
 
 def bag_end(config: Config) -> data.StructLayout:
-    """The first id behind a bag: `words` after the word in which its chunk begins.
+    """The first id after a bag.
 
-    `later` and `next` tell whether that is not 0, and 1; bit n of `past`, whether its lane comes
-    behind lane n. An `open` bag takes all that is left of the batch, and the others do not matter.
+    It is `words` after the word in which the chunk begins; `later`: `words` is not 0; `next`:
+    `words` is 1. Bit n of `past`: its lane is above lane n. An `open` bag owns all remaining ids of
+    the batch; the other fields are then ignored.
     """
     return data.StructLayout({
         "words": words_width(config),
@@ -37,71 +38,25 @@ def bag_end(config: Config) -> data.StructLayout:
 
 
 def chunk_ends(config: Config) -> data.StructLayout:
-    """A chunk with the `bag_end` of each of its bags, the first lowest."""
+    """The `bag_end` of each bag of a chunk, the first bag lowest."""
     return data.StructLayout({
-        "ends": chunk_bags(config) * bag_end(config).size,
+        "ends": data.ArrayLayout(bag_end(config), chunk_bags(config)),
         "fault": 2,
         "final": 1,
     })
 
 
-class EndLayer(wiring.Component):
-    """Lay an end over the words of ids.
-
-    Parameters
-    ----------
-    config : Config
-
-    Members
-    -------
-    end : In(end_width(config))
-    wide : In(1)
-        Ids are of 64 bits, so a word has half as many.
-    open : In(1)
-    laid : Out(bag_end(config).size)
-
-    Timing
-    ------
-    Combinational.
-    """
-
-    def __init__(self, config: Config):
-        self.config = config
-        super().__init__({
-            "end": In(end_width(config)),
-            "wide": In(1),
-            "open": In(1),
-            "laid": Out(bag_end(config).size),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        lane_width, bag = log2(self.config.lanes), data.View(bag_end(self.config), self.laid)
-        words, at = Signal(words_width(self.config)), Signal(lane_width)
-        m.d.comb += [
-            words.eq(Mux(self.wide, self.end[lane_width - 1:], self.end[lane_width:])),
-            at.eq(Mux(self.wide, self.end[:lane_width - 1], self.end[:lane_width])),
-            bag.words.eq(words),
-            bag.later.eq(words.any()),
-            bag.next.eq(words == 1),
-            bag.past.eq(Cat(at > lane for lane in range(self.config.lanes - 1))),
-            bag.open.eq(self.open),
-        ]
-        return m
-
-
 class BagEndPrefixSum(wiring.Component):
-    """Add up lengths.
+    """Sum the lengths of a chunk to bag ends.
 
-    The last bag of a batch is open, and so is one whose length could not be read, with all
-    behind it.
+    The last bag of a batch is open. Every bag of a chunk with a fault is open.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     chunks : In(stream(bag_chunk(config)))
     ends : Out(stream(chunk_ends(config)))
 
@@ -124,50 +79,58 @@ class BagEndPrefixSum(wiring.Component):
         lane_width = log2(c.lanes)
         aside = data.StructLayout({"open": len(bags), "fault": 2, "final": 1, "wide": 1})
         asides = [Signal(aside, name=f"aside{level}") for level in range(levels + 2)]
-        valid, advance = Signal(levels + 2), Signal()
+        valid, ready = Signal(levels + 2), Signal()
         m.d.comb += [
             out.valid.eq(valid[-1]),
-            advance.eq(~out.valid | out.ready),
-            self.chunks.ready.eq(advance),
+            ready.eq(~out.valid | out.ready),
+            self.chunks.ready.eq(ready),
             asides[0].open.eq(Cat(
                 given.fault.any() | given.final & (given.last_bag <= bag) for bag in bags)),
             asides[0].fault.eq(given.fault),
             asides[0].final.eq(given.final),
             asides[0].wide.eq(given.wide),
         ]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += valid.eq(Cat(self.chunks.valid, valid[:-1]))
             m.d.sync += [after.eq(before) for before, after in pairwise(asides)]
 
-        # Running sums: a level adds to each bag what as many bags before it as those added yet sum.
+        # Prefix sum: level n adds to each bag the sum of the 2**n bags before those already added.
         sums = [given.lengths.word_select(bag, LENGTH_WIDTH) for bag in bags]
         for level in range(levels):
             reach = 1 << level
             following = Signal(data.ArrayLayout(LENGTH_WIDTH + level + 1, len(bags)),
                                name=f"sums{level}", reset_less=True)
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += [following[bag].eq(
                     sums[bag] + (sums[bag - reach] if bag >= reach else 0)) for bag in bags]
             sums = following
 
         ending = asides[levels]
-        offset = Signal(lane_width)  # ids of the first word that lie before the chunk
+        offset = Signal(lane_width)  # ids of the first word before the chunk
         ends = Signal(data.ArrayLayout(end_width(c), len(bags)))
         beyond = Signal(lane_width)
         m.d.comb += beyond.eq(offset + sums[-1][:lane_width])
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [register.eq(offset + total) for register, total in zip(ends, sums)]
             m.d.sync += offset.eq(Mux(
                 valid[levels - 1],
                 Mux(ending.final, 0, Mux(ending.wide, beyond[:-1], beyond)), offset))
 
         placed = asides[-1]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [out.p.fault.eq(placed.fault), out.p.final.eq(placed.final)]
-        for bag in bags:
-            m.submodules[f"layer{bag}"] = layer = EndLayer(c)
-            m.d.comb += [layer.end.eq(ends[bag]), layer.wide.eq(placed.wide),
-                         layer.open.eq(placed.open[bag])]
-            with m.If(advance):
-                m.d.sync += out.p.ends.word_select(bag, len(layer.laid)).eq(layer.laid)
+            for bag in bags:
+                end, words = out.p.ends[bag], Signal(words_width(c), name=f"words{bag}")
+                lane = Signal(lane_width, name=f"lane{bag}")
+                m.d.comb += [
+                    words.eq(Mux(placed.wide, ends[bag][lane_width - 1:], ends[bag][lane_width:])),
+                    lane.eq(Mux(placed.wide, ends[bag][:lane_width - 1], ends[bag][:lane_width])),
+                ]
+                m.d.sync += [
+                    end.words.eq(words),
+                    end.later.eq(words.any()),
+                    end.next.eq(words == 1),
+                    end.past.eq(Cat(lane > below for below in range(c.lanes - 1))),
+                    end.open.eq(placed.open[bag]),
+                ]
         return m

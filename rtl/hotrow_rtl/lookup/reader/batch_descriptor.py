@@ -1,4 +1,4 @@
-"""In which order the ids of a batch lie in memory, as the units of the lookup reader see it."""
+"""Batch descriptor: the order of the ids of a batch in memory, for the units of the reader."""
 
 from amaranth import Module
 from amaranth.lib import data, stream
@@ -15,30 +15,30 @@ def fetched_words(config: Config) -> stream.Signature:
 
 
 def chunk_bags(config: Config) -> int:
-    """Bags of a chunk, as many as ids fill a bus word: their lengths fill half of one."""
+    """Bags of a chunk: as many as a bus word has 32-bit ids. Their lengths fill half a word."""
     return config.lanes
 
 
 def bags_width(config: Config) -> int:
-    """Bits of a number of bags, the largest included."""
+    """Bits of a count of bags."""
     return log2(config.batch_samples) + config.table_width + 1
 
 
 def number_width(config: Config) -> int:
-    """Bits of a number of samples or columns, the largest included."""
+    """Bits of a count of samples or columns."""
     return max(config.table_width, log2(config.batch_samples)) + 1
 
 
 def batch_order(config: Config) -> data.StructLayout:
-    """What a walk over a batch needs to know.
+    """Geometry of a batch.
 
-    Ids of 32 bits, or 64 when `wide`, fill `words` bus words, the final one with `final_ids` of
-    them. They lie in bags of one id, or when `jagged` of lengths that are `kept` or else fetched.
-    The bags make `chunks` of `chunk_bags(config)`, in the final one up to number `last_bag`.
+    Ids of 32 bits, or of 64 bits if `wide`, fill `words` bus words; the final word has `final_ids`.
+    Bags have one id each, or lengths if `jagged`; the lengths are `kept` on the card or fetched
+    again. The bags form `chunks` of `chunk_bags(config)`; the final chunk ends at bag `last_bag`.
 
-    There is a bag for each of `period` inner numbers, repeated for each outer number. Inner is
-    the sample and outer the column of the batch when `feature_major`, else the reverse; column c
-    belongs to table `first_table` + c.
+    Bags are numbered by an inner index, below `period`, and an outer index. If `feature_major`, the
+    inner index is the sample and the outer index the column of the batch; otherwise the reverse.
+    Column c belongs to table `first_table` + c.
     """
     return data.StructLayout({
         "wide": 1,
@@ -54,25 +54,24 @@ def batch_order(config: Config) -> data.StructLayout:
     })
 
 
-def place(config: Config) -> data.StructLayout:
-    """Inner and outer number of a bag."""
+def bag_position(config: Config) -> data.StructLayout:
+    """Inner and outer index of a bag."""
     return data.StructLayout({"inner": number_width(config), "outer": number_width(config)})
 
 
-def bag_name(config: Config) -> data.StructLayout:
-    """What the ids of a bag have in common."""
+def bag_owner(config: Config) -> data.StructLayout:
+    """Table and sample of the ids of a bag."""
     return data.StructLayout({
         "table": config.table_width, "sample": log2(config.batch_samples)})
 
 
-def names_width(config: Config) -> int:
-    """Bits of the names of a chunk's bags, the first one lowest."""
-    return chunk_bags(config) * bag_name(config).size
+def owners_width(config: Config) -> int:
+    """Bits of the owners of the bags of a chunk, the first bag lowest."""
+    return chunk_bags(config) * bag_owner(config).size
 
 
 def unchecked_lookup(config: Config) -> data.StructLayout:
-    """An id as it stands in memory, with the table and sample that its place gives it. Lanes of
-    the upper half carry no id of more than 32 bits."""
+    """An id from memory with its table and sample. Lanes of the upper half carry 32-bit ids."""
     return data.StructLayout({
         "present": 1,
         "id": 64,
@@ -83,15 +82,15 @@ def unchecked_lookup(config: Config) -> data.StructLayout:
 
 
 def unchecked_beat(config: Config) -> data.StructLayout:
-    """The ids of one bus word in its lanes; `last` on the one with the final id."""
+    """The ids of one bus word by lanes; `last` on the word with the final id."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(unchecked_lookup(config), config.lanes),
         "last": 1,
     })
 
 
-def step_by_one(m: Module, here, last):
-    """Take a register of `place` to the next bag; inner numbers go up to `last`."""
+def increment(m: Module, here, last):
+    """Increment a `bag_position` register; inner indices end at `last`."""
     m.d.sync += here.inner.eq(here.inner + 1)
     with m.If(here.inner == last):
         m.d.sync += [here.inner.eq(0), here.outer.eq(here.outer + 1)]

@@ -1,4 +1,4 @@
-"""Batch walk: fetch the ids and lengths of a batch and name every id."""
+"""Batch fetch: request the ids and lengths of a batch and return its unchecked lookups."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -17,26 +17,25 @@ verdict = data.StructLayout({"status": 8, "error_index": 64})
 
 
 class BatchFetch(wiring.Component):
-    """Lead each batch from its requests to its lookups, the next one's requests ahead.
+    """Request the lists of each batch, check the sum of its lengths, and sequence its bags.
 
-    The sum of a jagged batch's lengths must be known before its ids are requested. They are kept
-    from then on; if they are more than `config.stored_lengths` they are fetched again.
+    The ids of a jagged batch are requested once the sum of its lengths is known. The lengths are
+    stored from the sum on; more than `config.stored_lengths` of them are fetched again.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     command, ids, lengths, verdict
-        As of `LookupReader`.
+        See `LookupReader`.
     lookups : Out(stream(unchecked_beat(config)))
 
     Timing
     ------
-    Requests leave 1 cycle after the command, for lengths 2 cycles. A command is taken the
-    cycle after the batch before it has begun, in `WordSplitter`, which is when the one before that has
-    ended there.
+    Requests are valid 1 cycle after the command, for lengths 2 cycles. `command.ready` rises the
+    cycle after `WordSplitter` has started the previous batch.
     """
 
     def __init__(self, config: Config):
@@ -54,10 +53,10 @@ class BatchFetch(wiring.Component):
         c, given = self.config, self.command.p
         m.submodules.length_sum = length_sum = LengthSum(c)
         m.submodules.store = store = LengthBuffer(c)
-        m.submodules.walk = walk = BagSequencer(c)
-        connect(m, store=store.o, walk=walk.kept)
-        connect(m, port=flipped(self.ids.words), walk=walk.ids)
-        connect(m, walk=walk.lookups, lookups=flipped(self.lookups))
+        m.submodules.bags = sequencer = BagSequencer(c)
+        connect(m, store=store.o, sequencer=sequencer.kept)
+        connect(m, port=flipped(self.ids.words), sequencer=sequencer.ids)
+        connect(m, sequencer=sequencer.lookups, lookups=flipped(self.lookups))
 
         order, bags = Signal(batch_order(c)), Signal(bags_width(c))
         source, lengths, count = Signal(c.address_width), Signal(c.address_width), Signal(32)
@@ -70,15 +69,15 @@ class BatchFetch(wiring.Component):
             length_sum.start.p.count.eq(bags),
         ]
 
-        pending = {}  # streams that take one payload per launch, and whether they still have to
+        pending = {}  # by stream, whether its payload of this launch is still to be accepted
 
         def launch(*ports):
             m.d.sync += [pending[port].eq(1) for port in ports]
 
-        orders = ("chunks", "places", "words")
+        orders = ("chunks", "owners", "words")
         for name, port in {
             "ids": self.ids.request, "lengths": self.lengths.request, "verdict": self.verdict,
-            "sum": length_sum.start, **{name: getattr(walk, name) for name in orders},
+            "sum": length_sum.start, **{name: getattr(sequencer, name) for name in orders},
         }.items():
             pending[name] = Signal(name=f"{name}_pending")
             m.d.comb += port.valid.eq(pending[name])
@@ -91,13 +90,13 @@ class BatchFetch(wiring.Component):
         total = length_sum.total
         found, matches, accepted = Signal.like(total.p), Signal(), Signal()
         m.d.comb += accepted.eq(matches & (found.fault == 0))
-        free = Signal()  # told a cycle late, as it moves all that is taken
-        with m.If(free):
+        idle = Signal()  # Timing: registered, as it enables the registers of the command
+        with m.If(idle):
             m.d.sync += self.verdict.p.eq(0)
         with m.FSM() as fsm:
-            m.d.sync += free.eq(fsm.ongoing("IDLE") & ~Cat(pending.values()).any())
+            m.d.sync += idle.eq(fsm.ongoing("IDLE") & ~Cat(pending.values()).any())
             with m.State("IDLE"):
-                m.d.comb += self.command.ready.eq(free)
+                m.d.comb += self.command.ready.eq(idle)
                 with m.If(self.command.valid & self.command.ready):
                     m.d.sync += [
                         count.eq(given.count),
@@ -140,8 +139,8 @@ class BatchFetch(wiring.Component):
                 m.d.comb += total.ready.eq(1)
                 m.d.sync += [found.eq(total.p), matches.eq(total.p.sum == count)]
                 with m.If(total.valid):
-                    m.next = "JUDGE"
-            with m.State("JUDGE"):
+                    m.next = "VERDICT"
+            with m.State("VERDICT"):
                 launch("verdict")
                 m.d.sync += [store.keep.eq(order.kept & accepted), store.drop.eq(~accepted)]
                 with m.If(accepted):
@@ -157,21 +156,22 @@ class BatchFetch(wiring.Component):
                     ]
                 m.next = "IDLE"
 
-        # A list of lengths goes to the walk, or to the sum, and then to the store if it fits. Which
-        # of them takes a word comes late.
-        summed, words, shape = length_sum.words, self.lengths.words, self.lengths.words.p.shape()
-        m.submodules.skid = skid = SkidBuffer(shape.size)
-        word = data.View(shape, skid.o.p)
+        # A list of lengths is the sequencer's, or is summed and, if it fits, stored.
+        # Timing: a buffer ends the path from the `ready` of all three to the read port.
+        summed = length_sum.words
+        m.submodules.skid = skid = SkidBuffer(self.lengths.words.p.shape())
+        connect(m, flipped(self.lengths.words), skid.i)
+        word = skid.o.p
         m.d.comb += [
-            skid.i.valid.eq(words.valid),
-            skid.i.p.eq(words.p.as_value()),
-            words.ready.eq(skid.i.ready),
-            walk.fetched.p.eq(word),
+            sequencer.fetched.p.eq(word),
             summed.p.eq(word),
             store.i.p.data.eq(word.data),
         ]
-        with m.If(walk.fetches):
-            m.d.comb += [walk.fetched.valid.eq(skid.o.valid), skid.o.ready.eq(walk.fetched.ready)]
+        with m.If(sequencer.fetches):
+            m.d.comb += [
+                sequencer.fetched.valid.eq(skid.o.valid),
+                skid.o.ready.eq(sequencer.fetched.ready),
+            ]
         with m.Else():
             m.d.comb += [
                 summed.valid.eq(skid.o.valid & (store.i.ready | ~order.kept)),
@@ -182,11 +182,11 @@ class BatchFetch(wiring.Component):
 
 
 def final_ids(config, command):
-    """Ids in the final bus word of a batch."""
+    """Return the number of ids in the final bus word of a batch."""
     before = (command.count - 1)[:log2(config.lanes)]
     return 1 + Mux(has(command.flags, BatchFlag.ID64), before[:-1], before)
 
 
 def has(flags, flag):
-    """Whether a command's flags hold that one."""
+    """Return whether a flag is set in the flags of a command."""
     return flags[log2(flag)]

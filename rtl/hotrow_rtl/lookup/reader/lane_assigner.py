@@ -1,34 +1,34 @@
-"""Lane fill: the bag of every lane of a word of ids."""
+"""Lane assigner: the owner of every lane of a word of ids."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config
-from .bag_select import BagSelect
-from .batch_descriptor import bag_name, chunk_bags, fetched_words, unchecked_beat
+from .bag_select import lane_owners
+from .batch_descriptor import bag_owner, fetched_words, unchecked_beat
 from .word_splitter import piece
 
 
 class LaneAssigner(wiring.Component):
-    """Put together what the pieces say about a word, and give it to the word's ids.
+    """Merge the pieces of each word and give every id of the word its table and sample.
 
-    A lane's bag is the first that ends after it, unless a piece before told another.
+    The bag of a lane is the first bag that ends after it, in the earliest piece that has one.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     pieces : In(stream(piece(config)))
     words : In(stream)
-        As from `ReadClient`: ids, a word for each piece that leaves.
+        From `ReadClient`: ids, one word for each piece with `leaves`.
     lookups : Out(stream(unchecked_beat(config)))
 
     Timing
     ------
-    Latency 1 cycle from a piece, combinational from `words`, to `lookups`; a piece a cycle.
+    Latency 1 cycle from a piece to `lookups`, combinational from `words`; a piece a cycle.
     """
 
     def __init__(self, config: Config):
@@ -46,41 +46,36 @@ class LaneAssigner(wiring.Component):
         held, leaves, last, wide = (
             Signal(name=name) for name in ("held", "leaves", "last", "wide"))
         ids = Signal.like(given.ids)
-        told = Signal.like(given.names[:bag_name(c).size + len(given.fault)])  # its lanes' shape
-        here, behind, kept = (
-            [Signal.like(told, name=f"{name}{lane}", reset_less=True) for lane in lanes]
-            for name in ("here", "behind", "kept"))
-        is_here, is_behind, is_kept = (
-            Signal(c.lanes, name=name) for name in ("is_here", "is_behind", "is_kept"))
+        width = bag_owner(c).size + len(given.fault)
+        here, next_, kept = (
+            [Signal(width, name=f"{name}{lane}", reset_less=True) for lane in lanes]
+            for name in ("here", "next", "kept"))
+        is_here, is_next, is_kept = (
+            Signal(c.lanes, name=name) for name in ("is_here", "is_next", "is_kept"))
 
-        moves, free = Signal(), Signal()
+        fire, ready = Signal(), Signal()
         m.d.comb += [
-            moves.eq(held & (~leaves | self.words.valid & out.ready)),
-            free.eq(~held | moves),
-            self.pieces.ready.eq(free),
+            fire.eq(held & (~leaves | self.words.valid & out.ready)),
+            ready.eq(~held | fire),
+            self.pieces.ready.eq(ready),
         ]
-        with m.If(free):
+        with m.If(ready):
             m.d.sync += [held.eq(self.pieces.valid), leaves.eq(given.leaves),
                          last.eq(given.last), wide.eq(given.wide), ids.eq(given.ids)]
-        names, size = Signal.like(given.names), bag_name(c).size
-        # Bag by bag: a signal of its own, so that both units have it as a port of its own.
-        m.d.comb += [names.word_select(bag, size).eq(given.names.word_select(bag, size))
-                     for bag in range(chunk_bags(c))]
-        for which, registers, covered in (("here", here, is_here), ("behind", behind, is_behind)):
-            m.submodules[f"bags_{which}"] = unit = BagSelect(c)
-            m.d.comb += [unit.ends.eq(given[which]), unit.names.eq(names)]
-            with m.If(free):
-                m.d.sync += covered.eq(given[which][-c.lanes:])  # whether any bag ends after each
-                m.d.sync += [register.eq(Cat(unit.chosen.word_select(lane, size), given.fault))
-                             for lane, register in enumerate(registers)]
+        for which, registers, covered in (("here", here, is_here), ("next", next_, is_next)):
+            owners = lane_owners(m, c, which, given[which], given.owners)
+            with m.If(ready):
+                m.d.sync += covered.eq(given[which][-c.lanes:])  # lanes before the last bag end
+                m.d.sync += [register.eq(Cat(owner, given.fault))
+                             for register, owner in zip(registers, owners)]
 
-        merged = [Signal.like(told, name=f"merged{lane}") for lane in lanes]
-        m.d.comb += [whole.eq(Mux(is_kept[lane], kept[lane], here[lane]))
-                     for lane, whole in enumerate(merged)]
-        with m.If(moves & leaves):
-            m.d.sync += [is_kept.eq(Mux(last, 0, is_behind))]
-            m.d.sync += [before.eq(after) for before, after in zip(kept, behind)]
-        with m.Elif(moves):
+        merged = [Signal(width, name=f"merged{lane}") for lane in lanes]
+        m.d.comb += [owner.eq(Mux(is_kept[lane], kept[lane], here[lane]))
+                     for lane, owner in enumerate(merged)]
+        with m.If(fire & leaves):
+            m.d.sync += [is_kept.eq(Mux(last, 0, is_next))]
+            m.d.sync += [before.eq(after) for before, after in zip(kept, next_)]
+        with m.Elif(fire):
             m.d.sync += is_kept.eq(is_kept | is_here)
             m.d.sync += [before.eq(after) for before, after in zip(kept, merged)]
 
@@ -90,15 +85,15 @@ class LaneAssigner(wiring.Component):
             self.words.ready.eq(held & leaves & out.ready),
             out.p.last.eq(last),
         ]
-        for number, (lane, whole) in enumerate(zip(out.p.lanes, merged)):
+        for number, (lane, owner) in enumerate(zip(out.p.lanes, merged)):
             own, has_wide = word.data.word_select(number, 32), number < c.lanes // 2
-            name = data.View(bag_name(c), whole[:bag_name(c).size])
-            fault = whole[bag_name(c).size:]
+            bag = data.View(bag_owner(c), owner[:bag_owner(c).size])
+            fault = owner[bag_owner(c).size:]
             m.d.comb += [
                 lane.present.eq(number < ids),
                 lane.id.eq(Mux(wide, word.data.word_select(number, 64), own) if has_wide else own),
-                lane.table.eq(name.table),
-                lane.sample.eq(name.sample),
+                lane.table.eq(bag.table),
+                lane.sample.eq(bag.sample),
                 lane.fault.eq(Mux(fault.any(), fault, word.fault)),
             ]
         return m

@@ -1,4 +1,4 @@
-"""Length store: the lengths of a jagged batch between their sum and their use."""
+"""Length buffer: the lengths of a jagged batch between their sum and their use."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -15,26 +15,25 @@ def kept_words(config: Config) -> stream.Signature:
 
 
 class LengthBuffer(wiring.Component):
-    """A queue of bus words that leave only once they are kept.
+    """FIFO of bus words with commit: words are output only after `keep`.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     i : In(stream)
-        Words of `data`. At most as many between two of `keep` or `drop` as hold
+        Words of `data`. Between two pulses of `keep` or `drop` there are at most as many as hold
         `config.stored_lengths`.
     keep, drop : In(1)
-        A pulse lets the words since the last such pulse leave, or forgets them. No word comes in
-        that cycle.
+        A pulse commits, or drops, the words since the last pulse. `i.valid` is low in that cycle.
     o : Out(stream)
-        The words kept, in order.
+        The committed words, in order.
 
     Timing
     ------
-    One word a cycle; the first leaves 3 cycles after `keep`. A word waits for room.
+    One word a cycle; the first is valid 3 cycles after `keep`. `i` stalls while the memory is full.
     """
 
     def __init__(self, config: Config):
@@ -54,34 +53,34 @@ class LengthBuffer(wiring.Component):
             Signal(range(self.rows), name=name) for name in ("write_at", "read_at", "begin"))
         free = Signal(range(self.rows + 1), init=self.rows)
         fresh, kept = (Signal(range(self.rows + 1), name=name) for name in ("fresh", "kept"))
-        full, some = Signal(), Signal()  # no row is free, words are kept
-        taken, load, read, moves = Signal(), Signal(), Signal(), Signal()
+        full, some = Signal(), Signal()  # no row is free; words are committed
+        store, load, read, output_ready = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.i.ready.eq(~full),
-            taken.eq(self.i.valid & self.i.ready),
-            moves.eq(~self.o.valid | self.o.ready),
-            load.eq(some & (~read | moves) & ~self.keep & ~self.drop),
-            memory.write_enable.eq(taken),
+            store.eq(self.i.valid & self.i.ready),
+            output_ready.eq(~self.o.valid | self.o.ready),
+            load.eq(some & (~read | output_ready) & ~self.keep & ~self.drop),
+            memory.write_enable.eq(store),
             memory.write_address.eq(write_at),
             memory.write_data.eq(self.i.p.data),
             memory.read_enable.eq(load),
             memory.read_address.eq(read_at),
         ]
-        # The memory's output is slow, so it is held.
-        with m.If(moves):
+        # Timing: the output of the memory is registered.
+        with m.If(output_ready):
             m.d.sync += [self.o.valid.eq(read), self.o.p.data.eq(memory.read_data)]
-        with m.If(load | moves):
+        with m.If(load | output_ready):
             m.d.sync += read.eq(load)
 
-        # `taken` and `load` come late: they enable registers, and stay out of carry chains.
+        # Timing: `store` and `load` are late; they enable registers and do not enter carry chains.
         last_kept = Signal()
         m.d.comb += last_kept.eq(kept == 1)
         with m.If(load):
             m.d.sync += read_at.eq(read_at + 1)
-        with m.If(taken):
+        with m.If(store):
             m.d.sync += [write_at.eq(write_at + 1), fresh.eq(fresh + 1)]
-        with m.If(taken ^ load):
-            m.d.sync += [free.eq(Mux(taken, free - 1, free + 1)), full.eq(taken & (free == 1))]
+        with m.If(store ^ load):
+            m.d.sync += [free.eq(Mux(store, free - 1, free + 1)), full.eq(store & (free == 1))]
         with m.If(load):
             m.d.sync += [kept.eq(kept - 1), some.eq(~last_kept)]
         with m.If(self.drop):

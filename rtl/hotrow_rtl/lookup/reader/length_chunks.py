@@ -1,8 +1,8 @@
-"""Bag chunks: the lengths of a batch's bags, half a bus word of them at a time."""
+"""Length chunks: the lengths of the bags of a batch, half a bus word at a time."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config, log2
 from ...primitives.skid_buffer import SkidBuffer
@@ -11,9 +11,9 @@ from .length_buffer import kept_words
 
 
 def bag_chunk(config: Config) -> data.StructLayout:
-    """The lengths of consecutive bags, the first one lowest; with a `fault` they are undefined.
+    """The lengths of consecutive bags, the first bag lowest; undefined with a `fault`.
 
-    The `final` chunk of a batch ends with bag number `last_bag`; `wide` ids are of 64 bits.
+    The `final` chunk of a batch ends with bag `last_bag`; `wide` ids have 64 bits.
     """
     return data.StructLayout({
         "lengths": chunk_bags(config) * LENGTH_WIDTH,
@@ -25,29 +25,29 @@ def bag_chunk(config: Config) -> data.StructLayout:
 
 
 class LengthChunks(wiring.Component):
-    """Take each half of a bus word of lengths as a chunk, or say one id a bag for a dense batch.
+    """Return each half of a bus word of lengths as a chunk, or lengths of 1 for a dense batch.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(stream(batch_order(config)))
-        Taken when the previous batch is over.
+        Accepted when the previous batch has ended.
     kept : In(stream)
-        As from `LengthBuffer`: the words of the batches whose lengths are kept.
+        From `LengthBuffer`: the words of batches whose lengths are kept.
     fetched : In(stream)
-        As from `ReadClient`: the words of the other jagged batches.
+        From `ReadClient`: the words of the other jagged batches.
     fetches : Out(1)
-        The next word fetched is for this unit.
+        The next word of the lengths is for this unit.
     chunks : Out(stream(bag_chunk(config)))
-        For a rigid pipeline, see `SkidBuffer`.
+        Drives a rigid pipeline, see `SkidBuffer`.
 
     Timing
     ------
-    Latency 1 cycle from a word, or 2 from `start`, to a chunk; one chunk a cycle, from batch to
-    batch as well.
+    Latency 1 cycle from a word, or 2 from `start`, to a chunk; one chunk a cycle, without a gap
+    between batches.
     """
 
     def __init__(self, config: Config):
@@ -63,36 +63,34 @@ class LengthChunks(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, given = self.config, self.chunks, self.start.p
-        m.submodules.skid = skid = SkidBuffer(bag_chunk(c).size, rigid=True)
-        chunk = data.View(bag_chunk(c), skid.i.p)
+        m.submodules.skid = skid = SkidBuffer(bag_chunk(c), rigid=True)
+        chunk = skid.i.p
         busy, jagged, kept = (Signal(name=name) for name in ("busy", "jagged", "kept"))
         wide, last_bag = Signal.like(given.wide), Signal.like(given.last_bag)
-        left, final = Signal.like(given.chunks), Signal()  # chunks, and whether one is left
+        left, final = Signal.like(given.chunks), Signal()  # remaining chunks; one remains
         word, lengths = Signal(c.bus_width), Signal.like(chunk.lengths)
-        upper = Signal()  # the half of the word that is next
-        has, moves = Signal(), Signal()
+        upper = Signal()  # the next half of the word
+        valid, fire = Signal(), Signal()
+        connect(m, skid.o, flipped(out))
         m.d.comb += [
             self.fetches.eq(busy & jagged & ~kept),
             word.eq(Mux(kept, self.kept.p.data, self.fetched.p.data)),
             lengths.eq(word.word_select(upper, len(lengths))),
-            has.eq(~jagged | Mux(kept, self.kept.valid, self.fetched.valid)),
-            moves.eq(busy & skid.i.ready & has),
-            skid.i.valid.eq(busy & has),
+            valid.eq(~jagged | Mux(kept, self.kept.valid, self.fetched.valid)),
+            fire.eq(busy & skid.i.ready & valid),
+            skid.i.valid.eq(busy & valid),
             chunk.lengths.eq(lengths),
             chunk.fault.eq(Mux(jagged & ~kept, self.fetched.p.fault, 0)),
             chunk.final.eq(final),
             chunk.last_bag.eq(last_bag),
             chunk.wide.eq(wide),
-            out.valid.eq(skid.o.valid),
-            Value.cast(out.p).eq(skid.o.p),
-            skid.o.ready.eq(out.ready),
-            self.kept.ready.eq(moves & jagged & kept & (upper | final)),
-            self.fetched.ready.eq(moves & jagged & ~kept & (upper | final)),
-            self.start.ready.eq(~busy | moves & final),
+            self.kept.ready.eq(fire & jagged & kept & (upper | final)),
+            self.fetched.ready.eq(fire & jagged & ~kept & (upper | final)),
+            self.start.ready.eq(~busy | fire & final),
         ]
         with m.If(~jagged):
             m.d.comb += lengths.eq(Cat(Const(1, LENGTH_WIDTH) for _ in range(chunk_bags(c))))
-        with m.If(moves):
+        with m.If(fire):
             m.d.sync += [
                 left.eq(left - 1),
                 final.eq(left == 2),

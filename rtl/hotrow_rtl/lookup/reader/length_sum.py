@@ -1,4 +1,4 @@
-"""Length sum: how many ids the lengths of a jagged batch announce."""
+"""Length sum: the sum of the lengths of a jagged batch."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -11,25 +11,25 @@ LENGTH_BYTES = LENGTH_WIDTH // 8
 
 
 def sum_width(config: Config) -> int:
-    """Bits of the sum of as many lengths as a batch can have bags."""
+    """Bits of the sum of the lengths of the largest batch."""
     return bags_width(config) + LENGTH_WIDTH
 
 
 class LengthSum(wiring.Component):
-    """Add up a list of 16-bit lengths by a tree of adders with a register behind each level.
+    """Sum a list of 16-bit lengths by a pipelined tree of adders.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(stream)
-        The `count` of lengths in the next list, at least 1. Taken when the previous is over.
+        The `count` of lengths in the next list, at least 1. Accepted when the previous list ended.
     words : In(stream)
-        As from `ReadClient`, exactly the words of the list.
+        From `ReadClient`, exactly the words of the list.
     total : Out(stream)
-        The `sum` of each list, and the `fault` of its first word that has one.
+        The `sum` of each list, and its first `fault`.
 
     Timing
     ------
@@ -53,8 +53,8 @@ class LengthSum(wiring.Component):
         remaining = Signal(bags_width(self.config))
         draining = Signal(levels)  # bit n: level n of the tree holds a word's lengths
         busy = Signal()
-        some, final = Signal(), Signal()  # words remain, and one alone
-        taken = self.words.valid & some
+        some, final = Signal(), Signal()  # words remain; one remains
+        fire = self.words.valid & some
         total = self.total
 
         m.d.comb += [
@@ -65,7 +65,7 @@ class LengthSum(wiring.Component):
             m.d.sync += [
                 busy.eq(1), remaining.eq(self.start.p.count), total.p.eq(0), some.eq(1),
                 final.eq(self.start.p.count <= per_word)]
-        with m.If(taken):
+        with m.If(fire):
             m.d.sync += [remaining.eq(remaining - per_word), some.eq(~final),
                          final.eq(remaining <= 2 * per_word)]
             with m.If(total.p.fault == 0):
@@ -79,7 +79,7 @@ class LengthSum(wiring.Component):
                     for i in range(len(terms))]
             m.d.sync += [register.eq(term) for register, term in zip(sums, terms)]
             terms = [low + high for low, high in zip(sums[::2], sums[1::2])]
-        m.d.sync += draining.eq(draining << 1 | taken)
+        m.d.sync += draining.eq(draining << 1 | fire)
         with m.If(draining[-1]):
             m.d.sync += total.p.sum.eq(total.p.sum + sums[0])
         with m.If(busy & ~some & ~draining.any()):

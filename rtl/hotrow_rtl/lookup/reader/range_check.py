@@ -1,8 +1,8 @@
-"""Range check: each id against the last row of its table."""
+"""Range check: compare each id with the last row of its table."""
 
-from amaranth import Cat, Const, Module, ResetInserter, Signal, Value
+from amaranth import Cat, Const, Module, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
 from ...interfaces.records import lookup_beat, table_update
@@ -13,21 +13,21 @@ from .batch_descriptor import unchecked_beat
 
 
 class RangeCheck(wiring.Component):
-    """Look up the table of every lane and refuse the ids that are no row of it.
+    """Look up the table of every lane and mark the ids that exceed its last row.
 
-    Every lane has a copy of what it needs of the table descriptors.
+    Every lane has a copy of the fields of the table descriptors that it reads.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     table_update : In(table_update(config))
     unchecked : In(stream(unchecked_beat(config)))
-        Its `ready` is a register.
+        `ready` is a register.
     beats : Out(stream(lookup_beat(config)))
-        The same lanes; `out_of_range` only without a `fault`, and compared over all 64 bits.
+        The same lanes. `out_of_range` compares all 64 bits, and is low with a `fault`.
     restart : In(1)
         A pulse drops the beats inside.
     ready : Out(1)
@@ -55,28 +55,26 @@ class RangeCheck(wiring.Component):
         c, out = self.config, self.beats
         kept = table_extent(c)
         reading = Signal(unchecked_beat(c), reset_less=True)
-        m.submodules.exit = exit_ = ResetInserter(self.restart)(SkidBuffer(lookup_beat(c).size))
-        compared = data.View(lookup_beat(c), exit_.i.p)
-        # Of an id its row, and whether there is more to it.
+        m.submodules.exit = exit_ = ResetInserter(self.restart)(SkidBuffer(lookup_beat(c)))
+        compared = exit_.i.p
+        # The row of an id, and whether any bit above the row is set.
         holding = [Signal(data.StructLayout({
             "present": 1, "row": c.row_width, "beyond": 1, "table": c.table_width,
             "sample": lane.sample.shape().width, "fault": lane.fault.shape().width,
         }), name=f"holding{number}", reset_less=True) for number, lane in enumerate(reading.lanes)]
         last = Signal(reset_less=True)
         valid = Signal(2)
-        advance = Signal()
+        ready = Signal()
         copies = [Ram(kept, c.tables, reads_old=True) for _ in range(c.lanes)]
         cleared = Signal(range(c.tables))
         write, entry_written = Signal(), Signal(kept)
         write_at = Signal.like(cleared)
+        connect(m, exit_.o, flipped(out))
         m.d.comb += [
             exit_.i.valid.eq(valid[-1]),
             compared.last.eq(last),
-            out.valid.eq(exit_.o.valid),
-            Value.cast(out.p).eq(exit_.o.p),
-            exit_.o.ready.eq(out.ready),
-            advance.eq(exit_.i.ready),
-            self.unchecked.ready.eq(advance),
+            ready.eq(exit_.i.ready),
+            self.unchecked.ready.eq(ready),
             write.eq(self.table_update.enable),
             write_at.eq(self.table_update.index),
             [entry_written[name].eq(value)
@@ -85,7 +83,7 @@ class RangeCheck(wiring.Component):
         with m.If(~self.ready):
             m.d.comb += [write.eq(1), write_at.eq(cleared), entry_written.eq(0)]
             m.d.sync += [cleared.eq(cleared + 1), self.ready.eq(cleared == c.tables - 1)]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += [
                 valid.eq(Cat(self.unchecked.valid, valid[:-1])),
                 reading.eq(self.unchecked.p),
@@ -102,15 +100,15 @@ class RangeCheck(wiring.Component):
                 copy.write_enable.eq(write),
                 copy.write_address.eq(write_at),
                 copy.write_data.eq(entry_written),
-                copy.read_enable.eq(advance),
+                copy.read_enable.eq(ready),
                 copy.read_address.eq(self.unchecked.p.lanes[number].table),
             ]
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += [
                     *(held[name].eq(read[name])
                       for name in ("present", "table", "sample", "fault")),
                     held.row.eq(read.id[:c.row_width]),
-                    held.beyond.eq(Cat(  # of the upper lanes, ids have 32 bits
+                    held.beyond.eq(Cat(  # upper lanes have 32-bit ids
                         read.id[c.row_width:64 if number < c.lanes // 2 else 32], Const(0, 1)
                     ).any()),
                     entry.eq(copy.read_data),

@@ -1,4 +1,4 @@
-"""Lookup reader: the ids of a batch, each with its table, sample and the verdict of its table."""
+"""Lookup reader: the ids of a batch, each with its table, its sample and a range check."""
 
 from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
@@ -13,42 +13,41 @@ __all__ = ["LookupReader", "verdict"]
 
 
 class LookupReader(wiring.Component):
-    """Turn batch commands into beats of lookups.
+    """Read the ids of batches and return beats of lookups.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     command : In(stream(command))
         A batch that passed the checks of the queue, with byte addresses.
     table_update : In(table_update(config))
-        Table descriptors as the host registers them.
+        Table descriptors, written by the host.
     ids, lengths : Out(ReadClient(config))
     verdict : Out(stream(verdict))
-        One per command, in order, before its first beat. OK: beats follow. Otherwise the command
-        is refused for the sum of its lengths (LOOKUPS, `error_index` the sum) or a bus fault
-        while they were read, and has no beats.
+        One per command, in order, before its first beat. OK: beats follow. Otherwise the reader
+        refuses the command, for the sum of its lengths (LOOKUPS, `error_index` is the sum) or for
+        a bus fault on the lengths, and returns no beats.
     beats : Out(stream(lookup_beat(config)))
-        The lookups in the order of the ids in memory; `last` on the one with the final id.
+        The lookups in the order of the ids in memory; `last` on the beat with the final id.
     restart : In(1)
-        A pulse drops the command in progress; the table descriptors stay.
+        A pulse drops the command in progress and keeps the table descriptors.
     ready : Out(1)
         High once the table descriptors are cleared after reset.
 
     Timing
     ------
-    A beat is one whole bus word; one leaves in every cycle in which `ids` delivers a word and
-    `beats` is taken, 3 cycles after its word, except where more bags than its lanes go into a
-    word of ids: then half a bus word of lengths a cycle. A jagged batch's ids are requested when
-    the sum of its lengths is known, `LengthSum`'s pass after the command.
+    A beat is one bus word of ids, valid 3 cycles after its word; one beat a cycle. If a word holds
+    ids of more bags than it has lanes, the reader processes half a bus word of lengths a cycle.
+    The ids of a jagged batch are requested after `LengthSum` has summed its lengths.
 
-    One batch is prefetched: a command is taken, its lists are requested and its verdict is given
-    while the batch before it is delivered. Batches of more words than the memory's latency follow
-    each other without a gap if the list port buffers as many words as the latency has cycles.
-    Lengths of more than `config.stored_lengths` bags are read twice; the sum of the batch behind
-    then waits for the end of the second reading.
+    The reader prefetches one batch: it accepts a command, requests its lists and returns its
+    verdict while it delivers the previous batch. There is no gap between batches of more words than
+    the memory's latency if the read port buffers as many words as the latency has cycles. Lengths
+    of more than `config.stored_lengths` bags are read twice; the sum of the next batch then waits
+    for the end of the second read.
     """
 
     latency = RangeCheck.latency
@@ -68,14 +67,14 @@ class LookupReader(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        walk, check = BatchFetch(self.config), RangeCheck(self.config)
-        m.submodules.walk = ResetInserter(self.restart)(walk)
+        fetch, check = BatchFetch(self.config), RangeCheck(self.config)
+        m.submodules.fetch = ResetInserter(self.restart)(fetch)
         m.submodules.check = check
-        connect(m, walk=walk.command, command=flipped(self.command))
-        connect(m, walk=walk.ids, ids=flipped(self.ids))
-        connect(m, walk=walk.lengths, lengths=flipped(self.lengths))
-        connect(m, walk=walk.verdict, verdict=flipped(self.verdict))
-        connect(m, walk=walk.lookups, check=check.unchecked)
+        connect(m, fetch=fetch.command, command=flipped(self.command))
+        connect(m, fetch=fetch.ids, ids=flipped(self.ids))
+        connect(m, fetch=fetch.lengths, lengths=flipped(self.lengths))
+        connect(m, fetch=fetch.verdict, verdict=flipped(self.verdict))
+        connect(m, fetch=fetch.lookups, check=check.unchecked)
         connect(m, check=check.beats, beats=flipped(self.beats))
         connect(m, check=check.table_update, table_update=flipped(self.table_update))
         m.d.comb += [check.restart.eq(self.restart), self.ready.eq(check.ready)]
