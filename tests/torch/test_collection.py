@@ -47,7 +47,7 @@ def plain(collection):
 
 
 def outputs(bags, batch):
-    return torch.cat([bag(*ids) for bag, ids in zip(bags, batch.ids)], dim=1)
+    return torch.cat([bag(*ids) for bag, ids in zip(bags, batch.ids, strict=True)], dim=1)
 
 
 @pytest.mark.parametrize("optimizer, beside", [
@@ -188,13 +188,13 @@ def test_clipping_accumulation_and_schedules(make, mode):
             norms = [torch.nn.utils.clip_grad_norm_(each, 0.3)
                      for each in (collection.gradients(), list(bags.parameters()))]
             torch.testing.assert_close(*norms, rtol=1e-5, atol=1e-6)
-            for steps, plan in zip((collection.optimizer, other), plans):
+            for steps, plan in zip((collection.optimizer, other), plans, strict=True):
                 steps.step()
                 steps.zero_grad()
                 plan.step()
     assert collection.optimizer.param_groups[0]["lr"] == 0.2 / 16
     collection.flush()
-    for config, bag in zip(TABLES, bags):
+    for config, bag in zip(TABLES, bags, strict=True):
         torch.testing.assert_close(collection.table(config.name)[0], bag.weight.detach(),
                                    rtol=1e-5, atol=1e-6)
 

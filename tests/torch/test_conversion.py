@@ -38,7 +38,7 @@ def test_everything_else_stays(mode):
              (torch.optim.SGD(other.parameters(), 0.1),)]
     for _ in range(5):
         batch = torch.randint(0, 50, (12,)), torch.arange(0, 13, 3), torch.randint(0, 70, (4, 5))
-        for each, optimizers in zip((model, other), steps):
+        for each, optimizers in zip((model, other), steps, strict=True):
             for optimizer in optimizers:
                 optimizer.zero_grad()
             each(*batch).square().sum().backward()
@@ -46,7 +46,8 @@ def test_everything_else_stays(mode):
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             for optimizer in optimizers:
                 optimizer.step()
-    for value, expected in zip(model.state_dict().values(), other.state_dict().values()):
+    for value, expected in zip(model.state_dict().values(), other.state_dict().values(),
+                               strict=True):
         torch.testing.assert_close(value, expected)
     fresh = Model()
     model.load_state_dict(fresh.state_dict())

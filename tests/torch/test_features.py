@@ -56,7 +56,7 @@ def test_rows_that_are_not_pooled(make, mode):
         collection.table(config.name)[0].clone(), freeze=False) for config in tables)
     steps = torch.optim.SGD(beside.parameters(), 0.2)
     check_beside(collection, beside, steps, draw(SEED, 6, tables), lambda batch: torch.cat(
-        [each(ids) for each, (ids, _) in zip(beside, batch.ids)]), tables)
+        [each(ids) for each, (ids, _) in zip(beside, batch.ids, strict=True)]), tables)
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
@@ -111,7 +111,7 @@ def test_several_features_look_up_in_a_table(make, mode, longest):
             batch.ids[:] = [(torch.from_numpy(rng.integers(0, config.num_embeddings, size)),
                              torch.arange(size)) for config in APART]
     check_beside(collection, beside, steps, batches, lambda batch: torch.cat(
-        [beside[table](*ids) for table, ids in zip(of, batch.ids)], dim=1), SHARED)
+        [beside[table](*ids) for table, ids in zip(of, batch.ids, strict=True)], dim=1), SHARED)
 
 
 def test_as_many_features_of_every_table_stay_dense(make):
@@ -177,7 +177,7 @@ def test_counts_by_table(make, mode):
         worth(collection(batch.ids)).backward()
         collection.optimizer.step()
         collection.optimizer.zero_grad()
-        for config, (ids, _) in zip(TABLES, batch.ids):
+        for config, (ids, _) in zip(TABLES, batch.ids, strict=True):
             made[config.name] += len(ids)
     collection.flush()
     total, by_table = collection.statistics, collection.table_statistics
@@ -234,9 +234,10 @@ def test_slots_by_how_often_rows_are_accessed(make):
     counts = {"user": np.arange(300) % 7, "place": np.full(90, 6)}
     assert collection.learn(ids_freq_mapping=counts, warmup_ratio=0.5) == 128  # of 256 slots
     wanted = [("user", row) for row in range(6, 300, 7)] + [("place", row) for row in range(90)]
-    found = [(name, row) for storage, group in zip(collection.store.storages, collection._groups)
+    found = [(group.configs[table].name, row)
+             for storage, group in zip(collection.store.storages, collection._groups, strict=True)
              for rows in [group.tables.locate(storage.resident)]
-             for name, row in zip([group.configs[each].name for each in rows.table], rows.row)]
+             for table, row in zip(rows.table, rows.row, strict=True)]
     assert set(found) <= set(wanted) and {("user", row) for row in range(6, 300, 7)} <= set(found)
     few = np.zeros(300, np.int64)
     few[[5, 17]] = 1
@@ -260,7 +261,7 @@ def test_accesses_are_counted_not_rows(make):
     for batch in ([[7]] * 9 + [[3]], [[3]], [[3], [4]]):
         collection.observe(torch.tensor(batch))
     hot = collection.store.device.harvest(2)
-    assert sorted(zip(hot.count.tolist(), hot.row.tolist())) == [(3, 3), (9, 7)]
+    assert sorted(zip(hot.count.tolist(), hot.row.tolist(), strict=True)) == [(3, 3), (9, 7)]
 
 
 def test_rows_beyond_what_float32_tells_apart(make):

@@ -214,7 +214,7 @@ def test_popular_samples_train_while_the_others_rows_come():
         each.collection.flush()
     for config in TABLES:
         for one, other in zip(run.collection.table(config.name),
-                              beside.collection.table(config.name)):
+                              beside.collection.table(config.name), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
     run.end()
     beside.end()

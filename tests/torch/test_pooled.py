@@ -85,9 +85,9 @@ def test_batches_of_any_size(setting, device):
 
 def test_a_card_without_arithmetic_is_refused(setting):
     here = setting(6)
-    with hotrow.open("model", config=replace(preset("tiny"), arithmetic=False)) as device:
-        with pytest.raises(hotrow.Error, match=r"no arithmetic.*cold='gathered'"):
-            here.hotline(device, cold="pooled")
+    with (hotrow.open("model", config=replace(preset("tiny"), arithmetic=False)) as device,
+          pytest.raises(hotrow.Error, match=r"no arithmetic.*cold='gathered'")):
+        here.hotline(device, cold="pooled")
 
 
 def collection(device, tables, **options):
@@ -142,6 +142,6 @@ def test_what_the_card_does_not_pool_is_refused(device, table, options, message)
 
 
 def test_weights_per_sample_are_refused(device):
-    with collection(device, [TableConfig("user", 60, 8)], cold="pooled") as embeddings:
-        with pytest.raises(hotrow.Error, match="weights per sample need cold='gathered'"):
-            embeddings(torch.tensor([1, 2]), torch.tensor([0, 2]), torch.ones(2))
+    with (collection(device, [TableConfig("user", 60, 8)], cold="pooled") as embeddings,
+          pytest.raises(hotrow.Error, match="weights per sample need cold='gathered'")):
+        embeddings(torch.tensor([1, 2]), torch.tensor([0, 2]), torch.ones(2))

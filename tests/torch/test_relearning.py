@@ -88,13 +88,14 @@ def test_rows_that_stay_keep_their_slots(setting, device):
     trainer = here.hotline(device)
     collection = trainer.collection
     assert collection.learn({"table 2": range(40)}) == 40
-    slot_of = dict(zip(trainer.storage.resident.tolist(), trainer.storage.resident_slots.tolist()))
+    slot_of = dict(zip(trainer.storage.resident.tolist(), trainer.storage.resident_slots.tolist(),
+                       strict=True))
     moved = collection.statistics["rows_moved"]
     trainer.storage.dirty[trainer.storage.find(here.tables.flat_rows(samples(3, 30)))[1]] = True
     assert collection.learn({"table 2": [*range(20, 39), 70, 71]}) == 21
     rows = trainer.storage.resident
     assert rows.tolist() == (here.tables.first[2] + torch.tensor([*range(20, 39), 70, 71])).tolist()
-    kept = dict(zip(rows.tolist(), trainer.storage.resident_slots.tolist()))
+    kept = dict(zip(rows.tolist(), trainer.storage.resident_slots.tolist(), strict=True))
     assert all(slot_of[row] == kept[row] for row in rows.tolist()[:19])
     assert collection.statistics["rows_moved"] == moved + 2 + 1  # two arrived, row 3 was trained
 

@@ -158,7 +158,7 @@ def test_filled_beforehand_and_read_between():
         if device is not None:
             device.close()
     assert ends[0][1] == ends[1][1]
-    for here, there in zip(ends[0][0], ends[1][0]):
+    for here, there in zip(ends[0][0], ends[1][0], strict=True):
         assert torch.equal(here, there)
 
 
@@ -199,7 +199,7 @@ def test_on_a_gpu(run):
                 collection.optimizer.zero_grad()
             collection.flush()
             ends.append([collection.table(config.name)[0].clone() for config in TABLES])
-    for here, there in zip(*ends):
+    for here, there in zip(*ends, strict=True):
         torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6)
 
 

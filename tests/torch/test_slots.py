@@ -28,18 +28,18 @@ def test_rows_come_and_go(monkeypatch, flat_rows, width):
             free = [each for each in candidates.tolist() if each not in expected.values()]
             rows = torch.tensor(free)[torch.randperm(len(free), generator=generator)[:len(slots)]]
             storage.assign(rows, slots)
-            expected |= dict(zip(slots.tolist(), rows.tolist()))
+            expected |= dict(zip(slots.tolist(), rows.tolist(), strict=True))
         storage.dirty[slots[:3]] = storage.held[slots[:3]] >= 0
         asked = candidates[torch.randperm(200, generator=generator)[:step]]
         where, found = storage.find(asked)
         slot_of = {row: slot for slot, row in expected.items()}
-        assert dict(zip(asked[where].tolist(), found.tolist())) == {
+        assert dict(zip(asked[where].tolist(), found.tolist(), strict=True)) == {
             row: slot_of[row] for row in asked.tolist() if row in slot_of}, (seed, step)
         assert storage.count == len(expected) == len(storage.resident)
         assert storage.resident.tolist() == sorted(slot_of)
         assert storage.resident_slots.tolist() == [slot_of[row] for row in sorted(slot_of)]
         pairs = [pair for rows, here in storage.chunks()
-                 for pair in zip(here.tolist(), rows.tolist())]
+                 for pair in zip(here.tolist(), rows.tolist(), strict=True)]
         assert pairs == sorted(expected.items())
         dirty = [slot for _, here in storage.chunks(dirty=True) for slot in here.tolist()]
         assert dirty == torch.nonzero(storage.dirty).squeeze(1).tolist()

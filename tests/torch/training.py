@@ -120,6 +120,6 @@ def check_beside(collection, beside, steps, batches, expect, tables):
             worth(result).backward()
             optimizer.step()
     collection.flush()
-    for config, each in zip(tables, beside):
+    for config, each in zip(tables, beside, strict=True):
         torch.testing.assert_close(collection.table(config.name)[0], each.weight.detach(),
                                    rtol=1e-5, atol=1e-6)

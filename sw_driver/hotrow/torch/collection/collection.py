@@ -125,8 +125,11 @@ class HotEmbeddingBagCollection(nn.Module):
         self._staged = [StagedGradients(group.kind.dim, memory.device) for group in self._groups]
         self._staged_bags = [StagedBags(group.kind.dim) for group in self._groups
                              if cold == "pooled"]
+        self._all_staged: list[StagedGradients | StagedBags] = [*self._staged, *self._staged_bags]
         self._anchor = torch.zeros(0, requires_grad=True)
-        self._opened, self._part, self.batches = None, None, 0
+        self._opened: Device | None = None
+        self._part: tuple[torch.Tensor, bool, bool] | None = None
+        self.batches = 0
         self.optimizer = RowOptimizer(self, rule)
         if mode == "resident":
             self.store = ResidentStore(self._groups)
@@ -227,7 +230,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """Rows of a batch that trains: (Request, list of LocatedRows, PendingBackward)."""
         if self._part is not None:
             request = self._request(bags)
-            located, pending = self.store.micro_batches.take(request, *self._part)
+            located, pending = self.store.take_part(request, *self._part)
             self._part = None
             return request, located, pending
         request = self.store.coming(bags)
@@ -245,8 +248,9 @@ class HotEmbeddingBagCollection(nn.Module):
 
     @property
     def waiting_samples(self):
-        """Samples of the batch that was prefetched first and not taken."""
-        return self.store.coming().bags.samples
+        """Samples of the batch that was prefetched first and not taken; 0 if there is none."""
+        coming = self.store.coming()
+        return 0 if coming is None else coming.bags.samples
 
     def parts(self) -> Iterator[torch.Tensor]:
         """The micro-batches of the batch that was prefetched first, in mode hotline.
@@ -259,10 +263,11 @@ class HotEmbeddingBagCollection(nn.Module):
         int64[k]
             Samples, at least one.
         """
-        if self.store.micro_batches is None or self.mode != "hotline":
+        micro_batches = self.store.micro_batches
+        if micro_batches is None or self.mode != "hotline":
             raise Error(f"mode {self.mode} trains batches whole: parts() is for mode hotline")
         self.finish()
-        popular = self.store.micro_batches.split()
+        popular = micro_batches.split()
         parts = [part for part in (torch.nonzero(which).squeeze(1)
                                    for which in (popular, ~popular)) if len(part)]
         for number, part in enumerate(parts):
@@ -285,7 +290,7 @@ class HotEmbeddingBagCollection(nn.Module):
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
             whose gradients are of bags with cold rows, each bag once.
         """
-        return [staged.tensor for staged in (*self._staged, *self._staged_bags)]
+        return [staged.tensor for staged in self._all_staged]
 
     def staged(self):
         """The staged gradients of rows: list of StagedGradients, one per group."""
@@ -300,14 +305,13 @@ class HotEmbeddingBagCollection(nn.Module):
         self.store.apply_all(self._staged, rule, finite)
         for group, staged in enumerate(self._staged_bags):
             if staged.values is not None:
-                self.store.cold.apply(group, staged, rule)
+                self.store.apply_bags(group, staged, rule)
                 staged.clear()
         self.store.finish()
 
     def finish(self):
         """Release batches whose backward has run or cannot run, unless gradients are staged."""
-        self.store.finish(any(staged.values is not None
-                              for staged in (*self._staged, *self._staged_bags)))
+        self.store.finish(any(staged.values is not None for staged in self._all_staged))
 
     def abandon(self):
         """Release prefetched batches that will not be trained."""
@@ -363,13 +367,12 @@ class HotEmbeddingBagCollection(nn.Module):
         if unknown:
             raise Error(f"there is no table {sorted(unknown)[0]!r}: expected some of "
                         f"{', '.join(config.name for config in self.tables)}")
-        return [(self.store.slot_map.registered[number].number, np.asarray(arrays[config.name]))
+        return [(self.store.device_table(number), np.asarray(arrays[config.name]))
                 for number, config in enumerate(self.tables) if config.name in arrays]
 
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the device count the lookups of a batch that does not train."""
-        if self.mode != "resident":
-            self.store.observe(self._request(self.bags(inputs, offsets, per_sample_weights)))
+        self.store.observe(self._request(self.bags(inputs, offsets, per_sample_weights)))
 
     @property
     def memory(self):
@@ -378,16 +381,15 @@ class HotEmbeddingBagCollection(nn.Module):
         `slots`, `bypass` (the bypass area), `staging` (rows on their way) and `gradients`, state
         included; `metadata` of the host, `metadata_bits_per_slot`. Empty for resident.
         """
-        gradients = sum(staged.values.nbytes + staged.rows.nbytes
-                        for staged in (*self._staged, *self._staged_bags)
+        gradients = sum(staged.values.nbytes + staged.rows.nbytes for staged in self._all_staged
                         if staged.values is not None)
-        return {**self.store.memory(), "gradients": gradients} if self.mode != "resident" else {}
+        return {**self.store.memory(), "gradients": gradients} if self.store.slots else {}
 
     @property
     def statistics(self):
         """Counts of the cache: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
         `rows_moved` and `link_bytes`; empty for resident."""
-        return {} if self.mode == "resident" else self.store.statistics.total
+        return self.store.counts()
 
     @property
     def table_statistics(self):
@@ -397,7 +399,7 @@ class HotEmbeddingBagCollection(nn.Module):
         hits, among which are repeated lookups of a row that the batch fetches, unless they are few
         beats apart. Empty for resident.
         """
-        return {} if self.mode == "resident" else self.store.statistics.by_table
+        return self.store.counts_by_table()
 
     # Contents.
 

@@ -36,11 +36,11 @@ def convert(model, **options):
         raise Error(f"{type(model).__name__} has no nn.EmbeddingBag to convert")
     if "" in found:
         raise Error("this is an EmbeddingBag itself: make a HotEmbeddingBag in its place")
-    tables = {}  # of each bag, once
+    tables: dict[nn.EmbeddingBag, TableConfig] = {}  # of each bag, once
     for name, bag in found.items():
         check_convertible(name, bag)
-        tables.setdefault(bag, TableConfig(name.replace(".", "/"), *bag.weight.shape, bag.mode,
-                                           bag.weight.dtype))
+        tables.setdefault(bag, TableConfig(name.replace(".", "/"), bag.num_embeddings,
+                                           bag.embedding_dim, bag.mode, bag.weight.dtype))
     collection = HotEmbeddingBagCollection(tables.values(), **options)
     hot = {}
     for bag, config in tables.items():

@@ -161,7 +161,7 @@ class Bags:
         if not len(ids):
             return True
         low, high = torch.aminmax(ids)
-        return 0 <= int(low) and int(high) < rows
+        return int(low) >= 0 and int(high) < rows
 
     def _wrong(self, position, configs, batch):
         """The error for an id that is not a row of its table."""
@@ -175,7 +175,7 @@ class Bags:
             sample=sample, column=feature)
 
     def device_batch(self, registered):
-        """The device's form of these Bags: Batch.
+        """The device's form of these Bags, which are `checked`: Batch.
 
         A device knows tables and no features. Bags of several features of a table follow one
         another as bags of further samples, and tables with fewer features get empty bags at the
@@ -193,11 +193,12 @@ class Bags:
             lengths = torch.cat([
                 functional.pad(part, (0, (most - features[each]) * self.samples))
                 for each, part in zip(numbers, lengths.split(
-                    [features[each] * self.samples for each in numbers]))])
+                    [features[each] * self.samples for each in numbers]), strict=True)])
         ids = self.ids.numpy()
         if bool((lengths == 1).all()):
-            return Batch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
-        return Batch.jagged(ids, lengths.numpy(), most * self.samples, tables, feature_major=True)
+            return _CheckedBatch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
+        return _CheckedBatch.jagged(ids, lengths.numpy(), most * self.samples, tables,
+                                    feature_major=True)
 
     def _without_padding(self, padding):
         kept = self.ids != padding
@@ -205,6 +206,13 @@ class Bags:
         return Bags(self.tables, self.ids[kept],
                     torch.bincount(bags[kept], minlength=len(self.lengths)),
                     None if self.weights is None else self.weights[kept])
+
+
+class _CheckedBatch(Batch):
+    """A batch whose ids `Bags.checked` has checked."""
+
+    def check(self, tables):
+        pass
 
 
 def lookups_of(lengths, bags):

@@ -115,7 +115,7 @@ class TableGroup:
 
 def group_tables(configs, rule):
     """TableGroups of tables with one dim and dtype, in order of first appearance."""
-    kinds = {}
+    kinds: dict[tuple[int, torch.dtype], list[int]] = {}
     for number, config in enumerate(configs):
         kinds.setdefault((config.embedding_dim, config.dtype), []).append(number)
     return [TableGroup(numbers, configs, rule) for numbers in kinds.values()]

@@ -82,7 +82,7 @@ class Rows:
     def __len__(self):
         return len(self.weights)
 
-    def read(self, at):
+    def read(self, at) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(weights [u, D], state or None) of rows int64[u] or a slice."""
         return self.weights[at], None if self.state is None else self.state[at]
 

@@ -51,7 +51,8 @@ class DeferredFiniteCheck(FiniteCheck):
     """
 
     def __init__(self, memory):
-        self._memory, self._pending = memory, deque()
+        self._memory = memory
+        self._pending: deque[tuple] = deque()
 
     def check(self, batch, staged):
         """Start the check; whether all gradients are finite, bool[], or None with none staged."""

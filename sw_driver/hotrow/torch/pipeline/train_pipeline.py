@@ -155,7 +155,8 @@ class TrainPipeline:
 
     def _epoch(self):
         """One pass, or the rest of one after `load_state_dict`."""
-        waiting, skip = deque(), self._skip
+        waiting: deque[tuple] = deque()
+        skip = self._skip
         reader = self._read()
         self._started = time.perf_counter()
         try:

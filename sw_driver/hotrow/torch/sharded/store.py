@@ -73,12 +73,12 @@ class ShardedStore(Store):
         self.inner, self.sharding, self.ranks = inner, sharding, ranks
         self.slots, self.storages = inner.slots, inner.storages
         self.depth, self.look_ahead = inner.depth, inner.look_ahead
-        self.device, self.slot_map = inner.device, inner.slot_map
-        self.statistics = inner.statistics
+        self.device = inner.device
         self.batch_stages, self.micro_batches = inner.batch_stages, inner.micro_batches
         self._grouping = Grouping(sharding.shards)
         self._starts = torch.from_numpy(_starts(sharding))
-        self._coming, self._taken = deque(), deque()
+        self._coming: deque[RoutedBatch] = deque()
+        self._taken: deque[RoutedBatch] = deque()
 
     @property
     def waiting(self):
@@ -151,8 +151,17 @@ class ShardedStore(Store):
     def hottest(self, limit, decay=0):
         return self.inner.hottest(limit, decay)
 
+    def device_table(self, number):
+        return self.inner.device_table(number)
+
     def warm(self, rows):
         return self.inner.warm(rows)
+
+    def counts(self):
+        return self.inner.counts()
+
+    def counts_by_table(self):
+        return self.inner.counts_by_table()
 
     def memory(self):
         return self.inner.memory()

@@ -1,14 +1,28 @@
 """What a collection asks of the place of its rows."""
 
+from __future__ import annotations
+
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...errors import Error
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
+
+if TYPE_CHECKING:
+    from ...device import Device
+    from ...results import RowList
+    from ..features.bags import Bags
+    from ..features.grouping import Request
+    from ..memory.slots import SlotStorage
+    from .batch_stages import BatchStages
+    from .micro_batches import MicroBatches
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +86,29 @@ class Store(ABC):
         One per group; none without a device.
     depth, look_ahead : int
         As in `CachedStore`.
-    device, slot_map, statistics, batch_stages, micro_batches
-        Parts of a `CachedStore`, None elsewhere.
+    device, batch_stages, micro_batches
+        As in `CachedStore`; None in a store without a device.
     """
 
-    slots, storages, depth, look_ahead = 0, (), 1, 0
-    device = slot_map = statistics = batch_stages = micro_batches = None
+    slots, depth, look_ahead = 0, 1, 0
+    storages: Sequence[SlotStorage] = ()
+    device: Device | None = None
+    batch_stages: BatchStages | None = None
+    micro_batches: MicroBatches | None = None
 
     def __init__(self, groups):
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
 
     @abstractmethod
-    def take(self, request) -> tuple[list[LocatedRows], PendingBackward]:
+    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         """Bring the rows of a batch that trains, one entry per segment."""
+
+    def take_part(self, request: Request, samples, wait: bool, last: bool,
+                  ) -> tuple[list[LocatedRows], PendingBackward]:
+        """Bring the rows of some samples, as `MicroBatches.take`."""
+        if self.micro_batches is None:
+            raise Error("a store without a device takes batches whole")
+        return self.micro_batches.take(request, samples, wait, last)
 
     @abstractmethod
     def read(self, group, flat) -> Rows:
@@ -94,6 +118,10 @@ class Store(ABC):
     def apply(self, group, flat, sums, rule, finite=None):
         """Update flat rows int64[u] of batches that are not finished; arguments as in
         `optim.arithmetic.updated`."""
+
+    def apply_bags(self, group, staged, rule):
+        """Update the rows of StagedBags."""
+        raise Error("this store has no card that pools rows")
 
     def apply_all(self, staged, rule, finite=None):
         """Apply the StagedGradients of every group and clear them."""
@@ -117,7 +145,7 @@ class Store(ABC):
         """Batches that were prefetched and not taken."""
         return 0
 
-    def coming(self, bags=None):
+    def coming(self, bags: Bags | None = None) -> Request | None:
         """Request of the batch to be taken next, for Bags, if it was prefetched; else None."""
         return None
 
@@ -129,6 +157,30 @@ class Store(ABC):
 
     def observe(self, request):  # noqa: B027
         """Count the lookups of a batch that does not train."""
+
+    def hottest(self, limit: int, decay: int = 0) -> RowList:
+        """The rows that the device counted most, after a right shift of all counts."""
+        raise Error("a store without a device counts no rows")
+
+    def device_table(self, number: int) -> int:
+        """The device's number of a table of the collection."""
+        raise Error("a store without a device has no tables there")
+
+    def warm(self, rows: RowList) -> int:
+        """Give rows their slots between two batches; return how many have one."""
+        return 0
+
+    def counts(self) -> dict[str, int]:
+        """Counts of the cache; empty without one."""
+        return {}
+
+    def counts_by_table(self) -> dict[str, dict[str, int]]:
+        """Counts of each table's part of the cache, by name; empty without one."""
+        return {}
+
+    def memory(self) -> dict[str, Any]:
+        """Bytes beside the tables, without gradients; empty without slots."""
+        return {}
 
     def flush(self):  # noqa: B027
         """Write trained rows back to the tables."""

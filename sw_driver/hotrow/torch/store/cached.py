@@ -2,12 +2,15 @@
 
 import threading
 
+import numpy as np
 import torch
 
 from ...contract import NO_SLOT
+from ...device import Device
 from ...errors import Error
 from ...results import RowList
 from ..memory.slot_memory import SlotMemory
+from ..memory.slots import SlotStorage
 from ..optim.arithmetic import updated
 from .base import LocatedRows, PendingBackward, Store
 from .batch_stages import BatchStages
@@ -58,6 +61,11 @@ class CachedStore(Store):
     slots : int
         Slots of all groups.
     """
+
+    device: Device
+    storages: list[SlotStorage]
+    batch_stages: BatchStages
+    micro_batches: MicroBatches
 
     def __init__(self, groups, device, policy, depth=4, look_ahead=2, workers=0, share=1,
                  before=None, memory=None, cold=None):
@@ -172,7 +180,8 @@ class CachedStore(Store):
         with self.lock:
             places = self._find(group, flat)
             at = self.slot_memory.indices(places)
-            storage.rows.write(at, *updated(rule, *storage.rows.read(at), sums, finite))
+            weights, state = storage.rows.read(at)
+            storage.rows.write(at, *updated(rule, weights, state, sums, finite))
             in_slot = places < storage.slots
             storage.dirty[places[in_slot]] = True
             if not bool(in_slot.all()):
@@ -208,17 +217,19 @@ class CachedStore(Store):
             self.device.observe(batch)
             self.statistics.link_bytes += batch.ids.nbytes
 
-    def hottest(self, count, decay=0):
-        """The rows that the device counted most, after a right shift of all counts: RowList."""
+    def hottest(self, limit, decay=0):
         if decay:
             self.device.decay(decay)
-        hot = self.device.harvest(count)
+        hot = self.device.harvest(limit)
         return RowList(hot.table, hot.row)
+
+    def device_table(self, number):
+        return self.slot_map.registered[number].number
 
     def warm(self, rows):
         """Give rows their slots between two batches; other rows leave theirs.
 
-        In mode hotline rows that have a slot keep it, as the others move alone.
+        In mode hotline a row that has a slot keeps it and does not move.
 
         Parameters
         ----------
@@ -244,7 +255,7 @@ class CachedStore(Store):
     def _release_others(self, rows):
         """Free the slots of all rows but `rows`: RowList of those that have no slot."""
         self.host.land()
-        arriving = torch.ones(len(rows), dtype=torch.bool)
+        arriving = np.ones(len(rows), bool)
         for group, storage in enumerate(self.storages):
             chosen, wanted = self.slot_map.rows_of(group, rows)
             resident = storage.resident
@@ -256,8 +267,7 @@ class CachedStore(Store):
                 self.device.remove(self.slot_map.listed(group, leaving))
                 storage.clear(slots)
             where, _ = storage.find(wanted)
-            arriving[torch.nonzero(torch.from_numpy(chosen)).squeeze(1)[where]] = False
-        arriving = arriving.numpy()
+            arriving[np.flatnonzero(chosen)[where]] = False
         return RowList(rows.table[arriving], rows.row[arriving])
 
     def _install(self, rows):
@@ -279,8 +289,19 @@ class CachedStore(Store):
         self.batch_stages.released = self.slot_memory.record_event()
         return held
 
+    def apply_bags(self, group, staged, rule):
+        if self.cold is None:
+            super().apply_bags(group, staged, rule)
+        else:
+            self.cold.apply(group, staged, rule)
+
+    def counts(self):
+        return self.statistics.total
+
+    def counts_by_table(self):
+        return self.statistics.by_table
+
     def memory(self):
-        """As `HotEmbeddingBagCollection.memory`, without gradients."""
         with self.stages.changed, self.lock:
             row_bytes = [group.kind.row_bytes for group in self.groups]
             metadata = sum(storage.metadata_bytes for storage in self.storages)

@@ -21,7 +21,8 @@ class HostTables:
     def __init__(self, groups, device, slot_map, statistics, memory):
         self._groups, self._device = groups, device
         self._slot_map, self._statistics, self._memory = slot_map, statistics, memory
-        self._delayed, self._lock = deque(), threading.Lock()
+        self._delayed: deque[tuple] = deque()
+        self._lock = threading.Lock()
 
     def fetch(self, group, flat):
         """Copies of flat rows int64[n]: Rows."""

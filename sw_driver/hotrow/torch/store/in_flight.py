@@ -67,7 +67,7 @@ class GroupTransfer:
 
     def placed(self, slots, first):
         """Places in the storage of slots int64[k]; from `first` on they number bypassed rows."""
-        if not self.bypassed:
+        if self.bypass_places is None or not self.bypassed:
             return slots
         area = self.bypass_places[(slots - first).clamp(0, self.bypassed - 1)]
         return torch.where(slots < first, slots, area)
@@ -76,6 +76,7 @@ class GroupTransfer:
         """Place of each flat row int64[u], -1 for one that the batch does not look up."""
         rows, inverse = torch.unique(self.segment.flat, return_inverse=True)
         at = torch.empty_like(rows)
+        assert self.places is not None, "the batch was taken, so that its rows have places"
         at[inverse] = self.places
         found = torch.searchsorted(rows, flat).clamp_(max=len(rows) - 1)
         return torch.where(rows[found] == flat, at[found], -1)
@@ -141,7 +142,8 @@ class BatchWindow:
 
     def __init__(self, followed, look_ahead):
         self._followed, self._look_ahead = followed, look_ahead
-        self.batches, self.taken = {}, deque()
+        self.batches: dict[int, BatchInFlight] = {}
+        self.taken: deque[BatchInFlight] = deque()
         self.submitted = self.next = self.finished = self.base = 0
         self.wanted, self.abandoning = -1, False
 

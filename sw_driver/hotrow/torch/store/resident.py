@@ -20,4 +20,5 @@ class ResidentStore(Store):
 
     def apply(self, group, flat, sums, rule, finite=None):
         rows = self.groups[group].tables.rows
-        rows.write(flat, *updated(rule, *rows.read(flat), sums, finite))
+        weights, state = rows.read(flat)
+        rows.write(flat, *updated(rule, weights, state, sums, finite))

@@ -19,7 +19,7 @@ def train(subparsers):
         description="Train a DLRM with the accelerator in the loop and, beside it in the same run, "
         "plain nn.EmbeddingBag; check every step of the one against the other. Exit code 0 when "
         "the check held, 1 when it did not, 2 for an error of the user.")
-    _add_options(parser, TrainOptions(None))
+    _add_options(parser, TrainOptions(""))
     parser.set_defaults(run=_run)
 
 
@@ -37,10 +37,10 @@ def demo(subparsers):
 
 def _add_options(parser, default):
     parser.add_argument(
-        "--trace", default=default.trace, required=default.trace is None,
+        "--trace", default=default.trace or None, required=not default.trace,
         help="zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
         "criteo:FILE, or a tab-separated file (gzip or not) with a header"
-        + _default(default.trace))
+        + _default(default.trace or None))
     parser.add_argument("--ids", type=_names, default=(), help="id columns, separated by commas")
     parser.add_argument("--label", help="label column, of 0 and 1")
     parser.add_argument("--dense", type=_names, default=(),

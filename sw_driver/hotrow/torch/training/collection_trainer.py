@@ -9,6 +9,7 @@ from ..features.bags import Bags
 from ..features.configs import TableConfig, TableGroup
 from ..memory.rows import Rows
 from ..pipeline.micro_batch import backward, refuse_batch_coupled
+from ..store.cached import CachedStore
 from .trainer import StepResult, Trainer
 
 
@@ -28,6 +29,8 @@ class CollectionTrainer(Trainer):
     Attributes
     ----------
     collection : HotEmbeddingBagCollection
+    cache : CachedStore or None
+        The collection's store, but for mode resident.
     counting : bool
         Whether steps of mode hotline count their lookups.
     most_bytes : int
@@ -49,13 +52,15 @@ class CollectionTrainer(Trainer):
         group = TableGroup(range(len(configs)), configs, optimizer, tables)
         self.collection = HotEmbeddingBagCollection(
             configs, device, mode, optimizer, groups=[group], **options)
+        store = self.collection.store
+        self.cache = store if isinstance(store, CachedStore) else None
         self.most_bytes, self.counting = 0, True
         self._counted = {}
 
     @property
     def storage(self):
         """The slots: SlotStorage, or None in mode resident."""
-        return self.collection.store.storages[0] if self.collection.store.slots else None
+        return self.cache and self.cache.storages[0]
 
     def bags(self, samples):
         """Lookups of samples: Bags."""
@@ -103,8 +108,8 @@ class CollectionTrainer(Trainer):
                  torch.arange(len(samples)))
         self.model.zero_grad()
         if len(bags.ids):
-            if collection.mode == "hotline" and not collection.store.waiting:
-                collection.store.policy.counting = self.counting
+            if self.cache and collection.mode == "hotline" and not collection.store.waiting:
+                self.cache.policy.counting = self.counting
                 collection.prefetch(bags)
             backward(collection, batch, loss)
         else:
@@ -130,8 +135,8 @@ class CollectionTrainer(Trainer):
     def counted(self):
         """Counts of the collection since the last call: dict, empty in mode resident."""
         counts = self.collection.statistics
-        if self.collection.mode == "hotline":
-            counts["popular"] = self.collection.store.micro_batches.popular
+        if self.cache and self.collection.mode == "hotline":
+            counts["popular"] = self.cache.micro_batches.popular
         before, self._counted = self._counted, counts
         return {name: count - before.get(name, 0) for name, count in counts.items()}
 

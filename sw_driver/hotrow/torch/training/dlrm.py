@@ -27,6 +27,7 @@ class DLRM(nn.Module):
         super().__init__()
         self.bottom = mlp([dense, *_scaled(BOTTOM_WIDTHS, scale), dim]) if dense else None
         vectors = tables + (dense > 0)
+        self.pairs: torch.Tensor
         self.register_buffer("pairs", torch.tril_indices(vectors, vectors, -1), persistent=False)
         interacted = self.pairs.shape[1] + (dim if dense else tables * dim)
         self.top = mlp([interacted, *_scaled(TOP_WIDTHS, scale), 1])[:-1]

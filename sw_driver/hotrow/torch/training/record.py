@@ -69,7 +69,8 @@ class CycleMeter:
 
     def __init__(self, device):
         self._device = device
-        self.commands, self.cycles = Counter(), Counter()
+        self.commands: Counter[str] = Counter()
+        self.cycles: Counter[str] = Counter()
 
     def __enter__(self):
         self._before = self._device.statistics

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -17,7 +18,8 @@ class Progress:
 
     def __init__(self):
         self._console = Console(stderr=True, highlight=False)
-        self._shown = self._task = None
+        self._shown: Any = None
+        self._task: Any = None
 
     def __enter__(self):
         return self

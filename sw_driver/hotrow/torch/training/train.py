@@ -91,7 +91,7 @@ class _Run:
         self.reference = CollectionTrainer(*twins) if self.cached else ReferenceTrainer(*twins)
         self.check = (BitCheck(self.reference) if self.cached
                       else StepCheck(self.trainer, self.reference))
-        self.meter = CycleMeter(device) if device else nullcontext()
+        self.meter = CycleMeter(device) if device else None
         self.predictions, self.traffic, self.history = Predictions(), Traffic(), []
         self.warmed = 0
 
@@ -113,7 +113,8 @@ class _Run:
         """Train, check and report: dict."""
         started = time.monotonic()
         # Stages may run on threads at any time, while a check takes steps that do not count.
-        whole, inside = (self.meter, nullcontext()) if self.cached else (nullcontext(), self.meter)
+        meter, none = self.meter or nullcontext(), nullcontext()
+        whole, inside = (meter, none) if self.cached else (none, meter)
         with whole:
             if self.options.mode == "freqcache":
                 self._warm_up()
@@ -200,8 +201,9 @@ class _Run:
             "max_row_difference": None if self.cached else self.check.max_difference,
             "check_held": held, "table_sha256": digest, "table_hash_equal": equal,
             **self.traffic.figures(),
-            **(self._cached_figures() if self.cached else self._hotline_figures()),
-            **(self.meter.figures(self.total - self.first) if device else NO_DEVICE),
+            **(self._cached_figures(self.trainer.cache) if self.cached
+               else self._hotline_figures()),
+            **(self.meter.figures(self.total - self.first) if self.meter else NO_DEVICE),
             "host_seconds": seconds,
         }
 
@@ -215,14 +217,14 @@ class _Run:
             "relearned": self.schedule.times, "rows_replaced": self.schedule.replaced,
         }
 
-    def _cached_figures(self):
+    def _cached_figures(self, cache):
         options, collection = self.options, self.trainer.collection
         figures, memory = collection.statistics, collection.memory
         return {
             "popular_fraction": None, "first_batch": self.first,
-            "policy": collection.store.policy.policy, "depth": options.depth,
+            "policy": cache.policy.policy, "depth": options.depth,
             "look_ahead": options.look_ahead, "workers": options.workers,
-            "slots": collection.store.slots, "warmed_rows": self.warmed,
+            "slots": cache.slots, "warmed_rows": self.warmed,
             "fills": figures["fills"], "evictions": figures["evictions"],
             "bypasses": figures["bypasses"], "trainer_bytes": self.trainer.most_bytes,
             "slot_bytes": memory["slots"],

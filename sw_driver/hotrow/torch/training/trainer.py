@@ -67,7 +67,7 @@ class Trainer(ABC):
         """Take a step that the caller will undo: it trains as `step` does, and counts nothing."""
         return self.step(samples)
 
-    def read_rows(self, rows):
+    def read_rows(self, rows) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Contents of flat rows int64[u]: (weights float32[u, D], state float32[u] or None)."""
         return self.tables.rows.read(rows)
 
@@ -78,7 +78,8 @@ class Trainer(ABC):
     def capture(self, rows) -> Snapshot:
         """State of flat rows int64[u] and of the dense part."""
         dense = [parameter.detach().clone() for parameter in self.model.parameters()]
-        return Snapshot(*self.read_rows(rows), dense)
+        weights, state = self.read_rows(rows)
+        return Snapshot(weights, state, dense)
 
     def load(self, rows, snapshot):
         """Return flat rows and the dense part to a captured state."""
