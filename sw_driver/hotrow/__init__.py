@@ -30,7 +30,6 @@ from .memory import Buffer, empty
 from .results import (
     HotRows,
     Installed,
-    Marked,
     Observation,
     PlacedRows,
     Plan,
@@ -59,7 +58,6 @@ __all__ = [
     "Future",
     "HotRows",
     "Installed",
-    "Marked",
     "Observation",
     "Opcode",
     "PaddedCopyWarning",

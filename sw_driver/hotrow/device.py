@@ -1,46 +1,37 @@
-"""A device: what is registered with it, its queues, and its calls."""
+"""A device: what is registered with it, and its calls."""
 
-import threading
-import time
-from contextlib import ExitStack, contextmanager, suppress
+from __future__ import annotations
 
-import numpy as np
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from .arithmetic_calls import ArithmeticCalls
-from .contract import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
-from .errors import CommandError, DeviceError, RegistrationError, TransportError
-from .event_calls import EventCalls
+from .arithmetic import Arithmetic
+from .batch_operands import BatchOperands
+from .commands import Commands
+from .errors import DeviceError, RegistrationError, TransportError
+from .events import Events
 from .futures import Future
-from .lookup_calls import LookupCalls
-from .memory import Buffer
-from .move_calls import MoveCalls
-from .plan_calls import PlanCalls
-from .pool import SLAB_BYTES, Pool
-from .regions import Regions
-from .registers import (
-    BUSY,
-    READY,
-    SOFT_RESET,
-    STOPPED,
-    Registers,
-    describe_device,
-    describe_ports,
-    read_geometry,
-)
-from .results import Done, OpcodeStatistics
-from .rings import CommandQueue
-from .row_lists import refusal
-from .span_calls import SpanCalls
-from .tables import Table, Tables
-from .transport import open_transport
+from .geometry import Preset
+from .lookup import Lookup
+from .memory import Array, Buffer
+from .mover import Mover
+from .planner import Planner
+from .results import OpcodeStatistics
+from .row_operands import RowOperands
+from .spans import Spans
+from .tables import Table
+from .transport import Transport, open_transport
 
-_LOOKUP = QUEUES[0]
+P = ParamSpec("P")
+R = TypeVar("R")
 _FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
-_SLICE = 0.01  # seconds between two looks at a device that is not ready
 
 
-def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory_timeout=1 << 20,
-         **options) -> "Device":
+def open(transport: str, preset: str | Preset = "ecp5-85f", *, timeout: float = 300.0,
+         ring_entries: int = 64, memory_timeout: int = 1 << 20, **options: Any) -> Device:
     """Open a device and bring it to a known, empty state.
 
     Parameters
@@ -48,14 +39,14 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
     transport : str
         "model" (NumPy, no compiler needed), "sim" (the Verilated hardware), or another that is
         installed.
-    preset : str
-        Geometry of a simulated card: "tiny", "ecp5-small", "ecp5-85f" or "alveo-u55c".
+    preset : str or Preset
+        Geometry of a simulated card, by name or as a variant of a preset.
     timeout : float
         Seconds after which a wait for a result raises `TimeoutError`.
     ring_entries : int
         Commands that can be outstanding per queue; a power of two, 2 to 65536.
     memory_timeout : int
-        Cycles without progress after which the card gives up on a memory; 0 for never.
+        Cycles without progress after which the card stops waiting for its memory; 0 for never.
     **options
         For the transport.
 
@@ -64,7 +55,7 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
     TransportError
         Naming the transports that are installed.
     DeviceError
-        If what answers is no hotrow card of a version that this driver knows.
+        If the other end is no hotrow card of a version that this driver knows.
     """
     if ring_entries & (ring_entries - 1) or not 2 <= ring_entries <= 1 << 16:
         raise DeviceError(f"ring_entries must be a power of two, 2 to 65536, not {ring_entries}")
@@ -76,240 +67,246 @@ def open(transport, preset="ecp5-85f", *, timeout=300.0, ring_entries=64, memory
         raise
 
 
-class Device(LookupCalls, PlanCalls, MoveCalls, ArithmeticCalls, SpanCalls, EventCalls):
+def _delegated(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[
+        Concatenate[Any, P], R]:
+    """A method of a device's part as a method of the device."""
+    @wraps(method)
+    def call(self: Any, *arguments: P.args, **named: P.kwargs) -> R:
+        return method(getattr(self, part), *arguments, **named)
+
+    call.__qualname__ = f"Device.{method.__name__}"
+    return call
+
+
+def _forms(part: str, method: Callable[Concatenate[Any, P], Future[R]]) -> tuple[
+        Callable[Concatenate[Any, P], R], Callable[Concatenate[Any, P], Future[R]]]:
+    """A method that queues a command, in a form that waits for the result and as it is."""
+    start = _delegated(part, method)
+    start.__name__ += "_async"
+    start.__qualname__ += "_async"
+
+    @wraps(method)
+    def call(self: Any, *arguments: P.args, **named: P.kwargs) -> R:
+        return start(self, *arguments, **named).wait()
+
+    call.__qualname__ = f"Device.{method.__name__}"
+    signature = inspect.signature(method)
+    result = signature.return_annotation.removeprefix("Future[").removesuffix("]")
+    call.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return call, start
+
+
+class Device:
     """An open device; a context manager. Made by `hotrow.open`.
 
-    Members
-    -------
+    Each command has two forms: X waits for the result, X_async returns a `Future`. Commands of one
+    queue are in order: "lookup" has observe, decay, harvest, install, remove, split, plan and mark,
+    "move" has gather, scatter, pool, update, copy and fill. Only events order two queues.
+
+    Attributes
+    ----------
+    transport : Transport
     geometry : Geometry
-    check_ids : bool
-        Check every id on the host before anything is submitted; otherwise the card reports the
-        first that is wrong, after it has served the others.
-    timeout : float
-        Seconds that a wait lasts at most, unless it is given another limit.
+        Sizes of the card.
+    registers : Registers
+    regions : Regions
     """
 
-    def __init__(self, transport, timeout, ring_entries, memory_timeout):
-        self.transport, self.timeout, self.check_ids = transport, timeout, True
-        self.lock = threading.RLock()
-        self.registers = Registers(transport)
-        found = self.registers.read("IDENTITY"), self.registers.read("VERSION")
-        if found != (IDENTITY, VERSION):
-            raise DeviceError(
-                f"expected a hotrow card of contract version {VERSION} (identity {IDENTITY:#x}), "
-                f"found identity {found[0]:#x}, version {found[1]}")
-        self.geometry = read_geometry(self.registers)
-        self.regions = Regions(transport, self.registers, self.geometry.handles)
-        self._tables = Tables(self.registers, self.regions, self.geometry)
-        self._observed = np.zeros(self.geometry.tables)  # lookups of each table in the counters
-        self._statistics: dict[str, OpcodeStatistics] = {}
-        self._closed = False
-        self._soft_reset(timeout)
-        self.registers.write("TIMEOUT", memory_timeout)
-        self._tables.clear()
-        self.regions.clear()
-        for event in range(self.geometry.events):
-            self.write_event(event, 0)
-        slab_bytes = getattr(transport, "staging_bytes", SLAB_BYTES)
-        self._results = Pool(self.regions, True, slab_bytes)
-        self._staging = Pool(self.regions, False, slab_bytes)
-        self._queues = {name: CommandQueue(self, name, ring_entries) for name in QUEUES}
-        for queue in self._queues.values():
-            queue.start()
+    def __init__(self, transport: Transport, timeout: float, ring_entries: int,
+                 memory_timeout: int):
+        self._commands = commands = Commands(transport, timeout, ring_entries, memory_timeout)
+        self.transport, self.geometry = transport, commands.geometry
+        self.registers, self.regions = commands.registers, commands.regions
+        batches, rows = BatchOperands(commands), RowOperands(commands)
+        self._planner = Planner(commands, batches)
+        self._lookup = Lookup(commands, batches, self._planner)
+        self._mover = Mover(commands, rows)
+        self._arithmetic = Arithmetic(commands, rows)
+        self._spans = Spans(commands)
+        self._events = Events(commands)
+        self._events.clear()
         self.clear_counters()
         self.clear_directory()
-        self._statistics.clear()
+        commands.statistics.clear()
 
-    def close(self):
-        """Stop the device and release it; commands still under way are given up."""
-        with self.lock:
-            if self._closed:
-                return
-            try:
-                with suppress(DeviceError):  # one that hangs can be left
-                    self._give_up("the device was closed", min(self.timeout, _FAREWELL))
-                self._tables.remove_all()
-                self.regions.remove_all()
-            except TransportError:
-                pass  # and so can one that is gone
-            finally:
-                self._closed = True
-                self.transport.close()
+    # Counters, directory and splitter.
+    observe, observe_async = _forms("_lookup", Lookup.observe)
+    decay, decay_async = _forms("_lookup", Lookup.decay)
+    clear_counters, clear_counters_async = _forms("_lookup", Lookup.clear_counters)
+    harvest, harvest_async = _forms("_lookup", Lookup.harvest)
+    install, install_async = _forms("_lookup", Lookup.install)
+    remove, remove_async = _forms("_lookup", Lookup.remove)
+    clear_directory, clear_directory_async = _forms("_lookup", Lookup.clear_directory)
+    split, split_async = _forms("_lookup", Lookup.split)
+    # Slots for coming batches.
+    plan, plan_async = _forms("_planner", Planner.plan)
+    mark, mark_async = _forms("_planner", Planner.mark)
+    retire = _delegated("_planner", Planner.retire)
+    # Rows and memory.
+    gather, gather_async = _forms("_mover", Mover.gather)
+    scatter, scatter_async = _forms("_mover", Mover.scatter)
+    pool, pool_async = _forms("_arithmetic", Arithmetic.pool)
+    update, update_async = _forms("_arithmetic", Arithmetic.update)
+    copy, copy_async = _forms("_spans", Spans.copy)
+    fill, fill_async = _forms("_spans", Spans.fill)
+    # Order between the queues.
+    signal, signal_async = _forms("_events", Events.signal)
+    wait_event, wait_event_async = _forms("_events", Events.wait_event)
+    fence, fence_async = _forms("_events", Events.fence)
+    abort_wait = _delegated("_events", Events.abort_wait)
+    read_event = _delegated("_events", Events.read_event)
+    write_event = _delegated("_events", Events.write_event)
 
     @property
-    def closed(self) -> bool:
-        return self._closed
+    def next_batch(self) -> int:
+        """The batch to be planned next."""
+        return self._planner.numbers.next
 
-    def reset(self):
-        """Recover from a fault: give up commands under way; restart ports, engines and queues.
+    @property
+    def retired_batch(self) -> int:
+        """The batch retired last, -1 if there is none."""
+        return self._planner.numbers.retired
 
-        Regions, tables, counters and directory keep their contents; but a plan that was under way
-        is lost, and then the directory has to be cleared before the next one.
+    @property
+    def plan_window(self) -> int:
+        """Batches that may be planned or marked and not retired."""
+        return self._planner.window
 
-        Raises
-        ------
-        DeviceError
-            If the device does not become ready again.
+    @property
+    def check_ids(self) -> bool:
+        """Check every id on the host before a command is submitted.
+
+        If off, the card reports the first wrong id after it has served the others.
         """
-        with self.lock:
-            self._check_open()
-            self._give_up("the device was reset", self.timeout)
-            self._lose_plans()
-            for queue in self._queues.values():
-                queue.start()
+        return self._commands.settings.check_ids
 
-    def register_table(self, weights, name=None, state=None, partition=(0, 1)) -> Table:
+    @check_ids.setter
+    def check_ids(self, check: bool) -> None:
+        self._commands.settings.check_ids = check
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a wait lasts at most, unless the call has a limit of its own."""
+        return self._commands.settings.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._commands.settings.timeout = seconds
+
+    def register_table(self, weights: Array, name: str | None = None, state: Array | None = None,
+                       partition: tuple[int, int] = (0, 1)) -> Table:
         """Register an embedding table; the device works on the array's own memory.
 
         Parameters
         ----------
         weights : numpy.ndarray or CPU torch tensor [rows, dim]
-            float32, float16 or bfloat16. Base a multiple of 16 bytes: see `hotrow.empty`. Rows
-            whose bytes are no multiple of 16 are copied to a padded array, with a
-            PaddedCopyWarning; `Table.weights` is what the device moves.
+            float32, float16 or bfloat16. Base a multiple of 16 bytes: see `hotrow.empty`. The
+            driver copies rows whose bytes are no multiple of 16 to a padded array, with a
+            PaddedCopyWarning; `Table.weights` is the array that the device uses.
         name : str, optional
         state : numpy.ndarray or CPU torch tensor [rows] or [rows, n], optional
             Optimizer state, contiguous, 4, 8, 16 or 32 bytes a row.
         partition : (int, int)
-            Which of how many equal parts of the directory serves the table.
+            (part, parts): which of how many equal parts of the directory serves the table.
         """
-        with self.lock:
-            self._check_open()
-            return self._tables.add(weights, name, state, partition)
+        with self._commands.lock:
+            self._commands.check_open()
+            return self._commands.tables.add(weights, name, state, partition)
 
     def unregister_table(self, table: Table) -> None:
-        """Forget a table; its rows should have been removed from the directory before."""
-        with self.lock:
-            self._check_open()
-            self._take_up()
-            self._tables.remove(table)
+        """Unregister a table; its rows lose their slots.
+
+        The counters keep its rows. Once another table has its number, `harvest` needs
+        `clear_counters` before; the device clears them itself when no table is left.
+        """
+        tables = self._commands.tables
+        with self._commands.lock:
+            self._commands.check_open()
+            self._commands.poll()
+            tables.check_unused(table)
+        if table.number in tables.in_directory:
+            self._lookup.forget(table)
+        with self._commands.lock:
+            tables.remove(table)
+        if tables.stale_counts and not tables.registered:
+            self.clear_counters()
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """The registered tables, by number."""
-        return self._tables.registered
+        return self._commands.tables.registered
 
-    def register(self, array, writable=True) -> Buffer:
-        """Register memory for batches or gathered rows, so that nothing need be copied."""
-        with self.lock:
-            self._check_open()
+    def register(self, array: Array, writable: bool = True) -> Buffer:
+        """Register memory for batches or rows, so that the device uses it without a copy."""
+        with self._commands.lock:
+            self._commands.check_open()
             return self.regions.add(array, writable)
 
     def unregister(self, buffer: Buffer) -> None:
         """End a registration made by `register`."""
-        with self.lock:
-            self._check_open()
-            self._take_up()
+        with self._commands.lock:
+            self._commands.check_open()
+            self._commands.poll()
             if any(buffer in table.buffers for table in self.tables):
                 raise RegistrationError(f"{buffer.name} belongs to a table: unregister the table")
             self.regions.remove(buffer)
 
     @property
     def statistics(self) -> dict[str, OpcodeStatistics]:
-        """Commands completed and their cycles, by the name of the opcode."""
-        with self.lock:
-            return dict(self._statistics)
+        """Completed commands and their cycles, by the name of the opcode."""
+        with self._commands.lock:
+            return dict(self._commands.statistics)
 
     def cycle(self) -> int:
         """Cycles since the device was powered up."""
-        with self.lock:
+        with self._commands.lock:
             low = self.registers.read("CYCLE_LOW")
             return self.registers.read("CYCLE_HIGH") << 32 | low
 
-    def account(self, opcode, cycles):
-        """Add a completed command to the statistics; called by the queues."""
-        before = self._statistics.get(opcode.name, OpcodeStatistics())
-        self._statistics[opcode.name] = OpcodeStatistics(
-            before.commands + 1, before.cycles + cycles)
+    def reset(self) -> None:
+        """Recover from a fault: give up commands under way; restart ports, engines and queues.
 
-    def __enter__(self):
+        Regions, tables, counters and directory keep their contents. If a plan was under way, its
+        lists are lost: the next plan is refused until `clear_directory()`.
+
+        Raises
+        ------
+        DeviceError
+            If the device does not become ready again.
+        """
+        with self._commands.lock:
+            self._commands.check_open()
+            self._commands.give_up("the device was reset", self.timeout)
+            self._commands.start()
+
+    def close(self) -> None:
+        """Stop the device and release it; commands under way are given up."""
+        commands = self._commands
+        with commands.lock:
+            if commands.closed:
+                return
+            try:
+                with suppress(DeviceError):  # a device that hangs can be left
+                    commands.give_up("the device was closed", min(self.timeout, _FAREWELL))
+                commands.tables.remove_all()
+                commands.regions.remove_all()
+            except TransportError:
+                pass  # and a transport that is gone
+            finally:
+                commands.closed = True
+                self.transport.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._commands.closed
+
+    def __enter__(self) -> Device:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self):
-        state = "closed" if self._closed else f"{len(self.tables)} tables"
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{len(self.tables)} tables"
         return f"<Device {self.transport.name!r}, {state}>"
-
-    @contextmanager
-    def _command(self):
-        """Collect what a command holds; dropped at once if it is not submitted."""
-        with self.lock, ExitStack() as held:
-            self._check_open()
-            yield held
-
-    def _submit(self, opcode, operands, finish, held, queue=None) -> Future:
-        queue = self._queues[queue or QUEUE_OF[opcode]]
-        return queue.submit(opcode, operands, finish, held.pop_all())
-
-    def _simple(self, opcode, operands, queue=_LOOKUP) -> Future:
-        """A command without lists."""
-        self._queue(queue)
-        with self._command() as held:
-            return self._submit(opcode, operands, self._done, held, queue)
-
-    def _done(self, completion, **told):
-        """The result of a command without one; `told` as of `_raise_for`."""
-        self._raise_for(completion, **told)
-        return Done(int(completion["end"]) - int(completion["start"]))
-
-    def _queue(self, name):
-        if name not in self._queues:
-            raise DeviceError(f"queue must be {' or '.join(map(repr, QUEUES))}, not {name!r}")
-        return self._queues[name]
-
-    def _raise_for(self, completion, batch=None, tables=None, rows=None, positions=None):
-        """Raise what a completion's status deserves; its index is a place in `positions`."""
-        status = Status(int(completion["status"]))
-        index, address = int(completion["error_index"]), int(completion["error_address"])
-        if status is Status.OK:
-            return
-        if status is Status.ROW_OUT_OF_RANGE and batch is not None:
-            raise batch.refusal(index, tables)
-        if status in (Status.ROW_OUT_OF_RANGE, Status.TABLE_UNKNOWN) and rows is not None:
-            raise refusal(rows, index, self._tables, positions)
-        index = index if positions is None else int(positions[index])
-        opcode = Opcode(int(completion["opcode"]))
-        where = f", address {self.regions.describe(address)}" if address else ""
-        ports = describe_ports(self.registers.read("STATUS"))
-        raise CommandError(
-            f"{opcode.name} ended with {status.name} ({STATUS_DOC[status]}): index {index}{where}"
-            + (f"; {ports}: recover with Device.reset()" if ports else ""),
-            opcode=opcode, status=status, index=index, address=address)
-
-    def _take_up(self):
-        for queue in self._queues.values():
-            queue.poll()
-
-    def _check_open(self):
-        if self._closed:
-            raise DeviceError("the device is closed")
-
-    def _give_up(self, why, timeout):
-        """End what is under way, whether or not the device goes along."""
-        error = DeviceError(f"{why} while this command was under way")
-        try:
-            self._take_up()
-            self._soft_reset(timeout)
-        finally:
-            for queue in self._queues.values():
-                queue.stop(error)
-
-    def _soft_reset(self, timeout):
-        """Restart queues, engines and ports, and wait until they are ready."""
-        self.registers.write("CONTROL", SOFT_RESET)
-        deadline = time.monotonic() + timeout
-        while True:
-            status = self.registers.read("STATUS")
-            busy = any(self.registers.read(f"{name.upper()}_STATE") & BUSY for name in QUEUES)
-            if status & READY and not status & STOPPED and not busy:
-                break
-            if time.monotonic() > deadline:
-                raise DeviceError(f"the device did not become ready in {timeout:g} s after a "
-                                  f"reset ({describe_device(self.registers)}): it needs its "
-                                  f"power-up reset")
-            self.registers.wait(
-                _LOOKUP, self.registers.read(f"{_LOOKUP.upper()}_COMPLETED"), _SLICE)
-        self.registers.write("FAULT", 0xFFFF_FFFF)
-        self.registers.write("INTERRUPT", 0xFFFF_FFFF)

@@ -1,6 +1,11 @@
-"""What can go wrong, each kind with the facts a program may want to act on."""
+"""Errors of the driver, each kind with the facts on which a program may act."""
 
 import builtins
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .contract import Opcode, Status
+    from .results import Plan
 
 
 class Error(Exception):
@@ -8,7 +13,7 @@ class Error(Exception):
 
 
 class TransportError(Error):
-    """No such transport, one that cannot be opened, or one that fails underway."""
+    """A transport that does not exist, cannot be opened, or fails while it is in use."""
 
 
 class DeviceError(Error):
@@ -16,25 +21,26 @@ class DeviceError(Error):
 
 
 class RegistrationError(Error):
-    """A buffer or table that cannot be registered, or was changed since it was."""
+    """A buffer or table that cannot be registered, or that changed since it was registered."""
 
 
 class BatchError(Error):
     """A batch or list of rows that the device cannot serve.
 
-    Members
-    -------
+    Attributes
+    ----------
     position : int or None
         Place of the offending id in the flat order of the batch or list.
     table, row, sample, column : int or None
-        What that id stands for; sample and column only in a batch.
+        Where that id points, and its place in the batch. A list has no sample and no column.
     plan : Plan or None
-        What the card planned all the same.
+        The plan that the card made of the other ids.
     """
 
-    plan = None
+    plan: "Plan | None" = None
 
-    def __init__(self, message, *, position=None, table=None, row=None, sample=None, column=None):
+    def __init__(self, message: str, *, position: int | None = None, table: int | None = None,
+                 row: int | None = None, sample: int | None = None, column: int | None = None):
         super().__init__(message)
         self.position, self.table, self.row = position, table, row
         self.sample, self.column = sample, column
@@ -43,22 +49,23 @@ class BatchError(Error):
 class CommandError(Error):
     """A command that completed with an error.
 
-    Members
-    -------
+    Attributes
+    ----------
     opcode : Opcode
     status : Status
     index, address : int
-        As in the completion; their meaning depends on the status.
+        Fields of the completion; their meaning depends on the status.
     """
 
-    def __init__(self, message, *, opcode, status, index, address):
+    def __init__(self, message: str, *, opcode: "Opcode", status: "Status", index: int,
+                 address: int):
         super().__init__(message)
         self.opcode, self.status, self.index, self.address = opcode, status, index, address
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """The device did not finish in the time allowed; the command may still be under way."""
+    """The device did not finish within the time limit; the command may still be under way."""
 
 
 class PaddedCopyWarning(UserWarning):
-    """A table's rows had to be copied to a padded array before the device can carry them."""
+    """The driver copied a table's rows to a padded array, which the device can carry."""

@@ -1,39 +1,56 @@
 """What an asynchronous call returns."""
 
+from __future__ import annotations
 
-class Future:
-    """The result of a command, perhaps still under way.
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from .memory import Held
+
+if TYPE_CHECKING:
+    from .rings import CommandQueue
+
+T = TypeVar("T")
+Completion = Any  # a record of `contract.COMPLETION`
+
+
+class Future(Generic[T]):
+    """The result of a command that may be under way.
 
     Commands of one queue complete in order, so a future that is done implies that every earlier
-    one of its queue is.
+    future of its queue is.
     """
 
-    def __init__(self, queue, label, finish, held):
-        self.label = label  # the command in words
-        self._queue, self._finish, self._held = queue, finish, held
-        self._done, self._value, self._error = False, None, None
-        self._completion = None
+    def __init__(self, queue: CommandQueue | None, label: str, number: int = 0,
+                 finish: Callable[[Completion], T] | None = None, held: Held | None = None,
+                 lost: Callable[[], None] | None = None):
+        self.label, self.number = label, number  # the command in words, and its number in the queue
+        self.held = held or Held()
+        self._queue, self._finish, self._lost = queue, finish, lost
+        self._done, self._value = False, cast(T, None)
+        self._error: Exception | None = None
+        self._completion: Completion = None
 
     @classmethod
-    def of(cls, value):
+    def of(cls, value: T) -> Future[T]:
         """A future that is done, of a call that needed no command."""
-        future = cls(None, "", None, None)
+        future = cls(None, "")
         future._done, future._value = True, value
         return future
 
     def done(self) -> bool:
         """Whether `result` will return or raise at once."""
-        if not self._done:
+        if not self._done and self._queue is not None:
             self._queue.look()
         return self._done
 
-    def result(self, timeout: float | None = None):
-        """Wait for the command and return what it gave.
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the command and return its result.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds; the device's own time-out when absent.
+            Seconds; the device's own limit when absent.
 
         Raises
         ------
@@ -42,11 +59,20 @@ class Future:
         BatchError, CommandError, DeviceError
             If the command failed.
         """
-        if not self._done:
-            self._queue.drive(lambda: self._done, self.label, timeout)
+        if not self._done and self._queue is not None:
+            self._queue.drive(self.ended, self.label, timeout)
         if self._error is not None:
             raise self._error
         return self._value
+
+    def wait(self) -> T:
+        """`result`, for a caller that drops the future: an exception gives the result up."""
+        try:
+            return self.result()
+        except BaseException as error:
+            if self._lost is not None and error is not self._error:
+                self._lost()
+            raise
 
     @property
     def cycles(self) -> int | None:
@@ -55,26 +81,32 @@ class Future:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Numbers of its first and last cycle, of the device's counter; None as `cycles`."""
+        """The device's cycle counter at the start and end of the command; None like `cycles`."""
         if self._completion is None:
             return None
         return int(self._completion["start"]), int(self._completion["end"])
 
-    def complete(self, completion):
-        """Turn the completion into the result; called by the queue."""
+    def ended(self) -> bool:
+        """Whether there is a result or an error."""
+        return self._done
+
+    def complete(self, completion: Completion) -> None:
+        """Turn the completion into the result; called by the queue, again after an interrupt."""
+        if self._done:
+            return
         self._completion = completion
         try:
-            self._value = self._finish(completion)
-        except Exception as error:  # belongs to whoever asks for the result
+            if self._finish is not None:
+                self._value = self._finish(completion)
+        except Exception as error:  # raised where the result is asked for
             self._error = error
-        self._end()
-
-    def fail(self, error):
-        """End without a completion; called by the queue."""
-        self._error = error
-        self._end()
-
-    def _end(self):
         self._done = True
-        self._held.close()
-        self._finish = self._held = None
+
+    def fail(self, error: Exception) -> None:
+        """End without a completion; called by the queue."""
+        if self._done:
+            return
+        self._error = error
+        if self._lost is not None:
+            self._lost()
+        self._done = True

@@ -1,13 +1,19 @@
 """Integers as callers hold them, without conversion where the device can read them as they are."""
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import BatchError
 from .memory import as_array
 
+Integers: TypeAlias = NDArray[np.integer[Any]]
 
-def integers(values, what):
-    """`values` as little-endian 32- or 64-bit integers, without conversion where they are."""
+
+def integers(values: Any, what: str) -> Integers:
+    """`values` as little-endian 32- or 64-bit integers, the same memory where it holds them."""
     try:
         array = as_array(values)
     except ValueError as refusal:  # nested lists of unlike lengths
@@ -22,7 +28,7 @@ def integers(values, what):
     return array.astype(f"<{array.dtype.kind}{width}", copy=False)
 
 
-def vector(values, what):
+def vector(values: Any, what: str) -> Integers:
     """`integers` of one dimension."""
     array = integers(values, what)
     if array.ndim != 1:
@@ -30,10 +36,16 @@ def vector(values, what):
     return array
 
 
-def join(arrays):
+def join(arrays: Sequence[Integers]) -> Integers:
     """Concatenate integers of any widths without a detour over floating point."""
     kinds = {array.dtype for array in arrays if array.size}
     if len(kinds) > 1:
         unsigned = all(kind.kind == "u" for kind in kinds)
         arrays = [array.astype(np.uint64 if unsigned else np.int64) for array in arrays]
     return np.concatenate([array for array in arrays if array.size] or arrays[:1])
+
+
+def repeats(values: NDArray[Any]) -> bool:
+    """Whether a number occurs twice."""
+    ordered = np.sort(values)
+    return bool((ordered[1:] == ordered[:-1]).any())

@@ -1,40 +1,50 @@
 """Host memory that the device reaches in place: aligned arrays, registered buffers."""
 
 import ctypes
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from .contract import LIST_ALIGNMENT, ROW_ALIGNMENT, packed_address
 from .errors import RegistrationError
 
 
-def empty(shape, dtype) -> np.ndarray:
-    """An uninitialised array whose first byte lies on a multiple of 64.
+class Tensor(Protocol):
+    """The part of a torch tensor that the driver uses; torch is not imported for it."""
 
-    Parameters
-    ----------
-    shape : int or tuple of int
-    dtype : numpy dtype
+    dtype: Any
 
-    Returns
-    -------
-    numpy.ndarray
-        C-contiguous.
-    """
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+
+    def untyped_storage(self) -> Any:
+        """The memory behind the tensor."""
+
+    def detach(self) -> Any:
+        """The tensor without its gradient."""
+
+
+Array: TypeAlias = NDArray[Any] | Tensor
+
+
+def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An uninitialised C-contiguous array whose first byte lies on a multiple of 64."""
     dtype = np.dtype(dtype)
-    shape = (shape,) if np.isscalar(shape) else tuple(shape)
+    shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = np.empty(size + LIST_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % LIST_ALIGNMENT
     return memory[start:start + size].view(dtype).reshape(shape)
 
 
-def is_tensor(value) -> bool:
-    """Whether `value` is a torch tensor, told without importing torch."""
+def is_tensor(value: object) -> bool:
+    """Whether `value` is a torch tensor; torch is not imported for the test."""
     return hasattr(value, "data_ptr") and hasattr(value, "untyped_storage")
 
 
-def as_array(value) -> np.ndarray:
+def as_array(value: Any) -> NDArray[Any]:
     """`value` as a NumPy array on the same memory.
 
     Parameters
@@ -54,7 +64,7 @@ def as_array(value) -> np.ndarray:
             f"expected a tensor in the CPU's memory, got one on {value.device}: use .cpu()")
     value = value.detach()
     if str(value.dtype) == "torch.bfloat16":
-        import torch  # present: a tensor was given
+        import torch  # present: the caller has a tensor
 
         return value.view(torch.int16).numpy().view(np.uint16)
     try:
@@ -63,17 +73,17 @@ def as_array(value) -> np.ndarray:
         raise RegistrationError(f"this tensor has no NumPy form: {refusal}") from refusal
 
 
-def span(array: np.ndarray) -> tuple[int, int]:
+def span(array: NDArray[Any]) -> tuple[int, int]:
     """Host address of an array's first byte, and the bytes up to its last."""
     if array.size == 0 or any(stride < 0 for stride in array.strides):
         raise RegistrationError(
             f"expected an array with elements and without negative strides, got shape "
             f"{array.shape} with strides {array.strides}")
-    reach = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides))
+    reach = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
     return array.ctypes.data, reach + array.itemsize
 
 
-def bytes_at(address: int, size: int) -> np.ndarray:
+def bytes_at(address: int, size: int) -> NDArray[np.uint8]:
     """uint8[size] on memory that the caller keeps alive."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
@@ -84,10 +94,10 @@ class Watch:
     Parameters
     ----------
     source : numpy.ndarray or torch tensor
-        Kept alive, with every array whose view it is.
+        Kept alive, with every array on whose memory it is a view.
     """
 
-    def __init__(self, source):
+    def __init__(self, source: Any):
         self._seen = []
         while source is not None and (is_tensor(source) or isinstance(source, np.ndarray)):
             self._seen.append((source, _extent(source)))
@@ -95,6 +105,7 @@ class Watch:
 
     @property
     def changed(self) -> bool:
+        """Whether an address or a size differs from the first look."""
         return any(_extent(source) != extent for source, extent in self._seen)
 
 
@@ -104,24 +115,52 @@ def _extent(source):
     return source.__array_interface__["data"][0], source.nbytes
 
 
+class Held:
+    """What one command uses, kept until the command has completed.
+
+    An interrupt (Ctrl-C) may end `release`; another call finishes the work.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[Callable[..., object], tuple]] = []
+
+    def at_end(self, end: Callable[..., object], *arguments: object) -> None:
+        """Call `end` on release; it may be called twice."""
+        self._ends.append((end, arguments))
+
+    def use(self, buffer: "Buffer") -> None:
+        """Keep a buffer registered."""
+        self.at_end(buffer.holders.discard, self)
+        buffer.holders.add(self)
+
+    def release(self) -> None:
+        """Give everything back."""
+        while self._ends:
+            end, arguments = self._ends[-1]
+            end(*arguments)
+            self._ends.pop()
+
+
 class Buffer:
     """Memory registered with the device.
 
-    Members
-    -------
+    Attributes
+    ----------
     array : numpy.ndarray
-        The memory as it was given.
-    handle : int
-        Number of the region.
+        The memory as the caller gave it.
+    handle : int or None
+        Number of the region; None while it is not registered.
     writable : bool
         Whether the device may write to it.
     host, nbytes : int
         Host address of the first byte, and bytes up to the last.
-    device_address : int
+    device_address : int or None
         Where the device sees the first byte.
+    holders : set of Held
+        The commands under way that use it.
     """
 
-    def __init__(self, name, source, writable):
+    def __init__(self, name: str, source: Any, writable: bool):
         self.name = name
         self.array = as_array(source)
         self.host, self.nbytes = span(self.array)
@@ -133,21 +172,30 @@ class Buffer:
             raise RegistrationError(
                 f"{name} is a read-only array: register it with writable=False")
         self.writable = writable
-        self.handle = self.device_address = None
-        self.uses = 0
+        self.handle: int | None = None
+        self.device_address: int | None = None
+        self.holders: set[Held] = set()
         self.for_one_command = False
         self._watch = Watch(source)
 
     @property
-    def bytes(self) -> np.ndarray:
+    def bytes(self) -> NDArray[np.uint8]:
         """The memory as uint8[nbytes]; it lives as long as this buffer."""
         return bytes_at(self.host, self.nbytes)
 
+    @property
+    def uses(self) -> int:
+        """How many commands under way use the buffer."""
+        return len(self.holders)
+
     def packed(self, offset: int = 0) -> int:
         """Address operand of the byte at `offset`."""
+        if self.handle is None:
+            raise RegistrationError(f"{self.name} is not registered: register it again")
         return packed_address(self.handle, offset)
 
     def holds(self, host: int, size: int) -> bool:
+        """Whether `size` bytes from host address `host` lie in the buffer."""
         return self.host <= host and host + size <= self.host + self.nbytes
 
     def check(self) -> None:
@@ -159,13 +207,5 @@ class Buffer:
                 f"{self.name} was resized or replaced while it was registered: unregister it, "
                 f"then register the memory that is to be used")
 
-    def __enter__(self):
-        """A command in flight uses the buffer."""
-        self.uses += 1
-        return self
-
-    def __exit__(self, *_):
-        self.uses -= 1
-
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Buffer {self.name}, {self.nbytes} bytes, handle {self.handle}>"

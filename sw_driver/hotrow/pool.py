@@ -1,27 +1,31 @@
-"""Staging memory for batches and results: registered once, handed out again and again."""
+"""Staging memory for batches and results: registered once, leased to one command after another."""
 
-from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from .contract import LIST_ALIGNMENT, ROW_ENTRY
+from .memory import Buffer, Held
+from .regions import Regions
+from .results import RowList
 
-SLAB_BYTES = 1 << 20  # of the first slab; each further one doubles what there is
+SLAB_BYTES = 1 << 20  # of the first slab; each further slab doubles the total
 
 
 class Lease:
     """Part of a slab: `bytes` uint8[size], and its address operand."""
 
-    def __init__(self, slab, offset, size):
+    def __init__(self, slab: Buffer, offset: int, size: int):
         self.bytes = slab.array[offset:offset + size]
         self.address = slab.packed(offset)
 
-    def view(self, dtype, count) -> np.ndarray:
+    def view(self, dtype: DTypeLike, count: int) -> NDArray[Any]:
         """The first `count` elements of `dtype`."""
         dtype = np.dtype(dtype)
         return self.bytes[:count * dtype.itemsize].view(dtype)
 
-    def rows(self, dtype, count, row_bytes) -> np.ndarray:
+    def rows(self, dtype: DTypeLike, count: int, row_bytes: int) -> NDArray[Any]:
         """[count, row_bytes / itemsize] of `dtype`."""
         return self.bytes[:count * row_bytes].view(dtype).reshape(count, -1)
 
@@ -33,52 +37,42 @@ class Pool:
     ----------
     regions : Regions
     writable : bool
-        Whether the device may write to the slabs. What it reads lies apart from what it writes, so
-        that it can read a batch while it still writes the results of another.
+        Whether the device may write to the slabs. Lists that the device reads and results that it
+        writes lie in two pools, so that it can read a batch while it writes other results.
     slab_bytes : int
-        Of the first slab.
+        Bytes of the first slab.
     """
 
-    def __init__(self, regions, writable, slab_bytes=SLAB_BYTES):
+    def __init__(self, regions: Regions, writable: bool, slab_bytes: int = SLAB_BYTES):
         self._regions, self._writable, self._slab_bytes = regions, writable, slab_bytes
-        self._slabs = []
-        self._carved = 0  # bytes of the last slab that have been handed out
-        self._free: dict[int, list[Lease]] = {}
+        self._slabs: list[Buffer] = []
+        self._carved = 0  # bytes of the last slab that are leased or were
+        self._free: dict[int, dict[Lease, None]] = {}  # by size, the last one released first
 
-    @contextmanager
-    def lease(self, size):
-        """At least `size` bytes on a 64-byte boundary, until the context ends."""
+    def lease(self, size: int, held: Held) -> Lease:
+        """At least `size` bytes on a 64-byte boundary, until `held` is released."""
         size = max(LIST_ALIGNMENT, 1 << (size - 1).bit_length())
-        free = self._free.setdefault(size, [])
-        lease = free.pop() if free else self._carve(size)
-        try:
-            yield lease
-        finally:
-            free.append(lease)
+        free = self._free.setdefault(size, {})
+        lease = free.popitem()[0] if free else self._carve(size)
+        held.at_end(free.setdefault, lease, None)
+        return lease
 
-    def stage(self, array, held) -> int:
-        """Address at which the device finds a flat array: in place where that can be, else a copy.
-
-        Parameters
-        ----------
-        array : numpy.ndarray [n]
-        held : contextlib.ExitStack
-            Keeps the memory until the command has completed.
-        """
+    def stage(self, array: NDArray[Any], held: Held) -> int:
+        """Address at which the device finds a flat array: in place where it can be, else a copy."""
         host = array.ctypes.data
         if host % LIST_ALIGNMENT == 0 and array.flags.c_contiguous:
             buffer = self._regions.find(host, array.nbytes)
             if buffer is not None:
                 buffer.check()
-                held.enter_context(buffer)
+                held.use(buffer)
                 return buffer.packed(host - buffer.host)
-        lease = held.enter_context(self.lease(array.nbytes))
+        lease = self.lease(array.nbytes, held)
         lease.view(array.dtype, len(array))[:] = array
         return lease.address
 
-    def stage_rows(self, rows, held) -> int:
+    def stage_rows(self, rows: RowList, held: Held) -> int:
         """Address at which the device finds a `RowList`."""
-        lease = held.enter_context(self.lease(ROW_ENTRY.itemsize * len(rows)))
+        lease = self.lease(ROW_ENTRY.itemsize * len(rows), held)
         entries = lease.view(ROW_ENTRY, len(rows))
         entries["table"], entries["row"] = rows.table, rows.row
         return lease.address
@@ -87,9 +81,8 @@ class Pool:
         if not self._slabs or self._carved + size > self._slabs[-1].nbytes:
             total = sum(slab.nbytes for slab in self._slabs)
             memory = self._regions.empty(max(self._slab_bytes, total, size), np.uint8)
-            self._slabs.append(
-                self._regions.add(memory, self._writable, f"staging slab {len(self._slabs)}"))
-            self._carved = 0
+            slab = self._regions.add(memory, self._writable, f"staging slab {len(self._slabs)}")
+            self._slabs, self._carved = [*self._slabs, slab], 0
         lease = Lease(self._slabs[-1], self._carved, size)
         self._carved += size
         return lease

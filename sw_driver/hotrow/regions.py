@@ -1,8 +1,14 @@
 """The memory regions of a device: which buffer has which handle."""
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from .contract import OFFSET_WIDTH, unpack_address
 from .errors import RegistrationError
-from .memory import Buffer, empty, span
+from .memory import Buffer, Held, empty, span
+from .registers import Registers
+from .transport import Transport
 
 _VALID, _WRITABLE = 1, 2
 
@@ -17,74 +23,93 @@ class Regions:
     handles : int
         Regions that the card can hold.
 
-    Members
-    -------
+    Attributes
+    ----------
     empty : callable
-        Allocates memory that the card can reach, as `hotrow.empty`.
+        Allocates memory that the card can reach, with the signature of `hotrow.empty`.
     """
 
-    def __init__(self, transport, registers, handles):
-        self._transport, self._registers = transport, registers
+    def __init__(self, transport: Transport, registers: Registers, handles: int):
+        self._transport, self._registers, self._handles = transport, registers, handles
         self.empty = getattr(transport, "empty", empty)
-        self._buffers: list[Buffer | None] = [None] * handles
+        self._buffers: list[Buffer | None] = []  # by handle, up to the highest in use
 
-    def clear(self):
-        """Remove every region from the card, as another program may have left them."""
-        for handle in range(len(self._buffers)):
+    def clear(self) -> None:
+        """Remove every region from the card: another program may have left some."""
+        for handle in range(self._handles):
             self._commit(handle, 0)
 
-    def remove_all(self):
-        """Unregister every buffer."""
-        for buffer in filter(None, self._buffers):
-            self.remove(buffer)
+    def remove_all(self) -> None:
+        """Unregister every buffer, also those that a command under way uses."""
+        for buffer in filter(None, tuple(self._buffers)):
+            self.drop(buffer)
 
-    def add(self, source, writable, name=None) -> Buffer:
+    def add(self, source: Any, writable: bool, name: str | None = None,
+            held: Held | None = None) -> Buffer:
         """Register memory.
+
+        Parameters
+        ----------
+        source : numpy.ndarray or torch tensor
+        writable : bool
+        name : str, optional
+            For messages.
+        held : Held, optional
+            Unregister it when the command has completed.
 
         Raises
         ------
         RegistrationError
-            If the memory is misaligned, read-only though writable is asked for, no handle is
-            free, or the device's addresses have no room for it.
+            If the memory is misaligned, read-only though `writable` is set, no handle is free, or
+            the device's addresses have no room for it.
         """
         buffer = Buffer(name or "the buffer", source, writable)
-        if None not in self._buffers:
+        handle = self._buffers.index(None) if None in self._buffers else len(self._buffers)
+        if handle == self._handles:
             raise RegistrationError(
-                f"all {len(self._buffers)} memory regions of this card are in use: unregister a "
+                f"all {self._handles} memory regions of this card are in use: unregister a "
                 f"buffer or table, or keep several arrays in one larger buffer")
         if buffer.nbytes >= 1 << OFFSET_WIDTH:
             raise RegistrationError(f"{buffer.name} has {buffer.nbytes} bytes: a region holds "
                                     f"fewer than 2**{OFFSET_WIDTH}")
-        handle = self._buffers.index(None)
+        if held is not None:
+            buffer.for_one_command = True
+            held.at_end(self.drop, buffer)
         try:
+            buffer.handle = handle
+            self._buffers[handle:handle + 1] = [buffer]
             buffer.device_address = self._transport.attach(buffer.bytes, writable)
-        except MemoryError as error:
-            raise RegistrationError(f"{buffer.name} cannot be registered: {error}") from error
-        self._registers.write_wide("REGION_BASE", buffer.device_address)
-        self._registers.write_wide("REGION_SIZE", buffer.nbytes)
-        self._commit(handle, _VALID | (_WRITABLE if writable else 0))
-        buffer.handle, self._buffers[handle] = handle, buffer
+            self._registers.write_wide("REGION_BASE", buffer.device_address)
+            self._registers.write_wide("REGION_SIZE", buffer.nbytes)
+            self._commit(handle, _VALID | (_WRITABLE if writable else 0))
+        except BaseException as error:
+            self.drop(buffer)
+            if isinstance(error, MemoryError):
+                raise RegistrationError(f"{buffer.name} cannot be registered: {error}") from error
+            raise
         if name is None:
             buffer.name = f"buffer {handle}"
         return buffer
 
-    def remove(self, buffer):
+    def remove(self, buffer: Buffer) -> None:
         """Unregister memory; the device can no longer reach it."""
         if buffer.handle is None or self._buffers[buffer.handle] is not buffer:
             raise RegistrationError(f"{buffer.name} is not registered with this device")
         if buffer.uses:
             raise RegistrationError(
                 f"{buffer.name} is in use by a command under way: take its result first")
-        self._commit(buffer.handle, 0)
-        self._transport.detach(buffer.device_address)
-        self._buffers[buffer.handle] = buffer.handle = None
+        self.drop(buffer)
 
-    def find(self, host, size, writable=False) -> Buffer | None:
-        """A registered buffer that holds `size` bytes from host address `host`, and stays."""
+    def find(self, host: int, size: int, writable: bool = False) -> Buffer | None:
+        """A registered buffer with `size` bytes from host address `host`, or None.
+
+        Buffers that are registered for one command do not count.
+        """
         return next((buffer for buffer in self._buffers if buffer and not buffer.for_one_command
                      and buffer.holds(host, size) and buffer.writable >= writable), None)
 
-    def reach(self, array, what, writable, alignment, held) -> int:
+    def reach(self, array: NDArray[Any], what: str, writable: bool, alignment: int,
+              held: Held) -> int:
         """Address operand of an array that the device uses in place.
 
         Parameters
@@ -95,33 +120,41 @@ class Regions:
         writable : bool
             Whether the device writes to it.
         alignment : int
-            Bytes of which its first byte lies on a multiple.
-        held : contextlib.ExitStack
+            The address of its first byte must be a multiple of this number.
+        held : Held
             Keeps the memory until the command has completed; memory that is not registered is
-            until then.
+            registered until then.
 
         Raises
         ------
         RegistrationError
         """
         host, size = span(array)
-        buffer = self.find(host, size, writable)
-        if buffer is None:
-            buffer = self.add(array, writable, what)
-            buffer.for_one_command = True
-            held.callback(self.remove, buffer)
+        buffer = self.find(host, size, writable) or self.add(array, writable, what, held)
         buffer.check()
         if (host - buffer.host) % alignment:
             raise RegistrationError(
                 f"{what} starts at {host:#x}, which is not a multiple of {alignment} bytes")
-        held.enter_context(buffer)
+        held.use(buffer)
         return buffer.packed(host - buffer.host)
 
-    def describe(self, address) -> str:
+    def describe(self, address: int) -> str:
         """An address operand in words."""
         handle, offset = unpack_address(address)
         buffer = self._buffers[handle] if handle < len(self._buffers) else None
         return f"{buffer.name if buffer else f'unregistered handle {handle}'} + {offset:#x}"
+
+    def drop(self, buffer: Buffer) -> None:
+        """Unregister a buffer, whether or not a command uses it; a second call does nothing."""
+        if buffer.handle is None:
+            return
+        self._commit(buffer.handle, 0)
+        if buffer.device_address is not None:
+            address, buffer.device_address = buffer.device_address, None
+            self._transport.detach(address)
+        if buffer in self._buffers:
+            self._buffers[buffer.handle] = None
+        buffer.handle = None
 
     def _commit(self, handle, bits):
         self._registers.write("REGION_HANDLE", handle)

@@ -1,23 +1,15 @@
 """What the calls of a device return."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-
-@dataclass(frozen=True, eq=False)
-class Observation:
-    """Of OBSERVE: lookups counted, of which `hits` were resident in the counters.
-
-    It took `cycles`, the last of them number `end` of the device's counter.
-    """
-
-    lookups: int
-    hits: int
-    misses: int
-    cycles: int
-    end: int
+Words: TypeAlias = NDArray[np.uint32]
+Positions: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +20,33 @@ class Done:
 
 
 @dataclass(frozen=True, eq=False)
+class Observation:
+    """Of OBSERVE and MARK.
+
+    Attributes
+    ----------
+    lookups, hits, misses : int
+        Lookups of the batch. `hits` are those whose rows the counters held (OBSERVE) or that keep
+        their slots (MARK).
+    cycles, end : int
+        Cycles that the command took, and the device's cycle counter at its end.
+    """
+
+    lookups: int
+    hits: int
+    misses: int
+    cycles: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
 class RowList:
     """Rows of tables: `table` uint32[n], the tables' numbers, and `row` uint32[n]."""
 
-    table: np.ndarray
-    row: np.ndarray
+    table: Words
+    row: Words
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.row)
 
 
@@ -42,44 +54,45 @@ class RowList:
 class HotRows(RowList):
     """Of HARVEST: the most accessed rows, by `count` uint32[n] descending."""
 
-    count: np.ndarray
+    count: Words
     cycles: int
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows(RowList):
-    """Rows and, for each, its place `slots` uint32[n] in the buffer of slots and bypassed rows."""
+    """Rows, and for each its place `slots` uint32[n] in the buffer of slots and bypassed rows."""
 
-    slots: np.ndarray
+    slots: Words
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Of PLAN.
 
-    Members
-    -------
+    Attributes
+    ----------
     number : int
-        Of the batch.
+        Number of the batch.
     slots : uint32[lookups]
-        Per lookup, in the order of the batch's ids: its row's slot, or `geometry.slots` + k of the
-        k-th bypassed row; NO_SLOT of an id that does not exist.
+        Per lookup, in the order of the batch's ids: the slot of its row, `geometry.slots` + k for
+        the k-th bypassed row, or NO_SLOT for an id that does not exist.
     fills : PlacedRows
-        Rows to be gathered, bypassed ones among them, each once, in order of first appearance.
+        Rows to be gathered, bypassed rows included, each once, in order of first appearance.
     evictions : PlacedRows
-        Rows to be scattered before: changed since they came, and now to leave.
+        Evicted rows that changed since they were gathered: to be scattered before `fills` is
+        gathered.
     bypasses : int
         Rows without a slot.
     wait_for : int or None
-        `fills` may not be gathered before the rows that this batch bypassed are back.
+        A batch. Its bypassed rows must be back in their tables before `fills` is gathered.
     unique, lookups, hits : int
-        Rows of the batch, its lookups, and those among them that found a slot.
+        Rows of the batch, its lookups, and the lookups that found a slot.
     cycles, end : int
-        It took `cycles`, the last of them number `end` of the device's counter.
+        Cycles that the command took, and the device's cycle counter at its end.
     """
 
     number: int
-    slots: np.ndarray
+    slots: Words
     fills: PlacedRows
     evictions: PlacedRows
     bypasses: int
@@ -92,29 +105,19 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Marked:
-    """Of MARK: lookups of the batch, and the `hits` among them, whose rows keep their slots."""
-
-    lookups: int
-    hits: int
-    misses: int
-    cycles: int
-    end: int
-
-
-@dataclass(frozen=True, eq=False)
 class Installed:
     """Of INSTALL.
 
-    Members
-    -------
+    Attributes
+    ----------
     slots : uint32[n]
-        Slot of each row, NO_SLOT where it was refused for lack of room.
+        Slot of each row, NO_SLOT where both sets of the row are full.
     entries, hits, refused : int
-        Rows that have a slot, those among them that had one before, and rows refused.
+        Rows that have a slot, those among them that had one before, and rows without.
+    cycles : int
     """
 
-    slots: np.ndarray
+    slots: Words
     entries: int
     hits: int
     refused: int
@@ -125,7 +128,7 @@ class Installed:
 class Removed:
     """Of REMOVE: the `slots` uint32[n] freed, NO_SLOT where a row had none; their number."""
 
-    slots: np.ndarray
+    slots: Words
     entries: int
     misses: int
     cycles: int
@@ -135,11 +138,10 @@ class Removed:
 class Split:
     """Of SPLIT.
 
-    Members
-    -------
+    Attributes
+    ----------
     order : int64[samples]
-        Positions of the popular samples, all of whose lookups hit, then of the others; both
-        ascending.
+        Positions of the popular samples (all lookups hit), then of the others; both ascending.
     n_popular : int
     slots : uint32[lookups]
         Per lookup, in the order of the batch's ids: its slot, or MISS_FLAG | index into `misses`.
@@ -147,12 +149,12 @@ class Split:
         Missed rows, each once, in order of first appearance.
     lookups, hits : int
     cycles, end : int
-        It took `cycles`, the last of them number `end` of the device's counter.
+        Cycles that the command took, and the device's cycle counter at its end.
     """
 
-    order: np.ndarray
+    order: Positions
     n_popular: int
-    slots: np.ndarray
+    slots: Words
     misses: RowList
     lookups: int
     hits: int
@@ -160,16 +162,18 @@ class Split:
     end: int
 
     @property
-    def popular(self) -> np.ndarray:
+    def popular(self) -> Positions:
+        """Positions of the samples whose lookups all hit."""
         return self.order[:self.n_popular]
 
     @property
-    def nonpopular(self) -> np.ndarray:
+    def nonpopular(self) -> Positions:
+        """Positions of the samples with a miss."""
         return self.order[self.n_popular:]
 
 
 class OpcodeStatistics(NamedTuple):
-    """Commands of one kind that completed, and the cycles that they took together."""
+    """Commands of one opcode that completed, and the sum of their cycles."""
 
     commands: int = 0
     cycles: int = 0

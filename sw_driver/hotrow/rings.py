@@ -2,111 +2,161 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .contract import COMMAND, COMPLETION, Opcode
-from .errors import DeviceError, TimeoutError
-from .futures import Future
-from .registers import ENABLE, FAULTED, STOPPED, WAITING, describe_ports, describe_queue
+from .errors import DeviceError, TimeoutError, TransportError
+from .futures import Completion, Future
+from .memory import Held
+from .regions import Regions
+from .registers import ENABLE, FAULTED, STOPPED, WAITING, Registers, describe_ports, describe_queue
 
-_MODULUS = 1 << 32  # of the counters TAIL, HEAD and COMPLETED
-_SLICE = 0.05  # seconds for which the transport is left alone before state is looked at
+T = TypeVar("T")
+_MODULUS = 1 << 32  # of the registers TAIL, HEAD and COMPLETED
+_SLICE = 0.05  # seconds in the transport before the driver reads the state again
 _PAUSE = 0.0005
+
+
+@dataclass
+class Settings:
+    """What a user may change while the device is open.
+
+    Attributes
+    ----------
+    timeout : float
+        Seconds that a wait lasts at most, unless the call has a limit of its own.
+    check_ids : bool
+        Check every id on the host before a command is submitted.
+    """
+
+    timeout: float
+    check_ids: bool = True
 
 
 class CommandQueue:
     """One in-order queue of the device.
 
+    An interrupt (Ctrl-C) in any method leaves a state from which the next call goes on: a command
+    is submitted once its future is in `_outstanding`, and completed once it is removed.
+
     Parameters
     ----------
-    device : Device
-        Offers `registers`, `regions`, `lock`, `timeout` and `account`.
     name : str
+        "lookup" or "move".
     entries : int
         Commands that can be outstanding (power of two, 2 to 65536).
+    registers : Registers
+    regions : Regions
+    lock : threading.RLock
+        The device's lock; the queue releases it between two looks at a busy device.
+    settings : Settings
+    account : callable
+        Called with the opcode and the cycles of every completed command.
     """
 
-    def __init__(self, device, name, entries):
+    def __init__(self, name: str, entries: int, registers: Registers, regions: Regions,
+                 lock: RLock, settings: Settings, account: Callable[[Opcode, int], None]):
         self.name = name
-        self._device, self._entries = device, entries
-        self._registers = device.registers
+        self._entries, self._registers, self._lock = entries, registers, lock
+        self._settings, self._account = settings, account
         size = entries * (COMMAND.itemsize + COMPLETION.itemsize)
-        regions = device.regions
         self._ring = regions.add(regions.empty(size, np.uint8), True, f"rings of the {name} queue")
         split = entries * COMMAND.itemsize
         self._commands = self._ring.array[:split].view(COMMAND)
         self._completions = self._ring.array[split:].view(COMPLETION)
-        self._outstanding: deque[Future] = deque()
-        self._submitted = self._completed = 0
-        self._fault = None
+        self._outstanding: deque[Future[Any]] = deque()
+        self._rung = self._completed = 0  # commands, since the queue was started
+        self._fault: DeviceError | None = None
 
-    def start(self):
+    def start(self) -> None:
         """Enable the queue, which must be idle, at entry 0."""
         self._write("CONTROL", 0)
-        self._submitted = self._completed = 0
+        self._rung = self._completed = 0
         self._fault = None
         for name, offset in (("COMMANDS", 0), ("COMPLETIONS", self._commands.nbytes)):
             self._registers.write_wide(f"{self.name.upper()}_{name}", self._ring.packed(offset))
         self._write("ENTRIES", self._entries.bit_length() - 1)
         self._write("CONTROL", ENABLE)
 
-    def submit(self, opcode, operands, finish, held) -> Future:
-        """Queue one command.
+    @property
+    def full(self) -> bool:
+        """Whether the ring has no room for a command."""
+        return len(self._outstanding) >= self._entries
+
+    def make_room(self, opcode: Opcode) -> None:
+        """Wait, without the device's lock, until the ring has room for a command."""
+        if self.full:
+            self.drive(lambda: not self.full, f"{opcode.name} on the {self.name} queue (its ring "
+                       f"of {self._entries} commands is full)", None)
+
+    def submit(self, opcode: Opcode, operands: dict[str, int],
+               finish: Callable[[Completion], T], held: Held,
+               lost: Callable[[], None] | None = None) -> Future[T]:
+        """Queue one command; the ring must have room.
 
         Parameters
         ----------
         opcode : Opcode
         operands : dict of str to int
         finish : callable
-            Turns the completion record into the result, or raises.
-        held : contextlib.ExitStack
-            Closed as soon as the device no longer needs what the command names.
+            Turns the completion record into the result, or raises. It may be called twice.
+        held : Held
+            Released as soon as the device no longer needs what the command names.
+        lost : callable, optional
+            Called if nobody will receive the result.
         """
-        future = Future(self, f"{opcode.name} on the {self.name} queue", finish, held)
-        try:
-            if len(self._outstanding) == self._entries:
-                self.drive(lambda: len(self._outstanding) < self._entries,
-                           f"{future.label} (its ring of {self._entries} commands is full)", None)
-            if self._fault is not None:
-                raise self._fault
-        except BaseException:
-            held.close()
-            raise
+        if self._fault is not None:
+            raise self._fault
+        number = self._submitted
+        future = Future(self, f"{opcode.name} on the {self.name} queue", number, finish, held, lost)
         command = np.zeros((), COMMAND)
-        command["opcode"], command["tag"] = opcode, self._submitted % _MODULUS
+        command["opcode"], command["tag"] = opcode, number % _MODULUS
         for name, value in operands.items():
             command[name] = value
-        self._commands[self._submitted % self._entries] = command
-        self._submitted += 1
+        self._commands[number % self._entries] = command
         self._outstanding.append(future)
-        self._write("TAIL", self._submitted % _MODULUS)
+        self._ring_doorbell()
         return future
 
-    def poll(self):
-        """Take up the completions that have landed."""
-        with self._device.lock:
-            landed = (self._read("COMPLETED") - self._completed) % _MODULUS
-            for _ in range(min(landed, len(self._outstanding))):
-                self._take()
+    def owns(self, held: Held) -> bool:
+        """Whether a submitted command uses `held`."""
+        return any(future.held is held for future in self._outstanding)
 
-    def look(self):
-        """Take up completions, or notice that there will be none."""
-        with self._device.lock:
+    def poll(self) -> None:
+        """Process the completions that have landed."""
+        with self._lock:
+            landed = (self._read("COMPLETED") - self._completed) % _MODULUS
+            last = self._completed + min(landed, len(self._outstanding))
+            while self._outstanding and self._outstanding[0].number < last:
+                self._complete_first()
+
+    def look(self) -> None:
+        """Process completions; find out whether more will come."""
+        with self._lock:
+            if self._fault is not None:
+                self.stop(self._fault)  # again: an interrupt may have ended it
+            elif self._rung != self._submitted:  # an interrupt came before the doorbell
+                self._ring_doorbell()
             self.poll()
             self._look_for_fault()
 
-    def drive(self, reached, label, timeout):
+    def drive(self, reached: Callable[[], bool], label: str, timeout: float | None) -> None:
         """Let the device run until `reached()`.
 
         Raises
         ------
         TimeoutError, DeviceError
         """
-        timeout = self._device.timeout if timeout is None else timeout
+        timeout = self._settings.timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
         while True:
-            with self._device.lock:
+            with self._lock:
                 self.look()
                 if reached():
                     return
@@ -118,28 +168,44 @@ class CommandQueue:
                 self.poll()
                 if reached():
                     return
-            time.sleep(_PAUSE)  # nothing yet: another thread may have to signal an event
+            time.sleep(_PAUSE)  # another thread may have to signal an event
 
-    def stop(self, error):
+    def stop(self, error: DeviceError) -> None:
         """Give up every outstanding command; refuse others until `start`."""
         self._fault = error
+        for future in self._outstanding:
+            future.fail(error)
         while self._outstanding:
-            self._outstanding.popleft().fail(error)
+            with suppress(TransportError):  # a transport that is gone holds nothing
+                self._outstanding[0].held.release()
+            self._outstanding.popleft()
 
-    def _take(self):
-        at = self._completed % self._entries
-        completion = self._completions[at].copy()
-        if (completion["tag"], completion["sequence"]) != (
-                self._completed % _MODULUS, (self._completed + 1) % _MODULUS):
-            self.stop(DeviceError(
-                f"the {self.name} queue's completion {self._completed} carries tag "
-                f"{completion['tag']} and sequence {completion['sequence']}: the rings were "
-                f"overwritten; recover with Device.reset()"))
-            return
-        self._completed += 1
-        self._device.account(Opcode(int(completion["opcode"])),
-                             int(completion["end"]) - int(completion["start"]))
-        self._outstanding.popleft().complete(completion)
+    @property
+    def _submitted(self):
+        """Commands submitted since the queue was started."""
+        return self._outstanding[-1].number + 1 if self._outstanding else self._completed
+
+    def _ring_doorbell(self):
+        submitted = self._submitted
+        self._write("TAIL", submitted % _MODULUS)
+        self._rung = submitted
+
+    def _complete_first(self):
+        future = self._outstanding[0]
+        if not future.ended():
+            completion = self._completions[future.number % self._entries].copy()
+            if (completion["tag"], completion["sequence"]) != (
+                    future.number % _MODULUS, (future.number + 1) % _MODULUS):
+                self.stop(DeviceError(
+                    f"the {self.name} queue's completion {future.number} carries tag "
+                    f"{completion['tag']} and sequence {completion['sequence']}: the rings were "
+                    f"overwritten; recover with Device.reset()"))
+                return
+            future.complete(completion)
+            self._account(Opcode(int(completion["opcode"])), future.cycles or 0)
+        future.held.release()
+        self._completed = future.number + 1
+        self._outstanding.popleft()
 
     def _look_for_fault(self):
         if self._read("STATE") & FAULTED and self._fault is None:
@@ -156,7 +222,7 @@ class CommandQueue:
         elif status & STOPPED:
             advice = f"{describe_ports(status)}; recover with Device.reset()"
         else:
-            advice = "ask for the result again to go on waiting, or give up with Device.reset()"
+            advice = "ask for the result again to wait longer, or give up with Device.reset()"
         return (f"{label} did not complete in {timeout:g} s "
                 f"({describe_queue(self._registers, self.name)}): {advice}")
 

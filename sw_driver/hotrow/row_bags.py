@@ -1,6 +1,7 @@
-"""Bags of listed rows, and listed rows of which some come more than once."""
+"""Bags of listed rows, and lists in which rows occur more than once."""
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .errors import BatchError
 from .integers import vector
@@ -10,14 +11,15 @@ from .results import RowList
 LONGEST = 0xFFFF  # rows of a bag, gradients of a row
 
 
-def bag_lengths(lengths, offsets, count) -> np.ndarray:
+def bag_lengths(lengths: ArrayLike | None, offsets: ArrayLike | None,
+                count: int) -> NDArray[np.uint16]:
     """The rows of each bag, uint16[bags].
 
     Parameters
     ----------
     lengths, offsets : integers [bags] or None
-        One of them: how many rows each bag has, or where each begins, as PyTorch's
-        `embedding_bag` has it.
+        One of them: the rows of each bag, or the place in the list where each bag begins, as in
+        PyTorch's `embedding_bag`.
     count : int
         Rows in the list.
 
@@ -53,7 +55,7 @@ def bag_lengths(lengths, offsets, count) -> np.ndarray:
     return found.astype(np.uint16)
 
 
-def row_weights(weights, count) -> np.ndarray | None:
+def row_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float32] | None:
     """`weights` as float32[count], or None.
 
     Raises
@@ -62,20 +64,21 @@ def row_weights(weights, count) -> np.ndarray | None:
     """
     if weights is None:
         return None
-    weights = as_array(weights)
-    if weights.shape != (count,) or weights.dtype.kind != "f":
+    array = as_array(weights)
+    if array.shape != (count,) or array.dtype.kind != "f":
         raise BatchError(f"weights must be floating-point numbers, one for each of {count} rows; "
-                         f"got {weights.dtype} of shape {weights.shape}")
-    return weights.astype(np.float32, copy=False)
+                         f"got {array.dtype} of shape {array.shape}")
+    return array.astype(np.float32, copy=False)
 
 
-def distinct_rows(rows: RowList):
+def distinct_rows(rows: RowList) -> tuple[
+        NDArray[np.int64], NDArray[np.int64], NDArray[np.uint16]]:
     """Group a list by row.
 
     Returns
     -------
     order : int64[n]
-        Positions in the list, those of one row together and ascending.
+        Positions in the list, grouped by row, ascending within a row.
     first : int64[m]
         Position of the first appearance of each distinct row, in the order of the groups.
     counts : uint16[m]

@@ -1,14 +1,22 @@
 """Lists of (table, row) pairs as callers give them, checked against the registered tables."""
 
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .errors import BatchError
-from .integers import vector
+from .integers import Integers, vector
 from .results import RowList
-from .tables import Table
+from .tables import Table, Tables
+
+Rows: TypeAlias = RowList | tuple[Table | ArrayLike, ArrayLike]
+_LARGEST = 0xFFFF_FFFF
 
 
-def row_list(rows) -> RowList:
+def row_list(rows: Rows) -> RowList:
     """`rows` as two uint32 arrays of one length.
 
     Parameters
@@ -21,8 +29,9 @@ def row_list(rows) -> RowList:
     BatchError
         If they are not integers, or not of one length, or beyond 32 bits.
     """
+    table: Any
     if isinstance(rows, RowList):
-        table, row = rows.table, rows.row
+        table, row = rows.table, vector(rows.row, "rows")
     else:
         try:
             table, row = rows
@@ -30,7 +39,7 @@ def row_list(rows) -> RowList:
             raise BatchError(
                 f"expected rows as HotRows, a RowList or a pair (table, row), not "
                 f"{type(rows).__name__}") from wrong
-    row = vector(row, "rows")
+        row = vector(row, "rows")
     if isinstance(table, Table):
         table = table.number
     table = np.full(len(row), table) if np.ndim(table) == 0 else table
@@ -38,67 +47,66 @@ def row_list(rows) -> RowList:
     if len(table) != len(row):
         raise BatchError(f"{len(table)} table numbers for {len(row)} rows: expected one for each")
     for what, values in (("row", row), ("table", table)):
-        wrong = np.flatnonzero((values < 0) | (values > 0xFFFF_FFFF))
-        if wrong.size:
-            at = int(wrong[0])
+        if values.dtype == np.uint32 or not len(values):
+            continue
+        if values.min() < 0 or values.max() > _LARGEST:
+            at = int(np.flatnonzero((values < 0) | (values > _LARGEST))[0])
             kind = "is negative" if values[at] < 0 else "is beyond 32 bits"
             raise BatchError(f"{what} {values[at]} {kind} (position {at} of the list)",
                              position=at, table=int(table[at]), row=int(row[at]))
     return RowList(table.astype(np.uint32, copy=False), row.astype(np.uint32, copy=False))
 
 
-def check_rows(rows, tables, positions=None):
-    """Raise BatchError if a listed row does not exist, RegistrationError if its table changed.
+def check_rows(rows: RowList, tables: Tables, positions: Integers | None = None) -> None:
+    """Raise BatchError if a listed row does not exist.
 
     Parameters
     ----------
     rows : RowList
+        Its tables are registered.
     tables : Tables
-    positions : integers [rows] or None
-        Of the rows in the list that the caller gave, if that is another one.
+    positions : integers [rows], optional
+        Place of each entry in the list that the caller gave, if `rows` is another list.
     """
-    for table in tables_of(rows, tables):
-        wrong = np.flatnonzero((rows.table == table.number) & (rows.row > table.rows - 1))
-        if wrong.size:
-            first = wrong[0] if positions is None else wrong[np.argmin(positions[wrong])]
-            raise refusal(rows, int(first), tables, positions)
+    wrong = np.flatnonzero(rows.row > tables.last_rows[rows.table])
+    if wrong.size:
+        first = wrong[0] if positions is None else wrong[np.argmin(positions[wrong])]
+        raise refusal(rows, int(first), tables, positions)
 
 
-def check_distinct(rows, tables):
-    """Raise BatchError if a row is listed twice.
-
-    Parameters
-    ----------
-    rows : RowList
-    tables : Tables
-    """
+def check_distinct(rows: RowList, tables: Tables) -> None:
+    """Raise BatchError if a row is listed twice."""
     keys = rows.table.astype(np.uint64) << np.uint64(32) | rows.row
-    order = np.argsort(keys, kind="stable")
-    again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    ordered = np.sort(keys)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
     if again.size:
-        first, second = (int(order[again[0] + step]) for step in (0, 1))
+        first, second = (int(place) for place in np.flatnonzero(keys == again[0])[:2])
         number, row = int(rows.table[second]), int(rows.row[second])
+        table = tables[number]
         raise BatchError(
-            f"row {row} of table {number} ({tables[number].name!r}) is listed twice (positions "
-            f"{first} and {second} of the list): rows that are written must be distinct",
+            f"row {row} of table {number} ({table.name if table else ''!r}) is listed twice "
+            f"(positions {first} and {second} of the list): rows that are written must be distinct",
             position=second, table=number, row=row)
 
 
-def tables_of(rows, tables) -> list[Table]:
+def tables_of(rows: RowList, tables: Tables) -> list[Table]:
     """The tables that a list names, each once, their memory checked."""
-    numbers, first = np.unique(rows.table, return_index=True)
+    unknown = rows.table >= len(tables.last_rows)
+    if unknown.any():
+        raise refusal(rows, int(unknown.argmax()), tables)
     found = []
-    for number, position in zip(numbers, first):
+    for number in np.flatnonzero(np.bincount(rows.table)):
         table = tables[int(number)]
         if table is None:
-            raise refusal(rows, int(position), tables)
+            raise refusal(rows, int((rows.table == number).argmax()), tables)
         table.check()
         found.append(table)
     return found
 
 
-def refusal(rows, position, tables, positions=None) -> BatchError:
-    """The error that the entry at a position deserves; `positions` as of `check_rows`."""
+def refusal(rows: RowList, position: int, tables: Tables,
+            positions: Integers | None = None) -> BatchError:
+    """The error about the entry at a position; `positions` as in `check_rows`."""
     number, row = int(rows.table[position]), int(rows.row[position])
     table = tables[number]
     if table is None:

@@ -1,15 +1,19 @@
 """Arrays that hold one row, or one row's state, per slot: checked before the device uses them."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .contract import LARGEST_STRIDE, ROW_ALIGNMENT
 from .errors import BatchError, RegistrationError
-from .integers import vector
-from .memory import Buffer, as_array
+from .integers import Integers, repeats, vector
+from .memory import Array, Buffer, as_array
+from .tables import Table
 
 
-def array_of(value, what, writable) -> np.ndarray:
-    """The array behind a Buffer, array or tensor that the device reads, or with `writable` writes.
+def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:
+    """The array behind a Buffer, array or tensor that the device reads or, if `writable`, writes.
 
     Raises
     ------
@@ -27,8 +31,9 @@ def array_of(value, what, writable) -> np.ndarray:
     return array
 
 
-def slot_array(value, what, dtype, row_bytes, writable) -> np.ndarray:
-    """The array behind `value`, whose rows must be like those that are moved."""
+def slot_array(value: Buffer | Array, what: str, dtype: DTypeLike, row_bytes: int,
+               writable: bool) -> NDArray[Any]:
+    """The array behind `value`, whose rows must have that type and that many bytes."""
     array = array_of(value, what, writable)
     row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0
     if array.dtype != dtype or row != row_bytes:
@@ -38,7 +43,7 @@ def slot_array(value, what, dtype, row_bytes, writable) -> np.ndarray:
     return array
 
 
-def stride_of(array, what, table) -> int:
+def stride_of(array: NDArray[Any], what: str, table: Table) -> int:
     """Bytes between the rows of an array that the device moves in place.
 
     Raises
@@ -56,7 +61,8 @@ def stride_of(array, what, table) -> int:
     return stride
 
 
-def slot_list(slots, count, arrays, distinct) -> np.ndarray | None:
+def slot_list(slots: ArrayLike | None, count: int, arrays: dict[str, NDArray[Any]],
+              distinct: bool) -> Integers | None:
     """`slots` as an array or None, checked against the arrays that it indexes.
 
     Parameters
@@ -67,7 +73,7 @@ def slot_list(slots, count, arrays, distinct) -> np.ndarray | None:
     arrays : dict of str to numpy.ndarray
         By name.
     distinct : bool
-        Whether a slot may be there only once.
+        Whether a slot may occur only once.
 
     Raises
     ------
@@ -80,15 +86,14 @@ def slot_list(slots, count, arrays, distinct) -> np.ndarray | None:
             raise BatchError(f"{count} rows do not fit {what}, which has {room}")
         return None
     if room is None:
-        raise BatchError("slots are places in an array, which was not given")
-    slots = vector(slots, "slots")
-    if len(slots) != count:
-        raise BatchError(f"{len(slots)} slots for {count} rows: expected one for each")
-    wrong = np.flatnonzero((slots < 0) | (slots >= room))
-    if wrong.size:
-        at = int(wrong[0])
-        raise BatchError(f"slot {slots[at]} is out of range: there are 0 to {room - 1} "
+        raise BatchError("slots are places in an array, but no array was given")
+    places = vector(slots, "slots")
+    if len(places) != count:
+        raise BatchError(f"{len(places)} slots for {count} rows: expected one for each")
+    if count and (places.min() < 0 or places.max() >= room):
+        at = int(np.flatnonzero((places < 0) | (places >= room))[0])
+        raise BatchError(f"slot {places[at]} is out of range: there are 0 to {room - 1} "
                          f"(position {at} of the list)", position=at)
-    if distinct and len(np.unique(slots)) != count:
+    if distinct and repeats(places):
         raise BatchError("two rows cannot go to one slot: slots must be distinct")
-    return slots
+    return places

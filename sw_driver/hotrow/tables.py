@@ -1,12 +1,20 @@
 """Embedding tables registered with a device."""
 
+from __future__ import annotations
+
 import warnings
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .batch import Batch
 from .contract import LARGEST_STRIDE, ROW_ALIGNMENT, Element
 from .errors import BatchError, PaddedCopyWarning, RegistrationError
-from .memory import as_array, empty, is_tensor
+from .geometry import Geometry
+from .memory import Array, Buffer, as_array, empty, is_tensor
+from .regions import Regions
+from .registers import Registers
 
 _ELEMENTS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "uint16": "bf16"}
 _STATE_BYTES = (4, 8, 16, 32)
@@ -15,58 +23,65 @@ _STATE_BYTES = (4, 8, 16, 32)
 class Table:
     """One embedding table in host memory.
 
-    Members
-    -------
+    Attributes
+    ----------
     number : int
         Its number on the card.
     name : str
     weights : numpy.ndarray [rows, dim]
-        What the device moves: the caller's own memory, or a padded copy of it.
+        The rows that the device moves: the caller's own memory, or a padded copy of it.
     state : numpy.ndarray or None
-        Per-row optimizer state.
+        Optimizer state of each row.
     element : str
         "fp32", "fp16" or "bf16"; bf16 weights are uint16 in NumPy.
     row_bytes, stride, state_bytes : int
-        Bytes of a row that are carried (padding included), from one row to the next, and of one
-        row's state.
+        Bytes of a row that the device carries (padding included), bytes from one row to the next,
+        and bytes of one row's state.
+    buffers : tuple of Buffer
+        Of the weights, and of the state if the table has one.
     """
 
-    def __init__(self, number, name, weights, state, largest_row):
+    def __init__(self, number: int, name: str | None, weights: Array, state: Array | None,
+                 largest_row: int):
         self.number = number
         self.name = f"table{number}" if name is None else str(name)
         self.source, self.weights, self.element = _weights(weights, self.name, largest_row)
         self.row_bytes = _padded(self.dim * self.dtype.itemsize)
         self.stride = self.weights.strides[0] if self.rows > 1 else self.row_bytes
-        self.state_source, self.state = state, None
+        self.state_source = state
+        self.state: NDArray[Any] | None = None
         self.state_bytes = 0
         if state is not None:
             self.state = as_array(state)
             self.state_bytes = _state_bytes(self.state, self.rows, self.name)
-        self.buffers = ()  # weights, and state where there is one
+        self.buffers: tuple[Buffer, ...] = ()
 
     @property
     def rows(self) -> int:
+        """Rows of the table."""
         return self.weights.shape[0]
 
     @property
     def dim(self) -> int:
+        """Elements of a row."""
         return self.weights.shape[1]
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of an element in NumPy."""
         return self.weights.dtype
 
     @property
     def padded(self) -> bool:
-        """Whether a row is carried with more bytes than its elements have."""
+        """Whether the device carries more bytes of a row than its elements have."""
         return self.row_bytes != self.dim * self.dtype.itemsize
 
-    def check(self):
+    def check(self) -> None:
         """Raise RegistrationError if the memory is not what was registered."""
         for buffer in self.buffers:
             buffer.check()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Table {self.number} {self.name!r}, {self.rows} x {self.dim} {self.element}>"
 
 
@@ -114,7 +129,7 @@ def _padded_copy(array, name):
     warnings.warn(
         f"a row of {name!r} has {row} bytes, {array.strides[0]} apart, and the device carries "
         f"multiples of {ROW_ALIGNMENT}: it works on a padded copy, Table.weights; changes to the "
-        f"array that was passed do not reach it", PaddedCopyWarning, stacklevel=5)
+        f"array that was passed do not reach it", PaddedCopyWarning, stacklevel=6)
     memory = empty((len(array), _padded(row) // array.itemsize), array.dtype)
     memory[:, array.shape[1]:] = 0
     memory[:, :array.shape[1]] = array
@@ -142,109 +157,96 @@ class Tables:
     registers : Registers
     regions : Regions
     geometry : Geometry
+
+    Attributes
+    ----------
+    last_rows : int64[tables]
+        Last row of each table by number, -1 where there is none.
+    in_directory, in_counters : set of int
+        Numbers of which the directory, or the counters, may hold rows.
+    stale_counts : set of int
+        Numbers of which the counters may hold rows of an earlier table.
     """
 
-    def __init__(self, registers, regions, geometry):
+    def __init__(self, registers: Registers, regions: Regions, geometry: Geometry):
         self._registers, self._regions, self._geometry = registers, regions, geometry
         self._tables: list[Table | None] = [None] * geometry.tables
-        self._partitions = {}  # of each number registered last, as the card takes it
-        self._slotted = set()  # numbers whose rows may have slots
+        self.last_rows = np.full(geometry.tables, -1)
+        self.in_directory: set[int] = set()
+        self.in_counters: set[int] = set()
+        self.stale_counts: set[int] = set()
 
-    def clear(self):
-        """Remove every table from the card, as another program may have left them."""
+    def clear(self) -> None:
+        """Remove every table from the card: another program may have left some."""
         for number in range(len(self._tables)):
             self._commit(number, 0)
 
-    def remove_all(self):
+    def remove_all(self) -> None:
         """Unregister every table."""
         for table in self.registered:
-            self.remove(table)
+            self._drop(table)
 
-    def add(self, weights, name, state, partition) -> Table:
+    def add(self, weights: Array, name: str | None, state: Array | None,
+            partition: tuple[int, int]) -> Table:
         """Register a table under the lowest free number.
 
         Raises
         ------
         RegistrationError
         """
-        if None not in self._tables:
-            raise RegistrationError(f"all {len(self._tables)} tables of this card are in use: "
-                                    f"unregister one")
         parts_log2, part = _partition(partition, self._geometry.directory_partitions)
-        number = self._tables.index(None)
-        self._may_move(number, (parts_log2, part))
-        table = Table(number, name, weights, state, self._geometry.row_bytes)
+        table = Table(self._free_number(), name, weights, state, self._geometry.row_bytes)
         if any(other and other.name == table.name for other in self._tables):
             raise RegistrationError(f"there is a table named {table.name!r} already")
         sources = [(table.source, "weights"), (table.state_source, "state")]
-        buffers = []
+        buffers: list[Buffer] = []
         try:
             for source, what in sources[:1 if table.state is None else 2]:
                 writable = as_array(source).flags.writeable
                 buffers.append(self._regions.add(source, writable, f"{what} of {table.name!r}"))
+            table.buffers = tuple(buffers)
+            self._describe(table, part << 8 | parts_log2)
         except BaseException:
             for buffer in buffers:
                 self._regions.remove(buffer)
             raise
-        table.buffers = tuple(buffers)
-        write = self._registers.write
-        write("TABLE_LAST_ROW", table.rows - 1)
-        self._registers.write_wide("TABLE_WEIGHTS", buffers[0].packed())
-        write("TABLE_ROW", table.stride << 16 | table.row_bytes)
-        self._registers.write_wide("TABLE_STATE", buffers[-1].packed() if table.state_bytes else 0)
-        write("TABLE_FORMAT", Element[table.element.upper()] << 8 | table.state_bytes)
-        write("TABLE_PARTITION", part << 8 | parts_log2)
-        self._commit(number, 1)
-        self._tables[number], self._partitions[number] = table, (parts_log2, part)
+        self.last_rows[table.number], self._tables[table.number] = table.rows - 1, table
         return table
 
-    def remove(self, table):
+    def remove(self, table: Table) -> None:
         """Unregister a table and its memory."""
+        self.check_unused(table)
+        self._drop(table)
+
+    def check_unused(self, table: Table) -> None:
+        """Raise RegistrationError unless `table` is registered and no command uses it."""
         self.check(table)
         if any(buffer.uses for buffer in table.buffers):
             raise RegistrationError(
                 f"table {table.name!r} is in use by a command under way: take its result first")
-        self._commit(table.number, 0)
-        self._tables[table.number] = None
-        for buffer in table.buffers:
-            self._regions.remove(buffer)
 
-    def check(self, table):
+    def check(self, table: object) -> Table:
         """Raise RegistrationError unless `table` is registered here."""
         if not isinstance(table, Table) or self[table.number] is not table:
             raise RegistrationError(f"{table!r} is not a table registered with this device")
-
-    def give_slots(self, numbers):
-        """Rows of these tables may have slots from here on."""
-        self._slotted.update(numbers)
-
-    def free_slots(self):
-        """No row has one any longer."""
-        self._slotted.clear()
-
-    def _may_move(self, number, partition):
-        """Rows are found in the part of the directory in which they got their slots."""
-        if number in self._slotted and partition != self._partitions[number]:
-            (old_log2, old), (new_log2, new) = self._partitions[number], partition
-            raise RegistrationError(
-                f"table {number} may have rows in part {old} of {1 << old_log2} of the directory, "
-                f"where part {new} of {1 << new_log2} would not find them: clear_directory() first")
+        return table
 
     @property
     def registered(self) -> tuple[Table, ...]:
+        """The registered tables, by number."""
         return tuple(table for table in self._tables if table)
 
-    def __getitem__(self, number) -> Table | None:
+    def __getitem__(self, number: int) -> Table | None:
         return self._tables[number] if 0 <= number < len(self._tables) else None
 
-    def resolve(self, batch) -> list[Table]:
+    def resolve(self, batch: Batch) -> list[Table]:
         """The tables of a batch's columns.
 
         Raises
         ------
         BatchError, RegistrationError
         """
-        tables = self.registered if batch.tables is None else [
+        tables = list(self.registered) if batch.tables is None else [
             self._one(table) for table in batch.tables]
         if len(tables) != batch.table_count:
             named = f"{len(tables)} table{'s' * (len(tables) != 1)}"
@@ -268,8 +270,44 @@ class Tables:
                 raise BatchError(f"there is no table named {table!r}: expected one of "
                                  f"{', '.join(each.name for each in self.registered)}")
             return found
-        self.check(table)
-        return table
+        return self.check(table)
+
+    def _free_number(self):
+        """The lowest number without a table, of which the directory holds no rows.
+
+        It would take the rows of an earlier table for rows of the later one.
+        """
+        free = [number for number, table in enumerate(self._tables) if table is None]
+        if not free:
+            raise RegistrationError(f"all {len(self._tables)} tables of this card are in use: "
+                                    f"unregister one")
+        number = next((number for number in free if number not in self.in_directory), None)
+        if number is None:
+            raise RegistrationError(
+                f"the directory may hold rows of the tables that had the numbers "
+                f"{', '.join(map(str, free))}: call clear_directory() before another table gets "
+                f"one of them")
+        return number
+
+    def _describe(self, table, partition):
+        """Write the card's descriptor."""
+        write = self._registers.write
+        weights, state = table.buffers[0], table.buffers[-1]
+        write("TABLE_LAST_ROW", table.rows - 1)
+        self._registers.write_wide("TABLE_WEIGHTS", weights.packed())
+        write("TABLE_ROW", table.stride << 16 | table.row_bytes)
+        self._registers.write_wide("TABLE_STATE", state.packed() if table.state_bytes else 0)
+        write("TABLE_FORMAT", Element[table.element.upper()] << 8 | table.state_bytes)
+        write("TABLE_PARTITION", partition)
+        self._commit(table.number, 1)
+
+    def _drop(self, table):
+        self._commit(table.number, 0)
+        self._tables[table.number] = None
+        self.stale_counts |= self.in_counters & {table.number}
+        self.last_rows[table.number] = -1
+        for buffer in table.buffers:
+            self._regions.drop(buffer)
 
     def _commit(self, number, valid):
         self._registers.write("TABLE_NUMBER", number)

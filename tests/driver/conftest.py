@@ -1,6 +1,5 @@
 import shutil
 from collections import Counter
-from contextlib import ExitStack
 
 import hotrow
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from hotrow import Status
 from hotrow.link import serial_line, udp
 from hotrow.link import transport as link_transport
+from hotrow.memory import Held
 from hotrow_sim.testing.link.serial_card import SerialCard
 
 from tests.boards.simulated_board import PATIENCE, open_board
@@ -92,8 +92,8 @@ def picked(tables, rows):
 
 def raw(device, opcode, queue="lookup", **operands):
     """Submit a command past every check of the driver; its status."""
-    return Status(device._queues[queue].submit(
-        opcode, operands, lambda completion: int(completion["status"]), ExitStack()).result())
+    return Status(device._commands.queues[queue].submit(
+        opcode, operands, lambda completion: int(completion["status"]), Held()).result())
 
 
 def usable(device, tables):

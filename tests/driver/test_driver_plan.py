@@ -202,7 +202,7 @@ def test_a_refused_plan_keeps_its_number(device):
     assert raw(device, Opcode.PLAN, **operands) is Status.REGION
     assert device.plan([[0, 0, 0]]).number == 0
     assert raw(device, Opcode.PLAN, **operands) is Status.REGION
-    device._batches.next = 3
+    device._planner.numbers.known_next = 3
     with pytest.raises(CommandError, match=r"BATCH_ORDER .*index 1"):
         device.plan([[0, 0, 0]])
     assert device.plan([[0, 0, 0]]).number == 1
@@ -214,7 +214,7 @@ def test_a_plan_lost_in_a_reset(device):
     device.reset()
     with pytest.raises(DeviceError, match="reset"):
         future.result()
-    with pytest.raises(DeviceError, match=r"never told: free them with clear_directory\(\)"):
+    with pytest.raises(DeviceError, match=r"never gathered: free them with clear_directory\(\)"):
         device.plan([[0, 0, 0]])
     device.clear_directory()
     assert device.plan([[0, 0, 0]]).number == 0
@@ -229,6 +229,6 @@ def test_a_card_without_a_planner():
                            (lambda: device.mark([[0, 0, 0]], 0), "MARK"),
                            (lambda: device.retire(0), "batches"),
                            (lambda: device.install((0, [1]), policy="lru"), "a policy")):
-            with pytest.raises(DeviceError, match=f"no planner, so {what} .*planner=True"):
+            with pytest.raises(DeviceError, match=f"no planner, which {what} needs.*planner=True"):
                 call()
         assert raw(device, Opcode.PLAN) is Status.BAD_OPCODE

@@ -112,7 +112,7 @@ def test_bags_that_are_all_empty_are_zeros(device, tables, out):
     ({"lengths": [3], "mode": "max"}, "mode must be 'sum' or 'mean', not 'max'"),
     ({"lengths": [3], "weights": [1.0, 2.0]}, "one for each of 3 rows; got float64 of shape .2,"),
     ({"lengths": [3], "weights": [1, 2, 3]}, "floating-point numbers"),
-    ({"lengths": [3], "slots": [0]}, "slots are places in an array, which was not given"),
+    ({"lengths": [3], "slots": [0]}, "slots are places in an array, but no array was given"),
 ])
 def test_errors_teach(device, tables, arguments, message):
     with pytest.raises(BatchError, match=message):
@@ -167,7 +167,7 @@ def test_a_card_without_arithmetic():
     with hotrow.open("model", config=config) as device:
         table = device.register_table(hotrow.empty((4, 8), np.float32))
         assert not device.geometry.arithmetic
-        with pytest.raises(DeviceError, match=r"no arithmetic, so POOL .*arithmetic=True"):
+        with pytest.raises(DeviceError, match=r"no arithmetic, which POOL needs.*arithmetic=True"):
             device.pool((table, [1]), [1])
-        with pytest.raises(DeviceError, match="no arithmetic, so UPDATE"):
+        with pytest.raises(DeviceError, match="no arithmetic, which UPDATE needs"):
             device.update((table, [1]), hotrow.empty((1, 8), np.float32), 0.1)

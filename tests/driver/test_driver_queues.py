@@ -12,7 +12,7 @@ from tests.driver.conftest import picked, random_ids, usable
 
 def lose_rings(device, queue):
     """Make a queue's rings unreachable, as a host that unmaps them would; return the remedy."""
-    ring = device._queues[queue]._ring
+    ring = device._commands.queues[queue]._ring
     write = device.registers.write
 
     def commit(bits):
@@ -182,7 +182,7 @@ def test_a_faulted_queue(device, tables, queue):
 
 
 def test_rings_overwritten(device, tables):
-    queue, completed = device._queues["lookup"], device.registers.read("LOOKUP_COMPLETED")
+    queue, completed = device._commands.queues["lookup"], device.registers.read("LOOKUP_COMPLETED")
     pending = device.fence_async(queue="lookup")
     behind = device.wait_event_async(0, 1, queue="lookup")
     while device.registers.read("LOOKUP_COMPLETED") == completed:

@@ -67,22 +67,50 @@ def test_partitions(device, partition):
 
 
 @pytest.mark.parametrize("command", ["install", "plan"])
-def test_rows_that_have_slots_keep_their_part_of_the_directory(device, command):
+@pytest.mark.parametrize("rows", [50, 2000])
+def test_a_later_table_has_no_slots_of_an_earlier_one(device, command, rows):
     if command == "plan" and not device.geometry.planner:
         pytest.skip("this card has no planner")
-    weights = hotrow.empty((4, 4), np.float32)
+    weights = hotrow.empty((rows, 4), np.float32)
     table = device.register_table(weights, partition=(1, 2))
     if command == "install":
-        device.install((table, [1]))
+        device.install((table, np.arange(10)))
     else:
-        device.plan([[1]])
+        device.plan(np.arange(10)[:, None])
     device.unregister_table(table)
-    with pytest.raises(RegistrationError, match=r"table 0 may have rows in part 1 of 2 of the "
-                                                r"directory, where part 0 of 1 would not .*clear"):
-        device.register_table(weights)
-    device.unregister_table(device.register_table(weights, partition=(1, 2)))
+    later = device.register_table(weights)
+    assert later.number == (rows > 4 * device.geometry.slots), "such a table keeps its slots"
+    assert device.split(np.arange(10)[:, None]).hits == 0
     device.clear_directory()
-    device.register_table(weights)
+    device.unregister_table(later)
+    assert device.register_table(weights).number == 0
+
+
+def test_every_number_has_slots(device):
+    weights = hotrow.empty((2000, 4), np.float32)
+    for _ in range(device.geometry.tables):
+        table = device.register_table(weights)
+        device.install((table, [1]))
+        device.unregister_table(table)
+    with pytest.raises(RegistrationError, match=r"had the numbers 0, .* 31: call clear_directory"):
+        device.register_table(weights)
+    device.clear_directory()
+    assert device.register_table(weights).number == 0
+
+
+def test_a_later_table_has_no_counts_of_an_earlier_one(device):
+    old, other = (device.register_table(hotrow.empty((50, 4), np.float32)) for _ in range(2))
+    device.observe([[3, 1], [3, 2]])
+    device.unregister_table(old)
+    assert device.harvest(10).table.tolist() == [1, 1], "the other table's rows"
+    device.register_table(hotrow.empty((50, 4), np.float32), name="new")
+    with pytest.raises(hotrow.BatchError, match=r"had the number 0 before 'new': call clear_coun"):
+        device.harvest(10)
+    for table in device.tables:
+        device.unregister_table(table)
+    device.register_table(hotrow.empty((50, 4), np.float32))
+    assert len(device.harvest(10)) == 0, "without tables the device forgets its counts"
+    assert other not in device.tables
 
 
 def test_misaligned_rows_that_need_padding_are_copied(device):

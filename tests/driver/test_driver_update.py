@@ -127,7 +127,7 @@ def test_padded_rows(device):
     device.update((table, [2, 2]), np.full((2, 5), 2, np.float32), 0.25)
     assert (table.source[2] == [0, 0, 0, 0, 0, 0, 0, 0]).all()
     assert (table.weights[[0, 1, 3]] == 1).all()
-    with pytest.raises(RegistrationError, match="padded to 32 bytes: give it a dim whose rows"):
+    with pytest.raises(RegistrationError, match="padded to 32 bytes: choose a dim whose rows"):
         device.update((table, [2]), np.full((1, 5), 2, np.float32), 0.25,
                       optimizer="rowwise_adagrad")
 

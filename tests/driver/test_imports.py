@@ -17,7 +17,8 @@ FORBIDDEN = {
     "hotrow_boards": OURS - {"hotrow_boards", "hotrow_rtl"},
     "hotrow_explore": {"hotrow_boards"},
 }
-EXTRAS = ("hotrow.bench", "hotrow.torch", "hotrow.traces")  # may import what their extra installs
+# These may import what their extra installs.
+EXTRAS = ("hotrow.bench", "hotrow.kernels", "hotrow.torch", "hotrow.traces")
 WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract",
                     "hotrow_rtl.lookup.hashing.xorshift", "hotrow_sim.golden", "hotrow_sim.model")
 

@@ -1,0 +1,205 @@
+"""Rows between tables and the trainer's slots: GATHER and SCATTER."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .commands import Commands
+from .contract import ROW_ALIGNMENT, STATE_ALIGNMENT, GatherFlag, Opcode
+from .errors import RegistrationError
+from .futures import Completion, Future
+from .integers import Integers
+from .memory import Array, Buffer, Held, span
+from .results import Done
+from .row_lists import Rows, check_distinct, row_list
+from .row_operands import RowOperands
+from .slot_arrays import slot_array, slot_list, stride_of
+from .tables import Table
+
+
+class Mover:
+    """Part of `Device`.
+
+    Parameters
+    ----------
+    commands : Commands
+    rows : RowOperands
+    """
+
+    def __init__(self, commands: Commands, rows: RowOperands):
+        self._commands, self._rows = commands, rows
+
+    def gather(self, rows: Rows, out: Buffer | Array | None = None, slots: ArrayLike | None = None,
+               state_out: Buffer | Array | None = None) -> Future[NDArray[Any]]:
+        """Copy the listed rows of registered tables.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+            Of tables with one dim, element type and state size.
+        out : Buffer, numpy.ndarray or torch tensor [n, dim], optional
+            Receives row i at out[slots[i]], or at out[i]; memory of its own when absent. The device
+            writes rows that are not padded there directly; the base must then be a multiple of 16.
+        slots : integers [rows], optional
+            Distinct places in `out` and `state_out`.
+        state_out : Buffer, numpy.ndarray or torch tensor [n] or [n, m], optional
+            Receives the rows' optimizer state in the same manner.
+
+        Returns
+        -------
+        numpy.ndarray [n, dim]
+            `out`, or an array of the rows in the order of the list.
+        """
+        listed, commands = row_list(rows), self._commands
+        tables = self._rows.tables(listed, with_state=state_out is not None)
+        table, count = tables[0], len(listed)
+        arrays = _slot_arrays(table, ("out", out), ("state_out", state_out), writable=True)
+        target, state = arrays.get("out"), arrays.get("state_out")
+        places = slot_list(slots, count, arrays, distinct=True)
+        if not count:
+            return Future.of(np.empty((0, table.dim), table.dtype) if target is None else target)
+
+        with commands.open(Opcode.GATHER) as held:
+            operands = self._rows.stage(listed, tables, held)
+            every = slice(count)
+            chosen: slice | Integers = every if places is None else places
+            copies: list[tuple[NDArray[Any], slice | Integers, NDArray[Any]]] = []
+            result = np.empty((count, table.dim), table.dtype) if target is None else target
+            # The device writes whole rows, padding included, and packed state.
+            packed = state is None or state.flags.c_contiguous
+            if target is not None and not table.padded and packed:
+                operands |= self._in_place(table, target, state, places, held)
+            else:
+                lease = commands.results.lease(count * table.row_bytes, held)
+                operands |= {"destination": lease.address, "stride": table.row_bytes}
+                moved = lease.rows(table.dtype, count, table.row_bytes)[:, :table.dim]
+                copies.append((result, every if target is None else chosen, moved))
+                if state is not None:
+                    lease = commands.results.lease(count * table.state_bytes, held)
+                    operands["state_destination"] = lease.address
+                    moved = lease.rows(state.dtype, count, table.state_bytes)
+                    copies.append((state, chosen, moved.reshape(count, *state.shape[1:])))
+            if state is not None:
+                operands["flags"] = operands.get("flags", 0) | GatherFlag.STATE
+
+            def finish(c: Completion) -> NDArray[Any]:
+                commands.check(c, listed)
+                for destination, where, moved in copies:
+                    destination[where] = moved
+                return result
+
+            return commands.submit(Opcode.GATHER, operands, finish, held)
+
+    def scatter(self, rows: Rows, values: Buffer | Array, slots: ArrayLike | None = None,
+                state: Buffer | Array | None = None) -> Future[Done]:
+        """Write rows of registered tables: the reverse of `gather`.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+            Of tables with one dim, element type and state size, registered from writable arrays.
+            Distinct, because a card with several row ports writes rows in any order.
+        values : Buffer, numpy.ndarray or torch tensor [n, dim]
+            Row i of the list becomes values[slots[i]], or values[i]. The device reads rows that are
+            not padded directly from registered memory.
+        slots : integers [rows], optional
+            Places in `values` and `state`.
+        state : Buffer, numpy.ndarray or torch tensor [n] or [n, m], optional
+            The rows' optimizer state, in the same manner.
+        """
+        listed, commands = row_list(rows), self._commands
+        tables = self._rows.tables(listed, with_state=state is not None)
+        table, count = tables[0], len(listed)
+        arrays = _slot_arrays(table, ("values", values), ("state", state), writable=False)
+        places = slot_list(slots, count, arrays, distinct=False)
+        for each in tables if count else ():
+            for buffer in each.buffers[:len(arrays)]:
+                if not buffer.writable:
+                    raise RegistrationError(f"{buffer.name} cannot be written: it was registered "
+                                            f"from a read-only array")
+        if not count:
+            return Future.of(Done(0))
+
+        with commands.open(Opcode.SCATTER) as held:
+            operands = self._rows.stage(listed, tables, held)
+            if commands.settings.check_ids:
+                check_distinct(listed, commands.tables)
+            in_place = self._find_slots(table, arrays, held)
+            if in_place is None:
+                operands |= self._stage_slots(table, arrays, places, count, held)
+            else:
+                operands |= in_place | self._targets(places, held)
+            if state is not None:
+                operands["flags"] = operands.get("flags", 0) | GatherFlag.STATE
+            return commands.submit(
+                Opcode.SCATTER, operands, partial(commands.done, rows=listed), held)
+
+    def _targets(self, places: Integers | None, held: Held) -> dict[str, int]:
+        """Operands that name the slot of each row, unless row i belongs to slot i."""
+        if places is None:
+            return {}
+        return {"targets": self._commands.staging.stage(places.astype(np.uint32), held),
+                "flags": GatherFlag.LISTED}
+
+    def _in_place(self, table, target, state, places, held):
+        """Operands of a GATHER that writes to the caller's arrays."""
+        regions = self._commands.regions
+        operands = self._targets(places, held) | {
+            "destination": regions.reach(target, "out", True, ROW_ALIGNMENT, held),
+            "stride": stride_of(target, "out", table)}
+        if state is not None:
+            operands["state_destination"] = regions.reach(
+                state, "state_out", True, STATE_ALIGNMENT, held)
+        return operands
+
+    def _find_slots(self, table: Table, arrays: dict[str, NDArray[Any]],
+                    held: Held) -> dict[str, int] | None:
+        """Operands of a SCATTER that reads the caller's arrays, or None where it cannot."""
+        values, state = arrays["values"], arrays.get("state")
+        wanted = {"rows": (values, ROW_ALIGNMENT)}
+        if state is not None:
+            wanted["state_rows"] = (state, STATE_ALIGNMENT)
+        if table.padded or (state is not None and not state.flags.c_contiguous):
+            return None
+        try:
+            operands = {"stride": stride_of(values, "values", table)}
+        except RegistrationError:
+            return None
+        for name, (array, alignment) in wanted.items():
+            host, size = span(array)
+            buffer = self._commands.regions.find(host, size)
+            if buffer is None or (host - buffer.host) % alignment:
+                return None
+            buffer.check()
+            held.use(buffer)
+            operands[name] = buffer.packed(host - buffer.host)
+        return operands
+
+    def _stage_slots(self, table, arrays, places, count, held):
+        """Operands that name copies of the slots, in the order of the list."""
+        staging = self._commands.staging
+        chosen = slice(count) if places is None else places
+        lease = staging.lease(count * table.row_bytes, held)
+        padded = lease.rows(table.dtype, count, table.row_bytes)
+        padded[:, :table.dim] = arrays["values"][chosen].reshape(count, table.dim)
+        padded[:, table.dim:] = 0
+        operands = {"rows": lease.address, "stride": table.row_bytes}
+        if "state" in arrays:
+            lease = staging.lease(count * table.state_bytes, held)
+            packed = lease.rows(table.state.dtype, count, table.state_bytes)
+            packed[:] = arrays["state"][chosen].reshape(count, -1)
+            operands["state_rows"] = lease.address
+        return operands
+
+
+def _slot_arrays(table: Table, rows: tuple[str, Any], state: tuple[str, Any],
+                 writable: bool) -> dict[str, NDArray[Any]]:
+    """The arrays for rows and for state by name, without the absent ones."""
+    kinds = [(table.dtype, table.dim * table.dtype.itemsize),
+             (None, 0) if table.state is None else (table.state.dtype, table.state_bytes)]
+    return {name: slot_array(value, name, *kind, writable)
+            for (name, value), kind in zip((rows, state), kinds, strict=True) if value is not None}

@@ -1,0 +1,55 @@
+"""Lists of rows as operands of commands."""
+
+from __future__ import annotations
+
+from .commands import Commands
+from .errors import BatchError
+from .integers import Integers
+from .memory import Held
+from .results import RowList
+from .row_lists import check_rows, tables_of
+from .tables import Table
+
+
+class RowOperands:
+    """Check lists of rows, and put them where the device finds them.
+
+    Parameters
+    ----------
+    commands : Commands
+    """
+
+    def __init__(self, commands: Commands):
+        self._commands = commands
+
+    def tables(self, rows: RowList, with_state: bool) -> list[Table]:
+        """The tables of a list, or all registered tables if it is empty.
+
+        They have one dim and element type and, `with_state`, one size of state.
+
+        Raises
+        ------
+        BatchError
+        """
+        registered = self._commands.tables
+        tables = tables_of(rows, registered) or list(registered.registered)
+        if not tables:
+            raise BatchError("no table is registered whose rows could be moved")
+        first = tables[0]
+        for table in tables[1:]:
+            if (table.dim, table.dtype, table.state_bytes * with_state) != (
+                    first.dim, first.dtype, first.state_bytes * with_state):
+                raise BatchError(f"one command moves rows of one kind, got {first!r} and "
+                                 f"{table!r}: move them with two commands")
+        if with_state and not first.state_bytes:
+            raise BatchError(f"{first!r} has no state that could be moved")
+        return tables
+
+    def stage(self, rows: RowList, tables: list[Table], held: Held,
+              positions: Integers | None = None) -> dict[str, int]:
+        """Operands that name the rows; `tables` are held. `positions` as in `check_rows`."""
+        if self._commands.settings.check_ids:
+            check_rows(rows, self._commands.tables, positions)
+        for table in tables:
+            self._commands.hold_table(table, held)
+        return {"source": self._commands.staging.stage_rows(rows, held), "count": len(rows)}
