@@ -4,8 +4,7 @@
     python examples/dlrm_criteo.py day_0.gz --mode scratchpipe --checkpoint run.pt --resume
 
 The rows of coming batches get slots of the trainer's memory while earlier batches train; tables,
-state and losses have the same bits in every mode but hotline. Without a card, `--transport model`
-answers as one would.
+state and losses have the same bits in every mode but hotline. `--transport model` simulates a card.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Bring your own model: its `nn.EmbeddingBag`s are swapped, and everything else stays.
+"""A model of plain PyTorch whose `nn.EmbeddingBag`s hotrow replaces; nothing else changes.
 
     python examples/own_model.py
 """
@@ -12,7 +12,7 @@ ROWS = 20_000
 
 
 class Model(nn.Module):
-    """As it was before hotrow."""
+    """Two embedding bags and a small network."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ def main():
         model, device="model", mode="scratchpipe", optimizer="sgd", lr=0.5, preset="alveo-u55c")
     dense = torch.optim.SGD(model.parameters(), 0.5)
 
-    items = (ROWS * torch.rand(4096, 5) ** 4).long()  # five of an order, some bought far more
+    items = (ROWS * torch.rand(4096, 5) ** 4).long()  # five items per order, skewed
     users = (ROWS // 4 * torch.rand(4096, 1) ** 4).long()
     label = ((items.sum(1) + users.squeeze(1)) % 2).float()
     loader = DataLoader(TensorDataset(items, users, label), 128, shuffle=True)
@@ -47,7 +47,7 @@ def main():
                     optimizer.step()
             print(f"epoch {epoch}: loss {float(loss.detach()):.4f}")
         print(f"{tables.statistics['hits'] / tables.statistics['lookups']:.1%} of lookups hit")
-        torch.save(model.state_dict(), "/dev/null")  # the keys that it had before
+        torch.save(model.state_dict(), "/dev/null")  # with the keys of the plain model
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One model, several processes: each owns a part of every table's rows, and trains its samples.
+"""One model in several processes: each owns a part of every table's rows and trains its samples.
 
     torchrun --standalone --nproc-per-node=2 examples/several_processes.py
 """

@@ -23,7 +23,7 @@ class StepCheck:
     A bound on the loss proves nothing: a run can lose every embedding update and hardly show it.
     So before each step the check gives the trainer the reference's state, both take the step, and
     every touched row, its state, and every dense parameter must agree. Then the check returns the
-    trainer to its own state, so that its free run goes on undisturbed.
+    trainer to its own state, so that the check does not disturb its run.
 
     A step that starts from the reference's state cannot show whether rows that moved between two
     steps kept their values; `move` checks that in the trainer's own state.

@@ -82,11 +82,12 @@ def _add_options(parser, default):
                         help="binary places by which counts are shifted right before that, so that "
                         "old lookups weigh less" + _default(default.relearn_decay))
     parser.add_argument("--cold", choices=COLD, default=default.cold,
-                        help="what becomes of cold rows: gathered to the trainer, or pooled and "
-                        "updated on a card with arithmetic" + _default(default.cold))
+                        help="rows without a slot: gathered to the trainer, or pooled and updated "
+                        "on a card with arithmetic" + _default(default.cold))
     cached = parser.add_argument_group(f"modes {' and '.join(CACHED)}")
     cached.add_argument("--policy", choices=POLICIES,
-                        help="which row leaves its slot (default: lru, in freqcache lfu)")
+                        help="choice of the row that leaves its slot (default: lru, in freqcache "
+                        "lfu)")
     cached.add_argument("--depth", type=_positive, default=default.depth,
                         help="batches planned and not trained" + _default(default.depth))
     cached.add_argument("--look-ahead", type=_natural, default=default.look_ahead,
@@ -99,15 +100,15 @@ def _add_options(parser, default):
     cached.add_argument("--checkpoint-every", type=_positive, default=default.checkpoint_every,
                         help="batches from one checkpoint to the next"
                         + _default(default.checkpoint_every))
-    cached.add_argument("--resume", help="checkpoint to go on from, with the options it began with")
+    cached.add_argument("--resume", help="checkpoint to continue, with the options of its run")
     parser.add_argument("--eval-every", type=_positive,
                         help="report loss and AUC of every so many batches")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
 def _run(arguments):
-    # Decided when PyTorch is loaded: its threads sleep at a barrier instead of spinning, which on
-    # cores that they share, with the simulated device or anything else, costs tenfold time.
+    # Before PyTorch is loaded: its threads then sleep at a barrier. Spinning threads take ten times
+    # as long on cores that they share, with the simulated device for example.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from . import report
     from .train import train as run

@@ -15,7 +15,7 @@ class DLRM(nn.Module):
     Parameters
     ----------
     dense : int
-        Dense features. With none there is no bottom MLP: the interaction is among the embeddings.
+        Dense features. With 0 there is no bottom MLP, and only embeddings interact.
     tables : int
     dim : int
         Of an embedding.
@@ -44,7 +44,7 @@ class DLRM(nn.Module):
 
 
 def mlp(widths):
-    """Linear layers, each followed by a ReLU, started from Glorot's normal with no bias."""
+    """Linear layers, each followed by a ReLU; Glorot's normal weights, biases of zero."""
     layers = []
     for inputs, outputs in pairwise(widths):
         linear = nn.Linear(inputs, outputs)

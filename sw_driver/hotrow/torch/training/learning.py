@@ -31,7 +31,7 @@ class LearningSchedule:
         return self.every > 0 and number > 0 and number % self.every == 0
 
     def before(self, number, samples, trainer, check):
-        """Do what is due before the step of a batch.
+        """Count, learn or do nothing before the step of a batch.
 
         Parameters
         ----------

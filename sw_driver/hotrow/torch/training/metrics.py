@@ -14,7 +14,7 @@ def auc(label, score):
     Returns
     -------
     float or None
-        None where there is only one class: the curve does not exist.
+        None if there is only one class, because then the curve does not exist.
     """
     label = np.asarray(label) > 0.5
     positive = np.count_nonzero(label)

@@ -7,20 +7,20 @@ from ...errors import Error
 from ...traces import open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
-CACHED = ("scratchpipe", "freqcache")  # modes in which a planner gives slots to coming batches
+CACHED = ("scratchpipe", "freqcache")  # a planner gives slots to the rows of coming batches
 OPTIMIZERS = ("sgd", "rowwise_adagrad")
 COLD = ("gathered", "pooled")
-HOT_SHARE = 0.25  # of all rows, unless the user says how many
-GENERATED_BATCHES = 80  # per epoch of a trace that never ends
-ROW_ALIGNMENT = 16  # bytes: rows that are multiples of it are trained in place
+HOT_SHARE = 0.25  # of all rows, by default
+GENERATED_BATCHES = 80  # per epoch of an endless trace
+ROW_ALIGNMENT = 16  # bytes: a device moves rows in place in multiples of it
 _UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 
 @dataclass(frozen=True)
 class HotBudget:
-    """How much of the tables may be hot: `rows`, or `bytes` of rows, or a `share` of all rows.
+    """How much of the tables may be hot: `rows`, `bytes` of rows, or a `share` of all rows.
 
-    `asked` is how the user put it; with none of them the default applies.
+    `asked` is the user's option, for errors. With none of the three the default applies.
     """
 
     asked: str = ""
@@ -80,7 +80,7 @@ class HotBudget:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What `hotrow train` takes; the names are those of the command line."""
+    """Options of `hotrow train`, by their names on the command line."""
 
     trace: str
     ids: tuple[str, ...] = ()
@@ -116,15 +116,15 @@ class TrainOptions:
         return 4 * self.dim
 
     def open_trace(self):
-        """The trace, once it is known that it can train.
+        """Open the trace, and check that the options fit it.
 
         Raises
         ------
         Error
         """
         if self.row_bytes % ROW_ALIGNMENT:
-            raise Error(f"a row of dim {self.dim} has {self.row_bytes} bytes, and rows are trained "
-                        f"in place in multiples of {ROW_ALIGNMENT}: choose a dim divisible by 4")
+            raise Error(f"a row of dim {self.dim} has {self.row_bytes} bytes, and a device "
+                        f"moves rows in multiples of {ROW_ALIGNMENT}: choose a dim divisible by 4")
         trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed)
         if not trace.labelled:
             raise Error(f"training needs a label: name the column of {self.trace} with --label")

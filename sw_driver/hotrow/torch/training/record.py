@@ -1,4 +1,4 @@
-"""What a run adds up, and the figures it ends with."""
+"""Sums over a training run, and the figures of its report."""
 
 from collections import Counter
 
@@ -8,11 +8,11 @@ from .metrics import auc, log_loss
 
 
 class Predictions:
-    """Labels with the predictions that two trainers made before they trained on them.
+    """Labels, and the predictions of two trainers before they trained on the batch.
 
-    Members
-    -------
-    label, logit, reference : list of float32[B], a batch each
+    Attributes
+    ----------
+    label, logit, reference : list of float32[B], one per batch
     """
 
     def __init__(self):
@@ -24,7 +24,7 @@ class Predictions:
         self.reference.append(reference)
 
     def score(self, first, last=None):
-        """Loss and AUC over batches `first` to `last`: a dict with the names of the report."""
+        """Loss and AUC over batches `first` to `last`: dict, by the names of the report."""
         label, logit, reference = (np.concatenate(column[first:last]) for column in (
             self.label, self.logit, self.reference))
         return {"loss": log_loss(label, logit), "loss_reference": log_loss(label, reference),
@@ -32,14 +32,14 @@ class Predictions:
 
 
 class Traffic:
-    """Hits, popular samples and what crossed the link, added up over steps."""
+    """Sums of hits, popular samples and the traffic of the link."""
 
     def __init__(self):
         self.samples = self.lookups = self.hits = self.popular = 0
         self.rows_moved = self.link_bytes = 0
 
     def add(self, result, scored):
-        """Add a StepResult; the rates are of the steps that are `scored`."""
+        """Add a StepResult; rates cover the `scored` steps only."""
         if scored:
             self.samples += len(result.logits)
             self.lookups += result.lookups
@@ -48,7 +48,7 @@ class Traffic:
         self.carry(result.rows_moved, result.link_bytes)
 
     def carry(self, rows, link_bytes):
-        """Add what crossed the link beside the steps."""
+        """Add traffic between steps."""
         self.rows_moved += rows
         self.link_bytes += link_bytes
 
@@ -59,12 +59,12 @@ class Traffic:
 
 
 class CycleMeter:
-    """Cycles and commands of a device by opcode, within the `with` blocks that it is used for.
+    """Cycles and commands of a device by opcode, inside its `with` blocks.
 
     Parameters
     ----------
     device : Device
-        Its statistics come from the completions, that is from the card's own cycle counter.
+        Its statistics come from completions, and so from the card's own cycle counter.
     """
 
     def __init__(self, device):
@@ -83,7 +83,7 @@ class CycleMeter:
             self.cycles[name] += cycles - before[1]
 
     def figures(self, batches):
-        """Cycles in all and by command; what waiting for events took; the projected time."""
+        """Cycles of all commands and by command, cycles of waits for events, projected time."""
         clock_mhz = self._device.geometry.clock_mhz
         total = self.cycles.total()
         return {

@@ -1,4 +1,4 @@
-"""What a training run shows: progress on standard error, its result on standard output."""
+"""Output of a training run: progress on standard error, the result on standard output."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from .check import ABSOLUTE, RELATIVE
 
 
 class Progress:
-    """What goes on, on standard error, where that is a terminal; a context manager."""
+    """Progress on standard error, if that is a terminal; a context manager."""
 
     def __init__(self):
         self._console = Console(stderr=True, highlight=False)
@@ -28,11 +28,11 @@ class Progress:
         self._show(None)
 
     def phase(self, text):
-        """Say what begins."""
+        """Show the name of a phase that begins."""
         self._show(self._console.status(text))
 
     def batch(self, done, total, difference, history):
-        """Move the bar; show the check's figure and the latest evaluation."""
+        """Advance the bar; show the check's figure and the latest evaluation."""
         if self._task is None:
             self._show(Bar(TextColumn("training"), BarColumn(), MofNCompleteColumn(),
                            TimeRemainingColumn(), TextColumn("{task.description}"),
@@ -45,7 +45,7 @@ class Progress:
         self._shown.update(self._task, completed=done, description=text)
 
     def _show(self, display):
-        """End the display that is shown, and show another."""
+        """Replace the current display."""
         if self._shown is not None:
             self._shown.stop()
         if display is not None:
@@ -54,7 +54,7 @@ class Progress:
 
 
 def print_json(result):
-    """One JSON object; a loss that is no number any more becomes null, which JSON has."""
+    """Print one JSON object; numbers that are not finite become null."""
     finite = {name: None if isinstance(value, float) and not math.isfinite(value) else value
               for name, value in result.items()}
     json.dump(finite, sys.stdout, indent=2)
@@ -62,7 +62,7 @@ def print_json(result):
 
 
 def print_tables(result):
-    """Show a result to a person."""
+    """Print a result as tables."""
     console = Console(highlight=False)
     source = "SYNTHETIC (generated, with a planted signal)" if result["synthetic"] else "recorded"
     console.print(f"[bold]hotrow, mode {result['mode']}[/]: {result['batches']} batches of "
