@@ -92,7 +92,7 @@ class UdpBench(LinkBench):
 
     def play(self, *arguments, **options):
         super().play(*arguments, **options)
-        assert self.host_active == self.model.heard
+        assert self.host_active == self.model.received
 
     def expect(self, datagram):
         """The golden model's reply and its peer, or None."""

@@ -1,4 +1,4 @@
-"""A host without a driver: raw commands into the rings of any transport, for tests and benches."""
+"""A host without a driver: raw commands in the rings of any transport."""
 
 import time
 
@@ -9,30 +9,30 @@ from hotrow_rtl.contract.registers import REGISTERS
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 
 READY = 1
-PATIENCE = 60.0  # seconds that any wait may take
+PATIENCE = 60.0  # seconds until a wait fails
 
 
 def aligned(size, offset=0):
-    """uint8[size] whose first byte lies `offset` bytes behind a multiple of 64."""
+    """uint8[size] at a host address of `offset` modulo 64."""
     octets = np.zeros(size + 64 + offset, np.uint8)
     start = -octets.ctypes.data % 64 + offset
     return octets[start:start + size]
 
 
 class BareHost:
-    """Two rings, regions and tables, without any check.
+    """Rings, regions and tables without checks.
 
     Parameters
     ----------
     transport : object
-        The driver's transport protocol.
+        Implements the driver's transport protocol.
     entries_log2 : int
-        Size of the rings.
+        log2 of the entries of a ring.
 
-    Members
+    Attributes
     -------
     commands, completions : dict of str to ndarray
-        The rings, records of the contract, by queue.
+        The rings by queue, as records of the contract.
     addresses : dict of int to int
         Device address by handle.
     """
@@ -79,20 +79,20 @@ class BareHost:
         self.tail[queue] = 0
 
     def register(self, handle, octets, writable=True):
-        """Attach uint8 `octets` and make them the region of a handle."""
+        """Attach uint8 `octets` and register them as the region of a handle."""
         address = self.transport.attach(octets, writable)
         self.addresses[handle] = address
         self.region(handle, address, octets.size, writable)
 
     def region(self, handle, address, size, writable=True):
-        """Make any range of device addresses the region of a handle."""
+        """Register a range of device addresses as the region of a handle."""
         self.write("REGION_HANDLE", handle)
         self.write_wide("REGION_BASE", address)
         self.write_wide("REGION_SIZE", size)
         self.write("REGION_COMMIT", 1 | writable << 1)
 
     def table(self, number, table):
-        """Register a `golden.regions.Table`, or remove it if None."""
+        """Register a `golden.region_check.Table`; None removes the table."""
         self.write("TABLE_NUMBER", number)
         if table is not None:
             self.write("TABLE_LAST_ROW", table.last_row)
@@ -104,17 +104,17 @@ class BareHost:
         self.write("TABLE_COMMIT", table is not None)
 
     def submit(self, queue, **operands):
-        """Put one command into a ring; `ring` makes the device see it."""
+        """Write one command to a ring, without its doorbell."""
         at = self.tail[queue] % self.entries
         self.commands[queue][at:at + 1] = encode(COMMAND_RECORD, **operands).view(COMMAND_RECORD)
         self.tail[queue] = (self.tail[queue] + 1) & 0xFFFF_FFFF
 
     def ring(self, queue):
-        """Write the doorbell."""
+        """Write the doorbell of a queue."""
         self.write(f"{queue}_TAIL", self.tail[queue])
 
     def wait(self, queue, completed=None):
-        """Wait until so many commands have completed, by default all submitted."""
+        """Wait until `completed` commands have completed, by default all submitted ones."""
         completed = self.tail[queue] if completed is None else completed
         deadline = time.monotonic() + PATIENCE
         while (seen := self.read(f"{queue}_COMPLETED")) != completed:
@@ -125,7 +125,7 @@ class BareHost:
             self.transport.wait(QUEUES.index(queue), seen, 1.0)
 
     def completion(self, queue, sequence):
-        """The completion with that sequence number, as a dict."""
+        """The completion with that sequence number as a dict."""
         at = (sequence - 1) % self.entries
         return decode(COMPLETION_RECORD, self.completions[queue][at:at + 1])
 

@@ -2,13 +2,13 @@
 
 import ctypes
 import select
-import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cache
 from pathlib import Path
 
 from ...verilated.compilation import model_library
+from ..link.served import Served
 
 MODULE = "card"  # name in the harnesses
 ROOM = 4096  # bytes
@@ -39,8 +39,8 @@ def compile_board(verilog: str, harness: Path, pins: dict, instance: str) -> Pat
     return model_library(f"board-{harness.stem}", MODULE, text, harness)
 
 
-class SimulatedBoard(ABC):
-    """A simulated board that runs until it is unplugged; a context manager.
+class SimulatedBoard(Served):
+    """A simulated board that runs until it is unplugged.
 
     A subclass supplies a file that is readable when the host has sent something, and handles data
     from the host (`_take`) and from the card (`_give`).
@@ -63,27 +63,11 @@ class SimulatedBoard(ABC):
     def __init__(self, library, file, rate):
         self._library, self._file = _load(str(library)), file
         self._board = ctypes.c_void_p(self._library.hotrow_board_open(rate))
-        self._open = True
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        super().__init__()
 
     @property
     def cycles(self):
         return self._library.hotrow_board_cycles(self._board)
-
-    def unplug(self):
-        """Stop the clock and close the line at once."""
-        if self._open:
-            self._open = False
-            self._thread.join()
-            self._close()
-            self._library.hotrow_board_close(self._board)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.unplug()
 
     @abstractmethod
     def _take(self):
@@ -93,9 +77,8 @@ class SimulatedBoard(ABC):
     def _give(self, octets):
         """Handle bytes from the card, possibly none."""
 
-    @abstractmethod
     def _close(self):
-        """Close the line."""
+        self._library.hotrow_board_close(self._board)
 
     def _send(self, octets):
         """Send bytes, or a frame, to the card."""

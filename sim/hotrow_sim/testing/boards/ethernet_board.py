@@ -132,6 +132,7 @@ class EthernetBoard(SimulatedBoard):
         return self._hosts[int(IPv4Address(loopback)) - int(LOOPBACK[0])]
 
     def _close(self):
+        super()._close()
         self._socket.close()
 
 

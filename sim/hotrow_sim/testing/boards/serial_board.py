@@ -69,6 +69,7 @@ class SerialBoard(SimulatedBoard):
                 self._unsent = self._unsent[os.write(self._card, self._unsent):]
 
     def _close(self):
+        super()._close()
         os.close(self._card)
         os.close(self._host)
 

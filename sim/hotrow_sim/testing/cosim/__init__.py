@@ -1,1 +1,1 @@
-"""Endpoints for cocotb test benches. Imports cocotb only inside a simulation."""
+"""Endpoints for cocotb test benches."""

@@ -1,4 +1,4 @@
-"""Verilog of one component, for a test bench of its own."""
+"""Verilog of one component."""
 
 from amaranth.back import verilog
 from hotrow_rtl.emit.gc_pause import kept_objects
@@ -8,7 +8,7 @@ from hotrow_rtl.primitives.ram import RAM_VERILOG
 
 
 def component_verilog(component, name):
-    """Text of the module `name`; its ports are the paths of their members joined by `__`."""
+    """Text of the module `name`; a port has the path of its member, joined by `__`."""
     with kept_objects():
         text = verilog.convert(component, name=name, platform=VerilogPlatform(), emit_src=False,
                                strip_internal_attrs=True)

@@ -1,7 +1,7 @@
 """The memory model on the AXI4 buses of a design under cocotb.
 
-Inputs are sampled at the falling edge, when everything that follows the rising edge has settled,
-and outputs are driven after the rising edge, as memory_model.hpp asks.
+The responders sample inputs at the falling edge, after all logic has settled, and drive outputs
+after the rising edge, as memory_model.hpp requires.
 """
 
 from cocotb.triggers import FallingEdge, RisingEdge
@@ -14,7 +14,7 @@ WRITE_OUTPUTS = ("awready", "wready", "bvalid", "bid", "bresp")
 
 
 async def read_responder(dut, prefix, port):
-    """Serve the read channels `prefix`araddr, ... from a `memory.ReadPort`, for ever."""
+    """Serve the read channels `prefix`araddr, ... from a `memory.ReadPort`, without end."""
     def drive():
         _drive(dut, prefix, port, READ_OUTPUTS)
         data = bytes(port.outputs.rdata[:port.bus_bytes])
@@ -24,7 +24,7 @@ async def read_responder(dut, prefix, port):
 
 
 async def write_responder(dut, prefix, port):
-    """Serve the write channels `prefix`awaddr, ... from a `memory.WritePort`, for ever."""
+    """Serve the write channels `prefix`awaddr, ... from a `memory.WritePort`, without end."""
     def sample_data():
         data = number(getattr(dut, f"{prefix}wdata"))
         port.inputs.wdata[:port.bus_bytes] = data.to_bytes(port.bus_bytes, "little")
@@ -34,7 +34,7 @@ async def write_responder(dut, prefix, port):
 
 
 def number(signal):
-    """A signal's value; undefined bits, as there are while nothing is valid, count as zero."""
+    """Value of a signal, with undefined bits as zeros."""
     value = signal.value
     return int(value) if value.is_resolvable else int(str(value).translate(
         str.maketrans("xXzZuUwW-", "000000000")), 2)

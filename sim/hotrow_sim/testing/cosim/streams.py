@@ -11,7 +11,7 @@ RAGGED = (0, 0, 3, 1)
 
 
 async def reset(dut, cycles=4):
-    """Hold the reset input high for some clock cycles."""
+    """Assert the reset input for some clock cycles."""
     dut.rst.value = 1
     for _ in range(cycles):
         await RisingEdge(dut.clk)
@@ -19,7 +19,7 @@ async def reset(dut, cycles=4):
 
 
 async def offer(dut, name, payloads, gaps=STEADY):
-    """Offer payloads (integers), idle for `gaps` cycles before each."""
+    """Send payloads (integers), with `gaps` idle cycles before each."""
     valid, ready = getattr(dut, f"{name}__valid"), getattr(dut, f"{name}__ready")
     for payload, gap in zip(payloads, cycle(gaps)):
         valid.value = 0
@@ -27,30 +27,31 @@ async def offer(dut, name, payloads, gaps=STEADY):
             await RisingEdge(dut.clk)
         getattr(dut, f"{name}__payload").value = payload
         valid.value = 1
-        taken = False
-        while not taken:
+        fired = False
+        while not fired:
             await FallingEdge(dut.clk)
-            taken = ready.value == 1
+            fired = ready.value == 1
             await RisingEdge(dut.clk)
     valid.value = 0
 
 
 async def take(dut, name, count, pauses=STEADY):
-    """Take `count` payloads, deaf for `pauses` cycles before each; check that each one holds."""
+    """Accept `count` payloads, with `pauses` cycles without `ready` before each; check that each
+    one holds while it is stalled."""
     valid, ready = getattr(dut, f"{name}__valid"), getattr(dut, f"{name}__ready")
-    taken, held = [], None
+    received, held = [], None
     for pause in cycle(pauses):
-        if len(taken) == count:
-            return taken
+        if len(received) == count:
+            return received
         for step in range(pause + 1):
             ready.value = int(step == pause)
             await FallingEdge(dut.clk)
             offered = valid.value == 1
             payload = number(getattr(dut, f"{name}__payload")) if offered else None
             assert held is None or payload == held, (
-                f"{name}: payload {len(taken)} changed or vanished before it was taken")
+                f"{name}: payload {len(received)} changed or vanished before it was accepted")
             await RisingEdge(dut.clk)
             held = payload if step < pause else None
             if offered and step == pause:
-                taken.append(payload)
+                received.append(payload)
         ready.value = 0

@@ -1,7 +1,7 @@
-"""The accelerator under cocotb as a transport, so that ordinary host code drives it.
+"""The accelerator under cocotb as a transport for ordinary host code.
 
-Host code runs in a thread of its own (`cocotb.task.bridge`) and calls these methods, which hand
-over to the simulation and return when it has answered.
+Host code runs in its own thread (`cocotb.task.bridge`); each method resumes the simulation and
+returns with its response.
 """
 
 from cocotb.task import resume
@@ -11,7 +11,7 @@ from hotrow_rtl.contract.registers import REGISTERS
 
 from ...address_space import AddressSpace
 
-POLLS = 64  # looks at COMPLETED before a wait gives up; host code waits again
+POLLS = 64  # reads of COMPLETED before `wait` returns; host code waits again
 POLL_INTERVAL = 32  # cycles
 
 
@@ -23,9 +23,9 @@ class CosimTransport:
     dut : simulator handle
         Its clock input is `clk`.
     master : cocotbext.axi.AxiLiteMaster
-        On its register bus.
+        On the register bus.
     memory : memory.MemoryModel
-        Behind its other buses.
+        On the other buses.
     config : Config
     """
 
@@ -61,7 +61,7 @@ class CosimTransport:
             await ClockCycles(self.dut.clk, POLL_INTERVAL)
 
     def close(self):
-        """The simulation owns the device."""
+        """Does nothing: the simulation owns the device."""
 
     async def _read(self, offset):
         return await self.master.read_dword(offset)

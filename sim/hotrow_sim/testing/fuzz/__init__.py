@@ -1,1 +1,1 @@
-"""Random command sequences, sound and malformed, played on any two devices to compare them."""
+"""Random commands, valid and malformed, on two devices whose results are compared."""

@@ -5,14 +5,14 @@ from hotrow_rtl.contract.encoding import Opcode, PoolFlag, UpdateFlag, packed_ad
 
 from .setup import LISTS, SIZES
 
-ENDLESS = 8  # the table whose rows reach into those of others
+ENDLESS = 8  # the table whose rows overlap those of others
 
 
 class ArithmeticCommands:
-    """Part of `CommandSource`: bags of rows, and rows with gradients."""
+    """The part of `CommandSource` that draws POOL and UPDATE."""
 
     def pool(self):
-        """POOL of bags of any length, mostly of rows of one shape, or of wrong lengths."""
+        """POOL of bags of any length, mostly of rows of one shape; rarely with wrong lengths."""
         rng = self.rng
         flags = PoolFlag(int(rng.integers(8)))
         lengths = rng.choice([0, 1, 1, 2, 3, 5, 17, 40], int(rng.choice([1, 2, 5, 12])))
@@ -32,7 +32,7 @@ class ArithmeticCommands:
         return operands | {"destination": self._result(slots * operands["stride"], shift=16)}
 
     def update(self):
-        """UPDATE of distinct rows by gradients that are any bytes of the list buffer."""
+        """UPDATE of distinct rows; the gradients are any bytes of the list buffer."""
         rng = self.rng
         flags = UpdateFlag(int(rng.integers(8)))
         table, tables = self._alike(
@@ -56,7 +56,7 @@ class ArithmeticCommands:
         return operands | {"gradients": packed_address(LISTS, 16 * int(rng.integers(room)))}
 
     def _alike(self, state_bytes=None, but=()):
-        """A table, and the numbers of those with rows like it, or seldom of any."""
+        """A table, and the numbers of the tables with rows of its shape, rarely of any tables."""
         rng = self.rng
         known = [n for n in self._known() if n not in but]
         chosen = self.tables[known[rng.integers(len(known))]]
@@ -68,11 +68,11 @@ class ArithmeticCommands:
         return chosen, known if rng.random() < 0.1 else alike
 
     def _stride(self, least):
-        """Mostly long enough."""
+        """A stride, mostly of at least `least` bytes."""
         return max(16, least + 16 * int(self.rng.choice([-1, 0, 0, 0, 0, 0, 1, 4])))
 
     def _perhaps_wrong(self, lengths):
-        """The lengths as uint16, seldom with one more or less in one of them."""
+        """The lengths as uint16; rarely one of them is off by one."""
         lengths, rng = lengths.copy(), self.rng
         if rng.random() < 0.15:
             at = rng.integers(len(lengths))
@@ -80,7 +80,7 @@ class ArithmeticCommands:
         return lengths.astype(np.uint16)
 
     def _number(self):
-        """Bits of an fp32: a plain one, or any."""
+        """Bits of an fp32: a round number, or random bits."""
         rng = self.rng
         if rng.random() < 0.2:
             return int(rng.integers(1 << 32))

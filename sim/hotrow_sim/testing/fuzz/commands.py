@@ -1,4 +1,4 @@
-"""Draws commands: batches, lists, housekeeping, and versions of them that must be refused."""
+"""Draws commands: batches, lists, housekeeping, and malformed versions of them."""
 
 import numpy as np
 from hotrow_rtl.config import Config
@@ -24,7 +24,7 @@ ADDRESSES = tuple(field.name for field in OPERANDS.values() if field.is_address)
 
 
 class CommandSource(ArithmeticCommands, PlanningCommands):
-    """Draws commands whose lists and results lie in areas of their own.
+    """Draws commands; each list and result has its own area of a buffer.
 
     Parameters
     ----------
@@ -32,10 +32,10 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
     config : Config
     tables : dict of int to Table
 
-    Members
+    Attributes
     -------
     lists : uint8[...]
-        What the list buffer must hold when the commands run.
+        Contents of the list buffer for the commands.
     """
 
     counts = (1, 2, 5, 30, 120)  # rows of a GATHER or SCATTER
@@ -46,11 +46,11 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         self._used = {LISTS: 0, RESULTS: 0}
 
     def room(self):
-        """Whether another command surely finds room for its areas."""
+        """Whether the buffers have room for the areas of any command."""
         return all(used < SIZES[handle] // 2 for handle, used in self._used.items())
 
     def batch(self, opcode):
-        """OBSERVE or SPLIT; a PLAN or MARK, but for what only those have."""
+        """OBSERVE or SPLIT; or the common operands of PLAN and MARK."""
         rng = self.rng
         first, columns = ((0, 3), (4, 4), (1, 2), (5, 1), (8, 1))[rng.integers(5)]
         columns = int(rng.integers(1, columns + 1))
@@ -60,7 +60,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         operands = {}
         if flags & BatchFlag.JAGGED:
             lengths = rng.choice(np.array([0, 1, 1, 1, 2, 3, 20], np.uint16), samples * columns)
-            lengths[rng.integers(len(lengths))] += 1  # an empty batch is drawn elsewhere
+            lengths[rng.integers(len(lengths))] += 1  # `malformed` draws empty batches
             operands["lengths"] = self._put(lengths)
         bag = np.repeat(np.arange(len(lengths)), lengths)
         column = bag // samples if flags & BatchFlag.FEATURE_MAJOR else bag % columns
@@ -102,7 +102,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         rng, flags = self.rng, GatherFlag(int(self.rng.integers(4)))
         if source is None:
             known = self._known()
-            if flags & GatherFlag.STATE:  # entries of unlike states would overlap each other
+            if flags & GatherFlag.STATE:  # states of different sizes would overlap
                 same = self.tables[known[rng.integers(len(known))]].state_bytes
                 known = [n for n in known if self.tables[n].state_bytes == same]
             count = int(rng.choice(self.counts))
@@ -116,7 +116,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
             "state_destination": self._result(slots * 32, shift=4)}
 
     def scatter(self):
-        """SCATTER of a drawn list, from slots that are any bytes of the list buffer."""
+        """SCATTER of a drawn list; the slots are any bytes of the list buffer."""
         rng = self.rng
         entries = self._drawn(int(rng.choice(self.counts)), self._known())
         if self.config.row_ports > 1:
@@ -150,26 +150,26 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         return 4 * int(self.rng.integers(1, self.rng.choice([4, 100, 3000])))
 
     def malformed(self, operands):
-        """A command with a field or two changed, mostly for the worse."""
+        """A command with one or two changed fields, mostly invalid."""
         rng, wrong = self.rng, dict(operands)
         names = [name for name in operands if name not in ("opcode", "value")]
         rng.shuffle(names)
         addresses = [name for name in names if name in ADDRESSES]
         others = [name for name in names if name not in ADDRESSES]
-        # One address at most: two results in one place would be written in either order.
-        spoiled = (addresses[:1], others[:1], addresses[:1] + others[:1])[rng.integers(3)]
-        for name in spoiled or names[:1]:
+        # At most one address: the write order of two results at one address is undefined.
+        changed = (addresses[:1], others[:1], addresses[:1] + others[:1])[rng.integers(3)]
+        for name in changed or names[:1]:
             value = self._wrong(name, int(operands[name]), operands["opcode"])
             wrong[name] = value & (1 << 8 * OPERANDS[name].bytes) - 1
         if "event" not in operands and rng.random() < 0.1:
-            # Lists of bags say nothing sound about slots.
+            # The lists of POOL and UPDATE are no valid targets of other moves.
             unlike = MOVES if operands["opcode"] in ARITHMETIC else ()
             wrong["opcode"] = int(rng.choice([n for n in range(256) if n not in (
                 Opcode.WAIT, Opcode.SIGNAL, *unlike)]))
         return wrong
 
     def finish(self, operands):
-        """Set the fields that the command does not use to anything; they must not matter."""
+        """Set the unused fields to random values, which the card must ignore."""
         unused = {name: packed_address(int(self.rng.integers(UNREGISTERED, 1 << 16)),
                                        int(self.rng.integers(1 << 48)))
                   for name in ADDRESSES if name not in operands}
@@ -177,7 +177,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         return {name: int(value) for name, value in ({"tag": tag} | unused | operands).items()}
 
     def _wrong(self, name, value, opcode):
-        """Another value of a field, after which the command still writes to its areas only."""
+        """Another value of a field, with which the command still writes only to its areas."""
         rng = self.rng
         if name in ADDRESSES:
             return self._wrong_address(name, value, opcode)
@@ -207,7 +207,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
             packed_address(short, SIZES[short] - 64 * int(rng.integers(3))),
             packed_address(short, 2 * SIZES[short] - 64 * int(rng.integers(3))),
         )
-        # Another list may give destinations twice, or rows with states that overlap.
+        # Another list could contain equal destinations, or rows with overlapping states.
         once = {Opcode.POOL: ("targets",), Opcode.UPDATE: ("source",)}.get(opcode, ())
         if name in once or (name in ("source", "targets") and self.config.row_ports > 1
                             and opcode in (Opcode.GATHER, Opcode.SCATTER)):
@@ -215,17 +215,17 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         return choices[rng.integers(len(choices))]
 
     def _known(self):
-        """Numbers of the sound tables, and of others seldom."""
+        """Numbers of the valid tables, rarely of others."""
         return [n for n in self.tables if n in SOUND or self.rng.random() < 0.1]
 
     def _slots(self, flags, count, written=False):
-        """Number of slots of `count` rows, and the operands that say which."""
+        """Number of slots for `count` rows, and their operands."""
         rng = self.rng
         longest = max(table.row_bytes for table in self.tables.values())
         stride = 16 * int(rng.integers(1, longest // 16 + 4)) if rng.random() < 0.5 else longest
         slots, operands = count, {"flags": flags, "stride": stride}
         if flags & GatherFlag.LISTED:
-            # Over several ports no destination may be given twice.
+            # With several ports every destination must be distinct.
             once = written and self.config.row_ports > 1
             slots = max(1, int(count * rng.choice([1, 2] if once else [0.3, 1, 2])))
             distinct = once or (slots >= count and rng.random() < 0.7)
@@ -235,7 +235,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         return slots, operands
 
     def _rows(self, table, wide):
-        """A row per table number: mostly few, hot ones; seldom one that does not exist."""
+        """A row per table number: mostly one of a few hot rows, rarely an invalid one."""
         rng = self.rng
         rows = np.array([self.tables[n].last_row + 1 if n in self.tables else 5
                          for n in range(16)], np.uint64)[table]
@@ -260,18 +260,18 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
         return np.stack([row, table.astype(np.uint64)], 1).astype(np.uint32)
 
     def _apart(self, entries):
-        """Those entries whose row and state no earlier one has a byte of: tables may overlap, and
-        over several ports rows are written in any order."""
-        taken, kept = set(), []
+        """The entries whose row and state overlap no earlier ones: tables may overlap, and several
+        ports write rows in any order."""
+        used, kept = set(), []
         for row, number in entries.tolist():
             table, words = self.tables.get(number), set()
             if table is not None:
                 for base, step, size in ((table.weights, table.stride, table.row_bytes),
                                          (table.state, table.state_bytes, table.state_bytes)):
-                    first = base + row * step  # packed: of unlike handles, unlike
+                    first = base + row * step  # packed, so distinct for different handles
                     words |= set(range(first, first + size, 4))
-            if not words & taken:
-                taken |= words
+            if not words & used:
+                used |= words
                 kept.append((row, number))
         return np.array(kept, np.uint32)
 

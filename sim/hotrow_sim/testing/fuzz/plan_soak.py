@@ -1,9 +1,8 @@
-"""A long soak of the planner: random batches, windows, policies and retirements, the RTL against
-the golden model, until so many lookups have been planned.
+"""Soak of the planner: random batches, windows, policies and retirements, RTL against model.
 
-Every completion and every byte of every result is compared. Beside both a host follows which batch
-needs which slot, from the results alone: no row leaves that a batch not yet retired needs. A
-session draws its tables, skew and window from its seed:
+Every completion and every byte of every result must be equal. Independent of the model, a host
+tracks from the results alone which batch needs which slot: no row that a batch before its
+retirement needs may be evicted. A session draws its tables, skew and window from its seed:
 
     python -m hotrow_sim.testing.fuzz.plan_soak --lookups 10000000
     python -m hotrow_sim.testing.fuzz.plan_soak --seed 17 --lookups 1
@@ -11,9 +10,9 @@ session draws its tables, skew and window from its seed:
 The second command repeats one session; a failure prints its seed.
 """
 
-import argparse
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from hotrow_rtl.config import preset
@@ -30,25 +29,20 @@ from ...golden.records import ROW_RECORD
 from ...golden.region_check import Table
 from ...model import open_transport as open_model
 from ..bare_host import BareHost, aligned
-from .planning import STARVED
+from .planning import RESULTS, STARVED
+from .sessions import Mismatch, command_line, run_sessions
 
 BATCHES = 400  # of a session
 SAMPLES = 600  # of a batch, at most
 CARDS = (preset("tiny"), STARVED)
-WEIGHTS, LISTS, RESULTS = 8, 9, 10  # handles
+WEIGHTS, LISTS, FIRST_RESULT = 8, 9, 10  # handles
 STRIDE = 16
-LISTED = {"slots": 4, "fill_slots": 4, "victim_slots": 4, "fills": 8,
-          "victims": 8}  # bytes per lookup
-
-
-class Mismatch(AssertionError):
-    """RTL and model differ, or a row left that was needed; the message names the session's seed."""
 
 
 @dataclass
 class Tally:
-    """What a soak met: `sessions`, `batches`, `lookups` planned, `marked`; `evictions` of rows,
-    written back or not, `held_evictions` among them, `bypasses`, `waits`, `cycles`."""
+    """Totals: `sessions`, `batches`, `lookups` planned, lookups `marked`, `evictions`,
+    `held_evictions` among them, `bypasses`, `waits`, `cycles`."""
 
     sessions: int = 0
     batches: int = 0
@@ -62,27 +56,27 @@ class Tally:
 
 
 class PlanHost(BareHost):
-    """A card with tables of so many rows, and room for a batch and its results."""
+    """A card with tables of `rows` rows, and buffers for a batch and its results."""
 
     def __init__(self, transport, rows):
         super().__init__(transport)
         most = SAMPLES * len(rows)
         first = np.r_[0, np.cumsum(rows)]
         self.lists, self.results = aligned(4 * most), {
-            name: aligned(size * most + 64) for name, size in LISTED.items()}
+            name: aligned(size * most + 64) for name, size in RESULTS.items()}
         self.register(WEIGHTS, aligned(STRIDE * int(first[-1])))
         self.register(LISTS, self.lists)
         self.places = {}
-        for handle, (name, octets) in enumerate(self.results.items(), RESULTS):
+        for handle, (name, octets) in enumerate(self.results.items(), FIRST_RESULT):
             self.register(handle, octets)
             self.places[name] = packed_address(handle, 0)
         for number, count in enumerate(rows):
             self.table(number, Table(
-                count - 1, packed_address(WEIGHTS, STRIDE * int(first[number])), STRIDE, STRIDE,
-                0, 0))
+                count - 1, packed_address(WEIGHTS, STRIDE * int(first[number])), STRIDE, STRIDE))
 
     def batch(self, opcode, number, ids, flags=0):
-        """PLAN or MARK of ids [samples, tables]; the completion without cycles, and its end."""
+        """PLAN or MARK of ids [samples, tables]; returns the completion without cycle numbers, and
+        the cycles."""
         words = ids.astype("<u4").ravel().view(np.uint8)
         self.lists[:len(words)] = words
         done = self.run("lookup", opcode=opcode, value=number, flags=int(flags),
@@ -91,11 +85,12 @@ class PlanHost(BareHost):
         return done, done.pop("end") - done.pop("start")
 
     def listed(self, name, count, dtype="<u4"):
+        """The first `count` elements of a result."""
         return self.results[name].view(np.uint8)[:np.dtype(dtype).itemsize * count].view(dtype)
 
 
 class Holds:
-    """Which row has which slot and which batch needs it last, from the results alone."""
+    """Row and last needing batch of each slot, from the results alone."""
 
     def __init__(self, slots, rows):
         self.slots, self.first = slots, np.r_[0, np.cumsum(rows)]
@@ -105,47 +100,50 @@ class Holds:
         self.retired = -1
 
     def numbered(self, ids):
+        """Row numbers over all tables."""
         return (ids + self.first[:-1]).ravel()
 
     def mark(self, number, ids):
         slots = self.slot_of[np.unique(self.numbered(ids))]
-        self.needed[slots[slots >= 0]] = np.maximum(self.needed[slots[slots >= 0]], number)
+        slots = slots[slots >= 0]
+        self.needed[slots] = np.maximum(self.needed[slots], number)
 
     def plan(self, number, ids, host, done, tally):
+        """Apply a plan; return whether the slots of its lookups hold their rows."""
         fills = host.listed("fills", done["entries"], ROW_RECORD)
         places = host.listed("fill_slots", done["entries"]).astype(np.int64)
         rows = self.first[fills["table"]] + fills["row"]
         kept = places < self.slots
-        taken = places[kept]
-        left = taken[self.row_at[taken] >= 0]
-        tally.evictions += len(left)
-        tally.held_evictions += int(np.count_nonzero(self.needed[left] > self.retired))
-        self.slot_of[self.row_at[left]] = -1
-        self.row_at[taken], self.slot_of[rows[kept]] = rows[kept], taken
+        filled = places[kept]
+        evicted = filled[self.row_at[filled] >= 0]
+        tally.evictions += len(evicted)
+        tally.held_evictions += int(np.count_nonzero(self.needed[evicted] > self.retired))
+        self.slot_of[self.row_at[evicted]] = -1
+        self.row_at[filled], self.slot_of[rows[kept]] = rows[kept], filled
         slots = host.listed("slots", ids.size).astype(np.int64)
         served = slots < self.slots
         sound = (self.slot_of[self.numbered(ids)[served]] == slots[served]).all() and \
             (self.slot_of[self.numbered(ids)[~served]] < 0).all()
-        self.needed[taken] = -1
+        self.needed[filled] = -1
         used = np.unique(slots[served])
         self.needed[used] = np.maximum(self.needed[used], number)
         return bool(sound)
 
 
 def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: None):
-    """Run sessions until so many lookups have been planned.
+    """Run sessions until `lookups` lookups have been planned.
 
     Parameters
     ----------
     lookups : int
     seed : int
-        Of the first session; the next has the next one.
+        Of the first session.
     batches : int
         Of a session.
     open_device : callable, optional
-        Given `config`; by default the Verilated device.
+        Called with `config`; default the Verilated device.
     say : callable
-        Given a line after every session.
+        Receives a line after every session.
 
     Returns
     -------
@@ -158,85 +156,81 @@ def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: No
     if open_device is None:
         from ...verilated.transport import open_transport as open_device
 
-    tally = Tally()
-    while tally.lookups < lookups:
-        session(seed, batches, open_device, tally)
-        say(f"seed {seed}: {tally}")
-        seed += 1
-    return tally
+    return run_sessions(lambda seed, tally: _Session(seed, open_device, tally, batches).run(),
+                        Tally(), "lookups", lookups, seed, say)
 
 
-def session(seed, batches, open_device, tally):
-    """Plan the batches of one seed on device and model; add them to the tally."""
-    rng = np.random.default_rng([seed, 7])
-    config = CARDS[seed % len(CARDS)]
-    scale, skew = config.slots * float(rng.choice([1, 4, 16])), float(rng.choice([1, 2, 4]))
-    rows = [max(2, int(scale * share)) for share in (0.6, 0.3, 0.1)]
-    past, future = (int(rng.integers(min(3, config.sweep_batches // 2))) for _ in range(2))
-    policy = PlanFlag.POLICY_LOW * PlanPolicy(int(rng.integers(len(PlanPolicy))))
-    most = int(rng.choice([config.slots // 8, config.slots // 2, SAMPLES]))
-    ids = [(np.array(rows) * rng.random((int(rng.integers(1, most + 1)), 3)) ** skew).astype(
-        np.int64) for _ in range(batches)]
-    device = open_device(config=config)
-    hosts = [PlanHost(transport, rows) for transport in (open_model(config=config), device)]
-    holds = Holds(config.slots, rows)
+class _Session:
+    """The batches of one seed on device and model."""
 
-    def both(opcode, number, flags=0):
-        (told, _), (found, cycles) = (
-            host.batch(opcode, number, ids[number], flags) for host in hosts)
-        same = told == found and all(
-            (octets == hosts[1].results[name]).all()
-            for name, octets in hosts[0].results.items())
-        require(same, f"{opcode.name} of batch {number}", told, found)
-        require(found["status"] == Status.OK, f"{opcode.name} of batch {number}", found)
-        tally.cycles += cycles
+    def __init__(self, seed, open_device, tally, batches):
+        self.seed, self.tally, self.batches = seed, tally, batches
+        self.rng = rng = np.random.default_rng([seed, 7])
+        self.config = config = CARDS[seed % len(CARDS)]
+        scale, skew = config.slots * float(rng.choice([1, 4, 16])), float(rng.choice([1, 2, 4]))
+        rows = [max(2, int(scale * share)) for share in (0.6, 0.3, 0.1)]
+        self.past, self.future = (
+            int(rng.integers(min(3, config.sweep_batches // 2))) for _ in range(2))
+        self.policy = PlanFlag.POLICY_LOW * PlanPolicy(int(rng.integers(len(PlanPolicy))))
+        most = int(rng.choice([config.slots // 8, config.slots // 2, SAMPLES]))
+        self.ids = [(np.array(rows) * rng.random((int(rng.integers(1, most + 1)), 3)) ** skew
+                     ).astype(np.int64) for _ in range(batches)]
+        self.device = open_device(config=config)
+        self.hosts = [PlanHost(transport, rows)
+                      for transport in (open_model(config=config), self.device)]
+        self.holds = Holds(config.slots, rows)
+
+    def run(self):
+        tally, holds = self.tally, self.holds
+        for number in range(self.batches):
+            first = number if number == 0 else number + self.future
+            for coming in range(first, min(number + self.future + 1, self.batches)):
+                self._both(Opcode.MARK, coming)
+                holds.mark(coming, self.ids[coming])
+                tally.marked += self.ids[coming].size
+            if number > self.past:
+                holds.retired = number - self.past - 1
+                for host in self.hosts:
+                    host.write("PLAN_RETIRED", holds.retired)
+            done = self._both(Opcode.PLAN, number, self._flags())
+            self._require(holds.plan(number, self.ids[number], self.hosts[1], done, tally),
+                          f"slots of batch {number} do not hold its rows")
+            self._require(not tally.held_evictions, f"batch {number} evicted a held row", done)
+            tally.lookups += self.ids[number].size
+            tally.bypasses += done["bypasses"]
+            tally.waits += done["wait_for"] != NO_BATCH
+        broken = getattr(self.device, "violations", list)()
+        self._require(not broken, "an AXI rule was broken", broken)
+        tally.batches += self.batches
+        tally.sessions += 1
+        self.device.close()
+
+    def _flags(self):
+        rng = self.rng
+        flags = self.policy | PlanFlag.READ_ONLY * int(rng.random() < 0.2)
+        return flags | (PlanFlag.COUNT if rng.random() < 0.5
+                        else PlanFlag.ADMIT * int(rng.random() < 0.2))
+
+    def _both(self, opcode, number, flags=0):
+        """Run a command on both; return the completion."""
+        model, device = self.hosts
+        (expected, _), (found, cycles) = (
+            host.batch(opcode, number, self.ids[number], flags) for host in self.hosts)
+        same = expected == found and all(
+            (octets == device.results[name]).all() for name, octets in model.results.items())
+        self._require(same, f"{opcode.name} of batch {number}", expected, found)
+        self._require(found["status"] == Status.OK, f"{opcode.name} of batch {number}", found)
+        self.tally.cycles += cycles
         return found
 
-    def require(holds_, what, *seen):
-        if not holds_:
-            raise Mismatch(f"seed {seed}, card {config.name}: {what}: {seen}\nrun it again: "
-                           f"python -m hotrow_sim.testing.fuzz.plan_soak --seed {seed} --lookups 1")
-
-    for number in range(batches):
-        first = number if number == 0 else number + future
-        for coming in range(first, min(number + future + 1, batches)):
-            both(Opcode.MARK, coming)
-            holds.mark(coming, ids[coming])
-            tally.marked += ids[coming].size
-        if number > past:
-            holds.retired = number - past - 1
-            for host in hosts:
-                host.write("PLAN_RETIRED", holds.retired)
-        flags = policy | PlanFlag.READ_ONLY * int(rng.random() < 0.2)
-        flags |= PlanFlag.COUNT if rng.random() < 0.5 else PlanFlag.ADMIT * int(rng.random() < 0.2)
-        done = both(Opcode.PLAN, number, flags)
-        require(holds.plan(number, ids[number], hosts[1], done, tally),
-                f"slots of batch {number} are not those of its rows")
-        require(not tally.held_evictions, f"batch {number} evicted a held row", done)
-        tally.lookups += ids[number].size
-        tally.bypasses += done["bypasses"]
-        tally.waits += done["wait_for"] != NO_BATCH
-    require(not (broken := getattr(device, "violations", list)()), "an AXI rule was broken", broken)
-    tally.batches += batches
-    tally.sessions += 1
-    device.close()
+    def _require(self, condition, what, *seen):
+        if not condition:
+            raise Mismatch(
+                f"seed {self.seed}, card {self.config.name}: {what}: {seen}\nrepeat with: "
+                f"python -m hotrow_sim.testing.fuzz.plan_soak --seed {self.seed} --lookups 1")
 
 
-def main(arguments=None):
-    """Run from the command line; 1 where model and RTL differ or a held row left."""
-    parser = argparse.ArgumentParser(prog="python -m hotrow_sim.testing.fuzz.plan_soak",
-                                     description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--lookups", type=int, default=10_000_000, help="to be planned, at least")
-    parser.add_argument("--seed", type=int, default=0, help="of the first session")
-    options = parser.parse_args(arguments)
-    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-    try:
-        print(soak(options.lookups, options.seed, say=say))
-    except Mismatch as wrong:
-        print(wrong, file=sys.stderr)
-        return 1
-    return 0
-
+main = partial(command_line, soak, "plan_soak", "lookups", 10_000_000, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

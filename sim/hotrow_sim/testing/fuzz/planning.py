@@ -1,4 +1,4 @@
-"""Draws PLAN and MARK for a `CommandSource`, and follows which batches a card has planned."""
+"""Draws PLAN and MARK for a `CommandSource`, and tracks the batches that a card has planned."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from hotrow_rtl.contract.encoding import (
 )
 
 WORD = 0xFFFF_FFFF
-# A card of 64 slots, whose window of 4 batches soon fills up and whose stamps wrap around.
+# A card with 64 slots and a window of 4 batches, whose batch stamps wrap around early.
 STARVED = replace(preset("tiny"), name="starved", arithmetic=False,
                   directory_sets=16, directory_partitions=2, miss_entries=32, stamp_bits=4)
 RESULTS = {"slots": 4, "fill_slots": 4, "victim_slots": 4, "fills": ROW_ENTRY_BYTES,
@@ -21,10 +21,10 @@ RESULTS = {"slots": 4, "fill_slots": 4, "victim_slots": 4, "fills": ROW_ENTRY_BY
 
 
 class PlanningCommands:
-    """Part of `CommandSource`: batches to be planned or marked."""
+    """The part of `CommandSource` that draws PLAN and MARK."""
 
     def plan(self, number):
-        """PLAN of a batch; seldom both counting and admitting, which is refused."""
+        """PLAN of a batch; rarely with both COUNT and ADMIT, which the card refuses."""
         rng = self.rng
         operands = self.batch(Opcode.PLAN)
         flags = operands["flags"] | self._policy()
@@ -46,9 +46,9 @@ class PlanningCommands:
 
 
 class PlannedBatches:
-    """Which batches are planned and retired, as the host knows between rounds.
+    """Newest planned and retired batch, as the host knows them between rounds.
 
-    Members
+    Attributes
     -------
     planned, retired : int
     """
@@ -57,14 +57,14 @@ class PlannedBatches:
         self.planned = self.retired = -1
 
     def follow(self, commands, completions, retired):
-        """Take note of what became of a round's commands of the lookup queue.
+        """Update the state by the completions of a round's lookup commands.
 
         Parameters
         ----------
         commands : list of dict
         completions : list of dict
         retired : int
-            The register PLAN_RETIRED behind them.
+            The register PLAN_RETIRED after the round.
         """
         for command, done in zip(commands, completions, strict=True):
             if command["opcode"] == Opcode.REMOVE and done["status"] == Status.OK and (
@@ -77,7 +77,7 @@ class PlannedBatches:
         self.retired = -1 if retired == NO_BATCH else retired
 
     def retirement(self, rng):
-        """What to write to PLAN_RETIRED: mostly a batch in turn, else one that is refused."""
+        """Value for PLAN_RETIRED: mostly a valid batch, else one that the card refuses."""
         if rng.random() < 0.1:
             return int(rng.choice([self.retired - 1, self.planned + 1, 1 << 31])) & WORD
         return int(rng.integers(self.retired, self.planned + 1)) & WORD

@@ -1,4 +1,4 @@
-"""Plays rounds on a device and notes all that a host can see."""
+"""Plays rounds on a device and records all that a host can observe."""
 
 import time
 from dataclasses import dataclass
@@ -12,15 +12,25 @@ from .setup import FILL, LISTS, RESULTS
 BUSY, HALTED, WAITING = 1, 2, 4
 ENABLE, HALT_ON_ERROR, ABORT, RESUME = 1, 2, 4, 8
 SOFT_RESET = 1
-STEP = 0.02  # seconds to wait before looking at the other queue
-STILL = 20_000  # cycles without a completion, after `PATIENCE`, until a queue stands still
+STEP = 0.02  # seconds to wait before polling the other queue
+STILL = 20_000  # cycles without a completion, after `PATIENCE`, that count as a hang
 WATCHED = ("TAIL", "HEAD", "COMPLETED", "STATE", "CONTROL")
 
 
 @dataclass
 class Observation:
-    """Members: `completions` by queue, without cycle numbers; `halts`, completions at which a
-    queue stood still, by queue; `registers` by name; `buffers` by handle."""
+    """Results of a round.
+
+    Attributes
+    ----------
+    completions : dict of str to list of dict
+        By queue, without cycle numbers.
+    halts : dict of str to list of int
+        By queue, the completions at which it halted.
+    registers : dict of str to int
+    buffers : dict of int to uint8 array
+        By handle.
+    """
 
     completions: dict
     halts: dict
@@ -29,14 +39,14 @@ class Observation:
 
 
 def play(host, round_):
-    """Run one round to its end.
+    """Run one round.
 
     Raises
     ------
     TimeoutError
-        If a queue stands still for no reason.
+        If a queue hangs.
     AssertionError
-        If cycle numbers go backwards.
+        If cycle numbers decrease.
     """
     host.buffers[LISTS][:] = round_.lists
     host.buffers[RESULTS][:] = FILL
@@ -77,7 +87,7 @@ def play(host, round_):
 
 
 def differences(one, other):
-    """What two observations disagree in, as lines of text."""
+    """Differences of two observations as lines of text."""
     lines = []
     for queue in QUEUES:
         for place, pair in enumerate(
@@ -99,13 +109,13 @@ def differences(one, other):
 
 
 def _drain(host, round_, first, halts):
-    """Wait for both queues; resume the halted, abort what nobody will signal."""
+    """Wait for both queues; resume halted queues and abort WAITs without a SIGNAL."""
     control = {queue: ENABLE | HALT_ON_ERROR * round_.halt[queue] for queue in QUEUES}
     before = None
     while True:
-        left, seen = 0, {}
+        unfinished, seen = 0, {}
         for number, queue in enumerate(QUEUES):
-            state = host.read(f"{queue}_STATE")  # first: when it stands still, so do completions
+            state = host.read(f"{queue}_STATE")  # before COMPLETED, which is stable after a halt
             seen[queue] = completed = host.read(f"{queue}_COMPLETED")
             position = completed - first[queue]
             if state & 0xFF == HALTED:
@@ -114,26 +124,26 @@ def _drain(host, round_, first, halts):
             elif state & WAITING and position in round_.aborts[queue]:
                 host.write(f"{queue}_CONTROL", control[queue] | ABORT)
             if completed != host.tail[queue] or state & (BUSY | HALTED):
-                left += 1
+                unfinished += 1
                 host.transport.wait(number, completed, STEP)
-        if not left:
+        if not unfinished:
             return
         if seen != before:
             before, deadline, still = seen, time.monotonic() + PATIENCE, None
         elif time.monotonic() > deadline:
-            # Some simulators take seconds for a few hundred cycles.
+            # Some simulators need seconds for a few hundred cycles.
             cycle = host.read("CYCLE_LOW")
             still = cycle if still is None else still
             if cycle - still & 0xFFFF_FFFF > STILL:
                 states = {queue: hex(host.read(f"{queue}_STATE")) for queue in QUEUES}
-                raise TimeoutError(f"queues stand still for {STILL} cycles: {states}")
+                raise TimeoutError(f"queues hang for {STILL} cycles: {states}")
 
 
 def _strip_cycles(completions):
     began = last = 0
     for done in completions:
         start, end = done.pop("start"), done.pop("end")
-        # Batches may be under way together, so one may start before those ahead of it end.
-        assert began <= start <= end and last <= end, f"cycles go backwards: {last}, {start}, {end}"
+        # Batches overlap, so one may start before the batches ahead of it end.
+        assert began <= start <= end and last <= end, f"cycles decrease: {last}, {start}, {end}"
         began = start
         last = end

@@ -1,4 +1,4 @@
-"""Rounds of commands for both queues, with events between them that cannot deadlock."""
+"""Rounds of commands for both queues, with events between them, free of deadlocks."""
 
 from dataclasses import dataclass, field
 
@@ -9,30 +9,30 @@ from hotrow_rtl.contract.encoding import QUEUES, Opcode
 from .commands import CommandSource
 from .planning import PlannedBatches
 
-NEVER = 7  # an event that nobody sets: waiting for it ends by an abort
+NEVER = 7  # an event that no command sets: a WAIT for it ends by an abort
 
 
 @dataclass
 class Round:
-    """What is submitted at once.
+    """Commands that are submitted together.
 
-    Members
+    Attributes
     -------
     lists : uint8[...]
-        Content of the list buffer.
+        Contents of the list buffer.
     commands : dict of str to list of dict
         Operands of every command, by queue.
     halt : dict of str to bool
         Whether the queue halts on an error.
     restart : dict of str to bool
-        Whether the queue is disabled and enabled again before.
+        Whether the host disables and enables the queue before the round.
     soft_reset : bool
     wrong_doorbells : list of (queue, int)
-        Refused before the right ones are rung.
+        Invalid doorbells, rung before the valid ones.
     aborts : dict of str to set of int
-        Positions of commands that only an abort ends.
+        Positions of the commands that end by an abort.
     retires : int or None
-        What is written to PLAN_RETIRED before; None of a card without a planner.
+        Value written to PLAN_RETIRED before the round; None without a planner.
     """
 
     lists: np.ndarray
@@ -63,13 +63,13 @@ class RoundSource:
         self.batches = PlannedBatches()
 
     def follow(self, round_, observation):
-        """Take note of what a round led to; else too many batches are drawn out of turn."""
+        """Update the planned batches by a round's results, so that most draws are in order."""
         if self.config.planner:
             self.batches.follow(round_.commands["lookup"], observation.completions["lookup"],
                                 observation.registers["PLAN_RETIRED"])
 
     def draw(self):
-        """The next round; commands are drawn in an order in which they can run one by one."""
+        """The next round; its commands can run one by one in the order of the draws."""
         rng, source = self.rng, CommandSource(self.rng, self.config, self.tables)
         round_ = Round(source.lists, {queue: [] for queue in QUEUES},
                        *({queue: bool(rng.random() < 0.3) for queue in QUEUES} for _ in range(2)),
@@ -100,11 +100,11 @@ class RoundSource:
         rng, kind = self.rng, self.rng.random()
         if kind < 0.08:
             return {"opcode": rng.choice([Opcode.NOP, Opcode.FENCE])}
-        if kind < 0.18:  # each event is set by one queue only: its value never steps back
+        if kind < 0.18:  # only one queue sets each event, so its value never decreases
             event = 2 * int(rng.integers(NEVER // 2)) + QUEUES.index(queue)
             self.events[event] = self.events[event] + int(rng.integers(1, 4)) & 0xFFFF_FFFF
             return {"opcode": Opcode.SIGNAL, "event": event, "value": self.events[event]}
-        if kind < 0.25 and self._signalled:  # by a command drawn before: whichever queue, it comes
+        if kind < 0.25 and self._signalled:  # by an earlier draw, so the WAIT ends
             event, value = self._signalled[rng.integers(len(self._signalled))]
             return {"opcode": Opcode.WAIT, "event": event, "value": value}
         if kind < 0.27:
@@ -130,7 +130,7 @@ class RoundSource:
         return draw[rng.integers(len(draw))]()
 
     def _draw_batch(self, source):
-        """PLAN of the next batch, or MARK of one to come, seldom of another."""
+        """PLAN of the next batch, or MARK of a coming one; rarely of another batch."""
         rng, number = self.rng, self._next_batch
         if rng.random() < 0.05:
             number += int(rng.choice([-1, 1, 100, 1 << 31]))
@@ -139,10 +139,10 @@ class RoundSource:
         return source.plan(number)
 
     def _remember(self, queue, operands):
-        """Keep track of which commands the following ones can build on.
+        """Record the commands that later ones can depend on.
 
-        A SPLIT's miss list may be gathered behind a WAIT for a SIGNAL that follows the SPLIT. A
-        PLAN is expected to be served.
+        A GATHER may use a SPLIT's miss list after a WAIT for a SIGNAL that follows the SPLIT. The
+        draws assume that a PLAN succeeds.
         """
         opcode = operands["opcode"]
         event = operands.get("event"), operands.get("value")

@@ -1,4 +1,4 @@
-"""Buffers and tables of a fuzzing session: sound ones, and all kinds that a command trips on."""
+"""Buffers and tables of a fuzzing session, valid and invalid."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from ..bare_host import BareHost, aligned
 
 # Handles; 0 to 3 are the rings.
 WEIGHTS, STATE, LISTS, RESULTS = 4, 5, 6, 7
-# Registered longer than their memory: the rest answers with an error. One is read, one written by
-# each queue, so that what they hold does not depend on how the queues' commands interleave; one
-# holds a table.
+# Regions that exceed their memory, so that accesses beyond it fault: one for reads, one for the
+# writes of each queue, so that their contents do not depend on the order of the queues, and one for
+# a table.
 SHORT, SHORT_LOOKUP, SHORT_MOVE, SHORT_TABLE = 8, 9, 10, 12
-PROTECTED = 11  # registered for writing, but its memory refuses that; the memory of LISTS
+PROTECTED = 11  # registered for writing, but its memory, that of LISTS, is read-only
 UNREGISTERED = 13  # and above
 SIZES = {WEIGHTS: 1 << 20, STATE: 1 << 16, LISTS: 1 << 17, RESULTS: 1 << 19,
          SHORT: 8192, SHORT_LOOKUP: 8192, SHORT_MOVE: 8192, SHORT_TABLE: 8192}
@@ -26,7 +26,7 @@ FILL = 0xEE
 
 @dataclass(frozen=True)
 class Setup:
-    """Members: `contents` of the buffers by handle, `tables` by number, and values of `events`."""
+    """Initial state: `contents` of buffers by handle, `tables` by number, values of `events`."""
 
     contents: dict
     tables: dict
@@ -36,9 +36,9 @@ class Setup:
 def make_setup(rng, config: Config):
     """Draw buffers and tables.
 
-    Tables 0 to 2 and 4 to 7 are sound, 3 is not registered; 8 has as many rows as there are
-    numbers, 9 no weights, 10 too few, 11 rows too long, 12 no state; those of 13 lie where memory
-    ends, those of 14 too, where they may be written; those of 15 where the memory refuses it.
+    Tables 0 to 2 and 4 to 7 are valid; 3 is not registered; 8 has 2**32 rows; 9 has no weights, 10
+    too few, 11 rows that are too long, 12 no state. The rows of 13 extend beyond readable memory,
+    those of 14 beyond writable memory, and those of 15 are in read-only memory.
     """
     contents = {handle: rng.integers(0, 256, size, np.uint8) for handle, size in SIZES.items()}
     contents[RESULTS][:] = FILL
@@ -60,26 +60,26 @@ def make_setup(rng, config: Config):
         next_weights = (next_weights + rows * stride) % (SIZES[WEIGHTS] // 2)
         next_state = (next_state + rows * state_bytes) % (SIZES[STATE] // 2)
 
-    def spoil(number, **changed):
+    def change(number, **changed):
         tables[number] = Table(**{**vars(tables[number]), **changed})
 
-    spoil(8, last_row=0xFFFF_FFFF)
-    spoil(9, weights=packed_address(UNREGISTERED, 0))
-    spoil(10, last_row=299, weights=packed_address(WEIGHTS, SIZES[WEIGHTS] - 1600))
-    spoil(11, row_bytes=config.row_bytes + 16, stride=config.row_bytes + 16)
-    spoil(12, state=packed_address(UNREGISTERED, 0), state_bytes=4)
-    spoil(15, weights=packed_address(PROTECTED, 0), state=packed_address(PROTECTED, 64))
+    change(8, last_row=0xFFFF_FFFF)
+    change(9, weights=packed_address(UNREGISTERED, 0))
+    change(10, last_row=299, weights=packed_address(WEIGHTS, SIZES[WEIGHTS] - 1600))
+    change(11, row_bytes=config.row_bytes + 16, stride=config.row_bytes + 16)
+    change(12, state=packed_address(UNREGISTERED, 0), state_bytes=4)
+    change(15, weights=packed_address(PROTECTED, 0), state=packed_address(PROTECTED, 64))
     for number, handle in ((13, SHORT), (14, SHORT_TABLE)):
-        spoil(number, last_row=299, weights=packed_address(handle, 0), row_bytes=48, stride=64,
+        change(number, last_row=299, weights=packed_address(handle, 0), row_bytes=48, stride=64,
               state=packed_address(handle, 4096), state_bytes=32)
-    # Some event counters pass zero while the session lasts.
+    # Some event counters wrap around during the session.
     return Setup(contents, tables, [int(v) for v in rng.choice([0, 0xFFFF_FFF0], config.events)])
 
 
 class FuzzHost(BareHost):
     """A `BareHost` with the buffers and tables of a setup.
 
-    Members
+    Attributes
     -------
     buffers : dict of int to uint8 array
         By handle.

@@ -1,9 +1,9 @@
-"""A long soak of the row mover: random moves, refused and faulty ones among them, until so many
-rows have arrived, the RTL behind rough memory against the golden model.
+"""Soak of the row mover: random moves through rough memory, the RTL against the golden model.
 
-Of every round all completions, registers and bytes of memory are compared, and the memory's ports
-check the AXI rules on every beat. Tables and buffers end where memory answers with an error, or
-refuses to be written; see `setup`. A session draws them, and how the memory behaves, from its seed:
+Some moves are refused or fault: tables and buffers end where memory answers with an error or
+rejects writes (see `setup`). After every round all completions, registers and bytes of memory must
+be equal, and the memory ports check the AXI rules on every beat. A session draws its setup and the
+behaviour of the memory from its seed:
 
     python -m hotrow_sim.testing.fuzz.soak --rows 1000000
     python -m hotrow_sim.testing.fuzz.soak --card wide --seed 17 --rows 1
@@ -11,9 +11,9 @@ refuses to be written; see `setup`. A session draws them, and how the memory beh
 The second command repeats one session; a failure prints its card and seed.
 """
 
-import argparse
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from hotrow_rtl.config import preset
@@ -24,32 +24,30 @@ from ...model import open_transport as open_model
 from .commands import CommandSource
 from .player import differences, play
 from .rounds import Round
+from .sessions import Mismatch, command_line, run_sessions
 from .setup import FuzzHost, make_setup
 
-ROUNDS, RINGS_LOG2 = 40, 4  # of a session; commands that a ring holds
+ROUNDS, RINGS_LOG2 = 40, 4  # rounds of a session, and log2 of the commands in a ring
 MALFORMED = 0.1
 MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
 TINY = preset("tiny")
 WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
                miss_entries=512, row_bytes=4096)
-CARDS = (TINY, TINY, TINY, WIDE)  # which simulates more slowly
+CARDS = {card.name: card for card in (TINY, WIDE)}
+TINY_SHARE = 3  # of 4 sessions; the wide card simulates more slowly
 SHOWN = 20  # differences
 
 
 class LongLists(CommandSource):
-    """Commands of which most of the time is spent on rows."""
+    """Commands with long lists of rows."""
 
     counts = (1, 7, 60, 200, 300)
 
 
-class Mismatch(AssertionError):
-    """RTL and model differ, or an AXI rule was broken; the message names the session's seed."""
-
-
 @dataclass
 class Tally:
-    """What a soak met: `sessions`, `commands`, `rows` that arrived, `bytes` of COPY and FILL,
-    `cycles` of the device, commands by `status`, `bursts` of the row ports."""
+    """Totals: `sessions`, `commands`, `rows` moved, `bytes` of COPY and FILL, `cycles` of the
+    device, `bursts` of the row ports, commands by `status`."""
 
     sessions: int = 0
     commands: int = 0
@@ -57,10 +55,9 @@ class Tally:
     bytes: int = 0
     cycles: int = 0
     bursts: int = 0
-    status: dict = None
+    status: dict = field(default_factory=dict)
 
     def count(self, completions):
-        self.status = self.status or {}
         for done in completions:
             self.commands += 1
             name = Status(done["status"]).name
@@ -71,22 +68,22 @@ class Tally:
                 self.bytes += done["bytes"]
 
 
-def soak(rows, seed=0, rounds=ROUNDS, cards=CARDS, open_device=None, say=lambda text: None):
-    """Run sessions until so many rows have been moved.
+def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda text: None):
+    """Run sessions until `rows` rows have been moved.
 
     Parameters
     ----------
     rows : int
     seed : int
-        Of the first session; the next has the next one.
+        Of the first session.
     rounds : int
-        Of a session, each a ring of commands at most.
-    cards : sequence of Config
-        The seed of a session chooses.
+        Of a session; a round is at most a ring of commands.
+    card : str, optional
+        One of `CARDS`; by default the seed of a session selects it.
     open_device : callable, optional
-        Given config and behaviours by port; by default the Verilated device.
+        Called with a configuration and the behaviours by port; default the Verilated device.
     say : callable
-        Given a line after every session.
+        Receives a line after every session.
 
     Returns
     -------
@@ -99,21 +96,16 @@ def soak(rows, seed=0, rounds=ROUNDS, cards=CARDS, open_device=None, say=lambda 
     if open_device is None:
         from ...verilated.transport import Device as open_device
 
-    tally = Tally()
-    while tally.rows < rows:
-        session(seed, rounds, cards, open_device, tally)
-        say(f"seed {seed}: {tally.rows} rows so far, {tally.commands} commands, "
-            f"{tally.cycles} cycles")
-        seed += 1
-    return tally
+    return run_sessions(partial(_session, rounds, card, open_device), Tally(), "rows", rows, seed,
+                        say)
 
 
-def session(seed, rounds, cards, open_device, tally):
-    """Play the rounds of one seed on the device and on the model; add them to the tally."""
+def _session(rounds, card, open_device, seed, tally):
+    """Play the rounds of one seed on the device and on the model."""
     from ...verilated.transport import port_names
 
     rng = np.random.default_rng([seed, 1])
-    config = cards[seed % len(cards)]
+    config = CARDS[card] if card else (TINY if seed % 4 < TINY_SHARE else WIDE)
     behaviours = {name: _rough(rng) for name in port_names(config)}
     setup = make_setup(rng, config)
     device = open_device(config, behaviours)
@@ -127,7 +119,7 @@ def session(seed, rounds, cards, open_device, tally):
             raise Mismatch(
                 f"seed {seed}, card {config.name}, round {number}: model and RTL differ, or an AXI "
                 "rule was broken:\n" + "\n".join(unequal[:SHOWN]) +
-                f"\nrun it again: python -m hotrow_sim.testing.fuzz.soak --card {config.name} "
+                f"\nrepeat with: python -m hotrow_sim.testing.fuzz.soak --card {config.name} "
                 f"--seed {seed} --rows 1")
         tally.count(rtl.completions["move"])
     tally.sessions += 1
@@ -138,7 +130,7 @@ def session(seed, rounds, cards, open_device, tally):
 
 
 def _rough(rng):
-    """How a port behaves: stalls on all its channels, answers in any order, beats interleaved."""
+    """Behaviour with stalls on all channels, and reordered and interleaved responses."""
     return Behaviour(
         latency=int(rng.choice([1, 3, 9, 30])), jitter=int(rng.choice([0, 5, 40])),
         outstanding=int(rng.choice([0, 0, 0, 2])), out_of_order=True,
@@ -149,7 +141,7 @@ def _rough(rng):
 
 
 def _round(rng, config, tables):
-    """A ring of moves at most."""
+    """At most a ring of moves."""
     source = LongLists(rng, config, tables)
     moves = []
     while len(moves) < 1 << RINGS_LOG2 and source.room():
@@ -160,24 +152,7 @@ def _round(rng, config, tables):
     return Round(source.lists, {"lookup": [], "move": moves}, no, no, bool(rng.random() < 0.05), [])
 
 
-def main(arguments=None):
-    """Run from the command line; 1 where model and RTL differ."""
-    parser = argparse.ArgumentParser(prog="python -m hotrow_sim.testing.fuzz.soak",
-                                     description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="to be moved, at least")
-    parser.add_argument("--seed", type=int, default=0, help="of the first session")
-    parser.add_argument("--card", choices=[card.name for card in (TINY, WIDE)],
-                        help="default all of them by turns")
-    options = parser.parse_args(arguments)
-    cards = [card for card in CARDS if options.card in (None, card.name)]
-    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-    try:
-        print(soak(options.rows, options.seed, cards=cards, say=say))
-    except Mismatch as wrong:
-        print(wrong, file=sys.stderr)
-        return 1
-    return 0
-
+main = partial(command_line, soak, "soak", "rows", 1_000_000, __doc__, card=list(CARDS))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,1 +1,1 @@
-"""The card's end of a link as a golden model, and lines to reach it: pseudo-terminal, socket."""
+"""Golden model of the card's link endpoint, served on a pseudo-terminal or a socket."""

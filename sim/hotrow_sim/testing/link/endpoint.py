@@ -1,4 +1,4 @@
-"""Golden model of the card's end of a link: what it answers to which frame."""
+"""Golden model of the card's link endpoint: the reply to each frame."""
 
 import zlib
 from dataclasses import dataclass
@@ -26,33 +26,33 @@ MOST_COUNTED = (1 << 16) - 1
 
 
 class Target(Protocol):
-    """What a link reaches."""
+    """Registers and memory of a card."""
 
     def read_register(self, offset: int) -> int | None:
-        """The register at byte `offset`, or None if its access is refused."""
+        """The register at byte `offset`, or None if the access is refused."""
 
     def write_register(self, offset: int, value: int) -> bool:
-        """Write it; whether that was possible."""
+        """Write a register; whether the access is possible."""
 
     def read(self, address: int, size: int) -> bytes | None:
-        """Memory, or None if a byte of it does not exist."""
+        """Read memory; None if a byte of it does not exist."""
 
     def write(self, address: int, octets: bytes) -> bool:
         """Write memory; whether all of it exists."""
 
     def take_written(self, most: int) -> tuple[list[int], bool]:
-        """Up to `most` blocks that were written since they were told, and whether more are."""
+        """Up to `most` blocks written since they were last reported, and whether there are more."""
 
 
 @dataclass(frozen=True)
 class LinkCard:
-    """What a card tells of itself; see `contract_link.CARD`.
+    """Description of a card; see ``contract.link_frames.CARD``.
 
     Parameters
     ----------
     memory_base, memory_bytes : int
     window : int
-        Requests taken before the first is answered, a power of two.
+        Requests in flight, a power of two.
     block_log2 : int
     clock_khz : int
     """
@@ -66,7 +66,7 @@ class LinkCard:
 
 
 def pack(fields, size, values) -> bytes:
-    """A record from its fields' values by name; what is left out is 0."""
+    """A record from the values of its fields by name; missing ones are 0."""
     octets = bytearray(size)
     for field in fields.values():
         octets[field.offset:field.offset + field.bytes] = values.get(field.name, 0).to_bytes(
@@ -81,41 +81,41 @@ def unpack(fields, octets) -> dict[str, int]:
 
 
 def with_crc(body: bytes) -> bytes:
-    """Header and payload with their CRC behind them."""
+    """Header and payload followed by their CRC."""
     return body + zlib.crc32(body).to_bytes(CRC_BYTES, "little")
 
 
 class LinkEndpoint:
-    """One card's end.
+    """The link endpoint of one card.
 
     Parameters
     ----------
     target : Target
     card : LinkCard
     replaceable : callable
-        Whether the session that holds may be replaced by another; called at a BIND.
+        Whether another session may replace the bound one; called at a BIND.
     memory : LinkStatus
-        OK, or why memory cannot be accessed: MEMORY_STARTING or MEMORY_FAILED. May be changed.
+        OK, MEMORY_STARTING or MEMORY_FAILED; may change at any time.
 
-    Members
+    Attributes
     -------
     counters : dict of str to int
-        As of `contract_link.COUNTERS`.
-    heard : int
-        Frames of the bound host so far, whether carried out or not.
+        See ``contract.link_frames.COUNTERS``.
+    received : int
+        Frames of the bound host so far, executed or not.
     """
 
     def __init__(self, target: Target, card: LinkCard, replaceable=lambda: True,
                  memory=LinkStatus.OK):
         self.target, self.card, self._replaceable = target, card, replaceable
         self.memory = memory
-        self.counters, self.heard = dict.fromkeys(COUNTERS, 0), 0
+        self.counters, self.received = dict.fromkeys(COUNTERS, 0), 0
         self._bound = None  # session and peer
         self._expected = 0
         self._answers = {}  # the last ones, by sequence
 
     def answer(self, frame: bytes, peer=None) -> bytes | None:
-        """What the card sends when `frame` comes from `peer`; None if nothing."""
+        """Reply of the card to a `frame` from `peer`, or None."""
         wrong = self._wrong(frame)
         if wrong:
             return self._ignore(wrong)
@@ -127,7 +127,7 @@ class LinkEndpoint:
                 return self._ignore("foreign")
             self._bound, self._answers = (header["session"], peer), {}
             self._expected = sequence
-        self.heard += 1
+        self.received += 1
         if sequence in self._answers:
             self._ignore("replayed")
             return self._answers[sequence]
@@ -135,11 +135,11 @@ class LinkEndpoint:
             return self._ignore("out_of_order")
         self._expected = (sequence + 1) % NUMBERS
         self._answers.pop((sequence - self.card.window) % NUMBERS, None)
-        self._answers[sequence] = self._carried_out(header, payload)
+        self._answers[sequence] = self._executed(header, payload)
         return self._answers[sequence]
 
     def _wrong(self, frame):
-        """Which counter a frame belongs to that is none, else nothing."""
+        """Name of the counter of an invalid frame, or None."""
         if not HEADER_BYTES + CRC_BYTES <= len(frame) <= HEADER_BYTES + LARGEST_PAYLOAD + CRC_BYTES:
             return "wrong_length"
         if with_crc(frame[:-CRC_BYTES]) != frame:
@@ -153,17 +153,17 @@ class LinkEndpoint:
     def _ignore(self, reason):
         self.counters[reason] = min(self.counters[reason] + 1, MOST_COUNTED)
 
-    def _carried_out(self, header, payload):
+    def _executed(self, header, payload):
         status, found = self._do(header["operation"], header["address"], header["length"], payload)
         return with_crc(pack(HEADER, HEADER_BYTES, {
             **header, "operation": header["operation"] | REPLY_FLAG, "status": status,
             "length": len(found), "reserved": 0}) + found)
 
     def _do(self, operation, address, length, payload):
-        """Status and payload of the answer."""
+        """Status and payload of the reply."""
         if operation not in list(Operation):
             return LinkStatus.BAD_OPERATION, b""
-        if not _takes(operation, length):
+        if not _accepts(operation, length):
             return LinkStatus.BAD_LENGTH, b""
         return getattr(self, f"_{Operation(operation).name.lower()}")(address, length, payload)
 
@@ -201,8 +201,8 @@ class LinkEndpoint:
             count.to_bytes(2, "little") for count in self.counters.values())
 
 
-def _takes(operation, length):
-    """Whether an operation takes a length."""
+def _accepts(operation, length):
+    """Whether an operation accepts a length."""
     match operation:
         case Operation.BIND:
             return True

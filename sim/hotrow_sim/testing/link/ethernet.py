@@ -1,4 +1,4 @@
-"""Ethernet frames of a host that speaks ARP and UDP over IPv4, packed and unpacked.
+"""Ethernet frames, ARP, and UDP over IPv4: pack and unpack.
 
 Source: IEEE 802.3; RFC 826 (ARP), RFC 791 (IPv4), RFC 768 (UDP).
 """
@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 
 PREAMBLE = bytes([0x55] * 7 + [0xD5])
 BROADCAST = bytes([0xFF] * 6)
-LEAST_PAYLOAD = 46  # bytes; shorter ones are filled up
+LEAST_PAYLOAD = 46  # bytes; shorter payloads are padded
 ARP, IPV4 = 0x0806, 0x0800
 ARP_REQUEST, ARP_REPLY = 1, 2
 UDP = 17
@@ -21,7 +21,7 @@ _IPV4, _UDP = struct.Struct(">BBHHHBBH4s4s"), struct.Struct(">HHHH")
 
 @dataclass(frozen=True)
 class Frame:
-    """What is between preamble and checksum; addresses are bytes."""
+    """A frame between preamble and checksum; addresses are bytes."""
 
     destination: bytes
     source: bytes
@@ -29,7 +29,7 @@ class Frame:
     payload: bytes
 
     def on_line(self) -> bytes:
-        """With preamble and checksum."""
+        """The frame with preamble and checksum."""
         body = _FRAME.pack(self.destination, self.source, self.kind) \
             + self.payload.ljust(LEAST_PAYLOAD, b"\0")
         return PREAMBLE + body + _CHECK.pack(zlib.crc32(body))
@@ -41,7 +41,7 @@ class Frame:
         Raises
         ------
         ValueError
-            If it is none, or damaged.
+            If the bytes are no valid frame.
         """
         body = octets[len(PREAMBLE):-_CHECK.size]
         if not octets.startswith(PREAMBLE) or len(body) < _FRAME.size + LEAST_PAYLOAD:
@@ -54,7 +54,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Arp:
-    """Who has which address: a request, or its answer. Addresses are bytes."""
+    """An ARP request or reply. Addresses are bytes."""
 
     operation: int
     sender_mac: bytes
@@ -63,18 +63,18 @@ class Arp:
     target: bytes
 
     def pack(self) -> bytes:
-        """As the payload of a frame."""
+        """The payload of a frame."""
         heading = struct.pack(_ARP_HEADING, 1, IPV4, 6, 4, self.operation)
         return _ARP.pack(heading, self.sender_mac, self.sender, self.target_mac, self.target)
 
     @classmethod
     def unpack(cls, payload: bytes):
-        """From the payload of a frame.
+        """Unpack the payload of a frame.
 
         Raises
         ------
         ValueError
-            If it is of other networks.
+            If it is not IPv4 over Ethernet.
         """
         heading, *addresses = _ARP.unpack_from(payload)
         *network, operation = struct.unpack(_ARP_HEADING, heading)
@@ -97,8 +97,8 @@ class Datagram:
         Parameters
         ----------
         headings : dict
-            Fields that are to differ from what they should be: `total_length`, `fragment` (flags
-            and offset), `protocol`, `checksum` (of the header), `length` (of UDP).
+            Header fields to override: `total_length`, `fragment` (flags and offset), `protocol`,
+            `checksum` (of the header), `length` (of UDP).
         """
         length = _UDP.size + len(self.payload)
         addresses = [IPv4Address(address).packed for address, _ in (self.source, self.destination)]
@@ -117,12 +117,12 @@ class Datagram:
 
     @classmethod
     def unpack(cls, payload: bytes):
-        """From the payload of a frame. A checksum of UDP that is 0 was left out.
+        """Unpack the payload of a frame. A UDP checksum of 0 is not checked.
 
         Raises
         ------
         ValueError
-            If it is none, or damaged.
+            If the bytes are no valid datagram.
         """
         version, _, total, _, fragment, _, protocol, _, *addresses = _IPV4.unpack_from(payload)
         if (version, fragment & 0x3FFF, protocol) != (0x45, 0, UDP) \
@@ -140,7 +140,7 @@ class Datagram:
 
 
 def _checksum(octets):
-    """The Internet's checksum, which is 0 over octets that hold theirs."""
+    """The Internet checksum; 0 over octets that include their own checksum."""
     padded = octets + bytes(len(octets) % 2)
     total = sum(struct.unpack(f">{len(padded) // 2}H", padded))
     while total >> 16:

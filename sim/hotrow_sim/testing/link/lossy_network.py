@@ -1,19 +1,18 @@
-"""A network that loses, repeats and reorders what is sent over it."""
+"""A network that drops, repeats and reorders datagrams."""
 
 import numpy as np
 
 
 class LossyNetwork:
-    """Decides what becomes of datagrams, with a random generator of its own.
+    """Drops, repeats and reorders datagrams at random.
 
     Parameters
     ----------
     loss, repeat, reorder : float
-        Chance of each, for every datagram in either direction. One that is reordered comes after
-        the next one.
+        Probabilities per datagram in either direction. A reordered datagram follows the next one.
     seed : int
 
-    Members
+    Attributes
     -------
     lost, repeated, reordered : int
         Datagrams so far.
@@ -25,7 +24,7 @@ class LossyNetwork:
         self._held = {}
 
     def through(self, way, datagram):
-        """What arrives at the end of `way` when a datagram is sent."""
+        """The datagrams that arrive in direction `way` when one is sent."""
         loss, repeat, reorder = self._rng.random(3) < self._chances
         if loss:
             self.lost += 1

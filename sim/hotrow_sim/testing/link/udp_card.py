@@ -1,16 +1,16 @@
-"""A simulated card at a loopback socket, behind a network that loses, repeats and reorders."""
+"""A simulated card at a loopback socket, with a network that drops, repeats and reorders."""
 
 import socket
-import threading
 
 from .lossy_network import LossyNetwork
+from .served import Served
 
 _LARGEST = 4096
-_SLICE = 0.02  # seconds between two looks at whether it is to stop
+_SLICE = 0.02  # seconds between two checks whether to stop
 
 
-class UdpCard:
-    """Serves a socket in a thread of its own; a context manager.
+class UdpCard(Served):
+    """Serves a link endpoint on a socket.
 
     Parameters
     ----------
@@ -18,10 +18,10 @@ class UdpCard:
     network : dict
         Parameters of `LossyNetwork`.
 
-    Members
-    -------
+    Attributes
+    ----------
     port : int
-        Of 127.0.0.1.
+        Port of 127.0.0.1.
     network : LossyNetwork
     """
 
@@ -31,22 +31,7 @@ class UdpCard:
         self._socket.bind(("127.0.0.1", 0))
         self._socket.settimeout(_SLICE)
         self.port = self._socket.getsockname()[1]
-        self._open = True
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def close(self):
-        """Stop serving."""
-        if self._open:
-            self._open = False
-            self._thread.join()
-            self._socket.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+        super().__init__()
 
     def _serve(self):
         while self._open:
@@ -59,3 +44,6 @@ class UdpCard:
                 if answer is not None:
                     for each in self.network.through("out", (answer, peer)):
                         self._socket.sendto(*each)
+
+    def _close(self):
+        self._socket.close()

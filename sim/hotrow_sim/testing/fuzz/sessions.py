@@ -1,0 +1,51 @@
+"""Sessions of a soak, one per seed, until a target is reached; and their command line."""
+
+import argparse
+import sys
+
+
+class Mismatch(AssertionError):
+    """A session failed; the message has the command that repeats it."""
+
+
+def run_sessions(session, tally, unit, target, seed=0, say=lambda text: None):
+    """Call `session(seed, tally)` with consecutive seeds until `tally.<unit>` reaches `target`;
+    pass a line to `say` after every session; return `tally`."""
+    while getattr(tally, unit) < target:
+        session(seed, tally)
+        say(f"seed {seed}: {tally}")
+        seed += 1
+    return tally
+
+
+def command_line(soak, name, unit, target, doc, arguments=None, **choices):
+    """Run `soak(target, seed, say=, **choices)` from the command line; 1 after a mismatch.
+
+    Parameters
+    ----------
+    soak : callable
+    name : str
+        Of its module in this package.
+    unit : str
+        Option for the target.
+    target : int
+        Default target.
+    doc : str
+    arguments : list of str, optional
+    choices : dict of str to list of str
+        Further options and their values.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.{name}",
+                                     description=doc.split(":")[0] + ".")
+    parser.add_argument(f"--{unit}", type=int, default=target, help="least total of all sessions")
+    parser.add_argument("--seed", type=int, default=0, help="of the first session")
+    for option, values in choices.items():
+        parser.add_argument(f"--{option}", choices=values, help="default all")
+    options = vars(parser.parse_args(arguments))
+    try:
+        print(soak(options.pop(unit), options.pop("seed"), **options,
+                   say=lambda text: print(text, file=sys.stderr, flush=True)))
+    except Mismatch as wrong:
+        print(wrong, file=sys.stderr)
+        return 1
+    return 0
