@@ -30,17 +30,17 @@ class Verdicts(Elaboratable):
         control, host = sequence.control, window.host
         order, opcode = control.order, Signal(8)
         m.d.comb += opcode.eq(AnySeq(8))
-        free_inputs(m, sequence, order, control.start, control.accept, control.judged.ready,
+        free_inputs(m, sequence, order, control.start, control.accept, control.verdict.ready,
                     sequence.status, sequence.index, sequence.planned, sequence.retired)
         free_inputs(m, window, window.batch, window.plans, window.accept)
         m.d.comb += [
             sequence.status.eq(window.status), sequence.index.eq(window.index),
             sequence.planned.eq(window.planned), sequence.retired.eq(host.retired),
             window.batch.eq(order.value), window.plans.eq(sequence.plans),
-            window.accept.eq(sequence.accept), control.judged.ready.eq(1),
+            window.accept.eq(sequence.accept), control.verdict.ready.eq(1),
         ]
 
-        # One command after the other: it stands before it starts, is judged, and planned or not.
+        # One command after the other: it stands before it starts, is verdict, and planned or not.
         plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
         starts, accepts, allowed = AnySeq(1), AnySeq(1), Signal()
         waits, since = Signal(), Signal(range(PlanWindow.latency + 2))
@@ -51,7 +51,7 @@ class Verdicts(Elaboratable):
             control.start.eq(starts & idle), control.accept.eq(accepts & allowed),
             Assume(~window.clear | ~idle & ~waits & ~allowed),
         ]
-        judged = control.judged
+        verdict = control.verdict
         with m.If(control.start):
             m.d.sync += [idle.eq(0), waits.eq(plans | marks), since.eq(0)]
         with m.Elif(~idle & ~waits & ~allowed):  # another one
@@ -59,8 +59,8 @@ class Verdicts(Elaboratable):
                          flags.eq(AnySeq(len(flags))), idle.eq(1)]
         with m.If(waits):
             m.d.sync += since.eq(since + 1)
-        with m.If(judged.valid):
-            m.d.sync += [waits.eq(0), allowed.eq(plans & (judged.p.status == Status.OK))]
+        with m.If(verdict.valid):
+            m.d.sync += [waits.eq(0), allowed.eq(plans & (verdict.p.status == Status.OK))]
         with m.If(control.accept):
             m.d.sync += allowed.eq(0)
 
@@ -69,14 +69,14 @@ class Verdicts(Elaboratable):
         m.d.comb += Assume(~(host.write & wrote))
 
         most = CONFIG.sweep_batches
-        granted = judged.valid & (judged.p.status == Status.OK)
+        granted = verdict.valid & (verdict.p.status == Status.OK)
         setting = sequence.setting
         ahead = (setting.batch - setting.retired)[:CONFIG.stamp_bits]
         unretired, kept = (window.planned - host.retired)[:32], Signal(32)
         m.d.sync += kept.eq(host.retired)
         own = opened(window)
         m.d.comb += [
-            Assert(judged.valid == (waits & (since == PlanWindow.latency - 1))),
+            Assert(verdict.valid == (waits & (since == PlanWindow.latency - 1))),
             Assert(~granted | (ahead != 0) & (ahead <= most)),
             Assert(unretired <= most),
             Assert(~allowed | (value == (window.planned + 1)[:32])
@@ -86,7 +86,7 @@ class Verdicts(Elaboratable):
             Assert(~own.writes | wrote),
             Assert(~(waits & idle) & ~(allowed & idle) & ~(waits & allowed)),
             Cover(granted & plans & (unretired == most - 1)),
-            Cover(judged.valid & plans & (judged.p.status == Status.WINDOW)),
+            Cover(verdict.valid & plans & (verdict.p.status == Status.WINDOW)),
             Cover(granted & marks & (host.retired != kept)),
         ]
         return m

@@ -228,7 +228,7 @@ class LookupEngine(wiring.Component):
             stream_resize(m, plan_lists.victims, packers["victims"].elements)
             with m.If(self.bypass_striping):
                 stream_resize(m, plan_lists.fills, packers["popular"].elements)
-                stream_resize(m, plan_lists.left, packers["nonpopular"].elements)
+                stream_resize(m, plan_lists.victim_slots, packers["nonpopular"].elements)
         connect(m, scans=scans.harvested, packer=packers["harvest"].elements)
         requests, words = {}, {name: packer.words for name, packer in packers.items()}
         for number, name in enumerate(lists_of(config)):

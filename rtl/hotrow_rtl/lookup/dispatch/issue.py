@@ -203,7 +203,7 @@ class LookupIssue(wiring.Component):
                 judge(self.verdict, plan_or_launch)
             if planner:
                 with m.State("JUDGE"):
-                    judge(self.planner.judged, read)
+                    judge(self.planner.verdict, read)
                 with m.State("PLAN"):
                     m.d.comb += self.planner.accept.eq(1)
                     m.next = "PLANNED"

@@ -1,4 +1,4 @@
-"""Planner bank: a lookup bank whose rows are given slots for coming batches."""
+"""Planner bank: a lookup bank that allocates slots to the rows of coming batches."""
 
 from functools import reduce
 from operator import or_
@@ -22,42 +22,42 @@ from .slot_table import SlotTable, distance, latency
 
 
 class PlannerBank(wiring.Component):
-    """Count a row, find or plan its slot, and if it has none its place among the misses.
+    """Count a row, find or plan its slot, and look up a row without a slot in the miss table.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     requests, answers, scan, clear_counts, clear_misses, restart
-        As of `LookupBank`.
+        See `LookupBank`.
     setting : In(plan_setting(config))
-        Stable while any request is inside that is not FIND.
+        Stable while a request other than FIND is inside.
     batch : In(32)
-        The whole number of the batch that is planned, as stable.
+        Full number of the batch that is planned; stable like `setting`.
     begin : In(1)
-        A pulse before its first request.
+        A pulse before the first request of the batch.
     newest : Out(newest_age(config))
-        As of `BypassTable`, `BypassTable.latency` cycles behind the answers.
+        See `BypassTable`; valid `BypassTable.latency` cycles after the answers.
     sweep : In(1)
-        As of `SlotTable`.
+        See `SlotTable`.
     clear_slots : In(1)
-        A pulse frees every slot and forgets which batches bypassed what.
+        A pulse frees every slot and clears the bypass table.
     ready : Out(1)
-        Low while a memory is being cleared or swept; requests then wait.
+        Low while a memory is cleared or swept; requests wait.
 
     Timing
     ------
-    One request a cycle. Two of the same set of the counters or of the miss table are at least
-    `CounterBank.distance` cycles apart, two of the same set of slots, unless the first is FIND,
-    `SlotTable.distance`. The answer comes `latency` cycles after the request, or as much later as
-    that had to wait.
+    One request a cycle. The bank spaces two requests of one set of the counters or of the miss
+    table by `CounterBank.distance` cycles, and of one set of slots, unless the first is FIND, by
+    `SlotTable.distance`. The answer is valid `latency` cycles after the request, plus the cycles
+    that the request waited.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        self.latency = 2 + latency(config) + MissTableBank.latency  # hash, wait, and the two
+        self.latency = 2 + latency(config) + MissTableBank.latency  # hash, wait, slots, misses
         self.distance = max(distance(config), CounterBank.distance)
         super().__init__({
             "requests": In(stream.Signature(bank_request(config))),
@@ -97,46 +97,46 @@ class PlannerBank(wiring.Component):
             self.ready.eq(Cat(unit.ready for unit in (counts, slots, misses, stamps)).all()),
             *(unit.restart.eq(self.restart) for unit in (counts, slots, misses)),
         ]
-        request, places, taken = self._take(m, sets)
+        request, places, fire = self._issue(m, sets)
 
-        # Every unit knows when it answers: counters and slots at once, the miss table behind them.
-        asked, wait = self.latency - 2, slots.latency  # cycles from there to the answer
+        # Counters and slots look up in parallel; the miss table follows the slots.
+        asked, wait = self.latency - 2, slots.latency  # cycles to the answer of all, of the slots
         valid = Signal(asked)
-        m.d.sync += valid.eq(Cat(taken, valid))
+        m.d.sync += valid.eq(Cat(fire, valid))
         plans = delay(m, request.op == DirectoryOp.PLAN, asked, "plans")[-1]
-        answer, told = slots.answer, self.answers.p.as_value()
-        rest = Cat(slots.asked.set[:c.bank_key_width - c.directory_tag_width], slots.asked.tag)
+        answer, response = slots.answer, self.answers.p.as_value()
+        bank_key = Cat(slots.asked.set[:c.bank_key_width - c.directory_tag_width], slots.asked.tag)
         count = delay(m, counts.answers.p.count, wait - 1 - CounterBank.latency, "count")[-1]
         m.d.comb += [
-            counts.requests.valid.eq(taken),
+            counts.requests.valid.eq(fire),
             counts.requests.p.bank_key.eq(request.bank_key),
             counts.requests.p.amount.eq(request.amount),
-            slots.enter.eq(taken & (request.search | (request.op != DirectoryOp.FIND))),
+            slots.enter.eq(fire & (request.search | (request.op != DirectoryOp.FIND))),
             slots.request.op.eq(request.op),
             slots.count.eq(count),
             slots.request.places.eq(places),
-            misses.enter.eq(delay(m, request.miss & taken, wait, "asks_misses")[-1]
+            misses.enter.eq(delay(m, request.miss & fire, wait, "asks_misses")[-1]
                             & ~answer.placed),
-            misses.bank_key.eq(rest),
+            misses.bank_key.eq(bank_key),
             misses.epoch.eq(delay(m, request.epoch, wait, "epoch")[-1]),
         ]
 
-        # As in `bank_answer`: a slot, or what the miss table says.
+        # In `bank_answer` slot and miss-table answer share bits.
         found = Cat(answer.hit, answer.placed)
         more = Cat(answer.first, answer.evicts & answer.dirty, answer.tag)
         found, slot, more, entry = (
             delay(m, value, MissTableBank.latency, name)[-1] for name, value in (
                 ("found", found), ("slot", answer.slot.as_value()), ("more", more),
-                ("entry", rest[:len(stamps.entry)])))
+                ("entry", bank_key[:len(stamps.entry)])))
         counted = delay(m, counts.answers.p.counted, asked - CounterBank.latency, "counted")[-1]
         hit, placed = found
         at = bank_answer(c)["first"].offset
         m.d.comb += [
             self.answers.valid.eq(valid[-1] & ~self.restart),
-            told[0].eq(counted),
-            told[1:3].eq(found),
-            told[3:at].eq(Mux(placed, slot, misses.answer.as_value())),
-            told[at:].eq(more),
+            response[0].eq(counted),
+            response[1:3].eq(found),
+            response[3:at].eq(Mux(placed, slot, misses.answer.as_value())),
+            response[at:].eq(more),
             stamps.enter.eq(self.answers.valid & plans & ~hit & (
                 placed | ~misses.answer.repeated)),
             stamps.bypassed.eq(~placed),
@@ -150,57 +150,57 @@ class PlannerBank(wiring.Component):
             m.d.comb += self.scan.entry[field].eq(counts.scan.entry[field])
         return m
 
-    def _take(self, m, sets):
-        """Hash a request, then let it wait: (the request, its places, whether it enters now)."""
+    def _issue(self, m, sets):
+        """Hash a request and space it: (the request, its places, whether it fires)."""
         c, given = self.config, self.requests
         hashed, request = (Signal(bank_request(c), name=name, reset_less=True)
                            for name in ("hashed", "waiting"))
         places = Signal(sets.places.shape(), reset_less=True)
-        hashes, waits, moves, taken = (Signal(name=name) for name in (
-            "hashes", "waits", "moves", "taken"))
+        hash_valid, wait_valid, wait_ready, fire = (Signal(name=name) for name in (
+            "hash_valid", "wait_valid", "wait_ready", "fire"))
         m.d.comb += [
-            moves.eq(~waits | taken),
-            given.ready.eq(~hashes | moves),
+            wait_ready.eq(~wait_valid | fire),
+            given.ready.eq(~hash_valid | wait_ready),
             sets.enable.eq(given.ready),
             *(getattr(sets, name).eq(given.p[name]) for name in ("bank_key", "parts_log2", "part")),
         ]
         with m.If(given.ready):
-            m.d.sync += [hashes.eq(given.valid), hashed.eq(given.p)]
+            m.d.sync += [hash_valid.eq(given.valid), hashed.eq(given.p)]
 
-        # When a request begins to wait it is known how many cycles it must, for those of its sets
-        # that entered before: bit n is set if one did n cycles before, and those shift out with
-        # time. One that only looks keeps none behind it.
+        # A request computes once how long it waits for earlier requests of its sets: bit n is set
+        # if one fired n cycles before; the bits shift out with time. A FIND delays no request.
         counted, missed = CounterBank.distance, MissTableBank.distance
         recent = [
             (counted, near(m, "count", counted, counter_place(c, hashed.bank_key)[0], 1,
-                           counter_place(c, request.bank_key)[0], taken & (request.amount != 0))),
+                           counter_place(c, request.bank_key)[0], fire & (request.amount != 0))),
             (missed, near(m, "miss", missed, hashed.bank_key[:log2(c.miss_sets)], hashed.miss,
-                          request.bank_key[:log2(c.miss_sets)], taken & request.miss)),
+                          request.bank_key[:log2(c.miss_sets)], fire & request.miss)),
             *((distance(c), near(
                 m, f"choice{choice}", distance(c), sets.places[choice].set, 1,
-                places[choice].set, taken & (request.op != DirectoryOp.FIND)))
+                places[choice].set, fire & (request.op != DirectoryOp.FIND)))
               for choice in range(c.directory_choices)),
         ]
         clears = self.clear_counts | self.clear_slots | self.clear_misses | self.sweep
-        hold, met = Signal(self.distance - 1), Signal(self.distance - 1)
-        awake, free = Signal(), Signal(init=1)  # decided a cycle ahead
+        hold, conflicts = Signal(self.distance - 1), Signal(self.distance - 1)
+        awake, spaced = Signal(), Signal(init=1)  # Timing: decided one cycle ahead
         m.d.comb += [
-            met.eq(reduce(or_, (cycles << self.distance - least for least, cycles in recent))),
-            taken.eq(waits & free & awake),
+            conflicts.eq(reduce(or_, (
+                cycles << self.distance - least for least, cycles in recent))),
+            fire.eq(wait_valid & spaced & awake),
         ]
         m.d.sync += [
             awake.eq(self.ready & ~clears),
             hold.eq(hold << 1),
-            free.eq(~hold[:-1].any()),
+            spaced.eq(~hold[:-1].any()),
         ]
-        with m.If(moves):
+        with m.If(wait_ready):
             m.d.sync += [
-                waits.eq(hashes),
+                wait_valid.eq(hash_valid),
                 request.eq(hashed),
                 places.eq(sets.places),
-                hold.eq(met),
-                free.eq(~met.any()),
+                hold.eq(conflicts),
+                spaced.eq(~conflicts.any()),
             ]
         with m.If(self.restart):
-            m.d.sync += [hashes.eq(0), waits.eq(0)]
-        return request, places, taken
+            m.d.sync += [hash_valid.eq(0), wait_valid.eq(0)]
+        return request, places, fire

@@ -1,7 +1,6 @@
-"""Bypass stamps: which batch bypassed a row last; until it is written back none may be fetched.
+"""Bypass table: the last batch that bypassed a row, whose write-back a later fetch waits for.
 
-The list of bypassed rows in flight is a table without tags: rows that share an entry wait for one
-another.
+The table has no tags: rows that share an entry wait for one another.
 """
 
 from amaranth import Cat, Module, Mux, Signal
@@ -14,55 +13,54 @@ from ...primitives.ram import ClearedRam
 
 
 def stamp() -> data.StructLayout:
-    """The number of a batch, if there is one."""
+    """The number of a batch, if `valid`."""
     return data.StructLayout({"batch": 32, "valid": 1})
 
 
 def newest_age(config: Config) -> data.StructLayout:
-    """By how many batches another one, not yet retired, is behind that which is planned; if there
-    is one."""
+    """Distance from the planned batch back to an unretired batch, if `valid`."""
     return data.StructLayout({"age": log2(config.sweep_batches), "valid": 1})
 
 
 def entry_width(config: Config) -> int:
-    """Bits of an entry's number within a bank: the lowest ones of `rest`."""
+    """Bits of an entry index within a bank: the lowest bits of the bank key."""
     return log2(config.bypass_stamps // config.banks)
 
 
 class BypassTable(wiring.Component):
-    """Of the rows that a batch has to fetch, the newest batch that bypassed one of their entries.
+    """Find the newest batch that bypassed an entry of any row that the batch fetches.
 
-    A stamp of the batch itself is another row's, in whose place there was one that is not known: it
-    counts as that of the batch before.
+    A stamp of the batch itself belongs to another row and has overwritten an unknown stamp: it
+    counts as a stamp of the previous batch.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     begin : In(1)
         A pulse before the first row of a batch.
     batch : In(32)
-        The batch; stable from there to its last row, as the next one.
+        The batch; stable from `begin` to its last row, like `unretired`.
     unretired : In(range(config.sweep_batches + 1))
-        Batches that are not retired, up to this one.
+        Number of batches that are not retired, including this one.
     enter : In(1)
-        A row that the batch has to fetch comes.
+        `entry` is of a row that the batch fetches.
     entry : In(entry_width(config))
-        Where its stamp is.
+        Index of the stamp.
     bypassed : In(1)
-        The row finds no slot.
+        The row has no slot.
     newest : Out(newest_age(config))
-        Of the rows of the batch so far.
+        Over the rows of the batch so far.
     clear : In(1)
-        A pulse forgets every stamp; only while nothing comes.
+        A pulse clears the table; only while `enter` is low.
     ready : Out(1)
-        Low while they are being forgotten.
+        Low while the table is cleared.
 
     Timing
     ------
-    One row a cycle; `newest` tells of it `latency` cycles later.
+    One row a cycle; `newest` includes it `latency` cycles later.
     """
 
     latency = 4  # read, subtract, choose, compare
@@ -90,7 +88,7 @@ class BypassTable(wiring.Component):
         entry = Signal.like(self.entry, name="read_entry", reset_less=True)
         age = Signal(32, reset_less=True)
         chosen = Signal(newest_age(self.config), reset_less=True)
-        # A stamp is written when it is read: what is read in that cycle is told here.
+        # The write occurs with the read data; an equal entry in that cycle is forwarded.
         m.d.comb += [
             stamps.clear.eq(self.clear),
             self.ready.eq(stamps.ready),
@@ -120,27 +118,27 @@ class BypassTable(wiring.Component):
 
 
 class DependencyReducer(wiring.Component):
-    """The newest batch that any bank tells, as the contract's `wait_for`.
+    """Reduce the newest batch of every bank to the contract's `wait_for`.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     banks : In(newest_age(config)).array(config.banks)
     batch : In(32)
-        The batch behind which they are.
+        The batch that the ages count from.
     start : In(1)
-        A pulse: what the banks tell is complete.
+        A pulse: `banks` is complete.
     wait_for : Out(32)
-        NO_BATCH if none tells of any.
+        NO_BATCH if no bank is valid.
     done : Out(1)
-        A pulse: `wait_for` is told, until the next start.
+        A pulse: `wait_for` is valid until the next start.
 
     Timing
     ------
-    `config.banks` + 2 cycles from `start` to `done`, which look at a bank each.
+    `config.banks` + 2 cycles from `start` to `done`, one bank a cycle.
     """
 
     def __init__(self, config: Config):
@@ -156,20 +154,20 @@ class DependencyReducer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         banks, shape = self.config.banks, newest_age(self.config)
-        walks, bank, given = Signal(2), Signal(range(banks)), Signal(shape, reset_less=True)
+        active, bank, given = Signal(2), Signal(range(banks)), Signal(shape, reset_less=True)
         newest = Signal(shape)
         with m.Switch(bank):
             for number, each in enumerate(self.banks):
                 with m.Case(number):
                     m.d.sync += given.eq(each)
         m.d.sync += [
-            walks.eq(Cat(self.start | walks[0] & ~bank.all(), walks[0])),
-            bank.eq(Mux(walks[0], bank + 1, 0)),
-            self.done.eq(walks[1] & ~walks[0]),
+            active.eq(Cat(self.start | active[0] & ~bank.all(), active[0])),
+            bank.eq(Mux(active[0], bank + 1, 0)),
+            self.done.eq(active[1] & ~active[0]),
         ]
         with m.If(self.start):
             m.d.sync += newest.eq(0)
-        with m.Elif(walks[1] & given.valid & (~newest.valid | (given.age < newest.age))):
+        with m.Elif(active[1] & given.valid & (~newest.valid | (given.age < newest.age))):
             m.d.sync += newest.eq(given)
         m.d.comb += self.wait_for.eq(Mux(newest.valid, self.batch - newest.age, NO_BATCH))
         return m

@@ -1,4 +1,4 @@
-"""What the planner keeps with every slot, what it is asked, and what it answers."""
+"""Payloads of the planner: slot state, requests and answers."""
 
 from amaranth.lib import data, enum
 
@@ -8,7 +8,7 @@ from ...interfaces.lookup_payloads import NUMBER_WIDTH, DirectoryOp, slot_in_ban
 
 
 class Policy(enum.Enum, shape=2):
-    """Which row leaves: the least number; of equals the one used longest ago."""
+    """The victim is the row with the lowest number; on a tie the least recently used row."""
 
     LRU = PlanPolicy.LRU
     RRIP = PlanPolicy.RRIP
@@ -17,8 +17,8 @@ class Policy(enum.Enum, shape=2):
 
 
 def slot_state(config: Config) -> data.StructLayout:
-    """Beside the tag: the last batch that `needed` the slot and the last that `used` it, modulo
-    their width, and the policy's `number`."""
+    """State of a slot: the last batch that `needed` it and the last batch that `used` it, modulo
+    2**stamp_bits, and the policy's `number`."""
     return data.StructLayout({
         "number": NUMBER_WIDTH,
         "used": config.stamp_bits,
@@ -28,15 +28,15 @@ def slot_state(config: Config) -> data.StructLayout:
 
 
 def slot_way(config: Config) -> data.StructLayout:
-    """One way of a set as it lies in memory."""
+    """One way of a set in memory."""
     return data.StructLayout({
         "tag": config.directory_tag_width, "state": slot_state(config), "valid": 1})
 
 
 def plan_setting(config: Config) -> data.StructLayout:
-    """What all rows of a command have in common, stable while any is inside.
+    """Setting of a command, stable while a row of it is inside.
 
-    `batch` is the one that is planned, or that is marked; `retired` the newest retired one.
+    `batch` is the batch that is planned or marked, `retired` the newest retired batch.
     """
     return data.StructLayout({
         "batch": config.stamp_bits,
@@ -48,22 +48,22 @@ def plan_setting(config: Config) -> data.StructLayout:
 
 
 def slot_place(config: Config) -> data.StructLayout:
-    """Where a row of this bank may lie in one choice: the set, and the tag that it has there."""
+    """Set and tag of a row for one hash choice."""
     return data.StructLayout({"set": set_width(config), "tag": config.directory_tag_width})
 
 
 def plan_request(config: Config) -> data.StructLayout:
-    """A row of this bank: where it may lie in each choice, and what is asked of it."""
+    """A row of this bank: set and tag for each hash choice, and the operation."""
     return data.StructLayout({
         "places": data.ArrayLayout(slot_place(config), config.directory_choices),
         "op": DirectoryOp})
 
 
 def plan_answer(config: Config) -> data.StructLayout:
-    """`hit`, `placed` and `slot` as of `directory_answer`.
+    """`hit`, `placed` and `slot` as in `directory_answer`.
 
-    `first`: no row of the batch came to the slot before. `evicts`: the row of that `tag` left it,
-    and must be written back if `dirty`.
+    `first`: the first lookup of the batch in the slot. `evicts`: the slot's previous row, with that
+    `tag`, is evicted and, if `dirty`, must be written back.
     """
     return data.StructLayout({
         "hit": 1, "placed": 1, "slot": slot_in_bank(config), "first": 1, "evicts": 1, "dirty": 1,
@@ -71,5 +71,5 @@ def plan_answer(config: Config) -> data.StructLayout:
 
 
 def set_width(config: Config) -> int:
-    """Bits of a set's number within a bank and a choice."""
+    """Bits of a set index within a bank and a choice."""
     return log2(config.directory_sets // config.banks)

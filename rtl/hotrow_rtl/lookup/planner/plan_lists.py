@@ -1,4 +1,4 @@
-"""Plan lists: what a planned batch fetches and writes back, and how much."""
+"""Plan lists: the fills and victims of a planned batch, and their counts."""
 
 from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,20 +12,20 @@ from ..splitter.miss_numbering import planned_beat
 from .bypass_table import DependencyReducer, newest_age
 from .victim_key import VictimKey
 
-# What a planned batch is counted by: rows, those to be fetched, to be written back, without a slot.
+# Counts of a planned batch: unique rows, fills, victims, rows without a slot.
 plan_counts = data.StructLayout({
     **dict.fromkeys(("unique", "entries", "evictions", "bypasses", "wait_for"), 32)})
 
 
 class Victims(wiring.Component):
-    """The rows that leave, from slots and tags.
+    """Recover the keys of victims from slots and tags.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : In(stream(planned_beat(config)))
     rows : Out(stream(lane_results(config, row_entry)))
         One per beat.
@@ -50,24 +50,24 @@ class Victims(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, out, valid = self.beats, self.rows, Signal(self.latency)
-        advance, kept = Signal(), Cat(beat.p.evicts, beat.p.last)
+        ready, kept = Signal(), Cat(beat.p.evicts, beat.p.last)
         m.d.comb += [
-            advance.eq(~out.valid | out.ready),
-            beat.ready.eq(advance),
+            ready.eq(~out.valid | out.ready),
+            beat.ready.eq(ready),
             out.valid.eq(valid[-1]),
         ]
-        with m.If(advance):
+        with m.If(ready):
             m.d.sync += valid.eq(Cat(beat.valid, valid))
         for step in range(self.latency):
             register = Signal(len(kept), name=f"kept{step}", reset_less=True)
-            with m.If(advance):
+            with m.If(ready):
                 m.d.sync += register.eq(kept)
             kept = register
         m.d.comb += Cat(out.p.present, out.p.last).eq(kept)
         for lane in range(self.config.lanes):
             m.submodules[f"key{lane}"] = key = VictimKey(self.config)
             m.d.comb += [
-                key.advance.eq(advance),
+                key.enable.eq(ready),
                 key.slot.eq(beat.p.numbers[lane]),
                 key.tag.eq(beat.p.tags[lane]),
                 out.p.values[lane].row.eq(key.key.row),
@@ -79,28 +79,28 @@ class Victims(wiring.Component):
 
 
 class PlanTally(wiring.Component):
-    """Count the rows of a planned batch, and ask the banks which batch they must wait for.
+    """Count the rows of a planned batch, and find the batch that its fetches wait for.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : In(stream(planned_beat(config), always_ready=True))
     batch : In(32)
-        Its number, stable until the counts are taken.
+        Number of the batch, stable until the counts are accepted.
     newest : In(newest_age(config)).array(config.banks)
-        Of the banks, complete with the last beat.
+        By bank, complete with the last beat.
     counted : Out(stream(plan_counts))
         Once per batch.
     restart : In(1)
-        A pulse forgets the batch.
+        A pulse drops the batch.
 
     Timing
     ------
-    The counts come `config.banks` + 5 cycles after the last beat; the next batch, once they are
-    taken.
+    The counts are valid `config.banks` + 5 cycles after the last beat. The next batch starts after
+    they are accepted.
     """
 
     def __init__(self, config: Config):
@@ -118,7 +118,7 @@ class PlanTally(wiring.Component):
         beat, counted = self.beats.p, self.counted
         wait_for = DependencyReducer(self.config)
         m.submodules.wait_for = ResetInserter(self.restart)(wait_for)
-        told = {"unique": beat.first | beat.bypassed, "entries": beat.fetched,
+        counts = {"unique": beat.first | beat.bypassed, "entries": beat.fetched,
                 "evictions": beat.evicts, "bypasses": beat.bypassed}
         valid, last = Signal(2), Signal(2)
         m.d.sync += [
@@ -132,7 +132,7 @@ class PlanTally(wiring.Component):
             counted.p.wait_for.eq(wait_for.wait_for),
         ]
         done = counted.valid & counted.ready
-        for name, lanes in told.items():
+        for name, lanes in counts.items():
             one = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
             some = Signal(range(len(lanes) + 1), name=f"{name}_some", reset_less=True)
             total = Signal(32, name=f"{name}_total")
@@ -152,26 +152,26 @@ class PlanTally(wiring.Component):
 
 
 class PlanLists(wiring.Component):
-    """Deal what a planned batch says of its rows to the lists and to the tally.
+    """Send the rows of a planned batch to the lists and to the tally.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : In(stream(planned_beat(config)))
     fills : Out(stream(lane_results(config, config.slot_word_width)))
-        Where each row that is fetched belongs: a slot, or `config.slots` and its place in the
+        Destination of each row that is fetched: a slot, or `config.slots` plus its position in the
         bypass area.
-    left : Out(stream(lane_results(config, range(config.slots))))
-        The slots that rows leave which are to be written back.
+    victim_slots : Out(stream(lane_results(config, range(config.slots))))
+        Slots whose previous row is written back.
     victims : Out(stream(lane_results(config, row_entry)))
-        Those rows.
+        The rows that are written back.
     batch, newest, counted
-        As of `PlanTally`.
+        See `PlanTally`.
     restart : In(1)
-        A pulse forgets the batch in progress.
+        A pulse drops the batch in progress.
 
     Timing
     ------
@@ -183,7 +183,7 @@ class PlanLists(wiring.Component):
         super().__init__({
             "beats": In(stream.Signature(planned_beat(config))),
             "fills": Out(stream.Signature(lane_results(config, config.slot_word_width))),
-            "left": Out(stream.Signature(lane_results(config, log2(config.slots)))),
+            "victim_slots": Out(stream.Signature(lane_results(config, log2(config.slots)))),
             "victims": Out(stream.Signature(lane_results(config, row_entry))),
             "batch": In(32),
             "newest": In(newest_age(config)).array(config.banks),
@@ -196,8 +196,8 @@ class PlanLists(wiring.Component):
         beats, beat = self.beats, self.beats.p
         m.submodules.victims = victims = Victims(self.config)
         m.submodules.tally = tally = PlanTally(self.config)
-        fork(m, beats, self.fills, self.left, victims.beats)
-        for out, present in ((self.fills, beat.fetched), (self.left, beat.evicts)):
+        fork(m, beats, self.fills, self.victim_slots, victims.beats)
+        for out, present in ((self.fills, beat.fetched), (self.victim_slots, beat.evicts)):
             m.d.comb += [
                 *(value.eq(number) for value, number in zip(out.p.values, beat.numbers)),
                 out.p.present.eq(present),

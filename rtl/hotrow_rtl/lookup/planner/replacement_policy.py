@@ -1,4 +1,4 @@
-"""Replacement policies: the number that a slot is given, and by which its row leaves or stays.
+"""Replacement policies: the number of a slot, by which the victim is chosen.
 
 Source: see ``hotrow_sim.golden.lookup.replacement_policy``.
 """
@@ -11,16 +11,16 @@ RRIP_NEAR, RRIP_FILLED = 3, 1
 
 
 def filled(policy, count):
-    """Number of a slot that a row of that access count enters."""
+    """Return the number of a slot that a row with access count `count` fills."""
     return Mux(policy == Policy.LRU, 0, Mux(policy == Policy.RRIP, RRIP_FILLED, count))
 
 
 def used(policy, number, count):
-    """Number of a slot whose row a batch needs, the first time in that batch."""
+    """Return the number of a slot at the first lookup of a batch."""
     return Mux(policy == Policy.LRU, 0, Mux(policy == Policy.RRIP, RRIP_NEAR, Mux(
         policy == Policy.LFU, count, number)))
 
 
 def swept(policy, number):
-    """Number after a sweep."""
+    """Return the number after a sweep."""
     return (number - ((policy == Policy.RRIP) & number.any()))[:len(number)]

@@ -1,4 +1,4 @@
-"""Plan sequence: what the units of the planner are told of each command, and when."""
+"""Plan sequencer: settings and pulses for the units of the planner, per command."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,27 +13,27 @@ from .window import PlanWindow
 
 
 class PlannerPort(wiring.Signature):
-    """The planner, as the order of events of a card sees it.
+    """The planner as seen by the control of the lookup engine.
 
-    Members
-    -------
+    Attributes
+    ----------
     order : Out(command)
         The command in progress.
     start : Out(1)
-        A pulse: it is another one.
-    judged : In(stream)
-        Once per start: why the batch of a PLAN or MARK is refused, or OK.
+        A pulse: `order` is the next command.
+    verdict : In(stream)
+        Once per start of a PLAN or MARK: the cause of its refusal, or OK.
     accept : Out(1)
-        A pulse: the batch is planned; its rows come once `ready`.
+        A pulse: the batch is planned; its rows follow once `ready`.
     ready : In(1)
-        High until `accept`, and again when its units are ready for its rows.
+        High until `accept`, and again when the units are ready for the rows.
     """
 
     def __init__(self):
         super().__init__({
             "order": Out(command),
             "start": Out(1),
-            "judged": In(stream.Signature(data.StructLayout({
+            "verdict": In(stream.Signature(data.StructLayout({
                 "status": STATUS_WIDTH, "error_index": 32}))),
             "accept": Out(1),
             "ready": In(1),
@@ -41,38 +41,37 @@ class PlannerPort(wiring.Signature):
 
 
 class PlanSequencer(wiring.Component):
-    """Tell the planner's units what goes for the command in progress.
+    """Drive the units of the planner with the setting of the command in progress.
 
-    A batch is retired for a command if it was when that started.
+    A command samples the newest retired batch when it starts.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     control : In(PlannerPort())
     status, index, planned, retired : In
         Of the `PlanWindow`.
-    plans : Out(1)
-        As the next two.
-    accept : Out(1)
+    plans, accept : Out(1)
+        To the `PlanWindow`.
     batch : Out(32)
-        Stable from the start of a command to its end, as the next two.
+        Stable from the start of a command to its end, like `op` and `setting`.
     op : Out(DirectoryOp)
-        What rows are asked for; FIND unless the command is PLAN or MARK.
+        FIND unless the command is PLAN or MARK.
     setting : Out(plan_setting(config))
     begin : Out(1)
-        A pulse before the first row of a batch that is planned.
+        A pulse before the first row of a PLAN.
     sweep : Out(1)
-        With it, if the slots are to be swept.
+        With `begin`, if the slots are to be swept.
     cleared : In(1)
-        No memory is being cleared or swept. Low in the cycle after `sweep`.
+        No memory is cleared or swept. Low in the cycle after `sweep`.
 
     Timing
     ------
-    The verdict comes `PlanWindow.latency` cycles after a start; `ready` 5 cycles after `accept`, or
-    as much later as a sweep takes.
+    The verdict is valid `PlanWindow.latency` cycles after a start. `ready` rises 5 cycles after
+    `accept`, or after the sweep.
     """
 
     def __init__(self, config: Config):
@@ -95,20 +94,20 @@ class PlanSequencer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        control, order, judged = self.control, self.control.order, self.control.judged
+        control, order, verdict = self.control, self.control.order, self.control.verdict
         plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
         asked, settles = Signal(PlanWindow.latency - 1), Signal(3)
         m.d.comb += [
             self.plans.eq(plans),
             self.accept.eq(control.accept),
-            judged.p.status.eq(self.status),
-            judged.p.error_index.eq(self.index),
+            verdict.p.status.eq(self.status),
+            verdict.p.error_index.eq(self.index),
         ]
-        with m.If(judged.ready):
-            m.d.sync += judged.valid.eq(0)
+        with m.If(verdict.ready):
+            m.d.sync += verdict.valid.eq(0)
         m.d.sync += asked.eq(Cat(control.start & (plans | marks), asked))
         with m.If(asked[-1]):
-            m.d.sync += judged.valid.eq(1)
+            m.d.sync += verdict.valid.eq(1)
         setting = self.setting
         with m.If(control.start):
             m.d.sync += [

@@ -1,4 +1,4 @@
-"""Where a row may lie in the slots of its bank: sets and tags from its key and its table's part."""
+"""Set index: sets and tags of a row in its bank, from its key and the part of its table."""
 
 from amaranth import Module
 from amaranth.lib import data, wiring
@@ -11,22 +11,22 @@ from .payloads import slot_place
 
 
 class SlotSets(wiring.Component):
-    """Hash a row once for each choice, and cut set and tag from each hash.
+    """Hash a row once per choice, and return set and tag of each hash.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     enable : In(1)
-        Take the row in this cycle.
+        Register the row in this cycle.
     bank_key : In(config.bank_key_width)
-        Of the row's key, see `placement`.
+        See `hashing.row_location`.
     parts_log2, part : In
-        The part of the directory that serves its table: see `partition`.
+        The part of the directory that serves the table, see `partition`.
     places : Out(ArrayLayout(slot_place(config), config.directory_choices))
-        Of the row taken last.
+        Of the row registered last.
 
     Timing
     ------
@@ -48,7 +48,7 @@ class SlotSets(wiring.Component):
         for choice, place in enumerate(self.places):
             hashed = self.bank_key
             if choice:
-                hashed = hash_key_hw(m, "mixed_rest", hashed, choice, c.bank_key_width)
+                hashed = hash_key_hw(m, "hashed_key", hashed, choice, c.bank_key_width)
             set_ = partitioned_set(m, c, f"set{choice}", hashed, self.parts_log2, self.part)
             with m.If(self.enable):
                 m.d.sync += [

@@ -1,13 +1,12 @@
-"""Slot bank: which row of this bank has which slot, how long batches need it, and who leaves.
+"""Slot table: the rows in the slots of one bank, their holds, and the choice of victims.
 
-Rows are hashed into one set per hash choice, as in `DirectoryBank`; beside each tag lie the last
-batch that needs the slot, the last one that used it, and a number of the replacement policy.
+A row hashes into one set per hash choice, as in `DirectoryBank`. Each way stores a tag, the last
+batch that needs the slot, the last batch that used it, and a number of the replacement policy.
 
 Sources: hold window and tags that change when a batch is planned, ScratchPipe (ISCA 2022, arXiv
 2205.04702), section 4; two-choice hashing, Azar et al., "Balanced Allocations", SIAM J. Computing
 29 (1999).
 """
-
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -29,44 +28,44 @@ from .payloads import (
 )
 from .replacement_policy import filled, swept, used
 
-COMPARED = 3  # cycles from the request to what its ways say: read, hold, compare
+COMPARED = 3  # cycles from the request to the compared ways: read, hold, compare
 
 
 class SlotTable(wiring.Component):
     """Find, install, remove, plan or mark one row a cycle.
 
-    A row enters the set with more free ways, the first among equals, at the lowest free way. A
-    planned row that finds none enters the set with more ways that no batch needs (either if they
-    have as many), in place of the row that goes first by the policy, first among equals in order of
-    choices and ways; if batches need all it is not placed.
+    A row fills the lowest free way of the set with more free ways (the first choice on a tie). If
+    no way is free, a planned row evicts a row of the set with more evictable ways, which no batch
+    needs (on a tie, of either set): the policy's victim, on a tie the lowest choice and way. If
+    batches need all ways, the row is not placed.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     setting : In(plan_setting(config))
         Stable while any request is inside.
     enter : In(1)
-        `request` enters in this cycle: at least `distance` cycles behind every other one that has
-        a set in common with it, unless both are FIND.
+        `request` is valid: at least `distance` cycles after any other request of one of its sets,
+        unless both are FIND.
     request : In(plan_request(config))
     count : In(NUMBER_WIDTH)
-        What the access counters hold of the row that entered `latency` - 1 cycles before.
+        Access count of the row of the request of `latency` - 1 cycles before.
     answer : Out(plan_answer(config))
-        To the request that entered `latency` cycles before.
+        To the request of `latency` cycles before.
     asked : Out(slot_place(config))
-        Its row's place in the first choice.
+        Set and tag of its row for the first choice.
     sweep : In(1)
-        A pulse ages all slots: once before every `sweep_batches`-th batch is planned, `setting`
-        that of the batch; only while nothing is inside.
+        A pulse ages all slots: once before every `sweep_batches`-th batch, with the `setting` of
+        that batch; only while no request is inside.
     clear : In(1)
-        A pulse frees every slot; only while nothing is inside.
+        A pulse frees every slot; only while no request is inside.
     restart : In(1)
-        A pulse drops the requests inside: what is not answered yet is not done.
+        A pulse drops the requests inside; those without an answer have no effect.
     ready : Out(1)
-        Low while the sets are cleared or swept: nothing may enter.
+        Low while the sets are cleared or swept; `enter` must be low.
 
     Timing
     ------
@@ -103,7 +102,7 @@ class SlotTable(wiring.Component):
             m.d.comb += ram.clear.eq(self.clear)
             rams.append(ram)
 
-        # What goes with a request: item n as it was n cycles before.
+        # The pipeline of a request: item n is the value of n cycles before.
         valid = Signal(self.latency - 1)
         m.d.sync += valid.eq(Cat(self.enter, valid))
         with m.If(self.restart):
@@ -113,7 +112,7 @@ class SlotTable(wiring.Component):
         sides = [self._compare(m, choice, ram, sweep) for choice, ram in enumerate(rams)]
         least, index = self._victim(m, sides)
 
-        # The row's own way and the first free one, while the least is found.
+        # The row's own way and the lowest free way, delayed by the latency of the minimum tree.
         match = Cat(side["match"] for side in sides)
         lowest, other = Signal(c.directory_ways), Signal()
         m.d.comb += lowest.eq(sides[0]["lowest"])
@@ -123,7 +122,7 @@ class SlotTable(wiring.Component):
                 m.d.comb += lowest.eq(sides[1]["lowest"])
         own = Signal(slot_state(c), name="own_state", reset_less=True)
         m.d.sync += own.eq(onehot_mux(match, [state for side in sides for state in side["states"]]))
-        waited = {
+        decision = {
             "hit": delay(m, match.any(), rounds, "hit")[-1],
             "own": delay(m, onehot_to_index(match), rounds, "own")[-1],
             "room": delay(m, lowest.any(), rounds, "room")[-1],
@@ -132,15 +131,15 @@ class SlotTable(wiring.Component):
             "least": least, "index": index,
             "ask": ask[-1], "valid": valid[-1],
         }
-        self._answer(m, rams, sides, **waited)
+        self._answer(m, rams, sides, **decision)
         with m.If(sweep["writes"]):
             for ram, side in zip(rams, sides):
                 self._age(m, ram, side["word"], sweep["write_at"])
         return m
 
     def _compare(self, m, choice, ram, sweep):
-        """Look at the ways of one choice's set: what they say when compared; tag and set when it is
-        decided."""
+        """Compare the ways of the set of one choice: results at the compare stage; tag and set at
+        the decision stage."""
         c, ways, place = self.config, self.config.directory_ways, self.request.places[choice]
         m.d.comb += ram.read_address.eq(Mux(sweep["reads"], sweep["at"], place.set))
         tag = delay(m, place.tag, self.latency - 1, f"tag{choice}")
@@ -157,7 +156,7 @@ class SlotTable(wiring.Component):
             lowest.eq(free & -free),
             vacancy.eq(sum(free)),
         ]
-        states, contenders = [], []
+        states, candidates = [], []
         for index, way in enumerate(word):
             state = Signal(slot_state(c).size, name=f"state{choice}_{index}", reset_less=True)
             entry = Signal(candidate(NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1),
@@ -170,49 +169,49 @@ class SlotTable(wiring.Component):
                 entry.present.eq(way.valid & ~self._is_held(way.state.needed)),
             ]
             states.append(state)
-            contenders.append(entry)
-        spare = Signal(range(ways + 1), name=f"spare{choice}", reset_less=True)
-        m.d.sync += spare.eq(sum(entry.present for entry in contenders))
+            candidates.append(entry)
+        evictable = Signal(range(ways + 1), name=f"evictable{choice}", reset_less=True)
+        m.d.sync += evictable.eq(sum(entry.present for entry in candidates))
         return {"word": word, "tag": tag[-1], "set": sets[-1], "match": match,
                 "lowest": lowest, "vacancy": vacancy, "states": states,
-                "contenders": contenders, "spare": spare}
+                "candidates": candidates, "evictable": evictable}
 
     def _victim(self, m, sides):
-        """(the candidate that leaves, its index): each choice finds its own, then they meet."""
+        """(the victim, its index): the minimum of each choice, then of both."""
         c, found = self.config, []
         for choice, side in enumerate(sides):
             m.submodules[f"least{choice}"] = least = MinTree(
                 NUMBER_WIDTH + c.stamp_bits, c.directory_tag_width + 1, c.directory_ways)
-            m.d.comb += least.contenders.eq(Cat(entry.as_value() for entry in side["contenders"]))
-            spare = delay(m, side["spare"], least.latency - 1, f"spare_of_{choice}")[-1]
-            found.append((least.least, least.index, spare))
+            m.d.comb += least.candidates.eq(Cat(entry.as_value() for entry in side["candidates"]))
+            evictable = delay(m, side["evictable"], least.latency - 1, f"evictable_of_{choice}")[-1]
+            found.append((least.least, least.index, evictable))
         if len(found) == 1:
             return found[0][:2]
-        (low, low_index, low_spare), (high, high_index, high_spare) = found
+        (low, low_index, low_evictable), (high, high_index, high_evictable) = found
         victim = Signal(low.shape(), name="victim", reset_less=True)
         index = Signal(len(low_index) + 1, name="victim_index", reset_less=True)
-        takes_high = (high_spare > low_spare) | (
-            (high_spare == low_spare) & high.present & (high.number < low.number))
+        high_wins = (high_evictable > low_evictable) | (
+            (high_evictable == low_evictable) & high.present & (high.number < low.number))
         m.d.sync += [
-            victim.eq(Mux(takes_high, high.as_value(), low.as_value())),
-            index.eq(Cat(Mux(takes_high, high_index, low_index), takes_high)),
+            victim.eq(Mux(high_wins, high.as_value(), low.as_value())),
+            index.eq(Cat(Mux(high_wins, high_index, low_index), high_wins)),
         ]
         return victim, index
 
     def _answer(self, m, rams, sides, hit, own, room, free, state, least, index, ask, valid):
-        """Decide, answer, and write the way that was decided on."""
+        """Decide, answer, and write the chosen way."""
         c, setting, count = self.config, self.setting, self.count
         plans, installs, marks = (ask == op for op in (
             DirectoryOp.PLAN, DirectoryOp.INSTALL, DirectoryOp.MARK))
         number = filled(setting.policy, count)
-        refused = Signal()  # by frequency
-        evicts, enters = Signal(), Signal()
+        refused = Signal()  # by admission
+        evicts, fills = Signal(), Signal()
         chosen = Signal.like(own, name="chosen")
         choice = chosen[log2(c.directory_ways):] if len(sides) == 2 else 0
         m.d.comb += [
             refused.eq(setting.admission & (least.number[c.stamp_bits:] > number)),
             evicts.eq(plans & ~hit & ~room & least.present & ~refused),
-            enters.eq(~hit & (plans | installs) & room | evicts),
+            fills.eq(~hit & (plans | installs) & room | evicts),
             chosen.eq(Mux(hit, own, Mux(room, free, index))),
         ]
         at, tag = (Mux(choice, sides[-1][name], sides[0][name]) for name in ("set", "tag"))
@@ -220,7 +219,7 @@ class SlotTable(wiring.Component):
         answer = self.answer
         m.d.sync += [
             answer.hit.eq(hit),
-            answer.placed.eq(hit | enters),
+            answer.placed.eq(hit | fills),
             answer.slot.way.eq(chosen[:log2(c.directory_ways)]),
             answer.slot.set.eq(at),
             answer.slot.choice.eq(choice),
@@ -235,7 +234,7 @@ class SlotTable(wiring.Component):
         written, writes = Signal(slot_way(c)), Signal()  # a reset clears the memory, too
         is_new = plans & (~hit | (state.used != setting.batch))
         m.d.sync += [
-            writes.eq(valid & (enters | hit & (plans | marks | (ask == DirectoryOp.REMOVE)))),
+            writes.eq(valid & (fills | hit & (plans | marks | (ask == DirectoryOp.REMOVE)))),
             written.tag.eq(tag),
             written.valid.eq(ask != DirectoryOp.REMOVE),
             written.state.number.eq(Mux(
@@ -248,7 +247,7 @@ class SlotTable(wiring.Component):
         with m.If(self.restart):
             m.d.sync += writes.eq(0)
         with m.If(self.clear | ~Cat(ram.ready for ram in rams).all()):
-            m.d.sync += written.eq(0)  # what a memory that is cleared needs
+            m.d.sync += written.eq(0)  # `ClearedRam` writes `write_data` while it is cleared
         for number_, ram in enumerate(rams):
             m.d.comb += [
                 ram.write_address.eq(answer.slot.set),
@@ -259,7 +258,7 @@ class SlotTable(wiring.Component):
             ]
 
     def _sweep(self, m, rams):
-        """Go through all sets: read in one cycle, hold in the next, write in the third."""
+        """Sweep all sets: read, hold, write."""
         c = self.config
         reads, at, held = Signal(), Signal(set_width(c)), Signal(2)
         addresses = delay(m, at, 2, "sweep_at")
@@ -273,8 +272,8 @@ class SlotTable(wiring.Component):
         return {"reads": reads, "at": at, "writes": held[-1], "write_at": addresses[-1]}
 
     def _age(self, m, ram, word, at):
-        """What a sweep writes back: slots that no batch needs are so for long, and those used long
-        ago were used `oldest_stamp` batches before."""
+        """Write back an aged set: the stamps of a slot without a hold become the retired batch, and
+        uses older than `oldest_stamp` batches become that old."""
         c, setting = self.config, self.setting
         m.d.comb += [ram.write_enable.eq(~0), ram.write_address.eq(at)]
         for way, aged in zip(word, data.View(word.shape(), ram.write_data)):
@@ -293,15 +292,15 @@ class SlotTable(wiring.Component):
         return ~ahead[-1] & ahead.any()
 
     def _is_after(self, needed):
-        """A slot is needed by this batch or a later one."""
+        """Return whether a slot is needed by this batch or a later one."""
         return self._is_held(needed) & ~(needed - self.setting.batch)[self.config.stamp_bits - 1]
 
 
 def latency(config: Config) -> int:
-    """Cycles from a request to its answer."""
+    """Return the cycles from a request to its answer."""
     return COMPARED + 1 + log2(config.directory_choices * config.directory_ways)
 
 
 def distance(config: Config) -> int:
-    """Cycles from a request to one that finds what it wrote."""
+    """Return the cycles from a request to the first request that reads its write."""
     return latency(config) + 1

@@ -1,6 +1,6 @@
-"""Plan window: which batches may be planned or marked, and which are retired.
+"""Plan window: the batches that may be planned or marked, and the newest retired batch.
 
-Source: the window of ScratchPipe (ISCA 2022, arXiv 2205.04702), section 4, here told by the host.
+Source: the window of ScratchPipe (ISCA 2022, arXiv 2205.04702), section 4. The host retires batches.
 """
 
 from amaranth import Module, Mux, Signal
@@ -14,35 +14,35 @@ from ...interfaces.retirement import Retirement
 
 
 class PlanWindow(wiring.Component):
-    """Keep the newest planned and the newest retired batch; judge those to come by them.
+    """Hold the newest planned and the newest retired batch, and check the next batch against them.
 
-    Numbers are compared modulo 2**32. At first, batch 0 is the next.
+    Numbers are compared modulo 2**32. After reset the next batch is 0.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     host : In(Retirement())
-        A batch is retired if it is planned and not behind the newest retired one.
+        A write retires a batch that is planned and not older than the newest retired batch.
     batch : In(32)
-        To be planned if `plans`, else marked.
+        The batch to plan, if `plans`, or to mark.
     plans : In(1)
     status : Out(Status)
-        OK, or why it may not be, `latency` cycles after both are told.
+        OK, or the cause of a refusal, `latency` cycles after `batch` and `plans`.
     index : Out(32)
-        The `error_index` to that.
+        The `error_index` of the refusal.
     planned : Out(32)
-        The newest batch that is.
+        The newest planned batch.
     accept : In(1)
-        A pulse: `batch` is.
+        A pulse: `batch` is planned.
     clear : In(1)
-        A pulse forgets all batches, and what the host writes in that cycle.
+        A pulse drops all batches, and a write of the host in that cycle.
 
     Timing
     ------
-    A write is heeded, or `refused`, 2 cycles after it.
+    A write takes effect, or is `refused`, 2 cycles later.
     """
 
     latency = 2  # subtract, compare
@@ -77,14 +77,14 @@ class PlanWindow(wiring.Component):
             self.index.eq(Mux(in_order, retired, next_)),
         ]
 
-        writes, forward, room = Signal(), Signal(32), Signal(32)
+        writes, forward, unretired = Signal(), Signal(32), Signal(32)
         m.d.sync += [
             writes.eq(host.write),
             forward.eq(host.number - retired),
-            room.eq(planned - retired),
-            host.refused.eq(writes & (forward > room)),
+            unretired.eq(planned - retired),
+            host.refused.eq(writes & (forward > unretired)),
         ]
-        with m.If(writes & (forward <= room)):
+        with m.If(writes & (forward <= unretired)):
             m.d.sync += retired.eq(retired + forward)
         with m.If(self.accept):
             m.d.sync += planned.eq(self.batch)

@@ -28,7 +28,7 @@ def drawn(rng, count):
 
 
 def beats(rng, count):
-    """Beats, and the elements of each of its lists: (fills, left, victims)."""
+    """Beats, and the elements of each of its lists: (fills, victim_slots, victims)."""
     given, lists = [], []
     for number in range(count):
         rows = drawn(rng, TINY.lanes)
@@ -59,7 +59,7 @@ def present(p, read=lambda value: value):
 def test_lists_and_counts(gaps, pauses):
     rng, dut = np.random.default_rng(7), PlanLists(TINY)
     bench, batches = StreamBench(dut), [beats(rng, count) for count in (1, 30, 2, 17)]
-    counted, told = [], {"fills": [], "left": [], "victims": []}
+    counted, lists = [], {"fills": [], "victim_slots": [], "victims": []}
 
     async def feed(ctx):
         for number, (given, _) in enumerate(batches):
@@ -79,7 +79,7 @@ def test_lists_and_counts(gaps, pauses):
             counted.append({name: getattr(counts, name) for name, _ in counts.shape()})
     bench.process("beats", feed)
     total = sum(len(given) for given, _ in batches)
-    for place_, (name, taken) in enumerate(told.items()):
+    for place_, (name, taken) in enumerate(lists.items()):
         read = (lambda value: (value.table, value.row)) if name == "victims" else int
         taken += [bench.sink(getattr(dut, name), total, pauses * (place_ + 1), name,
                              read=lambda p, read=read: present(p, read))]
@@ -88,7 +88,7 @@ def test_lists_and_counts(gaps, pauses):
         assert cycles <= total + len(batches) * (TINY.banks + 8) + Victims.latency
     wanted = [each for _, lists in batches for each in lists]
     lasts = [beat["last"] for given, _ in batches for beat in given]
-    for place_, (name, (taken,)) in enumerate(told.items()):
+    for place_, (name, (taken,)) in enumerate(lists.items()):
         assert taken == [(each[place_], last) for each, last in zip(wanted, lasts)], name
     for number, ((given, _), counts) in enumerate(zip(batches, counted)):
         def ones(*names):
@@ -105,7 +105,7 @@ def test_restart_forgets_the_batch():
     bench, (given, _) = StreamBench(dut), beats(rng, 1)
 
     async def drive(ctx):
-        for name in ("fills", "left", "victims"):
+        for name in ("fills", "victim_slots", "victims"):
             ctx.set(getattr(dut, name).ready, 1)
         ctx.set(dut.beats.p, given[0])
         for after in range(TINY.banks + 6):

@@ -28,7 +28,7 @@ def test_the_row_is_that_of_the_tag(config):
     bench = StreamBench(dut)
 
     async def check(ctx):
-        ctx.set(dut.advance, 1)
+        ctx.set(dut.enable, 1)
         for number in range(count + dut.latency):
             if number < count:
                 choice = int(rng.integers(config.directory_choices))
@@ -54,7 +54,7 @@ def test_a_step_waits():
         for number in range(8):
             ctx.set(dut.slot, 17 * number)
             ctx.set(dut.tag, 1000 + number)
-            ctx.set(dut.advance, number < 3)
+            ctx.set(dut.enable, number < 3)
             await ctx.tick()
             seen.append(ctx.get(dut.key).as_bits())
         assert len(set(seen[2:])) == 1 and seen[1] != seen[2]
