@@ -1,4 +1,4 @@
-"""Bank feed: one bank's side of the ring, from beats to requests and from answers to beats."""
+"""Queue of one bank: it splits beats into requests and collects the answers by beat."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -8,54 +8,56 @@ from ...config import RING_BEATS, Config
 from ...primitives.fifo import RamFifo
 from ...primitives.ram import Ram
 
-BACKLOG = 16  # beats of which a bank has not been asked everything
-IN_FLIGHT = 16  # requests that a bank has not answered
+BACKLOG = 16  # beats with requests that the bank has not accepted
+IN_FLIGHT = 16  # requests without an answer
 
 
 class BankQueue(wiring.Component):
-    """Give one bank its lanes of the beats that enter, and keep its answers until they leave.
+    """Issue the requests of one bank, and store its answers until their beat leaves the crossbar.
 
     Parameters
     ----------
     config : Config
     request, shared, answer : int
-        Bits of what a lane asks, of what all lanes of a beat ask besides, and of an answer.
+        Bits of a lane's part of a request, of the part that all lanes of a beat share, and of a
+        answer.
     beats : int, optional
-        Places of the ring, a power of two.
+        Slots of the crossbar, a power of two.
 
-    Members
-    -------
-    enter : In(1)
-        A beat enters the ring in place `slot`, one that holds no beat.
+    Attributes
+    ----------
+    push : In(1)
+        A beat enters the crossbar at the free slot `slot`.
     slot : In(range(beats))
     mask : In(config.lanes)
-        Its lanes that ask this bank. (Given, so that the feeds of all banks are one module.)
+        Lanes of the beat with a request to this bank. An input, so that all queues share one
+        module.
     requests : In(ArrayLayout(request, config.lanes))
     shared : In(shared)
-    room : Out(1)
-        A beat may enter two cycles later, even if one does in this and in the next.
+    space : Out(1)
+        A push is allowed two cycles later, even after pushes in this and the next cycle.
     request : Out(stream(request + shared))
-        The lanes for this bank in lane order, beats in order; what is shared in the high bits.
+        The requests of the pushed beats in order, lanes ascending; `shared` in the high bits.
     answer : In(stream(answer, always_ready=True))
-        One per request, in order, at the earliest in the cycle after it was taken.
+        One per request, in order, at the earliest in the cycle after the request fired.
     done : Out(1)
-        The earliest beat inside that asked this bank has all its answers.
-    leave : In(1)
-        That beat leaves the ring.
+        The oldest beat with a request to this bank has all its answers.
+    pop : In(1)
+        That beat leaves the crossbar.
     read : In(1)
-        Fetch the answers of the beat in place `read_slot`.
+        Read the answers to the beat in `read_slot`.
     read_slot : In(range(beats))
-    wanted : In(config.lanes)
-        Of which lanes.
+    read_lanes : In(config.lanes)
+        Lanes to read.
     answers : Out(ArrayLayout(answer, config.lanes))
-        One cycle after `read`; zero of lanes that are not wanted.
+        One cycle after `read`; 0 in lanes that are not read.
     restart : In(1)
-        A pulse drops everything; nothing asked before may be answered after it.
+        A pulse drops everything; the bank must not respond to earlier requests afterwards.
 
     Timing
-    ------
-    A beat's first request leaves `latency` cycles after it entered; one a cycle, without a gap
-    between beats, while fewer than `IN_FLIGHT` are unanswered. `done` the cycle after an answer.
+    ------ The first request of a beat is issued `latency` cycles after its push, then one a cycle
+    without a gap between beats while fewer than `IN_FLIGHT` have no answer. `done` follows a
+    answer by one cycle.
     """
 
     latency = RamFifo.latency + 1
@@ -66,19 +68,19 @@ class BankQueue(wiring.Component):
         self._answer = answer
         self._beats = beats
         super().__init__({
-            "enter": In(1),
+            "push": In(1),
             "slot": In(range(beats)),
             "mask": In(config.lanes),
             "requests": In(data.ArrayLayout(request, config.lanes)),
             "shared": In(shared),
-            "room": Out(1),
+            "space": Out(1),
             "request": Out(stream.Signature(request + shared)),
             "answer": In(stream.Signature(answer, always_ready=True)),
             "done": Out(1),
-            "leave": In(1),
+            "pop": In(1),
             "read": In(1),
             "read_slot": In(range(beats)),
-            "wanted": In(config.lanes),
+            "read_lanes": In(config.lanes),
             "answers": Out(data.ArrayLayout(answer, config.lanes)),
             "restart": In(1),
         })
@@ -101,57 +103,60 @@ class BankQueue(wiring.Component):
             beats.i.p.slot.eq(self.slot),
             beats.i.p.requests.eq(self.requests),
             beats.i.p.shared.eq(self.shared),
-            beats.i.valid.eq(self.enter & self.mask.any()),
-            self.room.eq(beats.level <= BACKLOG - 3),
+            beats.i.valid.eq(self.push & self.mask.any()),
+            self.space.eq(beats.level <= BACKLOG - 3),
         ]
 
-        beat, gone = beats.o.p, Signal(lanes)  # lanes of the beat that have been asked
-        waiting, behind = Signal(lanes), Signal(lanes)  # `behind`: without the lowest
-        lane, ask = Signal(range(lanes)), Signal()
+        beat, issued = beats.o.p, Signal(lanes)  # lanes of the beat whose request is issued
+        waiting, others = Signal(lanes), Signal(lanes)  # `others`: without the lowest
+        lane, issue = Signal(range(lanes)), Signal()
         m.d.comb += [
-            waiting.eq(beat.mask & ~gone),
-            behind.eq(waiting & (waiting - 1)),
-            ask.eq(beats.o.valid & in_flight.i.ready & (~self.request.valid | self.request.ready)),
-            beats.o.ready.eq(ask & ~behind.any()),
-            in_flight.i.valid.eq(ask),
+            waiting.eq(beat.mask & ~issued),
+            others.eq(waiting & (waiting - 1)),
+            issue.eq(
+                beats.o.valid & in_flight.i.ready & (~self.request.valid | self.request.ready)),
+            beats.o.ready.eq(issue & ~others.any()),
+            in_flight.i.valid.eq(issue),
             in_flight.i.p.slot.eq(beat.slot),
             in_flight.i.p.lane.eq(lane),
-            in_flight.i.p.last.eq(~behind.any()),
+            in_flight.i.p.last.eq(~others.any()),
         ]
         for number in reversed(range(lanes)):
             with m.If(waiting[number]):
                 m.d.comb += lane.eq(number)
         with m.If(self.request.ready):
             m.d.sync += self.request.valid.eq(0)
-        with m.If(ask):
+        with m.If(issue):
             m.d.sync += [
                 self.request.valid.eq(1),
                 self.request.p.eq(Cat(beat.requests[lane], beat.shared)),
-                gone.eq(Mux(behind.any(), beat.mask & ~behind, 0)),
+                issued.eq(Mux(others.any(), beat.mask & ~others, 0)),
             ]
 
-        answered, complete = in_flight.o.p, Signal(range(self._beats + 1))  # beats inside
+        oldest, done_count = in_flight.o.p, Signal(range(self._beats + 1))
         m.d.comb += in_flight.o.ready.eq(self.answer.valid)
-        completes = self.answer.valid & answered.last
-        with m.If(completes ^ self.leave):
+        completes = self.answer.valid & oldest.last
+        with m.If(completes ^ self.pop):
             m.d.sync += [
-                complete.eq(Mux(completes, complete + 1, complete - 1)),
-                self.done.eq(completes | (complete != 1)),
+                done_count.eq(Mux(completes, done_count + 1, done_count - 1)),
+                self.done.eq(completes | (done_count != 1)),
             ]
-        # A row for each beat, which lanes write one by one and that is read as a whole.
+        # One memory row per beat: lanes are written one by one and read together.
         m.submodules.answers = rows = Ram(self._answer * lanes, self._beats, parts=lanes)
-        shown = Signal(lanes, reset_less=True)
+        read_lanes_q = Signal(lanes, reset_less=True)
         m.d.comb += [
-            rows.write_enable.eq(Mux(self.answer.valid, 1 << answered.lane, 0)),
-            rows.write_address.eq(answered.slot),
+            rows.write_enable.eq(Mux(self.answer.valid, 1 << oldest.lane, 0)),
+            rows.write_address.eq(oldest.slot),
             rows.write_data.eq(self.answer.p.replicate(lanes)),
             rows.read_enable.eq(self.read),
             rows.read_address.eq(self.read_slot),
-            [told.eq(Mux(wanted, rows.read_data.word_select(number, self._answer), 0))
-             for number, (told, wanted) in enumerate(zip(self.answers, shown))],
+            [answer.eq(Mux(read, rows.read_data.word_select(number, self._answer), 0))
+             for number, (answer, read) in enumerate(
+                 zip(self.answers, read_lanes_q, strict=True))],
         ]
         with m.If(self.read):
-            m.d.sync += shown.eq(self.wanted)
+            m.d.sync += read_lanes_q.eq(self.read_lanes)
         with m.If(self.restart):
-            m.d.sync += [self.request.valid.eq(0), gone.eq(0), complete.eq(0), self.done.eq(0)]
+            m.d.sync += [
+                self.request.valid.eq(0), issued.eq(0), done_count.eq(0), self.done.eq(0)]
         return m

@@ -1,4 +1,4 @@
-"""Ring of banks: beats of requests go out to the banks and come back in order with the answers."""
+"""Crossbar between lanes and banks: requests out of order across banks, beats back in order."""
 
 from functools import reduce
 from operator import or_
@@ -17,44 +17,42 @@ from ...primitives.shared_module import shared_instance
 from ...primitives.skid_buffer import SkidBuffer
 from .bank_queue import BankQueue
 
-LOGIC_ROWS = 16  # of a memory made of logic
+LOGIC_ROWS = 16  # a memory of up to so many rows is made of LUTs
 
 
 class BankCrossbar(wiring.Component):
-    """Ask the banks on behalf of beats of lanes, and return the beats in order.
+    """Issue the requests of beats of lanes to the banks, and return the beats in order.
 
-    A bank sees its lanes in the order of beats, and within one in the order of lanes. So what it
-    answers does not depend on when the other banks answer.
+    A bank receives its requests in the order of beats, within a beat in the order of lanes: its
+    answers do not depend on the timing of other banks.
 
     Parameters
     ----------
     config : Config
     carried, request, shared, answer : ShapeCastable
-        What stays with a beat, what a lane asks, what all lanes of a beat ask besides, and what
-        each is told.
+        What the crossbar carries with a beat, the part of a request that each lane has to itself,
+        the part that all lanes of a beat share, and the answer.
     beats : int, optional
-        Places for beats, a power of two.
+        Capacity in beats, a power of two.
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : In(stream(crossbar_request(config, carried, request, shared)))
     requests : Out(stream(request and shared)).array(config.banks)
-        What is shared in the high bits.
+        `shared` in the high bits.
     answers : In(stream(answer, always_ready=True)).array(config.banks)
-        One for each request of that bank, in its order, at any time from the cycle after it was
-        taken.
+        One per request of that bank, in order, at any time after the cycle of the request.
     answered : Out(stream(crossbar_response(config, carried, answer)))
     idle : Out(1)
-        No beat is inside.
+        The crossbar is empty.
     restart : In(1)
-        A pulse drops everything. Restarts the banks too: they answer nothing asked before.
+        A pulse drops everything. The banks must restart too.
 
     Timing
-    ------
-    A request leaves 1 + `BankQueue.latency` cycles after its beat came; the beat follows `latency`
-    cycles after the last answer to it, or `latency` + 1 after it came if it asks for nothing. One
-    beat a cycle while the banks keep up. Up to `beats` are inside, the few at the exit not
-    counted, and up to `BACKLOG` of those wait for one bank.
+    ------ A request is issued 1 + `BankQueue.latency` cycles after its beat. The beat leaves
+    `latency` cycles after the last answer, or `latency` + 1 cycles after it entered if it has no
+    request. One beat a cycle while the banks keep up. Up to `beats` beats are inside (those in the
+    exit registers not counted), up to `BACKLOG` of them waiting for one bank.
     """
 
     latency = 4  # done, read, select, exit
@@ -63,10 +61,10 @@ class BankCrossbar(wiring.Component):
         self.config, self._beats = config, beats
         self._carried, self._request, self._shared = carried, request, shared
         self._answer = answer
-        asked = Shape.cast(request).width + Shape.cast(shared).width
+        width = Shape.cast(request).width + Shape.cast(shared).width
         super().__init__({
             "beats": In(stream.Signature(crossbar_request(config, carried, request, shared))),
-            "requests": Out(stream.Signature(asked)).array(config.banks),
+            "requests": Out(stream.Signature(width)).array(config.banks),
             "answers": In(stream.Signature(answer, always_ready=True)).array(config.banks),
             "answered": Out(stream.Signature(crossbar_response(config, carried, answer))),
             "idle": Out(1),
@@ -76,113 +74,110 @@ class BankCrossbar(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        # Opaque bits from here: every field of a signal is a name in the Verilog.
-        carried, *widths = (Shape.cast(shape).width
-                            for shape in (self._carried, self._request, self._shared,
-                                          self._answer))
-        m.submodules.kept = rows = Ram(carried, self._beats, block=self._beats > LOGIC_ROWS)
+        # Within the crossbar payloads are plain bits: their fields would only be names in Verilog.
+        carried_width, *widths = (Shape.cast(shape).width for shape in (
+            self._carried, self._request, self._shared, self._answer))
+        m.submodules.carried = carried = Ram(
+            carried_width, self._beats, block=self._beats > LOGIC_ROWS)
 
-        entry, oldest = Signal(range(self._beats)), Signal(range(self._beats))
-        # Which banks each beat asks, and the bank of each lane.
-        asked = data.StructLayout({
+        push_slot, pop_slot = Signal(range(self._beats)), Signal(range(self._beats))
+        # Of each beat: the banks that it uses, and the bank of each lane.
+        usage = data.StructLayout({
             "any": c.banks, "banks": data.ArrayLayout(log2(c.banks), c.lanes)})
-        m.submodules.order = order = RamFifo(asked, self._beats)
-        oldest_asks = order.o.p
-        # Decided a cycle ahead, for its many readers, and told those who ask from a register.
-        open_, opens = Signal(init=1), Signal()
-        enter, leave = Signal(), Signal()
+        m.submodules.order = order = RamFifo(usage, self._beats)
+        oldest = order.o.p
+        # Timing: `space` is registered once for the logic here and once for `beats.ready`.
+        space, space_q = Signal(), Signal(init=1)
+        push, pop = Signal(), Signal()
         out = crossbar_response(c, self._carried, self._answer)
-        skid = SkidBuffer(out.size)
+        skid = SkidBuffer(out)
         m.submodules.exit = exit_ = ResetInserter(self.restart)(skid)
-        advance = exit_.i.ready  # a register, for the many that it moves
-        may_leave = replicated(m, "may_leave", skid.ready_next | self.restart, init=1)  # the same, for it
+        exit_ready = exit_.i.ready
+        # Timing: a copy of `exit_ready` for the path to `pop`.
+        pop_ready = replicated(m, "pop_ready", skid.ready_next | self.restart, init=1)
         m.d.comb += [
-            self.beats.ready.eq(replicated(m, "opens", opens, init=1)),
-            enter.eq(self.beats.valid & open_),
-            self.answered.valid.eq(exit_.o.valid),
-            Value.cast(self.answered.p).eq(exit_.o.p),
-            exit_.o.ready.eq(self.answered.ready),
-            order.i.valid.eq(enter),
-            order.o.ready.eq(leave),
+            self.beats.ready.eq(replicated(m, "space", space, init=1)),
+            push.eq(self.beats.valid & space_q),
+            order.i.valid.eq(push),
+            order.o.ready.eq(pop),
             order.clear.eq(self.restart),
         ]
-        with m.If(enter):
-            m.d.sync += entry.eq(entry + 1)
-        with m.If(leave):
-            m.d.sync += oldest.eq(oldest + 1)
+        connect(m, exit=exit_.o, answered=flipped(self.answered))
+        with m.If(push):
+            m.d.sync += push_slot.eq(push_slot + 1)
+        with m.If(pop):
+            m.d.sync += pop_slot.eq(pop_slot + 1)
 
-        # One step on the way to the banks, as every lane may go to each.
-        comes, place = Signal(), Signal.like(entry, reset_less=True)
+        # Timing: a register stage between all lanes and all banks.
+        push_q, push_slot_q = Signal(), Signal.like(push_slot, reset_less=True)
         masks = Signal(data.ArrayLayout(c.lanes, c.banks), reset_less=True)
         requests, shared = (Signal(width, name=name, reset_less=True) for name, width in (
             ("requests", c.lanes * widths[0]), ("shared", widths[1])))
         lanes = self.beats.p.lanes
         m.d.sync += [
-            comes.eq(enter),
-            place.eq(entry),
+            push_q.eq(push),
+            push_slot_q.eq(push_slot),
             requests.eq(Cat(lane.request for lane in lanes)),
             shared.eq(self.beats.p.shared),
         ]
-        feeds = []
+        queues = []
         for number in range(c.banks):
-            feed = BankQueue(c, *widths, self._beats)
-            m.submodules[f"feed{number}"] = shared_instance(platform, feed)
-            feeds.append(feed)
+            queue = BankQueue(c, *widths, self._beats)
+            m.submodules[f"queue{number}"] = shared_instance(platform, queue)
+            queues.append(queue)
+            mask = Cat(lane.valid & (lane.bank == number) for lane in lanes)
             m.d.comb += [
-                feed.enter.eq(comes),
-                feed.slot.eq(place),
-                feed.mask.eq(masks[number]),
-                feed.requests.eq(requests),
-                feed.shared.eq(shared),
-                order.i.p.any[number].eq(
-                    Cat(lane.valid & (lane.bank == number) for lane in lanes).any()),
-                feed.leave.eq(leave & oldest_asks.any[number]),
-                feed.read.eq(advance),
-                feed.read_slot.eq(oldest),
-                [wanted.eq(bank == number)
-                 for wanted, bank in zip(feed.wanted, oldest_asks.banks)],
-                feed.restart.eq(self.restart),
+                queue.push.eq(push_q),
+                queue.slot.eq(push_slot_q),
+                queue.mask.eq(masks[number]),
+                queue.requests.eq(requests),
+                queue.shared.eq(shared),
+                order.i.p.any[number].eq(mask.any()),
+                queue.pop.eq(pop & oldest.any[number]),
+                queue.read.eq(exit_ready),
+                queue.read_slot.eq(pop_slot),
+                queue.read_lanes.eq(Cat(bank == number for bank in oldest.banks)),
+                queue.restart.eq(self.restart),
             ]
-            m.d.sync += masks[number].eq(
-                Cat(lane.valid & (lane.bank == number) for lane in lanes))
-            connect(m, feed=feed.request, bank=flipped(self.requests[number]))
-            connect(m, bank=flipped(self.answers[number]), feed=feed.answer)
-        done, rooms = Cat(feed.done for feed in feeds), Cat(feed.room for feed in feeds)
+            m.d.sync += masks[number].eq(mask)
+            connect(m, queue=queue.request, bank=flipped(self.requests[number]))
+            connect(m, bank=flipped(self.answers[number]), queue=queue.answer)
+        done = Cat(queue.done for queue in queues)
         m.d.comb += [
-            leave.eq(order.o.valid & (done | ~oldest_asks.any).all() & may_leave),
-            opens.eq((order.level <= self._beats - 2) & rooms.all()),
+            pop.eq(order.o.valid & (done | ~oldest.any).all() & pop_ready),
+            space.eq((order.level <= self._beats - 2) & Cat(queue.space for queue in queues).all()),
         ]
-        m.d.sync += open_.eq(opens)
+        m.d.sync += space_q.eq(space)
 
         m.d.comb += [
-            rows.write_enable.eq(enter),
-            rows.write_address.eq(entry),
-            rows.write_data.eq(Value.cast(self.beats.p.carried)),
-            [bank.eq(lane.bank) for bank, lane in zip(order.i.p.banks, lanes)],
-            # Whether or not it leaves: that is known late.
-            rows.read_enable.eq(advance),
-            rows.read_address.eq(oldest),
+            carried.write_enable.eq(push),
+            carried.write_address.eq(push_slot),
+            carried.write_data.eq(Value.cast(self.beats.p.carried)),
+            [bank.eq(lane.bank) for bank, lane in zip(order.i.p.banks, lanes, strict=True)],
+            carried.read_enable.eq(exit_ready),  # Timing: without the late `pop`
+            carried.read_address.eq(pop_slot),
         ]
-        read, chosen = Signal(), Signal()  # stages of the exit that hold a beat
-        read_banks = Signal.like(oldest_asks.banks.as_value(), reset_less=True)
-        leaving = Signal(out, reset_less=True)
-        m.d.comb += self.idle.eq((order.level == 0) & ~read & ~chosen & ~self.answered.valid)
-        with m.If(advance):
+        read_valid, select_valid = Signal(), Signal()  # stages of the exit
+        read_banks = Signal.like(oldest.banks.as_value(), reset_less=True)
+        selected = Signal(out, reset_less=True)
+        m.d.comb += self.idle.eq(
+            (order.level == 0) & ~read_valid & ~select_valid & ~self.answered.valid)
+        with m.If(exit_ready):
             m.d.sync += [
-                read.eq(leave),
-                read_banks.eq(oldest_asks.banks),
-                chosen.eq(read),
-                Value.cast(leaving.carried).eq(rows.read_data),
-                leaving.banks.eq(read_banks),
-                # All banks but the one that a lane asked say zero.
-                [Value.cast(leaving.answers[lane]).eq(
-                    reduce(or_, (feed.answers[lane] for feed in feeds)))
+                read_valid.eq(pop),
+                read_banks.eq(oldest.banks),
+                select_valid.eq(read_valid),
+                Value.cast(selected.carried).eq(carried.read_data),
+                selected.banks.eq(read_banks),
+                # Every bank but that of the lane returns 0.
+                [Value.cast(selected.answers[lane]).eq(
+                    reduce(or_, (queue.answers[lane] for queue in queues)))
                  for lane in range(c.lanes)],
             ]
-        m.d.comb += [exit_.i.valid.eq(chosen), exit_.i.p.eq(leaving)]
+        m.d.comb += [exit_.i.valid.eq(select_valid), exit_.i.p.eq(selected)]
         with m.If(self.restart):
             m.d.sync += [
-                entry.eq(0), oldest.eq(0), comes.eq(0),
-                read.eq(0), chosen.eq(0),
+                push_slot.eq(0), pop_slot.eq(0), push_q.eq(0),
+                read_valid.eq(0), select_valid.eq(0),
             ]
         return m

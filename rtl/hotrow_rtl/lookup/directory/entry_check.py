@@ -1,4 +1,4 @@
-"""Listed rows against the table descriptors."""
+"""Check of listed rows against the table descriptors."""
 
 from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,27 +13,31 @@ from ...primitives.ram import ClearedRam
 
 
 def checked_entry(config: Config) -> data.StructLayout:
-    """A listed row, refused unless its `status` is OK, and its table's directory partition."""
+    """A listed row with its table's directory partition; refused unless its `status` is OK."""
     return data.StructLayout({
         "status": STATUS_WIDTH, "key": row_key(config), "parts_log2": 3, "part": 6, "last": 1})
 
 
 class EntryCheck(wiring.Component):
-    """Add to each listed row what its table's descriptor says of it, and the reason to refuse it.
+    """Add to each listed row its table's directory partition and its status.
 
-    A fault of the entry's word comes first, then the table, then the row.
+    A fault of the entry's bus word takes precedence, then an unknown table, then the row's range.
 
-    Members
-    -------
+    Parameters
+    ----------
+    config : Config
+
+    Attributes
+    ----------
     entries : In(stream(element(row_entry)))
     checked : Out(stream(checked_entry(config)))
         One per entry, in order.
     table_update : In(table_update(config))
         Table descriptors as the host registers them.
     restart : In(1)
-        A pulse forgets the entries in flight; the descriptors stay.
+        A pulse drops the entries in the pipeline; the descriptors stay.
     ready : Out(1)
-        Low while the descriptors are being cleared.
+        Low while the descriptors are cleared after reset.
 
     Timing
     ------
@@ -55,10 +59,10 @@ class EntryCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out, update = self.config, self.checked, self.table_update
-        known = data.StructLayout({"valid": 1, **table_extent(c).members})
-        m.submodules.extents = extents = ClearedRam(known, c.tables, reads_old=True)
+        extent = data.StructLayout({"valid": 1, **table_extent(c).members})
+        m.submodules.extents = extents = ClearedRam(extent, c.tables, reads_old=True)
         entry, table = Signal(element(row_entry)), extents.read_data
-        valid, advance, exists, status = Signal(), Signal(), Signal(), Signal(STATUS_WIDTH)
+        valid, enable, known, status = Signal(), Signal(), Signal(), Signal(STATUS_WIDTH)
         m.d.comb += [
             self.ready.eq(extents.ready),
             extents.write_enable.eq(update.enable),
@@ -67,18 +71,18 @@ class EntryCheck(wiring.Component):
             *(extents.write_data[name].eq(value)
               for name, value in extent_of(c, update.entry).items()),
             extents.read_address.eq(self.entries.p.value.table),
-            extents.read_enable.eq(advance),
-            advance.eq(~out.valid | out.ready),
-            self.entries.ready.eq(advance),
-            exists.eq(table.valid & (entry.value.table < c.tables)),
+            extents.read_enable.eq(enable),
+            enable.eq(~out.valid | out.ready),
+            self.entries.ready.eq(enable),
+            known.eq(table.valid & (entry.value.table < c.tables)),
         ]
         with m.If(entry.fault.any()):
             m.d.comb += status.eq(Status.SLVERR - 1 + entry.fault)
-        with m.Elif(~exists):
+        with m.Elif(~known):
             m.d.comb += status.eq(Status.TABLE_UNKNOWN)
         with m.Elif(entry.value.row > table.last_row):
             m.d.comb += status.eq(Status.ROW_OUT_OF_RANGE)
-        with m.If(advance):
+        with m.If(enable):
             m.d.sync += [
                 valid.eq(self.entries.valid),
                 entry.eq(self.entries.p),

@@ -1,11 +1,11 @@
-"""Where the state of a row lives: its bank, and its sets and tags there.
+"""Location of a row's state: its bank, and its sets and tags in the bank.
 
-The key of a row, mixed once, tells the bank by its lowest bits; the rest of it is what a bank works
-on: `rest`, mixed a second time for the second hash choice of the directory. All of it can be
-undone, so that a tag stores only what bank and set do not tell.
+The lowest bits of the hashed key are the bank; the others, `bank_key`, are all that the bank sees
+of the row. The directory hashes `bank_key` again for its second hash choice. Every hash is
+invertible, so a tag stores only the bits that bank and set do not imply.
 
-The functions work alike on Python integers and NumPy ``uint64`` arrays, those of `rest` on Amaranth
-values too.
+The functions take Python integers and NumPy ``uint64`` arrays; those of `bank_key` also Amaranth
+values.
 """
 
 from ...config import Config, log2
@@ -13,28 +13,28 @@ from .xorshift import hash_key, unhash_key
 
 
 def place(config: Config, key):
-    """(bank, rest) of a packed (table, row) key."""
-    mixed = hash_key(key, 0, config.key_width)
-    return mixed & (config.banks - 1), mixed >> log2(config.banks)
+    """(bank, bank_key) of a packed (table, row) key."""
+    hashed = hash_key(key, 0, config.key_width)
+    return hashed & (config.banks - 1), hashed >> log2(config.banks)
 
 
-def key_of(config: Config, bank, rest):
-    """The packed key that `place` took apart."""
-    return unhash_key(rest << log2(config.banks) | bank, 0, config.key_width)
+def key_of(config: Config, bank, bank_key):
+    """The packed key of a row; the inverse of `place`."""
+    return unhash_key(bank_key << log2(config.banks) | bank, 0, config.key_width)
 
 
-def counter_place(config: Config, rest):
-    """(set within the bank, tag) of the access counters."""
+def counter_place(config: Config, bank_key):
+    """(set within the bank, tag) of a row in the access counters."""
     sets = config.counter_sets // config.banks
-    return rest & (sets - 1), rest >> log2(sets)
+    return bank_key & (sets - 1), bank_key >> log2(sets)
 
 
 def counter_rest(config: Config, set_, tag):
-    """The `rest` that `counter_place` took apart."""
+    """The `bank_key` of a counted row; the inverse of `counter_place`."""
     return tag << log2(config.counter_sets // config.banks) | set_
 
 
-def directory_hash(config: Config, choice, rest):
-    """What the set and the tag of a hash choice are taken from: set from the lowest bits, tag
-    from the `directory_tag_width` highest."""
-    return rest if choice == 0 else hash_key(rest, choice, config.bank_key_width)
+def directory_hash(config: Config, choice, bank_key):
+    """Hash of a row for a hash choice of the directory: the set is in its lowest bits, the tag in
+    its `directory_tag_width` highest."""
+    return bank_key if choice == 0 else hash_key(bank_key, choice, config.bank_key_width)

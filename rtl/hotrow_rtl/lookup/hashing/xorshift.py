@@ -1,14 +1,14 @@
 """The hash that spreads rows over sets: a chain of xor-shifts, linear over GF(2) and invertible.
 
-Linear, because consecutive and strided row numbers then fall into sets with no more than the
-unavoidable imbalance, at a few exclusive-ors per bit and no multiplier. Invertible, because a tag
-then stores only the bits that the set number does not, and a harvest recovers the row.
+Because the hash is linear, consecutive and strided row numbers fall into sets with no more than the
+unavoidable imbalance, at a few exclusive-ors per bit and without a multiplier. Because it is
+invertible, a tag stores only the bits that the set does not imply, and a harvest recovers the row.
 
-The functions work alike on Python integers and NumPy ``uint64`` arrays; ``mixing_gates`` has them
-for hardware.
+The functions take Python integers and NumPy ``uint64`` arrays; ``xorshift_hardware`` has them for
+Amaranth values.
 
-Source: xor-shift steps as in G. Marsaglia, "Xorshift RNGs", J. Stat. Software 8 (2003); the idea of
-a randomiser in front of the banks is Hotline's (ISCA 2024, access logger).
+Source: xor-shift steps as in G. Marsaglia, "Xorshift RNGs", J. Stat. Software 8 (2003); a
+randomiser before the banks as in Hotline's access logger (ISCA 2024).
 """
 
 # Positive: shift towards the high end; negative: towards the low end. One chain per hash choice.
@@ -27,10 +27,10 @@ def hash_key(key, choice, width):
     return key
 
 
-def unhash_key(mixed, choice, width):
-    """The inverse of `mix`: each xor-shift undone by doubling it until it leaves the word."""
+def unhash_key(hashed, choice, width):
+    """The inverse of `hash_key`. Repeating a step with doubled shifts inverts it."""
     mask = (1 << width) - 1
     for shift in reversed(CHAINS[choice]):
         while abs(shift) < width:
-            mixed, shift = _step(mixed, shift, mask), 2 * shift
-    return mixed
+            hashed, shift = _step(hashed, shift, mask), 2 * shift
+    return hashed

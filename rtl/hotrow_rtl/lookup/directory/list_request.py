@@ -1,4 +1,4 @@
-"""Edit lane: listed rows on their way into the ring of banks."""
+"""Requests of listed rows to the banks."""
 
 from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
@@ -17,22 +17,21 @@ from ..hashing.xorshift_hardware import hash_key_hw
 from .entry_check import checked_entry
 
 
-class EditRequest(wiring.Component):
-    """Make each entry of a list a beat whose lane 0 edits the directory, unless it is refused.
+class ListRequestStage(wiring.Component):
+    """Turn each entry of a list into a beat whose lane 0 requests `op`, unless it is refused.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     entries : In(stream(checked_entry(config)))
     op : In(DirectoryOp)
-        What the entries served ask for.
     beats : Out(stream(crossbar_request(config, waiting_beat(config), row_request(config),
             beat_request(config))))
-        One per entry, in order; of what is carried, `last` and lane 0's `present` and `status`
-        tell something.
+        One per entry, in order. Of `carried` only `last`, and `present` and `status` of lane 0, are
+        valid.
     restart : In(1)
         A pulse drops the entry inside.
 
@@ -57,17 +56,17 @@ class EditRequest(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         entry, out = self.entries.p, self.beats
-        kept, lane = out.p.carried.lanes[0], out.p.lanes[0]
+        pending, lane = out.p.carried.lanes[0], out.p.lanes[0]
         m.d.comb += self.entries.ready.eq(~out.valid | out.ready)
         with m.If(self.entries.ready):
             m.d.sync += [
                 out.valid.eq(self.entries.valid),
                 out.p.carried.last.eq(entry.last),
-                kept.present.eq(1),
-                kept.status.eq(entry.status),
+                pending.present.eq(1),
+                pending.status.eq(entry.status),
                 lane.valid.eq(entry.status == Status.OK),
                 Cat(lane.bank, lane.request.bank_key).eq(
-                    hash_key_hw(m, "mixed_key", entry.key.as_value(), 0, self.config.key_width)),
+                    hash_key_hw(m, "hash_step", entry.key.as_value(), 0, self.config.key_width)),
                 out.p.shared.op.eq(self.op),
                 lane.request.parts_log2.eq(entry.parts_log2),
                 lane.request.part.eq(entry.part),
