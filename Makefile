@@ -37,6 +37,7 @@ regress: lint
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 generated: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_rtl.contract.render --write

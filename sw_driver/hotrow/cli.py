@@ -38,7 +38,7 @@ def main(arguments=None) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as finished:  # argparse: --help, --version, wrong arguments
-        return finished.code or 0
+        return finished.code if isinstance(finished.code, int) else int(finished.code is not None)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -58,7 +58,7 @@ def _run(arguments) -> int:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     # Only the command that is asked for is imported; all of them where help is.
-    for name in [chosen] if chosen in found else found:
+    for name in [chosen] if chosen is not None and chosen in found else found:
         try:
             found[name].load()(subparsers)
         except ModuleNotFoundError as missing:

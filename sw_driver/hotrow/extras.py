@@ -13,14 +13,13 @@ def extra_of(module: str) -> str | None:
         requirements = requires(DISTRIBUTION) or ()
     except PackageNotFoundError:
         return None
-    members: dict[str, list] = {}
+    extras: dict[str, list[str]] = {}
     for requirement in requirements:
-        name, extra = re.match(r"[\w.-]+", requirement)[0], re.search(
-            r"extra == ['\"](\w+)['\"]", requirement)
-        if extra:
-            members.setdefault(extra[1], []).append(name.lower().replace("-", "_"))
-    having = [extra for extra, names in members.items() if module.lower() in names]
-    return min(having, key=lambda extra: (extra == _EVERYTHING, len(members[extra])),
+        found = re.match(r"([\w.-]+).*extra == ['\"](\w+)['\"]", requirement)
+        if found:
+            extras.setdefault(found[2], []).append(found[1].lower().replace("-", "_"))
+    having = [extra for extra, names in extras.items() if module.lower() in names]
+    return min(having, key=lambda extra: (extra == _EVERYTHING, len(extras[extra])),
                default=None)
 
 

@@ -132,8 +132,9 @@ class Lookup:
                 entries = found.view(HARVEST_ENTRY, int(c["entries"]))
                 entries = entries[entries["row"] <= last_rows[entries["table"]]]  # registered
                 order = np.argsort(-entries["count"].astype(np.int64), kind="stable")
-                hot = HotRows(*(np.ascontiguousarray(entries[name][order])
-                                for name in ("table", "row", "count")), cycles=cycles_of(c))
+                table, row, count = (np.ascontiguousarray(entries[name][order])
+                                     for name in ("table", "row", "count"))
+                hot = HotRows(table, row, count, cycles_of(c))
                 if not whole_tables:
                     return hot
                 return with_whole_tables(hot, k, last_rows + 1, self._batches.observed)

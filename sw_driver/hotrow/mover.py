@@ -199,7 +199,11 @@ class Mover:
 def _slot_arrays(table: Table, rows: tuple[str, Any], state: tuple[str, Any],
                  writable: bool) -> dict[str, NDArray[Any]]:
     """The arrays for rows and for state by name, without the absent ones."""
-    kinds = [(table.dtype, table.dim * table.dtype.itemsize),
-             (None, 0) if table.state is None else (table.state.dtype, table.state_bytes)]
-    return {name: slot_array(value, name, *kind, writable)
-            for (name, value), kind in zip((rows, state), kinds, strict=True) if value is not None}
+    arrays, (name, value), (of_state, states) = {}, rows, state
+    if value is not None:
+        row_bytes = table.dim * table.dtype.itemsize
+        arrays[name] = slot_array(value, name, table.dtype, row_bytes, writable)
+    if states is not None and table.state is not None:
+        arrays[of_state] = slot_array(
+            states, of_state, table.state.dtype, table.state_bytes, writable)
+    return arrays

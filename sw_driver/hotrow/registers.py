@@ -1,5 +1,7 @@
 """Register access by name, and what the state registers mean in words."""
 
+from typing import Any
+
 from .contract import GEOMETRY, QUEUES, REGISTERS, Status
 from .errors import TransportError
 from .geometry import Geometry
@@ -77,4 +79,6 @@ def describe_device(registers: Registers) -> str:
 
 def read_geometry(registers: Registers) -> Geometry:
     """The sizes of the card."""
-    return Geometry(**{name: registers.read(register) for name, register in GEOMETRY.items()})
+    found: dict[str, Any] = {
+        name: registers.read(register) for name, register in GEOMETRY.items()}
+    return Geometry(**found)

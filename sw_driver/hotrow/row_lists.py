@@ -30,8 +30,9 @@ def row_list(rows: Rows) -> RowList:
         If they are not integers, or not of one length, or beyond 32 bits.
     """
     table: Any
+    row: Any
     if isinstance(rows, RowList):
-        table, row = rows.table, vector(rows.row, "rows")
+        table, row = rows.table, rows.row
     else:
         try:
             table, row = rows
@@ -39,7 +40,7 @@ def row_list(rows: Rows) -> RowList:
             raise BatchError(
                 f"expected rows as HotRows, a RowList or a pair (table, row), not "
                 f"{type(rows).__name__}") from wrong
-        row = vector(row, "rows")
+    row = vector(row, "rows")
     if isinstance(table, Table):
         table = table.number
     table = np.full(len(row), table) if np.ndim(table) == 0 else table

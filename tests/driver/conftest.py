@@ -85,9 +85,19 @@ def counts(ids):
     return Counter((t, int(row)) for sample in ids for t, row in enumerate(sample))
 
 
+def pairs(rows):
+    """The (table, row) pairs of a list of rows."""
+    return list(zip(rows.table.tolist(), rows.row.tolist(), strict=True))
+
+
+def counts_of(hot):
+    """Count of each (table, row) that was harvested."""
+    return dict(zip(pairs(hot), hot.count.tolist(), strict=True))
+
+
 def picked(tables, rows):
     """The weights that a list of rows names, by plain indexing."""
-    return np.array([tables[t].weights[r] for t, r in zip(rows.table, rows.row)])
+    return np.array([tables[t].weights[r] for t, r in zip(rows.table, rows.row, strict=True)])
 
 
 def raw(device, opcode, queue="lookup", **operands):

@@ -9,7 +9,7 @@ import pytest
 from hotrow import Batch, BatchError, CommandError, DeviceError, RegistrationError, TransportError
 from hotrow_rtl.config import preset
 
-from tests.driver.conftest import ROWS, counts, random_ids, usable
+from tests.driver.conftest import ROWS, counts, counts_of, random_ids, usable
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def untouched(device, tables):
     commands = device.statistics
     yield commands
     hot = device.harvest(200)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(ids)
+    assert counts_of(hot) == counts(ids)
     assert usable(device, tables)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow import Batch, BatchError, BatchFlag
 
-from tests.driver.conftest import ROWS, counts, random_ids
+from tests.driver.conftest import ROWS, counts, counts_of, random_ids
 
 INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
 
@@ -18,7 +18,7 @@ def counted(device, batch):
     seen = device.observe(batch)
     hot = device.harvest(200)
     assert seen.lookups == hot.count.sum()
-    return dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist()))
+    return counts_of(hot)
 
 
 def random_bags(samples, seed):
@@ -37,7 +37,7 @@ def flat(bags):
 
 def by_table(bags):
     """The bags of each table: (indices, offsets) pairs."""
-    for column in zip(*bags):
+    for column in zip(*bags, strict=True):
         ids, lengths = flat(column)
         yield ids, np.cumsum(lengths) - lengths
 
@@ -66,7 +66,7 @@ def test_dense_takes_strided_views_and_lists(device, tables):
 @pytest.mark.parametrize("feature_major", [False, True])
 def test_jagged(device, tables, dtype, feature_major):
     bags = random_bags(25, seed=3)
-    order = zip(*bags) if feature_major else bags
+    order = zip(*bags, strict=True) if feature_major else bags
     ids, lengths = flat([bag for group in order for bag in group])
     batch = Batch.jagged(ids.astype(dtype), lengths, 25, feature_major=feature_major)
     assert counted(device, batch) == count_bags(bags)
@@ -88,7 +88,7 @@ def test_offsets_of_embedding_bags(device, tables, kinds, include_last):
 
 def test_keyed_jagged(device, tables):
     bags = random_bags(25, seed=5)
-    values, lengths = flat([bag for column in zip(*bags) for bag in column])
+    values, lengths = flat([bag for column in zip(*bags, strict=True) for bag in column])
     batch = Batch.from_keyed_jagged(values, lengths, ["t0", "t1", "t2"])
     assert counted(device, batch) == count_bags(bags)
     with pytest.raises(BatchError, match=r"no table named 'user'.*t0, t1, t2"):
@@ -105,7 +105,7 @@ def test_some_of_the_tables(device, tables):
 @pytest.mark.parametrize("feature_major", [False, True])
 def test_split_of_jagged_bags(device, tables, feature_major):
     bags = random_bags(30, seed=7)
-    order = zip(*bags) if feature_major else bags
+    order = zip(*bags, strict=True) if feature_major else bags
     ids, lengths = flat([bag for group in order for bag in group])
     hot = [(t, row) for t in range(3) for row in range(ROWS[t] // 2 + 1)]
     device.install(tuple(np.array(hot).T))
@@ -136,7 +136,7 @@ def test_ids_may_change_once_submitted(device, tables):
     ids[:] = 0
     pending.result()
     hot = device.harvest(200)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == expected
+    assert counts_of(hot) == expected
 
 
 def test_longest_bag(device, tables):

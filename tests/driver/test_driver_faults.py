@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hotrow import CommandError, DeviceError, Status
 
-from tests.driver.conftest import picked, random_ids, register_tables, usable
+from tests.driver.conftest import counts_of, picked, random_ids, register_tables, usable
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def test_ids_that_cannot_be_read(device, tables, answer, status):
     hot = device.harvest(200)
     expected = Counter((i % 3, row) for i, row in enumerate(ids.ravel().tolist())
                        if not 20 <= i < 24)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == expected
+    assert counts_of(hot) == expected
     assert usable(device, tables)
 
 

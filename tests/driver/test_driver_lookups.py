@@ -5,13 +5,9 @@ import numpy as np
 import pytest
 from hotrow import MISS_FLAG, NO_SLOT
 
-from tests.driver.conftest import ROWS, counts, random_ids
+from tests.driver.conftest import ROWS, counts, counts_of, pairs, random_ids
 
 SEEDS = (1, 2)
-
-
-def pairs(rows):
-    return list(zip(rows.table.tolist(), rows.row.tolist()))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -23,7 +19,7 @@ def test_harvest_counts_every_lookup(device, tables, seed):
     assert seen.hits == ids.size - len(expected)
     assert seen.cycles > 0
     hot = device.harvest(200)
-    assert dict(zip(pairs(hot), hot.count.tolist())) == expected
+    assert counts_of(hot) == expected
     assert (np.diff(hot.count.astype(int)) <= 0).all(), "sorted by count, descending"
 
 
@@ -32,7 +28,7 @@ def test_harvest_keeps_the_most_counted(device, tables):
     device.observe(random_ids(300, 3))
     hot = device.harvest(10)
     assert hot.count.tolist() == sorted(expected.values())[::-1][:10]
-    assert all(expected[pair] == count for pair, count in zip(pairs(hot), hot.count))
+    assert all(expected[pair] == count for pair, count in zip(pairs(hot), hot.count, strict=True))
     frequent = device.harvest(100, threshold=5)
     assert sorted(pairs(frequent)) == sorted(p for p, count in expected.items() if count >= 5)
 
@@ -53,7 +49,7 @@ def test_decay_shifts_counts(device, tables, shift):
     device.decay(shift)
     hot = device.harvest(100)
     kept = {pair: count >> shift for pair, count in counts(ids).items() if count >> shift}
-    assert dict(zip(pairs(hot), hot.count.tolist())) == kept
+    assert counts_of(hot) == kept
 
 
 def test_clear_counters(device, tables):
@@ -70,7 +66,7 @@ def test_install_remove_and_split_follow_a_dictionary(device, tables):
         installed = device.install(tuple(np.array(rows).T))
         assert installed.hits == sum(row in slots or row in rows[:i] for i, row in enumerate(rows))
         assert installed.refused == 0 and installed.entries == len(rows)
-        for row, slot in zip(rows, installed.slots.tolist()):
+        for row, slot in zip(rows, installed.slots.tolist(), strict=True):
             assert slots.setdefault(row, slot) == slot, f"round {round_}: a row keeps its slot"
         assert len(set(slots.values())) == len(slots), "no two rows share a slot"
 
@@ -113,7 +109,7 @@ def test_every_sample_popular_and_none(device, tables):
     ids = random_ids(30, 9)
     assert check_split(device, ids, {}).n_popular == 0
     rows = list(counts(ids))
-    slots = dict(zip(rows, device.install(tuple(np.array(rows).T)).slots.tolist()))
+    slots = dict(zip(rows, device.install(tuple(np.array(rows).T)).slots.tolist(), strict=True))
     assert check_split(device, ids, slots).n_popular == 30
     device.clear_directory()
     check_split(device, ids, {})

@@ -15,7 +15,7 @@ from hotrow.memory import bytes_at
 from hotrow.pcie import transport as pcie
 from hotrow.pcie import vfio
 from hotrow.pcie.bar import enable, find_function, sysfs_bar
-from hotrow.pcie.huge_pages import HugePages
+from hotrow.pcie.huge_pages import HugePages, huge_page_bytes
 from hotrow.pcie.transport import PcieTransport
 from hotrow.pcie.vfio import MAP, REGION, UNMAP, VfioFunction, VfioMemory
 from hotrow_rtl.config import preset
@@ -43,7 +43,7 @@ class Iommu:
     """What VFIO's calls do, as far as they concern memory: a golden card sees what is mapped."""
 
     def __init__(self, card=None):
-        self.card, self.mapped, self.limit = card, {}, 1 << 40
+        self.card, self.mapped, self.limit, self.refusal = card, {}, 1 << 40, errno.ENOMEM
 
     def __call__(self, file, request, argument):
         if request == vfio.MAP_DMA:
@@ -51,7 +51,7 @@ class Iommu:
             assert size == MAP.size == len(argument) and flags & ~3 == 0
             assert all(each % PAGE == 0 for each in (host, address, count))
             if sum(each[1] for each in self.mapped.values()) + count > self.limit:
-                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+                raise OSError(self.refusal, os.strerror(self.refusal))
             ranges = [(first, first + each[1]) for first, each in self.mapped.items()]
             assert all(address + count <= first or end <= address for first, end in ranges)
             self.mapped[address] = host, count, flags
@@ -170,6 +170,39 @@ def test_functions_that_vfio_cannot_use(function):
         VfioFunction(function, devices, ioctl)
 
 
+@pytest.mark.parametrize("name, number, advice", [
+    ("vfio", errno.EACCES, "chown .*/vfio/vfio"), ("17", errno.EPERM, "chown .*/vfio/17"),
+    ("17", errno.EBUSY, "another process uses the function, `fuser -v .*/17`"),
+    ("vfio", errno.ENODEV, "modprobe vfio-pci"), ("17", errno.EIO, "dmesg")])
+def test_devices_of_vfio_that_cannot_be_opened(function, monkeypatch, name, number, advice):
+    real = os.open
+
+    def refuse(path, flags):
+        if str(path).endswith(f"vfio/{name}"):
+            raise OSError(number, os.strerror(number))
+        return real(path, flags)
+    monkeypatch.setattr(vfio.os, "open", refuse)
+    with pytest.raises(ValueError, match=rf"{name} cannot be opened \({os.strerror(number)}\): "
+                                         rf".*{advice}"):
+        VfioFunction(function, function.parents[1] / "vfio", vfio_calls(function)[0])
+
+
+@pytest.mark.parametrize("call, number, advice", [
+    (vfio.SET_IOMMU, errno.EPERM, "allow_unsafe_interrupts"),
+    (vfio.GROUP_SET_CONTAINER, errno.EBUSY, "another process uses the IOMMU group"),
+    (vfio.GROUP_DEVICE, errno.ENODEV, "bind it to vfio-pci again"),
+    (vfio.GROUP_DEVICE, errno.EINVAL, f"set-override {ADDRESS} vfio-pci")])
+def test_functions_that_vfio_does_not_give(function, call, number, advice):
+    ioctl, _ = vfio_calls(function)
+
+    def refuse(file, request, argument=0):
+        if request == call:
+            raise OSError(number, os.strerror(number))
+        return ioctl(file, request, argument)
+    with pytest.raises(ValueError, match=f"does not give {ADDRESS}.*{advice}"):
+        VfioFunction(function, function.parents[1] / "vfio", refuse)
+
+
 def program(transport):
     """Commands of both queues; what they give."""
     with Device(transport, 60, 4, 1 << 20) as device:
@@ -194,7 +227,7 @@ def test_a_program_through_the_iommu(name):
     transport = PcieTransport(registers, VfioMemory(5, config.address_width, iommu))
     got = program(transport)
     assert not iommu.mapped and registers.closed
-    for one, other in zip(got, program(Model(config))):
+    for one, other in zip(got, program(Model(config)), strict=True):
         assert (one == other).all()
 
 
@@ -205,7 +238,7 @@ def test_addresses_in_the_iommu(width, low, high):
     whole = np.zeros(5 * PAGE, np.uint8)
     pieces = [whole[1:], whole[:3], whole[PAGE - 1:PAGE + 2], whole]
     addresses = [memory.attach(piece, writable=number % 2) for number, piece in enumerate(pieces)]
-    for piece, address in zip(pieces, addresses):
+    for piece, address in zip(pieces, addresses, strict=True):
         assert address % PAGE == piece.ctypes.data % PAGE and low <= address < high
         [(host, size, _)] = [each for first, each in iommu.mapped.items()
                                  if first <= address < first + each[1]]
@@ -218,11 +251,17 @@ def test_addresses_in_the_iommu(width, low, high):
     assert not iommu.mapped
 
 
-def test_more_than_may_be_locked():
+@pytest.mark.parametrize("number, advice", [
+    (errno.ENOMEM, "raise the limit of locked memory, `ulimit -l`"),
+    (errno.ENOSPC, "register one larger array.*dma_entry_limit"),
+    (errno.EFAULT, "cannot be locked.*hotrow.empty"), (errno.EEXIST, "open the device again"),
+    (errno.EINVAL, "address_width"), (errno.EIO, "dmesg")])
+def test_memory_that_the_system_does_not_map(number, advice):
     iommu = Iommu()
-    iommu.limit = 2 * PAGE
+    iommu.limit, iommu.refusal = 2 * PAGE, number
     memory = VfioMemory(5, 64, iommu)
-    with pytest.raises(MemoryError, match="raise the limit of locked memory, `ulimit -l`"):
+    reason = rf"does not map .* \({os.strerror(number)}\): .*{advice}"
+    with pytest.raises(MemoryError, match=reason):
         memory.attach(np.zeros(8 * PAGE, np.uint8), True)
     memory.detach(memory.attach(np.zeros(PAGE - 64, np.uint8), True))
 
@@ -231,7 +270,7 @@ class Pages(HugePages):
     """Ordinary pages with numbers of the test's choice; a golden card sees what is attached."""
 
     def __init__(self, path, card, width=64):
-        super().__init__(width, path, flags=0)
+        super().__init__(width, path, flags=0, page=1 << 21)
         self.path, self.card = path, card
         path.touch()
 
@@ -326,6 +365,23 @@ def test_registers_behind_others_in_a_bar():
     with Device(transport, 60, 4, 1 << 20) as device:
         assert usable(device, register_tables(device))
     assert min(asked) >= 1 << 16
+
+
+def test_huge_pages_of_the_kernels_size(tmp_path):
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 1 kB\nHugepagesize:    1048576 kB\nDirectMap4k: 2 kB\n")
+    assert huge_page_bytes(meminfo) == 1 << 30
+    meminfo.write_text("MemTotal: 1 kB\n")
+    with pytest.raises(ValueError, match="has no huge pages: use memory='vfio'"):
+        huge_page_bytes(meminfo)
+
+
+def test_too_few_huge_pages(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+    monkeypatch.setattr("hotrow.pcie.huge_pages.mmap.mmap", refuse)
+    with pytest.raises(MemoryError, match=r"pages of 1024 MB, `sysctl vm\.nr_hugepages=6`"):
+        HugePages(64, page=1 << 30).empty((5 << 30) // 2, np.uint8)
 
 
 def test_closed_twice():

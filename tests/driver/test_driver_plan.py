@@ -9,7 +9,7 @@ from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Statu
 from hotrow_rtl.config import preset
 from hotrow_sim.testing.fuzz.planning import STARVED
 
-from tests.driver.conftest import ROWS, raw, register_tables
+from tests.driver.conftest import ROWS, pairs, raw, register_tables
 
 TINY = preset("tiny")
 MANY = (400, 70, 230)  # rows of the tables
@@ -37,10 +37,6 @@ def device(open_planner):
 
 def skewed(rng, samples, rows):
     return np.stack([(count * rng.random(samples) ** 2).astype(np.int64) for count in rows], 1)
-
-
-def pairs(rows):
-    return list(zip(rows.table.tolist(), rows.row.tolist()))
 
 
 def test_a_plan_in_full(device):
@@ -82,11 +78,11 @@ def test_rows_train_in_slots_as_in_their_tables(open_planner, config, policy):
         assert plan.wait_for is None, "those of the batch before are back"
         device.scatter(plan.evictions, buffer, plan.evictions.slots)
         device.gather(plan.fills, buffer, plan.fills.slots)
-        for row, slot in zip(pairs(plan.evictions), plan.evictions.slots.tolist()):
+        for row, slot in zip(pairs(plan.evictions), plan.evictions.slots.tolist(), strict=True):
             assert resident.pop(row) == slot
-        resident |= dict(zip(pairs(plan.fills), plan.fills.slots.tolist()))
-        for (table, row), slot in zip(
-                ((t, int(r)) for sample in ids for t, r in enumerate(sample)), plan.slots.tolist()):
+        resident |= dict(zip(pairs(plan.fills), plan.fills.slots.tolist(), strict=True))
+        lookups = [(t, int(r)) for sample in ids for t, r in enumerate(sample)]
+        for (table, row), slot in zip(lookups, plan.slots.tolist(), strict=True):
             assert resident[table, row] == slot
             buffer[slot] = 0.5 * buffer[slot] + number
             wanted[table][row] = 0.5 * wanted[table][row] + number
@@ -99,7 +95,7 @@ def test_rows_train_in_slots_as_in_their_tables(open_planner, config, policy):
         bypasses, evictions = bypasses + plan.bypasses, evictions + len(plan.evictions)
     for (table, row), slot in resident.items():
         device.tables[table].weights[row] = buffer[slot]
-    for table, weights in zip(device.tables, wanted):
+    for table, weights in zip(device.tables, wanted, strict=True):
         assert (table.weights == weights).all()
     if config is STARVED:
         assert bypasses and evictions
@@ -110,7 +106,7 @@ def test_rows_bypassed_again_and_again_are_made_one(open_planner):
     ids = np.stack([np.r_[0:400, 0:400], np.full(800, 3), np.tile(np.arange(200), 4)], 1)
     plan = device.plan(ids)
     assert plan.bypasses > 500
-    rows = dict(zip(pairs(plan.fills), plan.fills.slots.tolist()))
+    rows = dict(zip(pairs(plan.fills), plan.fills.slots.tolist(), strict=True))
     assert len(rows) == len(plan.fills) == plan.unique == 601
     wanted = [rows[t, int(r)] for sample in ids for t, r in enumerate(sample)]
     assert plan.slots.tolist() == wanted

@@ -9,7 +9,7 @@ from hotrow import BatchError, CommandError, DeviceError, PaddedCopyWarning, Reg
 from hotrow_rtl.config import preset
 from hotrow_sim.golden.arithmetic.pooling import pool
 
-from tests.driver.conftest import ROWS, usable
+from tests.driver.conftest import ROWS, picked, usable
 
 LENGTHS = [0, 1, 2, 17, 1, 0, 40, 3]
 KINDS = {"fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
@@ -37,7 +37,7 @@ def register(device, kind, dim=8, rows=ROWS):
 
 def expected(tables, rows, lengths, kind="fp32", weights=None, mean=False):
     form = np.uint32 if kind == "fp32" else np.uint16
-    listed = np.array([tables[t].weights[r].view(form) for t, r in zip(rows.table, rows.row)])
+    listed = picked(tables, rows).view(form)
     weights = None if weights is None else weights.astype(np.float32).view(np.uint32)
     return pool(listed, np.array(lengths), kind, weights, mean)
 

@@ -31,7 +31,7 @@ def test_futures_complete_in_order(device, tables):
     assert all(future.done() for future in futures), "an earlier command of the queue is done"
     assert [future.cycles > 0 for future in futures] == [True] * 10
     sync = [device.split(random_ids(50, seed)) for seed in range(10)]
-    for future, split in zip(futures, sync):
+    for future, split in zip(futures, sync, strict=True):
         assert (future.result().order == split.order).all()
         assert future.result() is future.result()
 

@@ -18,13 +18,13 @@ def distinct_rows(count, seed):
 def scattered(tables, rows, values):
     """What the tables hold after the rows were written one after another."""
     expected = [table.weights.copy() for table in tables]
-    for table, row, value in zip(rows.table, rows.row, values):
+    for table, row, value in zip(rows.table, rows.row, values, strict=True):
         expected[table][row] = value
     return expected
 
 
 def equal(tables, expected):
-    return all((table.weights == want).all() for table, want in zip(tables, expected))
+    return all((table.weights == want).all() for table, want in zip(tables, expected, strict=True))
 
 
 def random_values(count, seed, dim=8):
@@ -66,7 +66,7 @@ def test_rows_of_a_wider_registered_array(device, tables):
     device.register(wide)
     rows = distinct_rows(20, seed=5)
     for values in (wide[:20, 4:12], wide[:, 5:13], wide[:20, 16:][::-1]):  # the last two copied
-        expected = scattered(tables, rows, values)
+        expected = scattered(tables, rows, values[:20])
         device.scatter(rows, values)
         assert equal(tables, expected)
 

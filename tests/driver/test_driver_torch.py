@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hotrow import Batch, BatchError, RegistrationError
 
-from tests.driver.conftest import counts, random_ids, usable
+from tests.driver.conftest import counts, counts_of, random_ids, usable
 
 torch = pytest.importorskip("torch")
 
@@ -44,7 +44,7 @@ def test_ids(device, tables, dtype):
     ids = torch.from_numpy(random_ids(30, seed=1)).to(dtype)
     assert device.observe(ids).lookups == 90
     hot = device.harvest(200)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(
+    assert counts_of(hot) == counts(
         ids.numpy())
 
 

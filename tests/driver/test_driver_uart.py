@@ -67,9 +67,9 @@ def test_unplugged_in_the_middle_of_a_command(monkeypatch):
         cut.join()
         device.close()
         device.close()
-    with SerialCard(card.endpoint()) as line:
-        with hotrow.open(f"uart:{line.path}", timeout=60, patience=5.0) as device:
-            assert usable(device, register_tables(device))
+    with SerialCard(card.endpoint()) as line, hotrow.open(
+            f"uart:{line.path}", timeout=60, patience=5.0) as device:
+        assert usable(device, register_tables(device))
 
 
 def test_a_card_that_falls_silent(line):

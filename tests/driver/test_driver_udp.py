@@ -22,20 +22,19 @@ def declared(monkeypatch):
 
 def results(seed, patience, **network):
     """What a card's commands give over a network, the session's statistics and the network."""
-    with UdpCard(model_card().endpoint(), seed=seed, **network) as card:
-        with hotrow.open(f"udp:127.0.0.1:{card.port}", timeout=60, patience=patience, tries=200
-                         ) as device:
-            tables = register_tables(device)
-            ids = random_ids(200, seed)
-            device.observe(ids)
-            hot = device.harvest(k=30)
-            device.install(hot)
-            split = device.split(ids)
-            rows = device.gather(split.misses)
-            out = [hot.row, hot.table, hot.count, split.slots, split.misses.row, rows]
-            assert usable(device, tables)
-            return ([np.array(each) for each in out], device.transport.session.statistics,
-                    card.network)
+    with UdpCard(model_card().endpoint(), seed=seed, **network) as card, hotrow.open(
+            f"udp:127.0.0.1:{card.port}", timeout=60, patience=patience, tries=200) as device:
+        tables = register_tables(device)
+        ids = random_ids(200, seed)
+        device.observe(ids)
+        hot = device.harvest(k=30)
+        device.install(hot)
+        split = device.split(ids)
+        rows = device.gather(split.misses)
+        out = [hot.row, hot.table, hot.count, split.slots, split.misses.row, rows]
+        assert usable(device, tables)
+        return ([np.array(each) for each in out], device.transport.session.statistics,
+                card.network)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -43,7 +42,7 @@ def test_loss_repetition_and_reordering_change_nothing(seed):
     sound, statistics, _ = results(seed, 60.0)
     assert statistics.repeated == 0
     rough, statistics, network = results(seed, 0.005, loss=0.05, repeat=0.05, reorder=0.05)
-    for one, other in zip(sound, rough):
+    for one, other in zip(sound, rough, strict=True):
         assert (one == other).all(), f"seed {seed}"
     assert network.lost and network.repeated and network.reordered and statistics.repeated
 

@@ -64,7 +64,7 @@ def expect(tables, rows, gradients, **kinds):
 
 def equal(tables, expected):
     return all((bits(np.array(table.weights)) == bits(want)).all()
-               for table, want in zip(tables, expected))
+               for table, want in zip(tables, expected, strict=True))
 
 
 @pytest.mark.parametrize("count", [1, 2, 17, 300])

@@ -124,7 +124,7 @@ def test_memory_is_kept_alike_whoever_writes(seed):
     memory.push(alone=True)
     for turn in range(30):
         alone = turn % 3 == 0
-        for host, want, place in zip(hosts, wanted, places):
+        for host, want, place in zip(hosts, wanted, places, strict=True):
             mine = rng.random(host.size // 4 + 1) < 0.3  # words of the host, the others the card's
             for word in rng.integers(0, host.size // 4, 5).tolist():
                 part = slice(4 * word, 4 * word + 4)
@@ -137,7 +137,7 @@ def test_memory_is_kept_alike_whoever_writes(seed):
                     want[part] = host[part]
         memory.push(alone)
         memory.pull()
-        for number, (host, want, place) in enumerate(zip(hosts, wanted, places)):
+        for number, (host, want, place) in enumerate(zip(hosts, wanted, places, strict=True)):
             on_card = card.memory[place - base:place - base + host.size]
             assert (host == want).all() and (on_card == want).all(), (seed, turn, number)
 
@@ -182,7 +182,7 @@ def test_the_driver_over_a_rough_line(seed):
 
     sound, rough = results(60.0), results(0.001, **ROUGH)
     assert sound[1].repeated == 0 and rough[1].repeated > 0
-    for one, other in zip(sound[0], rough[0]):
+    for one, other in zip(sound[0], rough[0], strict=True):
         assert (one == other).all(), seed
 
 

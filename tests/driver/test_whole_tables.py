@@ -11,12 +11,12 @@ def hot_rows(*tables):
     """Of one list of counts by row for each table: all rows counted, by count descending."""
     entries = sorted(((count, table, row) for table, counts in enumerate(tables)
                       for row, count in enumerate(counts) if count), key=lambda e: -e[0])
-    count, table, row = (np.array(column, np.uint32) for column in zip(*entries))
+    count, table, row = (np.array(column, np.uint32) for column in zip(*entries, strict=True))
     return HotRows(table, row, count, cycles=7)
 
 
 def pairs(hot):
-    return list(zip(hot.table.tolist(), hot.row.tolist()))
+    return list(zip(hot.table.tolist(), hot.row.tolist(), strict=True))
 
 
 def cut(hot, k):

@@ -89,10 +89,11 @@ class CardMemory:
         """
         requests = []
         for address, array in self._arrays.items():
-            for first, end in _changes(array, _NEAR if alone else 0):
-                array.held[first:end] = array.octets[first:end]
+            held, changes = _changes(array, _NEAR if alone else 0)
+            for first, end in changes:
+                held[first:end] = array.octets[first:end]
                 for at in range(first, end, LARGEST_PAYLOAD):
-                    piece = array.held[at:min(at + LARGEST_PAYLOAD, end)].tobytes()
+                    piece = held[at:min(at + LARGEST_PAYLOAD, end)].tobytes()
                     self.sent += len(piece)
                     requests.append(self._session.request(
                         Operation.WRITE_MEMORY, address + at, payload=piece))
@@ -108,15 +109,16 @@ class CardMemory:
                     continue
                 start = max(first * self._block - address, 0)
                 stop = min(end * self._block - address, array.octets.size)
-                pieces += [(array, address, at, min(LARGEST_PAYLOAD, stop - at))
+                pieces += [(array.held, array.octets, address, at, min(LARGEST_PAYLOAD, stop - at))
                            for at in range(start, stop, LARGEST_PAYLOAD)]
-        requests = [(array, at, self._session.request(
-            Operation.READ_MEMORY, address + at, size)) for array, address, at, size in pieces]
-        for array, at, request in requests:
+        requests = [(copy, octets, at, self._session.request(
+            Operation.READ_MEMORY, address + at, size))
+            for copy, octets, address, at, size in pieces]
+        for copy, octets, at, request in requests:
             found = np.frombuffer(
                 expect(request.result(), "a read of its memory").payload, np.uint8)
             self.fetched += found.size
-            held, host = (whole[at:at + found.size] for whole in (array.held, array.octets))
+            held, host = (whole[at:at + found.size] for whole in (copy, octets))
             written = found != held
             host[written] = found[written]
             held[written] = found[written]
@@ -136,15 +138,15 @@ class CardMemory:
 
 
 def _changes(array, near):
-    """(first, end) of what the card does not hold, in bytes of the array."""
+    """The card's copy, and the (first, end) bytes in which it differs from the array."""
     if array.held is None:
         array.held = array.octets.copy()
-        return [(0, array.octets.size)]
+        return array.held, [(0, array.octets.size)]
     if np.array_equal(array.held, array.octets):
-        return []
+        return array.held, []
     words = np.unique(np.flatnonzero(array.held != array.octets) // _WORD)
-    return [(first * _WORD, min(end * _WORD, array.octets.size))
-            for first, end in _runs(words, near // _WORD)]
+    return array.held, [(first * _WORD, min(end * _WORD, array.octets.size))
+                        for first, end in _runs(words, near // _WORD)]
 
 
 def _runs(numbers, near=0):
@@ -153,4 +155,4 @@ def _runs(numbers, near=0):
         return []
     breaks = np.flatnonzero(np.diff(numbers) > 1 + near)
     firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(numbers) - 1)
-    return [(int(numbers[first]), int(numbers[last]) + 1) for first, last in zip(firsts, lasts)]
+    return list(zip(numbers[firsts].tolist(), (numbers[lasts] + 1).tolist(), strict=True))

@@ -64,7 +64,7 @@ def unpack_answer(frame: bytes) -> Answer:
     body, crc = frame[:-_CRC.size], _CRC.unpack(frame[-_CRC.size:])[0]
     if zlib.crc32(body) != crc:
         raise DamagedFrame(f"the CRC of a frame of {len(frame)} bytes is wrong")
-    header = dict(zip(_HEADER_FIELDS, _HEADER.unpack_from(body)))
+    header = dict(zip(_HEADER_FIELDS, _HEADER.unpack_from(body), strict=True))
     payload = body[_HEADER.size:]
     if header["length"] != len(payload):
         raise DamagedFrame(f"a frame has {len(payload)} bytes of payload, not {header['length']} "
@@ -87,9 +87,9 @@ def unpack_card(payload: bytes) -> dict:
     """
     if len(payload) != _CARD.size:
         raise DamagedFrame(f"a card describes itself in {_CARD.size} bytes, not {len(payload)}")
-    return dict(zip(_CARD_FIELDS, _CARD.unpack(payload)))
+    return dict(zip(_CARD_FIELDS, _CARD.unpack(payload), strict=True))
 
 
 def unpack_counters(payload: bytes) -> dict[str, int]:
     """What the answer to a READ_COUNTERS tells, by name."""
-    return dict(zip(LINK_COUNTERS, _COUNTERS.unpack(payload)))
+    return dict(zip(LINK_COUNTERS, _COUNTERS.unpack(payload), strict=True))

@@ -45,8 +45,8 @@ class SerialLine:
             raise ValueError(f"this system has no serial lines of {baud} baud: choose one of "
                              f"{', '.join(map(str, sorted(RATES)))}")
         self.name, self._settle = f"serial line {path}", settle
-        self._decoder, self._frames = Decoder(), deque()
-        self._file = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        self._decoder, self._frames = Decoder(), deque[bytes]()
+        self._file: int | None = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         try:
             if not os.isatty(self._file):
                 raise ValueError(f"{path} is no serial line")

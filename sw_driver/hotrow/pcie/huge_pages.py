@@ -7,13 +7,14 @@ Source: Linux, Documentation/admin-guide/mm/pagemap.rst and hugetlbpage.rst.
 
 import mmap
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 
 PAGEMAP = Path("/proc/self/pagemap")
+MEMINFO = Path("/proc/meminfo")
 _HUGE = 0x40000  # MAP_HUGETLB of mmap(2)
-_HUGE_PAGE = 1 << 21
 _ENTRY = 8  # bytes of a page's entry
 _PRESENT, _NUMBER = 1 << 63, (1 << 55) - 1
 
@@ -28,11 +29,14 @@ class HugePages:
     pagemap : Path
         Of this process; only the superuser sees the numbers of pages there.
     flags : int
-        Of mmap(2), beside those of shared anonymous memory.
+        Flags of mmap(2) in addition to those of shared anonymous memory.
+    page : int, optional
+        Bytes of a huge page; the kernel's default size when absent.
     """
 
-    def __init__(self, address_width, pagemap=PAGEMAP, flags=_HUGE):
+    def __init__(self, address_width, pagemap=PAGEMAP, flags=_HUGE, page=None):
         self._end, self._pagemap, self._flags = 1 << address_width, pagemap, flags
+        self._page = page or huge_page_bytes()
 
     def empty(self, shape, dtype) -> np.ndarray:
         """An array of zeros that `attach` takes, if its pages happen to follow one another.
@@ -45,14 +49,15 @@ class HugePages:
         dtype = np.dtype(dtype)
         shape = (shape,) if np.isscalar(shape) else tuple(shape)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        room = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+        pages = max(1, -(-size // self._page))
+        room = pages * self._page
         try:
             memory = mmap.mmap(-1, room, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | self._flags)
         except OSError as error:
             raise MemoryError(
-                f"no huge pages for {size} bytes ({error.strerror}): set some apart, `sysctl "
-                f"vm.nr_hugepages={2 * room // _HUGE_PAGE}`, or at the start of the system"
-            ) from error
+                f"no huge pages for {size} bytes ({error.strerror}): reserve pages of "
+                f"{self._page >> 20} MB, `sysctl vm.nr_hugepages={2 * pages}`, or at the start of "
+                f"the system") from error
         octets = np.frombuffer(memory, np.uint8)
         octets[::mmap.PAGESIZE] = 0  # from here on the pages exist
         return octets[:size].view(dtype).reshape(shape)
@@ -90,3 +95,17 @@ class HugePages:
 
     def detach(self, address: int) -> None:
         """Nothing: the memory is the caller's."""
+
+
+def huge_page_bytes(meminfo: Path = MEMINFO) -> int:
+    """Bytes of the huge pages that the kernel gives by default.
+
+    Raises
+    ------
+    ValueError
+        If the kernel has none.
+    """
+    found = re.search(r"^Hugepagesize:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    if found is None:
+        raise ValueError("this kernel has no huge pages: use memory='vfio'")
+    return int(found[1]) << 10

@@ -3,6 +3,7 @@
 Source: Linux, Documentation/driver-api/vfio.rst and include/uapi/linux/vfio.h; the type 1 IOMMU.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -26,6 +27,31 @@ _CONFIGURATION = 7  # number of the region
 # Device addresses: below, interrupts have theirs; above, an IOMMU of 39 bits has none.
 _FIRST, _END = 1 << 32, 1 << 39
 _FIRST_SHORT, _END_SHORT = 1 << 24, 0xFEE0_0000  # of a card whose addresses have 32 bits
+_DENIED = "your user may not: `chown $USER {path}`, or a udev rule for the group of VFIO's devices"
+_OPENING = {
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EBUSY: "another process uses the function, `fuser -v {path}` shows which: end it first",
+    errno.ENOENT: "the kernel's module is not loaded: `modprobe vfio-pci`",
+    errno.ENODEV: "the kernel's module is not loaded: `modprobe vfio-pci`",
+}
+_SETTING = {
+    errno.EPERM: "the platform cannot remap interrupts: if you trust the card, load "
+                 "vfio_iommu_type1 with allow_unsafe_interrupts=1",
+    errno.EBUSY: "another process uses the IOMMU group: end it first",
+    errno.ENODEV: "the function left its group: bind it to vfio-pci again",
+    errno.EINVAL: "the function is not bound to vfio-pci: `driverctl set-override {path} vfio-pci`",
+}
+_MAPPING = {
+    errno.ENOMEM: "raise the limit of locked memory, `ulimit -l`",
+    errno.ENOSPC: "there are too many mappings: register one larger array instead of many, or load "
+                  "vfio_iommu_type1 with a larger dma_entry_limit",
+    errno.EFAULT: "its pages cannot be locked, like those of a file or of read-only memory: "
+                  "allocate the array with hotrow.empty",
+    errno.EEXIST: "another user of the container has mapped these addresses: open the device again",
+    errno.EINVAL: "the IOMMU does not translate these addresses: open the device with the "
+                  "address_width of the card",
+}
 
 
 class VfioFunction:
@@ -58,7 +84,7 @@ class VfioFunction:
             raise ValueError(f"{folder.name} is not bound to vfio-pci: `modprobe vfio-pci`, then "
                              f"`driverctl set-override {folder.name} vfio-pci`")
         try:
-            self.container, group = (self._open(each) for each in (devices / "vfio", path))
+            self.container, group = self._open(devices / "vfio"), self._open(path)
             if ioctl(self.container, GET_API_VERSION) != _API_VERSION or not ioctl(
                     self.container, CHECK_EXTENSION, _TYPE1):
                 raise ValueError("this kernel's VFIO has no IOMMU of type 1")
@@ -67,9 +93,13 @@ class VfioFunction:
             if not struct.unpack("=II", status)[1] & _VIABLE:
                 raise ValueError(f"other functions in the IOMMU group of {folder.name} still have "
                                  "drivers of their own: bind them to vfio-pci, too")
-            ioctl(group, GROUP_SET_CONTAINER, struct.pack("=i", self.container))
-            ioctl(self.container, SET_IOMMU, _TYPE1)
-            self._device = ioctl(group, GROUP_DEVICE, folder.name.encode() + b"\0")
+            try:
+                ioctl(group, GROUP_SET_CONTAINER, struct.pack("=i", self.container))
+                ioctl(self.container, SET_IOMMU, _TYPE1)
+                self._device = ioctl(group, GROUP_DEVICE, folder.name.encode() + b"\0")
+            except OSError as error:
+                raise ValueError(f"VFIO does not give {folder.name} to this process "
+                                 f"{_reason(error, _SETTING, folder.name)}") from error
             self._files.append(self._device)
             enable(self._device, self._region(_CONFIGURATION)[0])
         except BaseException:
@@ -89,7 +119,10 @@ class VfioFunction:
             os.close(self._files.pop())
 
     def _open(self, path):
-        self._files.append(os.open(path, os.O_RDWR))
+        try:
+            self._files.append(os.open(path, os.O_RDWR))
+        except OSError as error:
+            raise ValueError(f"{path} cannot be opened {_reason(error, _OPENING, path)}") from error
         return self._files[-1]
 
     def _region(self, number):
@@ -140,8 +173,7 @@ class VfioMemory:
         except OSError as error:
             self._ranges.release(address)
             raise MemoryError(f"the system does not map {size} bytes for the card "
-                              f"({error.strerror}): raise the limit of locked memory, "
-                              "`ulimit -l`") from error
+                              f"{_reason(error, _MAPPING)}") from error
         self._mapped[start + shift] = octets, address, size
         return start + shift
 
@@ -151,3 +183,9 @@ class VfioMemory:
         start = address - octets.ctypes.data % mmap.PAGESIZE
         self._ioctl(self._container, UNMAP_DMA, bytearray(UNMAP.pack(UNMAP.size, 0, start, size)))
         self._ranges.release(place)
+
+
+def _reason(error, advice, path=""):
+    """The system's words for an error, and what to do about it."""
+    text = advice.get(error.errno, "see the kernel's log, `dmesg`").format(path=path)
+    return f"({error.strerror}): {text}"

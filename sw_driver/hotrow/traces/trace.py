@@ -132,7 +132,7 @@ class StoredTrace(Trace):
 
     def batch(self, index, batch_size):
         first = index * batch_size
-        last = min(first + batch_size, self.samples)
+        last = min(first + batch_size, len(self._dense))
         span = slice(first, last)
         ids, lengths = self._ids[span], None
         if self._lengths is not None:
@@ -143,7 +143,7 @@ class StoredTrace(Trace):
     def _largest_ids(self):
         if self._lengths is None:
             return (int(largest) + 1 for largest in self._ids.max(axis=0))
-        column = np.repeat(np.tile(np.arange(len(self.columns)), self.samples),
+        column = np.repeat(np.tile(np.arange(len(self.columns)), len(self._dense)),
                            self._lengths.ravel())
         largest = np.zeros(len(self.columns), np.int64)
         np.maximum.at(largest, column, self._ids)

@@ -81,7 +81,8 @@ def test_header_matches_the_contract(tmp_path):
     if not compiler:
         pytest.skip("no C++ compiler")
     (tmp_path / "hotrow_contract.h").write_text(render.render()["hotrow_contract.h"])
-    structs = zip(("command", "completion", "row_entry", "harvest_entry"), RECORDS.items())
+    names = "command", "completion", "row_entry", "harvest_entry"
+    structs = zip(names, RECORDS.items(), strict=True)
     tail = registers.REGISTERS["MOVE_TAIL"]
     checks = ["#include <cstddef>", '#include "hotrow_contract.h"',
               f"static_assert(HOTROW_IDENTITY == {encoding.IDENTITY});",
