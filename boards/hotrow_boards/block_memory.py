@@ -75,11 +75,11 @@ class BlockMemory(wiring.Component):
             with m.If(grant[number]):
                 m.d.comb += accepted.eq(port.rready)
         with m.FSM(name="reads"):
-            with m.State("ARBITRATE"):
-                with m.If(accept_address(m, arbiter, grant, ports, "ar", lambda number, port: [
-                    address.eq(port.araddr), beats_left.eq(port.arlen),
+            with m.State("ARBITRATE"), m.If(accept_address(
+                    m, arbiter, grant, ports, "ar", lambda number, port: [
+                        address.eq(port.araddr), beats_left.eq(port.arlen),
                         identity.eq(port.arid)])):
-                    m.next = "FETCH"
+                m.next = "FETCH"
             with m.State("FETCH"):
                 m.next = "BEAT"
             with m.State("BEAT"):

@@ -81,7 +81,8 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
     return {
         "device": DEVICE,
         "fmax_mhz": round(statistics.median(clocks), 1),
-        "fmax_by_seed": {str(seed): round(fmax, 1) for seed, fmax in zip(seeds, clocks)},
+        "fmax_by_seed": {str(seed): round(fmax, 1)
+                         for seed, fmax in zip(seeds, clocks, strict=True)},
         **used,
         "seeds": list(seeds),
         "seconds": seconds,

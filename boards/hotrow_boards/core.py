@@ -16,8 +16,8 @@ class Core(Top):
         m = Module()
         directions = ("i" if member.flow is Flow.In else "o"
                       for _, member, _ in self.signature.flatten(self))
+        ports = zip(directions, flat_ports(self).items(), strict=True)
         m.submodules.core = Instance(
             TOP_MODULE, i_clk=ClockSignal(), i_rst=ResetSignal(allow_reset_less=True),
-            **{f"{direction}_{name}": value
-               for direction, (name, (value, _)) in zip(directions, flat_ports(self).items())})
+            **{f"{direction}_{name}": value for direction, (name, (value, _)) in ports})
         return m

@@ -1,13 +1,11 @@
 """Verilog of a card with its link, without a board: the design that simulated boards run."""
 
 from amaranth import Module, Value
-from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
 from hotrow_rtl.config import Config
-from hotrow_rtl.emit.gc_pause import kept_objects
-from hotrow_rtl.emit.verilog import VerilogPlatform, emit
-from hotrow_rtl.emit.verilog_passes import wake_at_time_zero
+from hotrow_rtl.emit.component import to_verilog
+from hotrow_rtl.emit.verilog import emit
 
 from .card import IDLE_MS, UartCard, UdpCard
 from .dram.controller import Controller
@@ -93,9 +91,6 @@ def emit_udp_card(config: Config, memory_bytes: int, clock_khz: int, station: St
 
 
 def _emit(kind, config, *parameters):
-    with kept_objects():
-        card = kind(config, *parameters)
-        pins = [Value.cast(pin) for _, _, pin in card.signature.flatten(card)]
-        text = verilog.convert(card, name=CARD_MODULE, platform=VerilogPlatform(),
-                               ports=pins, emit_src=False, strip_internal_attrs=True)
-    return wake_at_time_zero(text) + emit(config)
+    card = kind(config, *parameters)
+    pins = [Value.cast(pin) for _, _, pin in card.signature.flatten(card)]
+    return to_verilog(card, CARD_MODULE, pins) + emit(config)

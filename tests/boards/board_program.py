@@ -6,13 +6,19 @@ import pytest
 from tests.driver.conftest import counts, picked, random_ids, register_tables, usable
 
 
+def counts_of(hot):
+    """Counts of a harvest, by (table, row)."""
+    columns = hot.table.tolist(), hot.row.tolist(), hot.count.tolist()
+    return {(table, row): count for table, row, count in zip(*columns, strict=True)}
+
+
 def run_program(device):
     """Count, harvest, gather and scatter, each result checked."""
     tables = register_tables(device)
     ids = random_ids(60, seed=3)
     device.observe(ids)
     hot = device.harvest(k=200)
-    assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())) == counts(ids)
+    assert counts_of(hot) == counts(ids)
     assert usable(device, tables)
     rows = device.gather(hot)
     assert (rows == picked(tables, hot)).all()

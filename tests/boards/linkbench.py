@@ -72,7 +72,7 @@ class Target:
         return found, False
 
     def _exists(self, at, size):
-        return 0 <= at and at + size <= BYTES
+        return at >= 0 and at + size <= BYTES
 
 
 class LinkBench(StreamBench):
@@ -129,7 +129,7 @@ class LinkBench(StreamBench):
                 ctx.set(self.link.marks.valid, 1)
                 await ctx.tick().until(self.link.marks.ready)
                 ctx.set(self.link.marks.valid, 0)
-            for number, (frame, answer) in enumerate(zip(frames, expected)):
+            for number, (frame, answer) in enumerate(zip(frames, expected, strict=True)):
                 before = len(self.answers)
                 await self._send(ctx, frame, gaps)
                 if answer is None:

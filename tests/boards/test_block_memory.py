@@ -40,7 +40,7 @@ class MemoryBench(StreamBench):
             ctx.set(getattr(bus, name), value)
         await ctx.tick().until(bus.awready)
         ctx.set(bus.awvalid, 0)
-        for number, (word, strobe) in enumerate(zip(words, strobes)):
+        for number, (word, strobe) in enumerate(zip(words, strobes, strict=True)):
             await ctx.tick().repeat(int(self.rng.integers(1, 3)))
             ctx.set(bus.wdata, word)
             ctx.set(bus.wstrb, strobe)

@@ -123,7 +123,7 @@ class Chips:
                 assert other == 15, f"an unknown command {other:#b}"
 
     def _answer(self, words):
-        for lane, (window, burst) in enumerate(zip(self.windows, self.bursts)):
+        for lane, (window, burst) in enumerate(zip(self.windows, self.bursts, strict=True)):
             delay = self.delays[lane]
             if burst and burst[0] <= delay < burst[0] + burst[1]:
                 self.registers["ddrphy_burstdet_seen"][0] |= 1 << lane
@@ -235,7 +235,7 @@ def test_the_widest_window(seed):
     simulator.add_clock(1e-8)
     simulator.add_testbench(drive)
     simulator.run()
-    for right, (there, slip, middle) in zip(trials, found):
+    for right, (there, slip, middle) in zip(trials, found, strict=True):
         runs = [(last + 1 - first, -slip, -first) for slip in range(BITSLIPS)
                 for first in range(DELAYS) for last in range(first, DELAYS)
                 if right[slip, first:last + 1].all()]

@@ -88,7 +88,7 @@ def test_random_bursts(bus_bytes, seed):
     bench.memory.check()
     assert (bench.octets == expected).all(), f"seed {seed}"
     assert all(response == OKAY for response, _ in answers[0] + answers[1])
-    for blocks, (_, told) in zip(touched, answers[1]):
+    for blocks, (_, told) in zip(touched, answers[1], strict=True):
         assert blocks <= told, "reported before the response"
     assert set(bench.told) == set.union(*touched)
     bench = PortsBench(bus_bytes, seed)
@@ -98,7 +98,7 @@ def test_random_bursts(bus_bytes, seed):
     came = [bench.read(number, bursts) for number, bursts in enumerate(asked)]
     bench.run(50_000)
     bench.memory.check()
-    for bursts, found in zip(asked, came):
+    for bursts, found in zip(asked, came, strict=True):
         assert found == [(expected[at:at + beats * bus_bytes].tobytes(), OKAY)
                          for at, beats, _ in bursts], f"seed {seed}"
 

@@ -26,7 +26,7 @@ def conversation(*asked, first=0, session=SESSION):
 def counters(bench):
     """Counters in the last reply, by name."""
     values = np.frombuffer(bench.answers[-1][16:-4], "<u2").tolist()
-    return dict(zip(bench.model.counters, values))
+    return dict(zip(bench.model.counters, values, strict=True))
 
 
 EVERYTHING = (

@@ -6,6 +6,7 @@ from hotrow_boards.boards import BOARDS
 from hotrow_boards.build import synthesise, write_design
 from hotrow_boards.tools import run
 
+from tests.boards.board_program import counts_of
 from tests.boards.ecp5_cells import cell_models, with_plain_pins
 from tests.boards.real_tools import real_tool
 from tests.boards.simulated_board import CLOCK_HZ, PATIENCE
@@ -33,8 +34,7 @@ def exercise(netlist, monkeypatch):
         ids = random_ids(6, seed=4, rows=(6, 4))
         device.observe(ids)
         hot = device.harvest(k=20)
-        assert dict(zip(zip(hot.table.tolist(), hot.row.tolist()), hot.count.tolist())
-                    ) == counts(ids)
+        assert counts_of(hot) == counts(ids)
         assert usable(device, tables)
         kept = tables[0].weights[:2].copy()
         device.scatter((tables[0], [0, 1]), kept + 1)

@@ -20,7 +20,7 @@ OTHERS = [(0xC0A8_0101, 40_001), (0xC0A8_0102, 40_000), (0xC0A8_0002, 1)]
 def counters(bench):
     """Counters in the last reply, by name."""
     values = np.frombuffer(bench.answers[-1][0][16:-4], "<u2").tolist()
-    return dict(zip(bench.model.counters, values))
+    return dict(zip(bench.model.counters, values, strict=True))
 
 
 @pytest.mark.parametrize("seed, sizes", [

@@ -79,7 +79,7 @@ def test_hostile_frames_at_the_pins_are_counted_and_change_nothing(device):
         "bad_crc": 1, "wrong_length": 2, "overrun": 0, "foreign": 1, "replayed": 0,
         "out_of_order": 1}
     assert usable(device, tables)
-    for table, kept in zip(tables, weights):
+    for table, kept in zip(tables, weights, strict=True):
         assert (table.weights == kept).all()
 
 

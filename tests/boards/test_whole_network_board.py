@@ -88,7 +88,7 @@ def test_losses_change_nothing(monkeypatch, capsys):
             assert bool(seen.lost and seen.repeated and seen.reordered) == bool(network)
             assert bool(counted["replayed"]) == bool(network)
             sent.append(frames)
-    for one, other in zip(*found):
+    for one, other in zip(*found, strict=True):
         assert (one == other).all()
     assert sent[0] == count < sent[1]
 
@@ -111,7 +111,7 @@ def test_a_peer_that_is_not_bound_gets_no_answer_and_changes_nothing(board, devi
             device.transport.counters()  # keep the host active
     assert changes(device, before) == {"foreign": 4 * len(strangers)}
     assert usable(device, tables)
-    for table, kept in zip(tables, weights):
+    for table, kept in zip(tables, weights, strict=True):
         assert (table.weights == kept).all()
 
 
@@ -157,7 +157,7 @@ def test_frames_that_are_none_change_nothing(board, device):
     found = changes(device, before)
     assert found == {"wrong_length": counted}, found
     assert usable(device, tables)
-    for table, kept in zip(tables, weights):
+    for table, kept in zip(tables, weights, strict=True):
         assert (table.weights == kept).all()
 
 
@@ -179,13 +179,13 @@ def test_a_flood_at_the_rate_of_the_line_is_counted_and_endured(board, device):
 def test_another_host_may_bind_after_an_idle_time(board, monkeypatch):
     """The card then ignores the previous host."""
     declared_transports(monkeypatch)
-    with hotrow.open(f"udp:127.0.0.1:{board.port}", **OPENED) as first:
-        with hotrow.open(f"udp:127.0.0.1:{board.port}", **OPENED) as second:
-            assert usable(second, register_tables(second))
-            with pytest.raises(hotrow.TransportError, match="no answer to READ_COUNTERS"):
-                first.transport.session.patience, first.transport.session._tries = 0.5, 2
-                first.transport.counters()
-            assert second.transport.counters()["foreign"]
+    address = f"udp:127.0.0.1:{board.port}"
+    with hotrow.open(address, **OPENED) as first, hotrow.open(address, **OPENED) as second:
+        assert usable(second, register_tables(second))
+        with pytest.raises(hotrow.TransportError, match="no answer to READ_COUNTERS"):
+            first.transport.session.patience, first.transport.session._tries = 0.5, 2
+            first.transport.counters()
+        assert second.transport.counters()["foreign"]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])

@@ -59,52 +59,44 @@ class Levelling(wiring.Component):
         with m.FSM():
             with m.State("WAKE"):
                 run(Section.WAKE, "RESTART")
-            with m.State("RESTART"):
-                with run(Section.RESTART, "TRY"):
-                    m.d.sync += [delay.eq(0), bitslip.eq(0)]
-                    m.d.comb += window.clear.eq(1)
-            with m.State("TRY"):
-                with run(Section.PROBE, "NEXT_DELAY"):
-                    m.d.comb += window.sample.eq(1)
-            with m.State("NEXT_DELAY"):
-                with run(Section.NEXT_DELAY, "TRY"):
-                    m.d.sync += delay.eq(delay + 1)
-                    with m.If(last_delay):
-                        m.next = "NEXT_SLIP"
-            with m.State("NEXT_SLIP"):
-                with run(Section.NEXT_SLIP, "TRY"):
-                    m.d.sync += [delay.eq(0), bitslip.eq(bitslip + 1)]
-                    with m.If(last_slip):
-                        m.next = "SET"
+            with m.State("RESTART"), run(Section.RESTART, "TRY"):
+                m.d.sync += [delay.eq(0), bitslip.eq(0)]
+                m.d.comb += window.clear.eq(1)
+            with m.State("TRY"), run(Section.PROBE, "NEXT_DELAY"):
+                m.d.comb += window.sample.eq(1)
+            with m.State("NEXT_DELAY"), run(Section.NEXT_DELAY, "TRY"):
+                m.d.sync += delay.eq(delay + 1)
+                with m.If(last_delay):
+                    m.next = "NEXT_SLIP"
+            with m.State("NEXT_SLIP"), run(Section.NEXT_SLIP, "TRY"):
+                m.d.sync += [delay.eq(0), bitslip.eq(bitslip + 1)]
+                with m.If(last_slip):
+                    m.next = "SET"
             with m.State("SET"):
-                with m.If(window.found):
-                    with run(Section.RESTART, "SET_SLIP"):
-                        m.d.sync += [delay.eq(0), bitslip.eq(0)]
+                with m.If(window.found), run(Section.RESTART, "SET_SLIP"):
+                    m.d.sync += [delay.eq(0), bitslip.eq(0)]
                 with m.Else():
                     m.next = "REFUSE"
             with m.State("SET_SLIP"):
                 with m.If(bitslip == window.best_bitslip):
                     m.next = "SET_DELAY"
-                with m.Else():
-                    with run(Section.NEXT_SLIP, "SET_SLIP"):
-                        m.d.sync += bitslip.eq(bitslip + 1)
+                with m.Else(), run(Section.NEXT_SLIP, "SET_SLIP"):
+                    m.d.sync += bitslip.eq(bitslip + 1)
             with m.State("SET_DELAY"):
-                with m.If(delay != window.middle):
-                    with run(Section.NEXT_DELAY, "SET_DELAY"):
-                        m.d.sync += delay.eq(delay + 1)
+                with m.If(delay != window.middle), run(Section.NEXT_DELAY, "SET_DELAY"):
+                    m.d.sync += delay.eq(delay + 1)
                 with m.Else():
                     m.d.sync += lane.eq(lane + 1)
                     m.next = "RESTART"
                     with m.If(last_lane):
                         m.d.sync += lane.eq(0)
                         m.next = "CHECK"
-            with m.State("CHECK"):
-                with run(Section.PROBE, "CHECK"):
-                    m.d.sync += lane.eq(lane + 1)
-                    with m.If(self.mismatch):
-                        m.next = "REFUSE"
-                    with m.Elif(last_lane):
-                        m.next = "OPEN"
+            with m.State("CHECK"), run(Section.PROBE, "CHECK"):
+                m.d.sync += lane.eq(lane + 1)
+                with m.If(self.mismatch):
+                    m.next = "REFUSE"
+                with m.Elif(last_lane):
+                    m.next = "OPEN"
             with m.State("OPEN"):
                 run(Section.OPEN, "READY")
             with m.State("REFUSE"):

@@ -79,9 +79,9 @@ class SharedRead(wiring.Component):
                     request.in_range.eq(port.araddr < self.size)]
 
         with m.FSM(name="requests"):
-            with m.State("ARBITRATE"):
-                with m.If(accept_address(m, arbiter, request.port, ports, "ar", capture)):
-                    m.next = "QUEUE"
+            with m.State("ARBITRATE"), m.If(
+                    accept_address(m, arbiter, request.port, ports, "ar", capture)):
+                m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)
                 with m.If(queue.i.ready):

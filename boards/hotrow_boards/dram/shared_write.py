@@ -92,9 +92,9 @@ class SharedWrite(wiring.Component):
                     response.in_range.eq(port.awaddr < self.size)]
 
         with m.FSM(name="writes"):
-            with m.State("ARBITRATE"):
-                with m.If(accept_address(m, arbiter, response.port, ports, "aw", capture)):
-                    m.next = "QUEUE"
+            with m.State("ARBITRATE"), m.If(
+                    accept_address(m, arbiter, response.port, ports, "aw", capture)):
+                m.next = "QUEUE"
             with m.State("QUEUE"):
                 m.d.comb += queue.i.valid.eq(1)
                 with m.If(queue.i.ready):

@@ -53,16 +53,15 @@ class RegisterMaster(wiring.Component):
         for channel in ("aw", "w", "ar"):
             clear_after(getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready"))
         with m.FSM():
-            with m.State("IDLE"):
-                with m.If(request.valid):
-                    write = request.p.write
-                    m.d.sync += [reply.p.data.eq(0), reply.p.refused.eq(1)]
-                    with m.If(request.p.address[self.address_width:].any()):
-                        m.next = "REPLY"
-                    with m.Else():
-                        m.d.sync += [bus.awvalid.eq(write), bus.wvalid.eq(write),
-                                     bus.arvalid.eq(~write)]
-                        m.next = "WAIT"
+            with m.State("IDLE"), m.If(request.valid):
+                write = request.p.write
+                m.d.sync += [reply.p.data.eq(0), reply.p.refused.eq(1)]
+                with m.If(request.p.address[self.address_width:].any()):
+                    m.next = "REPLY"
+                with m.Else():
+                    m.d.sync += [bus.awvalid.eq(write), bus.wvalid.eq(write),
+                                 bus.arvalid.eq(~write)]
+                    m.next = "WAIT"
             with m.State("WAIT"):
                 m.d.comb += [bus.bready.eq(request.p.write), bus.rready.eq(~request.p.write)]
                 with m.If(bus.bvalid & bus.bready):

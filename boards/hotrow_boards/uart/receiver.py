@@ -49,25 +49,21 @@ class Receiver(wiring.Component):
                 m.d.sync += [eighths_left.eq(self.period >> 1), bit_idx.eq(0)]
                 with m.If(~self.line):
                     m.next = "START"
-            with m.State("START"):
-                with m.If(sample):
-                    m.next = "IDLE"
-                    with m.If(~self.line):
-                        m.next = "BITS"
-            with m.State("BITS"):
-                with m.If(sample):
-                    m.d.sync += [octet.eq(Cat(octet[1:], self.line)), bit_idx.eq(bit_idx + 1)]
-                    with m.If(bit_idx == 7):
-                        m.next = "STOP"
-            with m.State("STOP"):
-                with m.If(sample):
-                    m.next = "IDLE"
-                    with m.If(self.line):
-                        m.d.sync += [self.o.valid.eq(1), self.o.p.eq(octet)]
-                    with m.Else():
-                        m.d.comb += self.framing_error.eq(1)
-                        m.next = "BREAK"
-            with m.State("BREAK"):
+            with m.State("START"), m.If(sample):
+                m.next = "IDLE"
+                with m.If(~self.line):
+                    m.next = "BITS"
+            with m.State("BITS"), m.If(sample):
+                m.d.sync += [octet.eq(Cat(octet[1:], self.line)), bit_idx.eq(bit_idx + 1)]
+                with m.If(bit_idx == 7):
+                    m.next = "STOP"
+            with m.State("STOP"), m.If(sample):
+                m.next = "IDLE"
                 with m.If(self.line):
-                    m.next = "IDLE"
+                    m.d.sync += [self.o.valid.eq(1), self.o.p.eq(octet)]
+                with m.Else():
+                    m.d.comb += self.framing_error.eq(1)
+                    m.next = "BREAK"
+            with m.State("BREAK"), m.If(self.line):
+                m.next = "IDLE"
         return m
