@@ -40,7 +40,7 @@ class Verdicts(Elaboratable):
             window.accept.eq(sequence.accept), control.verdict.ready.eq(1),
         ]
 
-        # One command after the other: it stands before it starts, is verdict, and planned or not.
+        # One command after another: it is stable before it starts, gets a verdict, and is accepted.
         plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
         starts, accepts, allowed = AnySeq(1), AnySeq(1), Signal()
         waits, since = Signal(), Signal(range(PlanWindow.latency + 2))

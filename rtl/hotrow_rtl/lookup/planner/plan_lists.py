@@ -8,8 +8,8 @@ from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
 from ...interfaces.records import row_entry
 from ...primitives.stream_routing import fork
+from ..banks.bypass_table import DependencyReducer, newest_age
 from ..splitter.miss_numbering import planned_beat
-from .bypass_table import DependencyReducer, newest_age
 from .victim_key import VictimKey
 
 # Counts of a planned batch: unique rows, fills, victims, rows without a slot.
@@ -128,7 +128,7 @@ class PlanTally(wiring.Component):
         ]
         m.d.comb += [
             wait_for.batch.eq(self.batch),
-            *(port.eq(newest) for port, newest in zip(wait_for.banks, self.newest)),
+            *(port.eq(newest) for port, newest in zip(wait_for.banks, self.newest, strict=True)),
             counted.p.wait_for.eq(wait_for.wait_for),
         ]
         done = counted.valid & counted.ready
@@ -199,7 +199,8 @@ class PlanLists(wiring.Component):
         fork(m, beats, self.fills, self.victim_slots, victims.beats)
         for out, present in ((self.fills, beat.fetched), (self.victim_slots, beat.evicts)):
             m.d.comb += [
-                *(value.eq(number) for value, number in zip(out.p.values, beat.numbers)),
+                *(value.eq(number)
+                  for value, number in zip(out.p.values, beat.numbers, strict=True)),
                 out.p.present.eq(present),
                 out.p.last.eq(beat.last),
             ]
@@ -212,6 +213,6 @@ class PlanLists(wiring.Component):
             tally.beats.p.eq(beat),
             tally.batch.eq(self.batch),
             tally.restart.eq(self.restart),
-            *(port.eq(newest) for port, newest in zip(tally.newest, self.newest)),
+            *(port.eq(newest) for port, newest in zip(tally.newest, self.newest, strict=True)),
         ]
         return m

@@ -8,7 +8,7 @@ from ...config import Config, log2
 from ...contract.encoding import Opcode, PlanFlag
 from ...interfaces.lookup_payloads import STATUS_WIDTH, DirectoryOp
 from ...interfaces.records import command
-from .payloads import plan_setting
+from ..directory.payloads import plan_setting
 from .window import PlanWindow
 
 

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
 from ...interfaces.records import row_key
+from ..directory.payloads import set_width
 from ..hashing.xorshift_hardware import unhash_key_hw
-from .payloads import set_width
 
 
 class VictimKey(wiring.Component):

@@ -1,6 +1,6 @@
 """Plan window: the batches that may be planned or marked, and the newest retired batch.
 
-Source: the window of ScratchPipe (ISCA 2022, arXiv 2205.04702), section 4. The host retires batches.
+Source: the window of ScratchPipe (ISCA 2022, arXiv 2205.04702), section 4. Hosts retire batches.
 """
 
 from amaranth import Module, Mux, Signal

@@ -111,7 +111,8 @@ class BagEndPrefixSum(wiring.Component):
         beyond = Signal(lane_width)
         m.d.comb += beyond.eq(offset + sums[-1][:lane_width])
         with m.If(ready):
-            m.d.sync += [register.eq(offset + total) for register, total in zip(ends, sums)]
+            m.d.sync += [register.eq(offset + total)
+                         for register, total in zip(ends, sums, strict=True)]
             m.d.sync += offset.eq(Mux(
                 valid[levels - 1],
                 Mux(ending.final, 0, Mux(ending.wide, beyond[:-1], beyond)), offset))

@@ -104,7 +104,7 @@ class BagIndexer(wiring.Component):
                 busy.eq(1), active.eq(order), stride.eq(step), active_wrap_at.eq(wrap_at),
                 left.eq(order.chunks), final.eq(order.chunks == 1),
             ]
-        for number, (here, owner) in enumerate(zip(positions, owners)):
+        for number, (here, owner) in enumerate(zip(positions, owners, strict=True)):
             wraps = Signal(name=f"wraps{number}")
             m.d.comb += [
                 wraps.eq(here.inner >= active_wrap_at),

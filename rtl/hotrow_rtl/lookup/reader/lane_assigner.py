@@ -67,17 +67,17 @@ class LaneAssigner(wiring.Component):
             with m.If(ready):
                 m.d.sync += covered.eq(given[which][-c.lanes:])  # lanes before the last bag end
                 m.d.sync += [register.eq(Cat(owner, given.fault))
-                             for register, owner in zip(registers, owners)]
+                             for register, owner in zip(registers, owners, strict=True)]
 
         merged = [Signal(width, name=f"merged{lane}") for lane in lanes]
         m.d.comb += [owner.eq(Mux(is_kept[lane], kept[lane], here[lane]))
                      for lane, owner in enumerate(merged)]
         with m.If(fire & leaves):
             m.d.sync += [is_kept.eq(Mux(last, 0, is_next))]
-            m.d.sync += [before.eq(after) for before, after in zip(kept, next_)]
+            m.d.sync += [before.eq(after) for before, after in zip(kept, next_, strict=True)]
         with m.Elif(fire):
             m.d.sync += is_kept.eq(is_kept | is_here)
-            m.d.sync += [before.eq(after) for before, after in zip(kept, merged)]
+            m.d.sync += [before.eq(after) for before, after in zip(kept, merged, strict=True)]
 
         word = self.words.p
         m.d.comb += [
@@ -85,7 +85,7 @@ class LaneAssigner(wiring.Component):
             self.words.ready.eq(held & leaves & out.ready),
             out.p.last.eq(last),
         ]
-        for number, (lane, owner) in enumerate(zip(out.p.lanes, merged)):
+        for number, (lane, owner) in enumerate(zip(out.p.lanes, merged, strict=True)):
             own, has_wide = word.data.word_select(number, 32), number < c.lanes // 2
             bag = data.View(bag_owner(c), owner[:bag_owner(c).size])
             fault = owner[bag_owner(c).size:]

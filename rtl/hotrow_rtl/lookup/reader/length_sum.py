@@ -77,8 +77,8 @@ class LengthSum(wiring.Component):
         for level in range(levels):
             sums = [Signal(width + level, name=f"sum{level}_{i}", reset_less=True)
                     for i in range(len(terms))]
-            m.d.sync += [register.eq(term) for register, term in zip(sums, terms)]
-            terms = [low + high for low, high in zip(sums[::2], sums[1::2])]
+            m.d.sync += [register.eq(term) for register, term in zip(sums, terms, strict=True)]
+            terms = [low + high for low, high in zip(sums[::2], sums[1::2], strict=False)]
         m.d.sync += draining.eq(draining << 1 | fire)
         with m.If(draining[-1]):
             m.d.sync += total.p.sum.eq(total.p.sum + sums[0])

@@ -123,7 +123,7 @@ class WordSplitter(wiring.Component):
         with m.If(load):
             m.d.sync += [held.eq(1), owners.eq(self.owners.p),
                          fault.eq(self.ends.p.fault), final.eq(self.ends.p.final)]
-            m.d.sync += [bag.eq(end) for bag, end in zip(bags, self.ends.p.ends)]
+            m.d.sync += [bag.eq(end) for bag, end in zip(bags, self.ends.p.ends, strict=True)]
             given_tail = self.ends.p.ends[len(bags) - 1]
             m.d.sync += [
                 tail_leaves.eq(given_tail.later | given_tail.open),

@@ -1,13 +1,11 @@
 """Schedule of bitmap writes: which words of marks the lanes of a beat set, two words at a time."""
 
-from functools import reduce
-from operator import or_
-
-from amaranth import Cat, Module, Mux, ResetInserter, Signal
+from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config, log2
+from ...primitives.bits import onehot_mux
 from ...primitives.skid_buffer import SkidBuffer
 
 PARITIES = range(2)
@@ -89,7 +87,7 @@ class BitmapWriteScheduler(wiring.Component):
         with m.If(ready):
             m.d.sync += [
                 compared.eq(buffer.o.valid),
-                [here.eq(sample) for here, sample in zip(samples, given.samples)],
+                [here.eq(sample) for here, sample in zip(samples, given.samples, strict=True)],
                 marks.eq(given.marks),
                 last.eq(given.last),
                 [same[lane].eq(Cat(given.marks[lane] & given.marks[other]
@@ -106,7 +104,7 @@ class BitmapWriteScheduler(wiring.Component):
         with m.If(ready):
             m.d.sync += [
                 led.eq(compared),
-                [after.eq(before) for after, before in zip(led_samples, samples)],
+                [after.eq(before) for after, before in zip(led_samples, samples, strict=True)],
                 led_last.eq(last),
                 [leaders[parity].eq(Cat(
                     marks[lane] & ~same[lane].any() & (samples[lane][low] == parity)
@@ -115,14 +113,14 @@ class BitmapWriteScheduler(wiring.Component):
                     same[other][lane] for other in range(lane + 1, c.lanes)))) for lane in lanes],
             ]
         remaining = []
-        for parity, left in zip(PARITIES, leaders):
+        for parity, left in zip(PARITIES, leaders, strict=True):
             lowest, others = (Signal(c.lanes, name=f"{name}{parity}")
                               for name in ("lowest", "others"))
             m.d.comb += [
                 lowest.eq(Cat(left[lane] & ~left[:lane].any() for lane in lanes)),
                 others.eq(Cat(left[lane] & left[:lane].any() for lane in lanes)),
-                out.p.rows[parity].eq(reduce(or_, (
-                    Mux(here, sample[low + 1:], 0) for here, sample in zip(lowest, led_samples)))),
+                out.p.rows[parity].eq(onehot_mux(
+                    lowest, [sample[low + 1:] for sample in led_samples])),
                 out.p.members[parity].eq(Cat((lowest & follow[lane]).any() for lane in lanes)),
             ]
             remaining.append(others)
@@ -131,7 +129,8 @@ class BitmapWriteScheduler(wiring.Component):
         m.d.comb += [
             out.valid.eq(led),
             done.eq(~Cat(remaining).any()),
-            [place.eq(sample[:low]) for place, sample in zip(out.p.places, led_samples)],
+            [place.eq(sample[:low])
+             for place, sample in zip(out.p.places, led_samples, strict=True)],
             out.p.last.eq(led_last & done),
         ]
         with m.If(self.restart):

@@ -151,7 +151,7 @@ class ColdSampleBitmap(wiring.Component):
         m.submodules.lists = lists = SamplePartition(c)
         rams = [[ClearedRam(c.lanes, 1 << row_width(c)) for _ in PARITIES] for _ in HALVES]
         for half in HALVES:
-            for parity, name in zip(PARITIES, ("even", "odd")):
+            for parity, name in zip(PARITIES, ("even", "odd"), strict=True):
                 m.submodules[f"{name}{half}"] = rams[half][parity]
                 m.d.comb += rams[half][parity].clear.eq(self.restart)
         connect(m, flipped(self.beats), scheduler.beats)
@@ -181,7 +181,7 @@ class ColdSampleBitmap(wiring.Component):
 
         ends = Signal(2)
         markers = []
-        for parity, name in zip(PARITIES, ("even", "odd")):
+        for parity, name in zip(PARITIES, ("even", "odd"), strict=True):
             m.submodules[f"{name}_marker"] = marker = WordMarker(c)
             markers.append(marker)
             m.d.comb += [

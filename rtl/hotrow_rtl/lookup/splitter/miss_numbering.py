@@ -130,14 +130,14 @@ class MissNumbering(wiring.Component):
 
         # First step: which lanes miss, and how many rows of the beat are listed before each.
         missed = [incoming.splits & lane.owner & ~answer.found.placed
-                  for lane, answer in zip(incoming.lanes, answers)]
+                  for lane, answer in zip(incoming.lanes, answers, strict=True)]
         numbered = missed  # lanes that the miss table answers
         if c.planner:
             plans, marks = (self.op == each for each in (DirectoryOp.PLAN, DirectoryOp.MARK))
             numbered = [each & ~marks for each in missed]
         adds = Signal(c.lanes)
         m.d.comb += adds.eq(Cat(miss & ~answer.missed.repeated
-                                for miss, answer in zip(numbered, answers)))
+                                for miss, answer in zip(numbered, answers, strict=True)))
         total = Signal(range(c.lanes + 1), reset_less=True)
         flags = Cat(incoming.counts, incoming.splits, incoming.last)
         held = Signal(len(flags), name="held", reset_less=True)
@@ -175,7 +175,7 @@ class MissNumbering(wiring.Component):
         m.d.comb += listed.last.eq(out.carried.last)
 
         for number, (lane, answer, to) in enumerate(
-                zip(incoming.lanes, answers, out.carried.lanes)):
+                zip(incoming.lanes, answers, out.carried.lanes, strict=True)):
             bank, place = self.answered.p.banks[number], answer.missed.place
             named = [name for name, _ in asked_lookup(c) if name != "key"]
             kept = Cat(*(lane[name] for name in named), answer.counted, missed[number],

@@ -36,7 +36,7 @@ class MissTableBank(wiring.Component):
 
     Attributes
     ----------
-    enter : In(1)
+    valid : In(1)
         `bank_key` is a request; only while `ready`. Two requests of one set (equal in the lowest
         log2(config.miss_sets) bits) are at least `distance` cycles apart, as a read does not see
         a write in flight.
@@ -64,7 +64,7 @@ class MissTableBank(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "enter": In(1),
+            "valid": In(1),
             "bank_key": In(config.bank_key_width),
             "epoch": In(EPOCH_WIDTH),
             "drop": In(1),
@@ -92,7 +92,7 @@ class MissTableBank(wiring.Component):
         m.d.sync += [
             Cat(at["read"].set, at["read"].tag).eq(self.bank_key),
             at["read"].epoch.eq(self.epoch),
-            valid["read"].eq(self.enter),
+            valid["read"].eq(self.valid),
         ]
         for before, after in pairwise(at):
             m.d.sync += [at[after].eq(at[before]), valid[after].eq(valid[before])]

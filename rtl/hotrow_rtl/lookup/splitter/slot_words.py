@@ -100,7 +100,7 @@ class SlotWords(wiring.Component):
         with m.If(ready):
             m.d.sync += own.last.eq(beat.carried.last)
         for number, (lane, to, into, answer) in enumerate(zip(
-                beat.carried.lanes, own.lanes, entered, beat.answers)):
+                beat.carried.lanes, own.lanes, entered, beat.answers, strict=True)):
             m.d.comb += [
                 into.missed.eq(lane.missed),
                 into.value.eq(Mux(lane.missed & ~lane.listed, answer, lane.number)),
