@@ -1,20 +1,11 @@
-"""Verilog of an accelerator: one text, the same bytes for the same configuration."""
+"""Verilog of the accelerator: one text, the same bytes for the same configuration."""
 
-from amaranth.back import verilog
 from amaranth.hdl import Value
 
 from ..config import Config
 from ..primitives.ram import RAM_VERILOG
-from ..primitives.shared_module import ModuleCache
 from ..top import Top
-from .gc_pause import kept_objects
-from .verilog_passes import (
-    compact,
-    drop_unread,
-    refuse_zero_width,
-    share_modules,
-    wake_at_time_zero,
-)
+from .component import to_verilog
 
 TOP_MODULE = "hotrow"
 _PREFIXES = {
@@ -26,21 +17,11 @@ _PREFIXES = {
 }
 
 
-class VerilogPlatform:
-    """Tells `Ram` to become an instance of the one memory module of `RAM_VERILOG`, and `once`, if
-    there are `units`, to instantiate repeated components."""
-
-    ram_instances = True
-
-    def __init__(self, units=None):
-        self.units = units
-
-
 def flat_ports(top: Top) -> dict:
-    """The top's ports by flat name; `clk` and `rst` come beside them."""
+    """The top's ports by flat name; Amaranth adds `clk` and `rst`."""
     ports = {}
     for (bus, *names), _, value in top.signature.flatten(top):
-        # No direction: what the top drives is an output.
+        # No direction: Amaranth derives it from the drivers.
         ports["_".join((_PREFIXES.get(bus, bus), *names))] = Value.cast(value), None
     return ports
 
@@ -54,13 +35,8 @@ def emit(config: Config) -> str:
     Raises
     ------
     ValueError
-        If a port had no bits.
+        If a port has no bits.
     """
-    with kept_objects():
-        top, units = Top(config), ModuleCache()
-        text = verilog.convert(top, name=TOP_MODULE, platform=VerilogPlatform(units),
-                               ports=flat_ports(top), emit_src=False, strip_internal_attrs=True)
-    modules = text.partition("\n")[2] + units.text  # without the remark which Yosys wrote it
-    refuse_zero_width(modules)
+    top = Top(config)
     return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"
-            f"{compact(share_modules(drop_unread(wake_at_time_zero(modules))))}\n{RAM_VERILOG}")
+            f"{to_verilog(top, TOP_MODULE, flat_ports(top))}\n{RAM_VERILOG}")

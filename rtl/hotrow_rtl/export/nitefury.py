@@ -9,13 +9,12 @@ sure to see it.
 
 import re
 
-from amaranth.back import verilog
 from amaranth.hdl import Value
 
 from ..config import Config
+from ..emit.component import to_verilog
 from ..emit.litex_generator import GeneratorMissing, generate
-from ..emit.verilog import TOP_MODULE, VerilogPlatform, emit
-from ..emit.verilog_passes import wake_at_time_zero
+from ..emit.verilog import TOP_MODULE, emit
 from ..memory.axi import AXI4Read, AXI4Write
 from ..memory.axi_to_axilite import AXIToAXILite
 from .interfaces import CONTROL, buses
@@ -81,9 +80,7 @@ def _bridge(found):
              **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "bus": "host"}
     ports = {f"{names[member]}_{name}": (Value.cast(value), None)
              for (member, name), _, value in bridge.signature.flatten(bridge)}
-    return wake_at_time_zero(verilog.convert(
-        bridge, name=_BRIDGE, platform=VerilogPlatform(), ports=ports, emit_src=False,
-        strip_internal_attrs=True))
+    return to_verilog(bridge, _BRIDGE, ports)
 
 
 def _signature(kind, bus, identity):

@@ -1,64 +1,68 @@
 """Components that a design repeats: elaborated and emitted once, instantiated each time.
 
-Amaranth elaborates every instance anew. For banks and ports, of which a large card has dozens, that
-takes most of the time that its Verilog takes.
+Amaranth elaborates every instance. For banks and ports, of which a large card has dozens, that is
+most of the time of emission.
 """
 
-from amaranth.back import verilog
+import re
+
+from amaranth.back import rtlil
 from amaranth.hdl import ClockSignal, Instance, ResetSignal, Signal, Value
 from amaranth.lib.wiring import In
 
 
 def shared_instance(platform, component):
-    """The component itself, or for a platform with `units` an instance of one like it.
+    """Return the component, or an instance of a shared module if the platform has `shared_modules`.
 
-    It must not be put under a `ResetInserter`, which cannot reset an instance.
+    The caller must not put it under a `ResetInserter`, which cannot reset an instance.
 
     Parameters
     ----------
     platform : object or None
     component : Component
-        Its attributes, besides its ports, say all in which others of its class may differ.
+        Its attributes other than ports must tell it apart from different components of its class.
     """
-    units = getattr(platform, "units", None)
-    return component if units is None else units.instance(component, platform)
+    modules = getattr(platform, "shared_modules", None)
+    return component if modules is None else modules.instance(component, platform)
 
 
 class ModuleCache:
-    """The modules of the components that were instantiated.
+    """The shared modules of a design.
 
-    Members
-    -------
-    text : str
-        Verilog of all of them.
+    Attributes
+    ----------
+    rtlil : list of str
+        RTLIL of each module and those below it.
     """
 
     def __init__(self):
-        self.text = ""
-        self._modules = {}  # (its attributes, module name, clock and reset if it has them) by class
+        self.rtlil = []
+        self._modules = {}  # by class: [attributes, module name, clock and reset connections]
 
     def instance(self, component, platform):
-        component._MustUse__used = True  # for all that Amaranth knows, it was not elaborated
+        """Return an `Instance` of the component's module, which is emitted on first use."""
+        component._MustUse__used = True  # Amaranth warns of components that are not elaborated
         attributes = {name: value for name, value in vars(component).items()
                       if name not in component.signature.members and "__" not in name}
         ports = {"__".join(map(str, path)): (member.flow, Value.cast(value))
                  for path, member, value in component.signature.flatten(component)}
         ports = {name: port for name, port in ports.items() if isinstance(port[1], Signal)}
         known = self._modules.setdefault(type(component), [])
-        module, clocked = next((made for others, *made in known if others == attributes),
-                               (None, None))
+        module, clocks = next((shared for others, *shared in known if others == attributes),
+                              (None, None))
         if module is None:
-            module, clocked = self._emit(component, len(known), ports, platform)
-            known.append((attributes, module, clocked))
-        return Instance(module, **clocked, **{
+            module = f"{type(component).__name__}{len(known) or ''}"
+            clocks = self._emit(component, module, ports, platform)
+            known.append((attributes, module, clocks))
+        return Instance(module, **clocks, **{
             f"{'i' if flow == In else 'o'}_{name}": value for name, (flow, value) in ports.items()})
 
-    def _emit(self, component, number, ports, platform):
-        module = f"{type(component).__name__}{number or ''}"
-        text = verilog.convert(
-            component, name=module, platform=platform, emit_src=False, strip_internal_attrs=True,
+    def _emit(self, component, module, ports, platform):
+        text = rtlil.convert(
+            component, name=module, platform=platform, emit_src=False,
             ports={name: (value, None) for name, (_, value) in ports.items()})
-        self.text += text.partition("\n")[2]  # without the remark which Yosys wrote it
-        names = text.partition(f"module {module}(")[2].partition(");")[0].split(",")
-        clocked = {"clk": ("i_clk", ClockSignal()), "rst": ("i_rst", ResetSignal())}
-        return module, dict(clocked[name] for name in map(str.strip, names) if name in clocked)
+        self.rtlil.append(text)
+        body = re.search(rf"^module \\{module}$.*?^end$", text, re.MULTILINE | re.DOTALL)[0]
+        inputs = set(re.findall(r"^  wire .* input \d+ +\\(clk|rst)$", body, re.MULTILINE))
+        clocks = {"clk": ("i_clk", ClockSignal()), "rst": ("i_rst", ResetSignal())}
+        return dict(clocks[name] for name in inputs)

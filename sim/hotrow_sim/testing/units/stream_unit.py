@@ -11,7 +11,6 @@ from amaranth import Cat, Module, Value
 from amaranth.hdl import Const
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.emit.verilog_passes import share_modules
 
 from ...verilated.compilation import model_library
 from ..benches.stream_bench import StreamBench
@@ -103,8 +102,7 @@ class StreamUnit:
     """
 
     def __init__(self, unit, settings, inputs, outputs):
-        text = share_modules(component_verilog(FlatStreams(unit, settings, inputs, outputs),
-                                               "unit"))
+        text = component_verilog(FlatStreams(unit, settings, inputs, outputs), "unit")
         self._library = _load(text)
         self._handle = ctypes.c_void_p(self._library.hotrow_stream_open())
 

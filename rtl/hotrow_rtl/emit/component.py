@@ -1,0 +1,98 @@
+"""Verilog of a component: Amaranth's RTLIL, cleaned up and written by Yosys."""
+
+import gc
+import re
+
+from amaranth.back import rtlil, verilog
+
+from ..primitives.shared_module import ModuleCache
+
+# Multiplexers become expressions: in Icarus an `always @*` block whose inputs do not change at
+# time 0 leaves its outputs undefined. Without attributes and with names numbered by module, equal
+# modules have equal text.
+_PASSES = """\
+proc -norom
+opt_clean -purge
+opt_dff
+opt_expr
+opt_merge
+opt_clean -purge
+memory_collect
+write_verilog -noattr
+"""
+_YOSYS = (0, 40)  # oldest version, as for `amaranth.back.verilog`
+_MODULE = re.compile(r"^module (\S+)(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
+_FIRST_WORD = re.compile(r"^  (\S+)(?= )", re.MULTILINE)
+_ZERO_WIDTH = re.compile(r"^  wire width 0 (?:in|out)put \d+ .*\\(\S+)$", re.MULTILINE)
+
+
+class VerilogPlatform:
+    """Platform on which `Ram` is an instance of the module in `RAM_VERILOG`, and
+    `shared_instance` an instance of a module in `shared_modules`."""
+
+    ram_instances = True
+
+    def __init__(self):
+        self.shared_modules = ModuleCache()
+
+
+def to_verilog(component, name: str, ports=None) -> str:
+    """Verilog of a component and all modules below it, except the module of `Ram`.
+
+    Parameters
+    ----------
+    component : Component
+    name : str
+        Of the top module.
+    ports : dict or sequence, optional
+        See `amaranth.back.verilog.convert`.
+
+    Raises
+    ------
+    ValueError
+        If a port has no bits.
+    """
+    platform = VerilogPlatform()
+    collecting = gc.isenabled()
+    gc.disable()  # nearly all objects live as long as the design: searching them doubles the time
+    try:
+        top = rtlil.convert(component, name=name, platform=platform, ports=ports, emit_src=False)
+    finally:
+        if collecting:
+            gc.enable()
+    text = "\n".join([top, *platform.shared_modules.rtlil])
+    refuse_zero_width(text)
+    yosys = verilog.find_yosys(lambda version: version >= _YOSYS)
+    modules = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{_PASSES}",
+                        ignore_warnings=True)
+    return share_modules(modules.partition("\n")[2])  # without the version of Yosys
+
+
+def refuse_zero_width(text: str) -> None:
+    """Refuse ports without bits, which simulators read as `[-1:0]`.
+
+    Parameters
+    ----------
+    text : str
+        RTLIL.
+
+    Raises
+    ------
+    ValueError
+    """
+    if found := _ZERO_WIDTH.search(text):
+        raise ValueError(f"port {found[1]} has no bits: every port needs a width of at least 1; "
+                         "leave the member out of the signature for this configuration")
+
+
+def share_modules(text: str) -> str:
+    """Emit modules with equal bodies once; this may make their parents equal, and so on."""
+    while True:
+        first, shared = {}, {}
+        for name, body in _MODULE.findall(text):
+            if first.setdefault(body, name) != name:
+                shared[name] = first[body]
+        if not shared:
+            return text
+        text = _MODULE.sub(lambda found: "" if found[1] in shared else found[0], text)
+        text = _FIRST_WORD.sub(lambda found: f"  {shared.get(found[1], found[1])}", text)
