@@ -2,7 +2,7 @@
 
 One slot, any, is followed: whether a batch that is not retired needs it, by PLAN or by MARK, as
 the answers tell. What stands in the memory is not believed but proved to agree. Batches keep to
-the window, as test_plan_window proves; requests of one set keep their distance, as `PlannerBank`
+the window, as test_plan_window proves; requests of one set keep their distance, as `LookupBank`
 sees to. For all time with one choice of sets; with two, whose places only a hash connects, within
 some cycles after reset.
 """
@@ -14,8 +14,8 @@ import pytest
 from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, slot_in_bank
-from hotrow_rtl.lookup.planner.payloads import slot_way
-from hotrow_rtl.lookup.planner.slot_table import SlotTable
+from hotrow_rtl.lookup.directory.payloads import slot_way
+from hotrow_rtl.lookup.directory.slot_table import SlotTable
 
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL
@@ -41,14 +41,14 @@ class Holds(Elaboratable):
         # What is inside, by its age: bit 0 entered a cycle ago.
         ages = max(bank.latency, bank.distance - 1)
         inside, asks, places = Signal(ages), [], []
-        place = bank.request.places.as_value()
+        place = bank.request.choices.as_value()
         ask, last = bank.request.op, place
         for age in range(ages):
             asks.append(Signal(DirectoryOp, name=f"ask{age}"))
             places.append(Signal(len(place), name=f"places{age}"))
             m.d.sync += [asks[-1].eq(ask), places[-1].eq(last)]
             ask, last = asks[-1], places[-1]
-        m.d.sync += inside.eq(Cat(bank.enter, inside))
+        m.d.sync += inside.eq(Cat(bank.valid, inside))
         with m.If(bank.restart):
             m.d.sync += inside.eq(0)
         busy = inside[:bank.latency].any()
@@ -65,18 +65,18 @@ class Holds(Elaboratable):
             Assume(~changes | bank.ready & ~busy),
             Assume(~known | (setting.retired == before.retired)
                    | (setting.retired == (before.retired + 1)[:stamp])),
-            Assume(~bank.enter | bank.ready & ~bank.sweep & ~bank.clear),
+            Assume(~bank.valid | bank.ready & ~bank.sweep & ~bank.clear),
             Assume(~(bank.sweep | bank.clear) | bank.ready & ~busy),
             Assume(~(bank.sweep & bank.clear)),
-            Assume(~(bank.enter & needs) | (ahead != 0) & (ahead <= config.sweep_batches)),
+            Assume(~(bank.valid & needs) | (ahead != 0) & (ahead <= config.sweep_batches)),
         ]
         for age in range(bank.distance - 1):
-            other = Signal(bank.request.places.shape(), name=f"other{age}")
+            other = Signal(bank.request.choices.shape(), name=f"other{age}")
             shared = Cat(here.set == there.set for here, there in zip(
-                bank.request.places, other)).any()
+                bank.request.choices, other)).any()
             m.d.comb += [
                 other.as_value().eq(places[age]),
-                Assume(~(bank.enter & inside[age] & shared)
+                Assume(~(bank.valid & inside[age] & shared)
                        | (bank.request.op == DirectoryOp.FIND) & (asks[age] == DirectoryOp.FIND)),
             ]
 
@@ -85,7 +85,7 @@ class Holds(Elaboratable):
         held = holds & (needed != setting.retired)
         answered = inside[bank.latency - 1] & ~bank.restart
         ask = asks[bank.latency - 1]
-        asked = Signal(bank.request.places.shape())
+        asked = Signal(bank.request.choices.shape())
         m.d.comb += asked.as_value().eq(places[bank.latency - 1])
         here = answered & answer.placed & (answer.slot.as_value() == slot.as_value())
         own_tag = Array(each.tag for each in asked)[slot.choice]
@@ -116,7 +116,7 @@ class Holds(Elaboratable):
         way = slot_way(config)(word.word_select(slot.way, slot_way(config).size))
         # A stamp that no sweep has renewed may hold longer, but never shorter.
         needs_ahead, kept_ahead = ((each - setting.retired)[:stamp]
-                                   for each in (needed, way.state.needed))
+                                   for each in (needed, way.state.last_needed))
         m.d.comb += [
             Assert(inside[:bank.latency - 1] == own.valid),
             Assert(~held | way.valid & (way.tag == tag)),
@@ -133,10 +133,12 @@ class Holds(Elaboratable):
 
 BUGS = {
     "held one batch too short": ("ahead[-1] & ahead.any()", "ahead[-1] & (ahead > 1)"),
-    "a plan forgets a mark": ("hit & self._is_after(state.needed), state.needed, setting.batch",
-                              "0, state.needed, setting.batch"),
-    "a sweep forgets holds": ("self._is_held(way.state.needed), way.state.needed, setting.retired",
-                              "0, way.state.needed, setting.retired"),
+    "a plan forgets a mark": (
+        "hit & self._is_after(state.last_needed), state.last_needed, setting.batch",
+        "0, state.last_needed, setting.batch"),
+    "a sweep forgets holds": (
+        "self._is_held(way.state.last_needed), way.state.last_needed, setting.retired",
+        "0, way.state.last_needed, setting.retired"),
     "a mark that is not written": ("hit & (plans | marks |", "hit & (plans |"),
 }
 

@@ -10,12 +10,11 @@ from hotrow_rtl.interfaces.lookup_payloads import (
     row_request,
     waiting_beat,
 )
+from hotrow_rtl.lookup.banks.bypass_table import BypassTable
 from hotrow_rtl.lookup.combiner.combiner import Combiner
 from hotrow_rtl.lookup.counters.bank import CounterBank
-from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
-from hotrow_rtl.lookup.planner.bypass_table import BypassTable
-from hotrow_rtl.lookup.planner.slot_table import SlotTable
+from hotrow_rtl.lookup.directory.slot_table import SlotTable
 from hotrow_rtl.lookup.reader.reader import LookupReader
 from hotrow_rtl.lookup.splitter.miss_number_bank import number_lane, number_shared
 from hotrow_rtl.lookup.splitter.miss_numbering import split_beat
@@ -42,7 +41,7 @@ def test_memory_equals_the_design(config):
         assert bits(config) == memory_bits(unit(config)), unit.__name__
     assert cost.counters_bits(config) == config.banks * memory_bits(CounterBank(config))
     plain = dataclasses.replace(config, planner=False)
-    assert cost.directory_bits(plain) == config.banks * memory_bits(DirectoryBank(plain))
+    assert cost.directory_bits(plain) == config.banks * memory_bits(SlotTable(plain))
 
 
 def test_lookup_side_fits_the_ecp5():

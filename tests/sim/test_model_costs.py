@@ -11,8 +11,8 @@ from hotrow_rtl.contract.encoding import (
     Status,
     UpdateFlag,
 )
-from hotrow_rtl.lookup.planner.bank import PlannerBank
-from hotrow_rtl.lookup.planner.slot_table import distance
+from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
+from hotrow_rtl.lookup.directory.slot_table import distance
 from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.cycles.lookup_engine import batch_command_cycles
 from hotrow_sim.golden.lookup.combiner import owners
@@ -24,7 +24,7 @@ from hotrow_sim.model.command_cycles import CHECKED, ENGAGED, LATENCY, OPERAND
 from tests.sim.conftest import TINY
 
 TOLERANCE = 0.1
-ANSWERED = PlannerBank(TINY).latency
+ANSWERED = LookupBank(TINY).latency
 
 
 def commands(card):

@@ -93,15 +93,15 @@ def row_request(config: Config) -> data.StructLayout:
 
 def beat_request(config: Config) -> data.StructLayout:
     """The fields of a `bank_request` that all lanes of a beat share."""
-    return data.StructLayout({"search": 1, "miss": 1, "epoch": EPOCH_WIDTH, "op": DirectoryOp})
+    return data.StructLayout({"miss": 1, "epoch": EPOCH_WIDTH, "op": DirectoryOp})
 
 
 def bank_request(config: Config) -> data.StructLayout:
     """A request to a bank: `row_request` and `beat_request`.
 
-    The bank counts `amount` lookups of the row, unless that is 0. With `search`, or an `op` other
-    than FIND, the directory carries out `op`. With `miss`, a row without a slot gets an entry of
-    the miss table of the batch numbered `epoch`.
+    The bank counts `amount` lookups of the row, unless that is 0, and the directory carries out
+    `op`. With `miss`, a row without a slot gets an entry of the miss table of the batch numbered
+    `epoch`.
     """
     return joined(row_request(config), beat_request(config))
 
@@ -113,7 +113,7 @@ def joined(lane: data.StructLayout, shared: data.StructLayout) -> data.StructLay
 
 
 def count_request(config: Config) -> data.StructLayout:
-    """Count `amount` (at least 1) lookups of a row of this bank."""
+    """Count `amount` lookups of a row of this bank."""
     return data.StructLayout({"bank_key": config.bank_key_width, "amount": amount_width(config)})
 
 

@@ -39,7 +39,6 @@ from .directory.install_remove import InstallRemove
 from .dispatch.control import LookupControl
 from .dispatch.in_flight import DEPOSITS, UNDER_WAY
 from .dispatch.result_addresses import lists_of
-from .planner.bank import PlannerBank
 from .planner.plan_lists import PlanLists
 from .planner.sequencer import PlanSequencer
 from .planner.window import PlanWindow
@@ -107,8 +106,7 @@ class LookupEngine(wiring.Component):
         m.submodules.ring = ring = BankCrossbar(
             config, waiting_beat(config), row_request(config), beat_request(config),
             bank_answer(config))
-        bank_unit = PlannerBank if config.planner else LookupBank
-        banks = [bank_unit(config) for _ in range(config.banks)]
+        banks = [LookupBank(config) for _ in range(config.banks)]
         m.submodules.numbers = numbers = MissNumbering(config)
         m.submodules.number_ring = number_ring = BankCrossbar(
             config, split_beat(config), number_lane(config), number_shared(config),

@@ -55,8 +55,8 @@ def counters_bits(config: Config):
 
 
 def directory_bits(config: Config):
-    """Per slot a valid bit and a tag."""
-    return config.slots * (1 + config.directory_tag_width)
+    """The slot tables of all banks."""
+    return config.banks * slot_table_bits(config)
 
 
 def directory_list_bits(config: Config):
@@ -65,8 +65,9 @@ def directory_list_bits(config: Config):
 
 
 def slot_table_bits(config: Config):
-    """The slots of one bank of the planner."""
-    return config.slots // config.banks * config.slot_bits
+    """Per slot of one bank a valid bit and a tag, with a planner also its state."""
+    slot = config.slot_bits if config.planner else 1 + config.directory_tag_width
+    return config.slots // config.banks * slot
 
 
 def bypass_table_bits(config: Config):

@@ -4,7 +4,7 @@ import numpy as np
 from hotrow_rtl.config import RING_BEATS, Config
 
 REQUESTED = 4  # of the crossbar, from the entry of a beat to its first request
-LATENCY = 5  # of a bank, from a request to its answer
+LATENCY = 6  # of a bank, from a request to its answer
 EDIT = 5  # of a bank, between two edits
 OVERHEAD = 11  # command to request, word to beat, and last answered beat to outcome
 RELEASED = 1  # from the last answer of a beat to the release of its entry in the crossbar

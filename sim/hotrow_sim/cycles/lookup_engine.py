@@ -10,7 +10,7 @@ PREPARED = 6  # least cycles of that wait, plus one per lane
 COUNTED = 26  # from the last combined beat of a batch through both crossbars to its statistics
 PARTED = 15  # from there to the sample lists, plus a cycle per `lanes` samples
 CLOSED = 4  # from the end of the lists to the outcome, without the memory latency
-LIST_CLOSED = 18  # from the last slot of a list to the outcome, without the memory latency
+LIST_CLOSED = 17  # from the last slot of a list to the outcome, without the memory latency
 
 
 def batch_command_cycles(config: Config, beats, samples, words, writes, latency):

@@ -1,34 +1,35 @@
-"""How far behind another request of its set a request to a bank is."""
+"""Hazards between requests to a bank: how long ago a request used the same set."""
 
 from amaranth import Cat, Signal
 
 
-def near(m, name, distance, set_, asks, entering_set, enters):
-    """Which of the last `distance` - 1 cycles, this one first, had a request of the same set.
+def recent_hazards(m, name, distance, set_, valid, fire_set, fire):
+    """Flag the recent cycles in which a request used the set of a new request.
 
     Parameters
     ----------
     m : Module
     name : str
-        Of the sets, for the signals.
+        Prefix of the signals.
     distance : int
-        Cycles from a request to the next of its set.
-    set_, asks : Value
-        Set of a request that comes, and whether it has one.
-    entering_set, enters : Value
-        Set of the request that enters in this cycle, if one does that later ones must mind.
+        Cycles between two requests of one set.
+    set_, valid : Value
+        Set of the new request, and whether it uses one.
+    fire_set, fire : Value
+        Set of the request that enters the bank in this cycle, and whether it is a hazard to later
+        ones.
 
     Returns
     -------
     Value
-        `distance` - 1 bits.
+        `distance` - 1 bits: bit n for the cycle n cycles before.
     """
-    recent = [Signal.like(entering_set, name=f"{name}_set{age}", reset_less=True)
-              for age in range(1, distance - 1)]
-    going = Signal(len(recent), name=f"{name}_going", reset_less=True)
+    sets = [Signal.like(fire_set, name=f"{name}_set{age}", reset_less=True)
+            for age in range(1, distance - 1)]
+    fired = Signal(len(sets), name=f"{name}_fired", reset_less=True)
     m.d.sync += [
-        Cat(recent).eq(Cat(entering_set, *recent)),
-        going.eq(Cat(enters, going)),
+        Cat(sets).eq(Cat(fire_set, *sets)),
+        fired.eq(Cat(fire, fired)),
     ]
-    return Cat(asks & here & (each == set_)
-               for here, each in zip((enters, *going), (entering_set, *recent)))
+    return Cat(valid & used & (each == set_)
+               for used, each in zip((fire, *fired), (fire_set, *sets), strict=True))

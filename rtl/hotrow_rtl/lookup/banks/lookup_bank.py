@@ -1,6 +1,9 @@
-"""Lookup bank: counters, directory and miss table of the rows of one bank, asked at once."""
+"""Lookup bank: counters, slot table and miss table of the rows of one bank, requested together."""
 
-from amaranth import Cat, Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,49 +12,65 @@ from ...interfaces.lookup_payloads import DirectoryOp, bank_answer, bank_request
 from ...primitives.bits import delay
 from ..counters.bank import CounterBank
 from ..counters.set_layout import ScanPort, scanned_entry
-from ..directory.bank import DirectoryBank
+from ..directory.payloads import plan_setting
+from ..directory.set_index import SetIndex
+from ..directory.slot_table import SlotTable, distance, latency
 from ..hashing.row_location import counter_place
 from ..splitter.miss_table import MissTableBank
-from .hazard_distance import near
+from .bypass_table import BypassTable, newest_age
+from .hazard_distance import recent_hazards
 
 
 class LookupBank(wiring.Component):
-    """Count a row, find its slot, and if it has none its place among the misses.
+    """Count a row, find or plan its slot, and if it has none enter it in the miss table.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     requests : In(stream(bank_request(config)))
     answers : Out(stream(bank_answer(config), always_ready=True))
         One per request, in order.
     scan : In(ScanPort(config))
-        Of the counters; only while nothing is inside.
+        Of the counters. Only while no request is in the bank.
     clear_counts, clear_slots, clear_misses : In(1)
-        A pulse empties one of the three; only while nothing is inside.
+        A pulse clears the counters, the slot table (and the bypass table) or the miss table. Only
+        while no request is in the bank.
+    setting, sweep
+        With a planner; see `SlotTable`.
+    batch : In(32)
+        With a planner: the full number of the planned batch, as stable as `setting`.
+    begin : In(1)
+        With a planner: a pulse before the first request of a planned batch.
+    newest : Out(newest_age(config))
+        With a planner; see `BypassTable`. Valid `BypassTable.latency` cycles after the last
+        answer.
     restart : In(1)
-        A pulse forgets the requests in flight; what they have not written yet they never do.
+        A pulse drops the requests in the bank; they write nothing any more.
     ready : Out(1)
-        Low while a memory is being cleared; requests then wait.
+        Low while a memory is cleared or swept; the bank then holds requests.
 
     Timing
     ------
-    One request a cycle. Two of the same set of the counters or of the miss table are at least
-    `distance` cycles apart, and the next is `DirectoryBank.edit_cycles` behind an edit. The answer
-    comes `latency` cycles after the request, or as much later as that had to wait.
+    One request a cycle. Requests of the same set of the counters or of the miss table are
+    `CounterBank.distance` cycles apart; so are requests of the same set of slots by
+    `SlotTable.distance`, unless the first is FIND. The answer follows `latency` cycles after the
+    request, plus the cycles that the request was held.
     """
-
-    latency = 1 + DirectoryBank.latency  # wait, and ask: the miss table answers in the same cycle
-    distance = CounterBank.distance
 
     def __init__(self, config: Config):
         self.config = config
+        self.latency = 2 + latency(config)  # hash, hold, look up
+        self.distance = max(distance(config), CounterBank.distance)
+        planner = {"setting": In(plan_setting(config)), "batch": In(32), "begin": In(1),
+                   "newest": Out(newest_age(config)), "sweep": In(1)}
         super().__init__({
             "requests": In(stream.Signature(bank_request(config))),
             "answers": Out(stream.Signature(bank_answer(config), always_ready=True)),
             "scan": In(ScanPort(config)),
+            **(planner if config.planner else {}),
             "clear_counts": In(1),
             "clear_slots": In(1),
             "clear_misses": In(1),
@@ -62,83 +81,147 @@ class LookupBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.counts = counts = CounterBank(c, spaced=True)
-        m.submodules.directory = directory = DirectoryBank(c)
+        m.submodules.counters = counters = CounterBank(c, spaced=True)
+        m.submodules.set_index = set_index = SetIndex(c)
+        m.submodules.slots = slots = SlotTable(c)
         m.submodules.misses = misses = MissTableBank(c)
-        for unit, clear in ((counts, self.clear_counts), (directory, self.clear_slots),
+        ready = counters.ready & slots.ready & misses.ready
+        for unit, clear in ((counters, self.clear_counts), (slots, self.clear_slots),
                             (misses, self.clear_misses)):
             m.d.comb += [unit.restart.eq(self.restart), unit.clear.eq(clear)]
+        request, choices, fire = self._issue(m, set_index)
 
-        # A request waits in a register. When it gets there it is known how many cycles it must, for
-        # those of its sets that entered before: bit n is set if one did n cycles before, and those
-        # shift out with time.
-        waits = Signal()
-        request = Signal(bank_request(c), reset_less=True)
-        taken = Signal()
+        # The slot table decides last; counters and miss table are timed to its answer.
+        depth = slots.latency
+        valid = Signal(depth)  # bit n: of the request n + 1 cycles after it fired
+        m.d.sync += valid.eq(Cat(fire, valid))
+        with m.If(self.restart):
+            m.d.sync += valid.eq(0)
+        bank_key = delay(m, request.bank_key, depth, "bank_key")
+        wait = depth - MissTableBank.latency
+        counted = delay(
+            m, counters.answers.p.counted, depth - CounterBank.latency, "counted")[-1]
         m.d.comb += [
-            self.ready.eq(counts.ready & directory.ready & misses.ready),
-            self.requests.ready.eq(~waits | taken),
+            counters.requests.valid.eq(fire),
+            counters.requests.p.bank_key.eq(request.bank_key),
+            counters.requests.p.amount.eq(request.amount),
+            slots.valid.eq(fire),
+            slots.request.op.eq(request.op),
+            slots.request.choices.eq(choices),
+            misses.valid.eq(Cat(fire, valid)[wait] & delay(m, request.miss, wait, "miss")[-1]),
+            misses.drop.eq(slots.answer.placed),
+            misses.bank_key.eq(bank_key[wait]),
+            misses.epoch.eq(delay(m, request.epoch, wait, "epoch")[-1]),
         ]
+
+        # Field by field: the slot and the answer of the miss table share bits.
+        found, answer = slots.answer, self.answers.p.as_value()
+        layout = bank_answer(c)
+        shared, end = layout["missed"].offset, layout["counted"].width + layout["found"].width
+        end = max(end, shared + layout["missed"].width)
+        m.d.comb += [
+            self.answers.valid.eq(valid[-1] & ~self.restart),
+            answer[0].eq(counted),
+            answer[1:shared].eq(Cat(found.hit, found.placed)),
+            answer[shared:end].eq(
+                Mux(found.placed, found.slot.as_value(), misses.answer.as_value())),
+        ]
+        if c.planner:
+            m.submodules.bypasses = bypasses = BypassTable(c)
+            ready = ready & bypasses.ready
+            m.d.comb += answer[end:].eq(Cat(found.first, found.evicts & found.dirty, found.tag))
+            self._plan(m, counters, slots, misses, bypasses, request, bank_key[-1])
+        m.d.comb += self.ready.eq(ready)
+
+        for field in ("active", "enable", "halve", "set", "ways", "complement"):
+            m.d.comb += getattr(counters.scan, field).eq(getattr(self.scan, field))
+        for field, _ in scanned_entry(c):
+            m.d.comb += self.scan.entry[field].eq(counters.scan.entry[field])
+        return m
+
+    def _plan(self, m, counters, slots, misses, bypasses, request, bank_key):
+        """What only a planner needs: access counts for the policy, and the bypass table."""
+        c, found = self.config, slots.answer
+        plans = delay(m, request.op == DirectoryOp.PLAN, slots.latency, "plans")[-1]
+        count = delay(m, counters.answers.p.count,
+                      slots.latency - 1 - CounterBank.latency, "count")[-1]
+        m.d.comb += [
+            slots.setting.eq(self.setting),
+            slots.sweep.eq(self.sweep),
+            slots.count.eq(count),
+            bypasses.clear.eq(self.clear_slots),
+            bypasses.begin.eq(self.begin),
+            bypasses.batch.eq(self.batch),
+            bypasses.unretired.eq((self.batch - self.setting.retired)[:c.stamp_bits]),
+            bypasses.valid.eq(self.answers.valid & plans & ~found.hit & (
+                found.placed | ~misses.answer.repeated)),
+            bypasses.bypassed.eq(~found.placed),
+            bypasses.entry.eq(bank_key),
+            self.newest.eq(bypasses.newest),
+        ]
+
+    def _issue(self, m, set_index):
+        """Hash a request, then hold it until its sets are free: (request, set and tag of each
+        choice, fire)."""
+        c, requests = self.config, self.requests
+        hashed, request = (Signal(bank_request(c), name=name, reset_less=True)
+                           for name in ("hashed", "held"))
+        choices = Signal(set_index.choices.shape(), reset_less=True)
+        hashed_valid, held_valid, load, fire = (Signal(name=name) for name in (
+            "hashed_valid", "held_valid", "load", "fire"))
+        m.d.comb += [
+            load.eq(~held_valid | fire),
+            requests.ready.eq(~hashed_valid | load),
+            set_index.enable.eq(requests.ready),
+            *(getattr(set_index, name).eq(requests.p[name])
+              for name in ("bank_key", "parts_log2", "part")),
+        ]
+        with m.If(requests.ready):
+            m.d.sync += [hashed_valid.eq(requests.valid), hashed.eq(requests.p)]
+
+        # A request is held for a number of cycles that is known when it is loaded: bit n of
+        # `hazards` is set if a request of one of its sets fired n cycles before.
+        miss_set, held_miss_set = (each.bank_key[:log2(c.miss_sets)] for each in (hashed, request))
+        if c.planner:
+            slot_sets = [(new.set, held.set)
+                         for new, held in zip(set_index.choices, choices, strict=True)]
+        else:  # writes to slots are rare: each delays all requests, whatever their sets
+            slot_sets = [(Const(0, 1), Const(0, 1))]
         recent = [
-            near(m, "count", self.distance, counter_place(c, self.requests.p.bank_key)[0],
-                 self.requests.p.amount != 0, counter_place(c, request.bank_key)[0],
-                 taken & (request.amount != 0)),
-            near(m, "miss", self.distance, self.requests.p.bank_key[:log2(c.miss_sets)],
-                 self.requests.p.miss, request.bank_key[:log2(c.miss_sets)], taken & request.miss),
+            (CounterBank.distance, recent_hazards(
+                m, "count", CounterBank.distance, counter_place(c, hashed.bank_key)[0], 1,
+                counter_place(c, request.bank_key)[0], fire & (request.amount != 0))),
+            (MissTableBank.distance, recent_hazards(
+                m, "miss", MissTableBank.distance, miss_set, hashed.miss, held_miss_set,
+                fire & request.miss)),
+            *((distance(c), recent_hazards(
+                m, f"choice{number}", distance(c), set_, 1, held_set,
+                fire & (request.op != DirectoryOp.FIND)))
+              for number, (set_, held_set) in enumerate(slot_sets)),
         ]
-        # Decided a cycle ahead: no memory is being cleared, nothing holds the request.
-        hold, awake, free = Signal(self.distance - 1), Signal(), Signal(init=1)
         clears = self.clear_counts | self.clear_slots | self.clear_misses
-        m.d.comb += taken.eq(waits & free & awake & ~directory.busy)
+        if c.planner:
+            clears = clears | self.sweep
+        hold, hazards = Signal(self.distance - 1), Signal(self.distance - 1)
+        memories_ready, free = Signal(), Signal(init=1)  # registered: known one cycle ahead
+        m.d.comb += [
+            hazards.eq(reduce(or_, (
+                cycles << self.distance - least for least, cycles in recent))),
+            fire.eq(held_valid & free & memories_ready),
+        ]
         m.d.sync += [
-            awake.eq(self.ready & ~clears),
+            memories_ready.eq(self.ready & ~clears),
             hold.eq(hold << 1),
             free.eq(~hold[:-1].any()),
         ]
-        with m.If(self.requests.ready):
+        with m.If(load):
             m.d.sync += [
-                waits.eq(self.requests.valid),
-                request.eq(self.requests.p),
-                hold.eq(recent[0] | recent[1]),
-                free.eq(~(recent[0] | recent[1]).any()),
+                held_valid.eq(hashed_valid),
+                request.eq(hashed),
+                choices.eq(set_index.choices),
+                hold.eq(hazards),
+                free.eq(~hazards.any()),
             ]
-
-        # All three know when they answer; the two that are sooner wait for the directory. A row
-        # with a slot does not enter the miss table, which is told with its answer.
-        asked = self.latency - 1  # cycles from there to the answer
-        valid = Signal(asked)
-        m.d.sync += valid.eq(Cat(taken, valid))
-        sooner = asked - MissTableBank.latency
-        asks_misses = delay(m, request.miss & taken, sooner, "asks_misses")[-1]
-        rest = delay(m, request.bank_key, sooner, "bank_key")[-1]
-        epoch = delay(m, request.epoch, sooner, "epoch")[-1]
-        counted = delay(
-            m, counts.answers.p.counted, asked - CounterBank.latency, "counted")[-1]
-        told, found = self.answers.p.as_value(), directory.answer.as_value()
-        at = directory.answer.shape()["slot"].offset
-        head, place = found[:at], found[at:]
-        m.d.comb += [
-            counts.requests.valid.eq(taken & (request.amount != 0)),
-            counts.requests.p.bank_key.eq(request.bank_key),
-            counts.requests.p.amount.eq(request.amount),
-            directory.enter.eq(taken & (request.search | (request.op != DirectoryOp.FIND))),
-            directory.request.eq(request),
-            misses.enter.eq(asks_misses),
-            misses.drop.eq(directory.answer.placed),
-            misses.bank_key.eq(rest),
-            misses.epoch.eq(epoch),
-            self.answers.valid.eq(valid[-1] & ~self.restart),
-            # As in `bank_answer`: a slot, or what the miss table says. Part by part, as a port
-            # that is one `Cat` would be named otherwise in every bank.
-            told[0].eq(counted),
-            told[1:1 + len(head)].eq(head),
-            told[1 + len(head):].eq(
-                Mux(directory.answer.placed, place, misses.answer.as_value())),
-        ]
         with m.If(self.restart):
-            m.d.sync += [waits.eq(0), valid.eq(0)]
-        for field in ("active", "enable", "halve", "set", "ways", "complement"):
-            m.d.comb += getattr(counts.scan, field).eq(getattr(self.scan, field))
-        for field, _ in scanned_entry(c):
-            m.d.comb += self.scan.entry[field].eq(counts.scan.entry[field])
-        return m
+            m.d.sync += [hashed_valid.eq(0), held_valid.eq(0)]
+        return request, choices, fire

@@ -62,7 +62,6 @@ class BankRequestStage(wiring.Component):
         with m.If(self.combined.ready):
             m.d.sync += out.valid.eq(self.combined.valid)
             m.d.sync += [
-                shared.search.eq(beat.splits),
                 shared.miss.eq(beat.splits),
                 shared.epoch.eq(beat.epoch),
                 shared.op.eq(self.op if self.config.planner else DirectoryOp.FIND),

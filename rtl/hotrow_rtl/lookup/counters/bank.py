@@ -166,9 +166,8 @@ class CounterBank(wiring.Component):
             self.answers.valid.eq(valid["compared"] & ~self.restart),
             self.answers.p.counted.eq(hit),
         ]
-        adds = valid["decided"]
-        if c.planner:  # which only looks, too
-            adds = adds & at["decided"].amount.any()
+        adds = valid["decided"] & at["decided"].amount.any()
+        if c.planner:
             m.d.comb += self.answers.p.count.eq(saturate(told, NUMBER_WIDTH))
         writes = adds | halves["decided"]
         m.d.comb += [

@@ -46,7 +46,7 @@ def check(config, at, beat, out):
         request, counts, splits = got.request, beat["counts"], beat["splits"]
         assert (request.bank_key, request.amount) == (rest, lane["amount"] * counts), where
         shared = out.shared
-        assert (shared.search, shared.miss, shared.op) == (splits, splits, DirectoryOp.FIND), where
+        assert (shared.miss, shared.op) == (splits, DirectoryOp.FIND), where
         assert shared.epoch == beat["epoch"], where
         for name in ("parts_log2", "part"):  # as many bits of them as there are partitions for
             assert request[name] == lane[name] % (1 << row_request(config)[name].width), where

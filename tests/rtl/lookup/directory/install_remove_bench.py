@@ -5,7 +5,7 @@ from collections import deque
 from itertools import cycle
 
 import numpy as np
-from amaranth import Cat, Module, ResetInserter, Signal
+from amaranth import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.config import ROW_NUMBER_WIDTH, log2, preset
@@ -19,7 +19,7 @@ from hotrow_rtl.interfaces.lookup_payloads import (
 )
 from hotrow_rtl.interfaces.records import ReadClient, command, outcome, result, table_update
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
-from hotrow_rtl.lookup.directory.bank import DirectoryBank
+from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.hashing.row_location import key_of
 from hotrow_sim.golden.lookup import directory as golden
@@ -106,7 +106,7 @@ class Ring:
         if lane.valid:
             request, key = lane.request, key_of(c, lane.bank, lane.request.bank_key)
             shared = beat.shared
-            assert not shared.search and not shared.miss and not request.amount
+            assert not shared.miss and not request.amount
             row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF, (request.parts_log2, request.part)
             if shared.op == DirectoryOp.INSTALL:
                 slot, hit = self.directory.install(*row)
@@ -149,19 +149,12 @@ class ListedDirectory(wiring.Component):
             connect(m, entries=getattr(entries, name), own=flipped(getattr(self, name)))
         connect(m, entries=entries.beats, ring=ring.beats)
         connect(m, ring=ring.answered, entries=entries.answered)
-        banks = [ResetInserter(self.restart)(DirectoryBank(c)) for _ in range(c.banks)]
-        for number, (bank, ask, answer) in enumerate(zip(banks, ring.requests, ring.answers)):
+        banks = [LookupBank(c) for _ in range(c.banks)]
+        for number, bank in enumerate(banks):
             m.submodules[f"bank{number}"] = bank
-            flying = Signal(DirectoryBank.latency, name=f"flying{number}")
-            m.d.sync += flying.eq(Cat(bank.enter, flying))
-            m.d.comb += [
-                ask.ready.eq(bank.ready & ~bank.busy),
-                bank.enter.eq(ask.valid & ask.ready),
-                bank.request.as_value().eq(ask.p),
-                bank.clear.eq(entries.clear),
-                answer.valid.eq(flying[-1]),
-                answer.p.found.eq(bank.answer),
-            ]
+            connect(m, ring=ring.requests[number], bank=bank.requests)
+            connect(m, bank=bank.answers, ring=ring.answers[number])
+            m.d.comb += [bank.clear_slots.eq(entries.clear), bank.restart.eq(self.restart)]
         m.d.comb += [
             entries.cleared.eq(Cat(bank.ready for bank in banks).all()),
             entries.restart.eq(self.restart),

@@ -7,8 +7,8 @@ import pytest
 from hotrow_rtl.config import ROW_NUMBER_WIDTH
 from hotrow_rtl.contract.encoding import AllFlag, Opcode
 from hotrow_rtl.interfaces.records import FAULT_DECERR
-from hotrow_rtl.lookup.directory.bank import DirectoryBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
+from hotrow_rtl.lookup.directory.slot_table import distance
 from hotrow_rtl.lookup.hashing.row_location import place
 from hotrow_sim.cycles.directory import clear_cycles, list_cycles
 from hotrow_sim.golden.lookup import directory as golden
@@ -169,7 +169,7 @@ def test_rows_of_one_bank_wait_for_each_other():
     entries = np.array([same[number % len(same)] for number in range(count)])
     cycles, banked, apart = cycles_and_model(TINY, entries)
     assert cycles == banked
-    assert banked - apart == (DirectoryBank.edit_cycles - 1) * (count - 1)
+    assert banked - apart == (distance(TINY) - 1) * (count - 1)
 
 
 def test_clear_takes_a_sweep():

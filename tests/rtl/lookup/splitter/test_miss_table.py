@@ -46,7 +46,7 @@ class Driver:
 
     async def tick(self, ctx, rest=None, epoch=1):
         """One cycle, in which a row enters or anything stands there that does not."""
-        ctx.set(self.dut.enter, rest is not None)
+        ctx.set(self.dut.valid, rest is not None)
         ctx.set(self.dut.bank_key, int(self.rng.integers(1 << self.config.bank_key_width))
                 if rest is None else rest)
         ctx.set(self.dut.epoch, epoch)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH
-from hotrow_rtl.lookup.planner.bypass_table import BypassTable, DependencyReducer, entry_width
+from hotrow_rtl.lookup.banks.bypass_table import BypassTable, DependencyReducer, entry_width
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
@@ -34,7 +34,7 @@ def test_the_newest_batch_of_the_entries_that_were_asked():
             for _ in range(int(rng.integers(0, 12))):
                 entry, bypassed = int(rng.choice(hot)), int(rng.random() < 0.3)
                 enter = int(rng.random() < 0.8)
-                ctx.set(dut.enter, enter)
+                ctx.set(dut.valid, enter)
                 ctx.set(dut.entry, entry)
                 ctx.set(dut.bypassed, bypassed)
                 await ctx.tick()
@@ -43,7 +43,7 @@ def test_the_newest_batch_of_the_entries_that_were_asked():
                     wanted = max(wanted, by if by > retired else NEVER)
                     if bypassed:
                         last[entry] = batch
-            ctx.set(dut.enter, 0)
+            ctx.set(dut.valid, 0)
             await ctx.tick().repeat(dut.latency)
             newest = ctx.get(dut.newest)
             assert (batch - newest.age if newest.valid else NEVER) == wanted, batch
@@ -53,7 +53,7 @@ def test_the_newest_batch_of_the_entries_that_were_asked():
         ctx.set(dut.clear, 0)
         await ctx.tick().until(dut.ready)
         await begin(ctx, 60, 60)
-        ctx.set(dut.enter, 1)
+        ctx.set(dut.valid, 1)
         ctx.set(dut.bypassed, 0)
         for entry in range(5):
             ctx.set(dut.entry, entry)
