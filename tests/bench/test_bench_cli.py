@@ -124,7 +124,7 @@ def test_rows_move_while_the_next_batch_is_split(bench):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--row-bytes", "40"], "multiple of 16 up to 512"),
-    (["--trace", "single"], "every lookup hits: ask for fewer --slots"),
+    (["--trace", "single"], "every lookup hits: lower --slots"),
 ])
 def test_overlaps_that_cannot_be(bench, arguments, message):
     code, out, err = bench(*OVERLAP, "--lookups", "100", *MODEL, *arguments)

@@ -75,7 +75,7 @@ def test_every_variant_equals_brute_force(name, jagged, share):
     variants, cuts = library(name, work)
     assert variants.keys() == set(STEPS)
     counts = np.zeros(FIRST[-1], int)
-    for batch, cut in zip(taken, cuts):
+    for batch, cut in zip(taken, cuts, strict=True):
         rows = bags(batch)
         flat = [row for of_sample in rows for row in of_sample]
         np.add.at(counts, np.array(flat, int), 1)
@@ -167,7 +167,7 @@ def test_table_for_people(bench):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--trace", "uniform:200000000"], "600000000 rows: the arrays of the CPU are for at most"),
+    (["--trace", "uniform:200000000"], "600000000 rows: the CPU's arrays take at most"),
     (["--slots", "100000"], "slots"),
     (["--preset", "huge"], "unknown preset"),
 ])

@@ -50,7 +50,7 @@ def brute_force(spec, k, seed, tables=3, rows=500, batch=64, lookups=6000):
         for ids in learned[1]:
             device.observe(ids)
         hot = device.harvest(k)
-    found = list(zip(hot.table.tolist(), hot.row.tolist()))
+    found = list(zip(hot.table.tolist(), hot.row.tolist(), strict=True))
     exact = [row for row, _ in sorted(
         learned[0].items(), key=lambda entry: (-entry[1], entry[0]))][:k]
     alike = Counter(learned[0][row] for row in found) & Counter(learned[0][row] for row in exact)
@@ -119,8 +119,8 @@ def test_table_for_people(bench):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--k", "24"], "96 counters for k = 24.*power of two"),
-    (["--k", "16", "--entries-per-k", "1"], "16 counters for k = 16: counter_sets must be"),
-    (["--lookups", "10"], "one batch to learn on and one to score on"),
+    (["--k", "16", "--entries-per-k", "1"], "counter_sets must be 16 to"),
+    (["--lookups", "10"], "at least one batch to learn on and one to score on"),
     (["--preset", "huge"], "unknown preset"),
     (["--tables", "99", "--lookups", "30000"], "99 tables: this card holds at most"),
 ])

@@ -62,7 +62,7 @@ def test_more_rows_than_the_table_has(bench):
                             "--table-rows", "4", "--bag", "3", "--json")
     assert code == 0 and result["agrees"] and (result["rows"], result["table_rows"]) == (99, 4)
     code, _, err = bench("update", "--transport", "model", "--rows", "100", "--table-rows", "4")
-    assert code == 2 and "--rows 100 of a table of 4 rows would write one twice" in err
+    assert code == 2 and "--rows 100 of a table of 4 rows would write a row twice" in err
 
 
 def test_table_for_people(bench):

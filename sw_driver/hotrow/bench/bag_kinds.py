@@ -1,6 +1,6 @@
-"""The arithmetic that `hotrow bench` measures, as the card does it and as the CPU does.
+"""The arithmetic that `hotrow bench` measures, on the card and on the CPU.
 
-Elements are small integers, so that sums are exact in whatever order they are added.
+Elements are small integers, so that sums are exact in any order.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ LR = 0.5
 
 
 class Pool:
-    """Bags of random rows of a table, summed to one row each, one behind the other.
+    """Bags of random rows of a table, summed to consecutive rows.
 
-    Members
-    -------
+    Attributes
+    ----------
     channel, distinct
-        As of `move_kinds.Gather`.
+        The same as in `move_kinds.Gather`.
     arithmetic : bool
         Rows come in bags, and the card computes.
     """
@@ -27,37 +27,37 @@ class Pool:
         return rng.integers(0, work.table_rows, work.count)
 
     def fill(self, array, first):
-        """Set an array of rows, whose first is number `first`."""
+        """Fill an array of rows; the first has number `first`."""
         numbers = np.arange(first, first + len(array))[:, None] * 7 + np.arange(array.shape[1])
         array[:] = numbers % LARGEST_ELEMENT
 
     def dense_rows(self, work):
-        """Of the array beside the table."""
+        """Rows of the dense array."""
         return work.count // work.bag
 
     def traffic(self, work):
-        """Rows that are read, and rows that are written."""
+        """Rows read, and rows written."""
         return work.count, work.count // work.bag
 
     def submit(self, device, table, rows, dense, bag):
-        """Start the command; a Future."""
+        """Start the command: a Future."""
         lengths = np.full(len(rows) // bag, bag)
         return device.pool_async((table, rows), lengths, out=dense)
 
     def expected(self, work):
-        """What `result` must be afterwards."""
+        """Expected value of `result`."""
         return np.add.reduceat(work.table[work.rows], np.arange(0, work.count, work.bag))
 
     def result(self, work):
         return work.dense
 
     def ways(self, work, table, dense):
-        """Addresses of the rows that are read, and of those that are written; `table` and `dense`
-        give the address of a row number."""
+        """Addresses of the rows read, and of the rows written; `table` and `dense` map a row
+        number to its address."""
         return table(work.rows), dense(np.arange(work.count // work.bag))
 
     def on_cpu(self, work):
-        """(name, function) of every way to do it."""
+        """(name, function) of each implementation on the CPU."""
         import torch
 
         table, out = torch.from_numpy(work.table), work.dense
@@ -72,7 +72,7 @@ class Pool:
 
 
 class Update(Pool):
-    """Steps of SGD on distinct rows, each by the sum of its gradients, which lie anywhere."""
+    """Steps of SGD on distinct rows, each by the sum of its gradients, which are not adjacent."""
 
     distinct = True
 

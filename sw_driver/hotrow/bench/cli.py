@@ -1,4 +1,4 @@
-"""`hotrow bench`: rates of the accelerator, counted in its own cycles."""
+"""`hotrow bench`: rates of the accelerator, in cycles that the card counts."""
 
 import json
 import sys
@@ -11,17 +11,17 @@ GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
 
 LOOKUPS, OVERLAP_LOOKUPS = 2**20, 2**19
 HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
-MOVES = {"gather": "copy random rows of a table, one behind the other",
-         "scatter": "copy rows that lie one behind the other to random rows of a table",
+MOVES = {"gather": "copy random rows of a table to consecutive rows",
+         "scatter": "copy consecutive rows to random rows of a table",
          "pool": "sum bags of random rows of a table to one row each",
-         "update": "steps of SGD on random rows of a table, with several gradients each"}
+         "update": "steps of SGD on random rows of a table, with several gradients per row"}
 BAGS = {"pool": "rows of a bag", "update": "gradients of a row"}
 
 
 def bench(subparsers):
     """Add `hotrow bench`."""
     parser = subparsers.add_parser(
-        "bench", help="rates of the accelerator, counted in its own cycles",
+        "bench", help="rates of the accelerator, in cycles that the card counts",
         description="Run a benchmark on the Verilated hardware.")
     names = parser.add_subparsers(title="benchmarks", metavar="NAME", required=True, dest="name")
 
@@ -34,37 +34,37 @@ def bench(subparsers):
 
     add("observe", _observe, "count every lookup of a trace")
 
-    each = add("split", _split, "tell hits from misses, and popular samples from the others")
+    each = add("split", _split, "slots of the lookups, and popular samples apart from the others")
     shared.add_slots(each)
 
-    each = add("plan", _plan, "slots for the rows of coming batches, beside this machine's CPU")
+    each = add("plan", _plan, "slots for the rows of coming batches, compared with the CPU")
     shared.add_planner(each)
 
     each = add("overlap", _overlap,
-               "split batches while the rows that the batch before missed are gathered",
+               "split batches while the missed rows of the previous batch are gathered",
                OVERLAP_LOOKUPS)
     shared.add_slots(each)
     each.add_argument("--row-bytes", type=shared.positive, default=64, help="a multiple of 16")
 
-    each = add("hotset", _hotset, "how good the hot rows are that the counters find",
+    each = add("hotset", _hotset, "lookups covered by the hot rows that the counters find",
                HOTSET_LOOKUPS, total_rows=HOTSET_ROWS)
     each.add_argument("--k", type=shared.positives, default=(4096,),
-                      help="hot rows to find; several, separated by commas, one after the other")
+                      help="hot rows to find; several values are separated by commas")
     each.add_argument("--entries-per-k", type=shared.positive, default=4,
-                      help="counters of the card for each of them")
+                      help="counters of the card per hot row")
 
-    each = add("cpu", _cpu, "the work of observe and split on this machine's CPU, beside the card")
+    each = add("cpu", _cpu, "the work of observe and split on the CPU, compared with the card")
     shared.add_slots(each)
     each.add_argument("--threads", type=shared.positive, help="of PyTorch; default all cores")
     each.add_argument("--clock-mhz", type=shared.positive,
                       help="of the card; default the preset's assumed clock")
 
-    each = add("train", _train, "training steps in every mode, beside what others use instead")
+    each = add("train", _train, "training steps in every mode, compared with other libraries")
     shared.add_training(each)
     each.set_defaults(transport="model", preset="alveo-u55c", trace="criteo-shape",
-                      remark="wall clock of this machine, with a simulated card: no speed of one")
+                      remark="wall clock with a simulated card: not the speed of a card")
 
-    each = add("host", _host, "the host's time of a training step by part, beside CPU embeddings",
+    each = add("host", _host, "the host's time of a training step, compared with CPU libraries",
                rows=100_000)
     shared.add_host(each)
     each.set_defaults(transport="model", preset="alveo-u55c",
@@ -97,12 +97,12 @@ def run(options) -> int:
     Returns
     -------
     int
-        1 where the card and the CPU came to different results, else 0.
+        1 if the results of the card and the CPU differ, else 0.
 
     Raises
     ------
     Error
-        If the trace or the geometry does not fit.
+        The trace or the geometry does not fit.
     """
     from .progress import Steps
 
@@ -116,9 +116,9 @@ def run(options) -> int:
         from .report import show
 
         show(result)
-        print(getattr(options, "remark", None) or
-              "cycles of the Verilated hardware" if options.transport == "sim" else
-              "cycles by formula, not of the hardware", file=sys.stderr)
+        cycles = ("cycles of the Verilated hardware" if options.transport == "sim" else
+                  "cycles by formula, not of the hardware")
+        print(getattr(options, "remark", cycles), file=sys.stderr)
     return 0 if figures.get("agrees", True) else 1
 
 

@@ -1,8 +1,8 @@
-"""What the card's lookup side does, done by this machine's CPU, beside the card.
+"""The work of the card's lookup side on this machine's CPU, compared with the card.
 
-Both get the same batches and the same hot rows, and must find the same in them. The CPU runs the
-fastest of several variants per step, in NumPy and in PyTorch, batch after batch, each at the best
-of several rounds. The card's cycles are simulated: its rate is projected to a clock.
+Both get the same batches and hot rows, and must return the same results. For each step the fastest
+of several variants in NumPy and PyTorch counts, at the best of several rounds. The card's cycles
+are simulated, and its rate is projected to a clock.
 """
 
 import os
@@ -19,13 +19,13 @@ ROUNDS = 7
 
 
 def best_seconds(works, advance=lambda: None):
-    """The least time of several pieces of work, all of them in turn, `ROUNDS` times.
+    """The least time of several functions, over `ROUNDS` rounds of all of them.
 
     Parameters
     ----------
     works : list of (function, arguments)
-        Called with each of the arguments. The least time of each call counts, so that what else
-        runs on the machine adds next to nothing.
+        The function is called with each argument. The least time of each call counts, which
+        excludes most of the time of other processes.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def best_seconds(works, advance=lambda: None):
     """
     least = [np.full(len(arguments), np.inf) for _, arguments in works]
     for _ in range(ROUNDS):
-        for (function, arguments), best in zip(works, least):
+        for (function, arguments), best in zip(works, least, strict=True):
             for at, argument in enumerate(arguments):
                 started = time.perf_counter()
                 function(argument)
@@ -45,8 +45,8 @@ def best_seconds(works, advance=lambda: None):
 def cpu(options, trace, steps) -> dict:
     """Measure the card, then the CPU."""
     if trace.rows > LARGEST_TOTAL:
-        raise Error(f"trace {trace.name} has {trace.rows} rows: the arrays of the CPU are for at "
-                    f"most {LARGEST_TOTAL}")
+        raise Error(f"trace {trace.name} has {trace.rows} rows: the CPU's arrays take at most "
+                    f"{LARGEST_TOTAL}")
     count = lookups.batch_count(trace, options.batch, options.lookups)
     steps.begin("making batches")
     taken = [trace.batch(number, options.batch) for number in range(count)]
@@ -66,7 +66,7 @@ def cpu(options, trace, steps) -> dict:
 
 
 def _card(options, workload, steps):
-    """Figures of OBSERVE and SPLIT; the rows that have slots; hits and popular samples."""
+    """Figures of OBSERVE and SPLIT, the rows with slots, and the hits and popular samples."""
     with device_of(options) as device:
         workload.register(device)
         counted = lookups.observe(device, workload, steps.begin("OBSERVE", len(workload.batches)))
@@ -77,9 +77,9 @@ def _card(options, workload, steps):
                                steps.begin("SPLIT", len(workload.batches)))
         assumed = device.geometry.clock_mhz
     clock = options.clock_mhz or assumed
-    said = ("lanes", "cycles", "lookups_per_cycle")
+    shown = ("lanes", "cycles", "lookups_per_cycle")
     return {"clock_mhz": clock, "clock_is": "given" if options.clock_mhz else "assumed"} | {
-        name: {key: figures[key] for key in said}
+        name: {key: figures[key] for key in shown}
         | {"lookups_per_s_projected": figures["lookups_per_cycle"] * clock * 1e6}
         for name, figures in (("observe", counted), ("split", parted))
     }, hot, (parted["hits"], round(parted["popular_fraction"] * workload.samples))
@@ -132,7 +132,7 @@ def _measure(work, total, threads, steps):
 
 
 def _rates(records):
-    """Lookups per second of what one OBSERVE and one SPLIT do, each step by the faster library."""
+    """Lookups per second of the work of OBSERVE and of SPLIT, each step by the faster library."""
     def rate(wanted, key):
         return 1 / sum(1 / max(record[key] for record in records if record["step"] == step)
                        for step in wanted)

@@ -1,4 +1,4 @@
-"""The steps of `cpu_work` in PyTorch, in every way that could be the fastest."""
+"""The steps of `cpu_work` in PyTorch, each in every way that could be the fastest."""
 
 import torch
 
@@ -13,88 +13,107 @@ def tensors(work: Work) -> Work:
 
 
 def variants(work: Work) -> dict:
-    """Functions of a `Cut` of tensors by step and name; they return what those of NumPy do."""
-    total, hot = work.total, work.hot
-    largest = max(len(cut.rows) for cut in work.cuts)
-    counts = {name: torch.zeros(total, dtype=torch.int64)
-              for name in ("index_add", "scatter_add", "index_put", "unique", "bincount")}
-    slot_of = torch.full((total,), -1, dtype=torch.int32)
-    slot_of[hot] = torch.arange(len(hot), dtype=torch.int32)
-    last_seen = torch.empty(total, dtype=torch.int32)
-    places, ones = torch.arange(largest, dtype=torch.int32), torch.ones(largest, dtype=torch.int64)
-    one = torch.ones((), dtype=torch.int64)
+    """Functions of a `Cut` of tensors by step and name, with the results of `cpu_numpy`."""
+    steps = Steps(work)
+    dense = all(cut.columns for cut in work.cuts)
+    small = work.total <= 16 * steps.largest
+    return {
+        "count": {"index_add": steps.count_index_add, "scatter_add": steps.count_scatter_add,
+                  "index_put": steps.count_index_put, "unique": steps.count_unique} | (
+            {"bincount": steps.count_bincount} if small else {}),
+        "classify": {"index": steps.classify_index, "index_select": steps.classify_index_select,
+                     "gather": steps.classify_gather} | (
+            {"searchsorted": steps.classify_searchsorted} if len(work.hot) else {}),
+        "partition": {"marks": partition_marks, "sums": partition_sums} | (
+            {"all": partition_all, "minimum": partition_minimum} if dense else {}),
+        "misses": {"unique": misses_unique, "last seen": steps.misses_last_seen},
+    }
 
-    def count_index_add(cut):
-        return counts["index_add"].index_add_(0, cut.rows, ones[:len(cut.rows)])
 
-    def count_scatter_add(cut):
-        return counts["scatter_add"].scatter_add_(0, cut.rows, ones[:len(cut.rows)])
+class Steps:
+    """The steps that keep tensors over all rows.
 
-    def count_index_put(cut):
-        return counts["index_put"].index_put_((cut.rows,), one, accumulate=True)
+    Parameters
+    ----------
+    work : Work
+    """
 
-    def count_unique(cut):
+    def __init__(self, work):
+        self.total, self.hot = work.total, work.hot
+        self.largest = max(len(cut.rows) for cut in work.cuts)
+        self.counts = {
+            name: torch.zeros(work.total, dtype=torch.int64)
+            for name in ("index_add", "scatter_add", "index_put", "unique", "bincount")}
+        self.slot_of = torch.full((work.total,), -1, dtype=torch.int32)
+        self.slot_of[work.hot] = torch.arange(len(work.hot), dtype=torch.int32)
+        self.last_seen = torch.empty(work.total, dtype=torch.int32)
+        self.places = torch.arange(self.largest, dtype=torch.int32)
+        self.ones = torch.ones(self.largest, dtype=torch.int64)
+        self.one = torch.ones((), dtype=torch.int64)
+
+    def count_index_add(self, cut):
+        return self.counts["index_add"].index_add_(0, cut.rows, self.ones[:len(cut.rows)])
+
+    def count_scatter_add(self, cut):
+        return self.counts["scatter_add"].scatter_add_(0, cut.rows, self.ones[:len(cut.rows)])
+
+    def count_index_put(self, cut):
+        return self.counts["index_put"].index_put_((cut.rows,), self.one, accumulate=True)
+
+    def count_unique(self, cut):
         rows, times = torch.unique(cut.rows, return_counts=True)
-        counts["unique"][rows] += times
-        return counts["unique"]
+        self.counts["unique"][rows] += times
+        return self.counts["unique"]
 
-    def count_bincount(cut):
-        return counts["bincount"].add_(torch.bincount(cut.rows, minlength=total))
+    def count_bincount(self, cut):
+        return self.counts["bincount"].add_(torch.bincount(cut.rows, minlength=self.total))
 
-    def classify_index(cut):
-        return slot_of[cut.rows]
+    def classify_index(self, cut):
+        return self.slot_of[cut.rows]
 
-    def classify_index_select(cut):
-        return slot_of.index_select(0, cut.rows)
+    def classify_index_select(self, cut):
+        return self.slot_of.index_select(0, cut.rows)
 
-    def classify_gather(cut):
-        return slot_of.gather(0, cut.rows)
+    def classify_gather(self, cut):
+        return self.slot_of.gather(0, cut.rows)
 
-    def classify_searchsorted(cut):
-        at = torch.searchsorted(hot, cut.rows).clamp_(max=len(hot) - 1)
-        return torch.where(hot[at] == cut.rows, at.int(), -1)
+    def classify_searchsorted(self, cut):
+        at = torch.searchsorted(self.hot, cut.rows).clamp_(max=len(self.hot) - 1)
+        return torch.where(self.hot[at] == cut.rows, at.int(), -1)
 
-    def parts(popular):
-        return popular.nonzero().ravel(), (~popular).nonzero().ravel()
-
-    def partition_all(cut):
-        return parts((cut.slots >= 0).view(-1, cut.columns).all(dim=1))
-
-    def partition_minimum(cut):
-        return parts(cut.slots.view(-1, cut.columns).amin(dim=1) >= 0)
-
-    def partition_marks(cut):
-        popular = torch.ones(cut.samples, dtype=torch.bool)
-        popular[cut.sample[cut.slots < 0]] = False
-        return parts(popular)
-
-    def partition_sums(cut):
-        before = torch.zeros(len(cut.rows) + 1, dtype=torch.int32)
-        torch.cumsum(cut.slots < 0, 0, out=before[1:])
-        return parts(before[cut.ends[1:]] == before[cut.ends[:-1]])
-
-    def misses_unique(cut):
-        return torch.unique(cut.rows[cut.slots < 0], return_inverse=True)
-
-    def misses_last_seen(cut):
+    def misses_last_seen(self, cut):
         missed = cut.rows[cut.slots < 0]
-        place = places[:len(missed)]
-        last_seen[missed] = place
-        owner = last_seen[missed]
+        place = self.places[:len(missed)]
+        self.last_seen[missed] = place
+        owner = self.last_seen[missed]
         owns = owner == place
         number = torch.cumsum(owns, 0, dtype=torch.int32)
         return missed[owns], number[owner] - 1
 
-    dense = all(cut.columns for cut in work.cuts)
-    small = total <= 16 * largest
-    return {
-        "count": {"index_add": count_index_add, "scatter_add": count_scatter_add,
-                  "index_put": count_index_put, "unique": count_unique} | (
-            {"bincount": count_bincount} if small else {}),
-        "classify": {"index": classify_index, "index_select": classify_index_select,
-                     "gather": classify_gather} | (
-            {"searchsorted": classify_searchsorted} if len(hot) else {}),
-        "partition": {"marks": partition_marks, "sums": partition_sums} | (
-            {"all": partition_all, "minimum": partition_minimum} if dense else {}),
-        "misses": {"unique": misses_unique, "last seen": misses_last_seen},
-    }
+
+def parts(popular):
+    return popular.nonzero().ravel(), (~popular).nonzero().ravel()
+
+
+def partition_all(cut):
+    return parts((cut.slots >= 0).view(-1, cut.columns).all(dim=1))
+
+
+def partition_minimum(cut):
+    return parts(cut.slots.view(-1, cut.columns).amin(dim=1) >= 0)
+
+
+def partition_marks(cut):
+    popular = torch.ones(cut.samples, dtype=torch.bool)
+    popular[cut.sample[cut.slots < 0]] = False
+    return parts(popular)
+
+
+def partition_sums(cut):
+    before = torch.zeros(len(cut.rows) + 1, dtype=torch.int32)
+    torch.cumsum(cut.slots < 0, 0, out=before[1:])
+    return parts(before[cut.ends[1:]] == before[cut.ends[:-1]])
+
+
+def misses_unique(cut):
+    return torch.unique(cut.rows[cut.slots < 0], return_inverse=True)

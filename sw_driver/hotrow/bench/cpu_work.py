@@ -1,7 +1,7 @@
-"""The work of the card's lookup side, cut into steps that a CPU is timed on.
+"""The work of the card's lookup side, in steps that are timed on a CPU.
 
-Rows are numbered over all tables, so that one array serves them all: adding the table's first row
-to an id is left to whoever reads the log, and not timed.
+Rows are numbered over all tables, so that one array serves them all. Adding the first row of the
+table to each id is not timed.
 """
 
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 
 STEPS = ("count", "classify", "partition", "misses")
-SPLIT = ("classify", "partition", "misses")  # what one SPLIT does
+SPLIT = ("classify", "partition", "misses")  # the steps of SPLIT
 LARGEST_TOTAL = 2**28  # rows of all tables: every variant keeps an array over them
 
 
 @dataclass(frozen=True)
 class Cut:
-    """One batch; its arrays are NumPy's or PyTorch's.
+    """One batch, in arrays of NumPy or PyTorch.
 
-    Members
-    -------
+    Attributes
+    ----------
     rows : int64[n]
         Row of each lookup.
     slots : int32[n]
-        Its slot, -1 where it has none: the result of `classify`, which the further steps take.
+        Slot of each lookup, -1 for none: the result of `classify`, and input of the later steps.
     sample : int64[n]
-        Its sample.
+        Sample of each lookup.
     ends : int64[B + 1]
-        Lookups before each sample, and all of them.
+        Lookups before each sample, then their total.
     columns : int or None
-        Lookups of every sample; None if they differ.
+        Lookups per sample; None if the samples differ.
     """
 
     rows: object
@@ -44,14 +44,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Work:
-    """All batches, and the rows that are hot.
+    """All batches, and the hot rows.
 
-    Members
-    -------
+    Attributes
+    ----------
     total : int
         Rows of all tables.
     hot : int64[h]
-        Hot rows, ascending; the slot of each is its place.
+        Hot rows, ascending; the slot of a row is its place here.
     cuts : list of Cut
     """
 
@@ -67,7 +67,7 @@ def prepare(cardinalities, hot, taken) -> Work:
     ----------
     cardinalities : sequence of int
     hot : RowList
-        Rows that the card has slots for.
+        Rows with a slot on the card.
     taken : list of Samples
     """
     first = np.r_[0, np.cumsum(cardinalities)]

@@ -1,4 +1,4 @@
-"""The host's time of a training step by part, the device's own time left out, beside the CPU peers.
+"""The host's time of a training step by part, without the device's, compared with CPU peers.
 
 A simulated device runs inside the calls of its transport, on the thread of the trainer: its time is
 measured there and subtracted.
@@ -71,7 +71,7 @@ def host(options, trace, steps) -> dict:
 
 
 def _batches(trace, size, count):
-    """Ids int64[size, tables] of so many batches."""
+    """Ids int64[size, tables] of `count` batches."""
     found = []
     for number in range(count):
         samples = trace.batch(number, size)

@@ -1,8 +1,8 @@
-"""How good the hot rows are that a card finds, against the exact count of every row.
+"""Coverage of the hot rows that a card finds, compared with an exact count of every row.
 
-The card counts the first fifth of a trace's batches (OBSERVE) and tells its K most counted rows
-(HARVEST); NumPy counts every row of the same batches. Both sets are scored by the lookups of the
-other batches that they cover.
+The card counts the first fifth of a trace's batches (OBSERVE) and returns its K most counted rows
+(HARVEST); NumPy counts every row of the same batches. The score of a set is its share of the
+lookups of the other batches.
 """
 
 from dataclasses import replace
@@ -13,39 +13,33 @@ from ..errors import Error
 from ..geometry import Preset
 from ..geometry import preset as preset_of
 from . import lookups
-from .options import device_of
+from .options import device_of, sets_of
 
 LEARNING_SHARE = 0.2  # of the batches, at least one
 ROW_BITS = np.uint64(32)
 
 
 def variant(config: Preset, k, entries_per_k) -> Preset:
-    """A card that counts in `entries_per_k` * `k` entries, and has slots for `k` rows or more.
+    """A card with `entries_per_k` * `k` counters and at least `k` slots.
 
     Raises
     ------
     Error
-        If there is no such geometry.
+        There is no such geometry.
     """
     entries = entries_per_k * k
-    sets, rest = divmod(entries, config.counter_ways)
-    if rest or sets & (sets - 1):
-        raise Error(f"{entries} counters for k = {k}: preset {config.name!r} has "
-                    f"{config.counter_ways} to a set, and the sets must be a power of two")
+    sets = sets_of(f"{entries} counters for k = {k}", entries, config.counter_ways)
     directory_sets = config.directory_sets
     while config.slots // config.directory_sets * directory_sets < k:
         directory_sets *= 2
     if (sets, directory_sets) == (config.counter_sets, config.directory_sets):
         return config
-    try:
-        return replace(config, name=f"{config.name}-{entries}-counters", counter_sets=sets,
-                       directory_sets=directory_sets)
-    except ValueError as refusal:
-        raise Error(f"{entries} counters for k = {k}: {refusal}") from None
+    return replace(config, name=f"{config.name}-{entries}-counters", counter_sets=sets,
+                   directory_sets=directory_sets)
 
 
 class Learned:
-    """Rows that were counted exactly.
+    """Exact counts of rows.
 
     Parameters
     ----------
@@ -61,8 +55,8 @@ class Learned:
         return self._keys[np.argsort(-self._counts, kind="stable")[:k]]
 
     def recall(self, keys, k) -> float:
-        """Share of the `k` most counted rows that are in `keys`; for the last of them any row
-        stands that was counted as often."""
+        """Share of the `k` most counted rows that are in `keys`; rows that tie with the last of
+        them are interchangeable."""
         ranked = np.sort(self._counts)[::-1][:k]
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         counts = self._counts[at[self._keys[at] == keys]]
@@ -78,7 +72,7 @@ class Score:
     Parameters
     ----------
     keys : uint64[n]
-        All rows that will be asked for.
+        All rows that `coverage` will be called with.
     """
 
     def __init__(self, keys):
@@ -93,7 +87,7 @@ class Score:
         self.lookups += len(keys)
 
     def coverage(self, keys) -> float:
-        """Share of the lookups whose row is one of `keys`, each given once."""
+        """Share of the lookups whose row is one of `keys`, which are distinct."""
         return float(self._counts[np.searchsorted(self._keys, keys)].sum() / self.lookups)
 
 
@@ -103,13 +97,13 @@ def keys_of(samples):
 
 
 def hotset(options, trace, steps) -> dict:
-    """Measure; one K gives its figures, several a list of them under `results`."""
+    """Measure: the figures of one K, or a list of them under `results`."""
     card = preset_of(options.preset)
     cards = {k: variant(card, k, options.entries_per_k) for k in options.k}
     count = lookups.batch_count(trace, options.batch, options.lookups)
     if count < 2:
-        raise Error("one batch to learn on and one to score on are needed at least: ask for more "
-                    "--lookups or a smaller --batch")
+        raise Error("expected at least one batch to learn on and one to score on: raise --lookups "
+                    "or lower --batch")
     learning = max(1, int(LEARNING_SHARE * count))
     advance, taken = steps.begin("making batches to learn on", learning), []
     for number in range(learning):

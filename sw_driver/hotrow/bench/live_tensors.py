@@ -1,4 +1,4 @@
-"""What memory the tensors take that a training keeps."""
+"""Memory of the tensors that a training keeps."""
 
 import gc
 
@@ -6,7 +6,7 @@ import torch
 
 
 def storages(tensors):
-    """Storages of tensors, their gradients included, each once: dict of address to bytes."""
+    """Storages of tensors and their gradients: dict of address to bytes."""
     found = {}
     for tensor in tensors:
         for each in (tensor, tensor.grad if tensor.is_leaf else None):
@@ -19,24 +19,24 @@ def storages(tensors):
 
 
 class Watch:
-    """Bytes of the tensors of this process that came after the watch, at the fullest moment.
+    """Most bytes of the tensors of this process that are younger than the watch.
 
     Parameters
     ----------
     apart : iterable of Tensor
-        Not to be counted, nor their gradients.
+        Excluded, with their gradients.
 
-    Members
-    -------
+    Attributes
+    ----------
     peak : int
         Bytes.
     """
 
     def __init__(self, apart=()):
-        self._apart, self.peak = [*apart, *_tensors()], 0  # kept, so that no address is used again
+        self._apart, self.peak = [*apart, *_tensors()], 0  # kept, so that no address is reused
 
     def look(self, *_):
-        """Count what is alive: to be called at the moments that may be the fullest."""
+        """Count the live tensors; call it when most are alive."""
         apart = storages(self._apart)
         self.peak = max(self.peak, sum(
             size for address, size in storages(_tensors()).items() if address not in apart))

@@ -1,4 +1,4 @@
-"""How fast a card counts and splits batches, by its own cycle counter."""
+"""Rates at which a card counts and splits batches, by its cycle counter."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from ..memory import empty
 from ..results import RowList
 from ..traces import Trace
 
-IN_FLIGHT = 8  # commands that wait in the ring, so that the card never waits for the host
-LEARNING_SHARE = 0.05  # of the batches, at least one: what a split's hot rows are learned on
-ROW_BYTES = 16  # the shortest row: lookups do not touch the rows
+IN_FLIGHT = 8  # commands in the ring, so that the card does not wait for the host
+LEARNING_SHARE = 0.05  # of the batches, at least one, from which hot rows are learned
+ROW_BYTES = 16  # the shortest row: lookups do not read rows
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Tables and batches of a trace, in memory that a device can use in place.
+    """Tables and batches of a trace, in memory that a device uses in place.
 
-    Members
-    -------
+    Attributes
+    ----------
     tables : list of float32[rows, row_bytes / 4]
-        Elements that are never touched take no memory.
+        Untouched elements take no memory.
     memory : uint8[n]
         Holds the ids and lengths of all batches.
     batches : list of Batch
@@ -43,12 +43,12 @@ class Workload:
     samples: int
 
     def register(self, device: Device):
-        """Let a device without tables work on it.
+        """Register the tables and the batches with a device without tables.
 
         Raises
         ------
         Error
-            If the card holds fewer tables.
+            The card holds fewer tables.
         """
         if len(self.tables) > device.geometry.tables:
             raise Error(f"the trace has {len(self.tables)} tables: this card holds at most "
@@ -56,16 +56,16 @@ class Workload:
         for number, weights in enumerate(self.tables):
             device.register_table(weights, f"table {number}")
         device.register(self.memory, writable=False)
-        device.check_ids = False  # on the card, which is what is measured
+        device.check_ids = False  # the card checks them
 
 
 def batch_count(trace: Trace, batch_size, lookups) -> int:
-    """Batches of a trace that have so many lookups or more; all of them if they have fewer.
+    """Number of batches of a trace with at least `lookups` lookups; all if there are fewer.
 
     Raises
     ------
     Error
-        If the trace has no batch.
+        The trace has no batch.
     """
     count = trace.batch_count(batch_size)
     if count is None:
@@ -81,16 +81,16 @@ def batch_count(trace: Trace, batch_size, lookups) -> int:
 
 
 def load(trace: Trace, taken, row_bytes=ROW_BYTES) -> Workload:
-    """Tables of a trace, and the samples taken of it as one batch each.
+    """Tables of a trace, and some samples as one batch each.
 
     Parameters
     ----------
     trace : Trace
     taken : list of Samples
     row_bytes : int
-        Of the tables; a multiple of 4.
+        A multiple of 4.
     """
-    # All of them in one buffer, each from a multiple of 64 bytes on.
+    # All arrays in one buffer, each aligned to 64 bytes.
     arrays = [array for samples in taken for array in (samples.ids, samples.lengths)
               if array is not None]
     memory = empty(sum(-array.nbytes % 64 + array.nbytes for array in arrays), np.uint8)
@@ -114,24 +114,24 @@ def load(trace: Trace, taken, row_bytes=ROW_BYTES) -> Workload:
 
 
 def load_some(trace: Trace, batch_size, lookups, row_bytes=ROW_BYTES) -> Workload:
-    """The first batches of a trace, of so many lookups or more if it has them."""
+    """The first batches of a trace, with at least `lookups` lookups if there are so many."""
     count = batch_count(trace, batch_size, lookups)
     return load(trace, [trace.batch(number, batch_size) for number in range(count)], row_bytes)
 
 
 def observe(device: Device, workload: Workload, advance) -> dict:
-    """Count every batch once; `advance()` is called as each completes."""
+    """Count every batch once; call `advance()` as each completes."""
     results = run(device.observe_async, workload.batches, advance)
     return _figures(device, workload, results, bytes_written=0)
 
 
 def learn(device: Device, workload: Workload, slots=None) -> RowList:
-    """Give slots to the hottest rows of the first batches; those that got one.
+    """Give slots to the hottest rows of the first batches; return the rows with a slot.
 
     Parameters
     ----------
     slots : int, optional
-        Default: all that the card has.
+        Default: all slots of the card.
     """
     learning = max(1, int(LEARNING_SHARE * len(workload.batches)))
     for batch in workload.batches[:learning]:
@@ -142,7 +142,7 @@ def learn(device: Device, workload: Workload, slots=None) -> RowList:
 
 
 def split(device: Device, workload: Workload, hot: RowList, advance) -> dict:
-    """Split every batch once; `hot` are the rows that have slots."""
+    """Split every batch once; `hot` are the rows with slots."""
     results = run(device.split_async, workload.batches, advance)
     misses = sum(len(result.misses) for result in results)
     written = 4 * workload.lookups + 4 * workload.samples + 8 * misses
@@ -153,7 +153,7 @@ def split(device: Device, workload: Workload, hot: RowList, advance) -> dict:
 
 
 def run(submit, batches, advance):
-    """Results of a command per batch, several under way all the time."""
+    """Results of one command per batch, with several commands in flight."""
     waiting, results = deque(), []
     for batch in batches:
         waiting.append(submit(batch))

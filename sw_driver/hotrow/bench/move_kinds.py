@@ -1,4 +1,4 @@
-"""The moves that `hotrow bench` measures, each as the card does it and as the CPU does."""
+"""The moves that `hotrow bench` measures, on the card and on the CPU."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from .bag_kinds import Pool, Update
 
 
 class Gather:
-    """Random rows of a table, one behind the other.
+    """Random rows of a table, copied to consecutive rows.
 
-    Members
-    -------
+    Attributes
+    ----------
     channel : str
-        "read" or "write": the row ports whose data channel counts.
+        "read" or "write": the row ports whose data channel is measured.
     distinct : bool
         No row of the table is written twice.
     arithmetic : bool
@@ -27,36 +27,36 @@ class Gather:
         return rng.integers(0, work.table_rows, work.count)
 
     def fill(self, array, first):
-        """Set an array of rows, whose first is number `first`: each element tells its row."""
+        """Fill an array of rows; the first has number `first`. Each element identifies its row."""
         array[:] = np.arange(first, first + len(array), dtype=np.float32)[:, None]
         array += np.arange(array.shape[1], dtype=np.float32) / 1024
 
     def dense_rows(self, work):
-        """Of the array beside the table."""
+        """Rows of the dense array."""
         return work.count
 
     def traffic(self, work):
-        """Rows that are read, and rows that are written."""
+        """Rows read, and rows written."""
         return work.count, work.count
 
     def submit(self, device, table, rows, dense, bag):
-        """Start the command; a Future."""
+        """Start the command: a Future."""
         return device.gather_async((table, rows), out=dense)
 
     def expected(self, work):
-        """What `result` must be afterwards."""
+        """Expected value of `result`."""
         return work.table[work.rows]
 
     def result(self, work):
         return work.dense
 
     def ways(self, work, table, dense):
-        """Addresses of the rows that are read, and of those that are written; `table` and `dense`
-        give the address of a row number."""
+        """Addresses of the rows read, and of the rows written; `table` and `dense` map a row
+        number to its address."""
         return table(work.rows), dense(np.arange(work.count))
 
     def on_cpu(self, work):
-        """(name, function) of every way to do it."""
+        """(name, function) of each implementation on the CPU."""
         import torch
 
         table, dense = torch.from_numpy(work.table), torch.from_numpy(work.dense)
@@ -68,7 +68,7 @@ class Gather:
 
 
 class Scatter(Gather):
-    """Rows that lie one behind the other to random rows of a table, none of them twice."""
+    """Consecutive rows, copied to distinct random rows of a table."""
 
     channel, distinct = "write", True
 

@@ -1,7 +1,7 @@
-"""How close a card's row mover comes to what its memory ports can carry, in its own cycles.
+"""Rate of a card's row mover over the rate of its memory ports, in cycles that the card counts.
 
-Random rows of one table, moved by one command. The ports of the simulated memory count beats and
-cycles; the completion's cycles, counted by the card, must agree with them.
+One command moves random rows of one table. The ports of the simulated memory count beats and
+cycles, which must agree with the cycles in the completion.
 """
 
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ from .cpu import best_seconds
 from .move_kinds import KINDS
 from .options import device_of
 
-BEATS = 2**18  # that each port carries by default
+BEATS = 2**18  # per port, by default
 LARGEST_TABLE = 2**28  # bytes, by default
-LARGEST_IN_DRAM = 2**26  # of the 128 MiB of the chips behind LiteDRAM
+LARGEST_IN_DRAM = 2**26  # of the 128 MiB that LiteDRAM controls
 TABLE_ROWS = 2**20
 ELEMENT = np.dtype(np.float32)
 LEAST_ROW = 16  # bytes
@@ -33,13 +33,13 @@ class Work:
     kind : Kind
     row_bytes, table_rows, count, bag, seed : int
 
-    Members
-    -------
+    Attributes
+    ----------
     table : float32[table_rows, row_bytes / 4]
     rows : int64[count]
         Row of each lookup.
     dense : float32[dense_rows, row_bytes / 4]
-        The rows moved, one behind the other; those of bags; or gradients.
+        The moved rows, the pooled bags, or the gradients.
     """
 
     kind: object
@@ -92,7 +92,7 @@ def measure(kind_name, options, steps) -> dict:
 
 
 def _config(kind, options):
-    """Geometry of the card that the options name; of one that computes where that is measured."""
+    """Geometry of the card that the options name; with arithmetic where the benchmark needs it."""
     try:
         config = preset(options.preset)
         given = {"row_ports": options.ports, "outstanding": options.outstanding,
@@ -115,17 +115,17 @@ def _work(kind, options, config):
     largest = LARGEST_IN_DRAM if options.memory == "litedram" else LARGEST_TABLE
     table_rows = options.table_rows or max(least, min(TABLE_ROWS, largest // size))
     if least > table_rows:
-        raise Error(f"--rows {count} of a table of {table_rows} rows would write one twice: ask "
-                    "for more --table-rows")
+        raise Error(f"--rows {count} of a table of {table_rows} rows would write a row twice: "
+                    "raise --table-rows")
     return Work(kind, size, table_rows, count, bag, options.seed)
 
 
 def _card(kind, options, config, work):
-    """Figures of the card."""
+    """Figures of the card's run."""
     with device_of(options, config=config) as device:
         table = device.register_table(work.table, "table")
         dense = device.register(work.dense)
-        device.check_ids = False  # on the card, which is what is measured
+        device.check_ids = False  # the card checks them
         future = kind.submit(device, table, work.rows, dense, work.bag)
         future.result()
         cycles, bus = future.cycles, device.geometry.bus_bytes
@@ -152,7 +152,8 @@ def _card(kind, options, config, work):
 
 
 def _bare(transport, kind, work, table, dense, ports):
-    """Cycles of the same requests without the card, rows dealt out to the ports by turns."""
+    """Cycles of the same requests without the card, with the rows spread round-robin over the
+    ports."""
     sides = kind.ways(work, *(
         lambda rows, first=buffer.device_address: first + rows * work.row_bytes
         for buffer in (table, dense)))
@@ -161,7 +162,7 @@ def _bare(transport, kind, work, table, dense, ports):
 
 
 def _ports(transport, channel, cycles):
-    """What the ports counted, which must agree with the completion."""
+    """Counts of the ports, which must agree with the completion."""
     counted = {name: transport.statistics(name) for name in transport.ports
                if name.startswith(f"row_{channel}")}
     used = [each for each in counted.values() if each.beats]
@@ -177,12 +178,12 @@ def _ports(transport, channel, cycles):
         "beat_cycles": whole,
         "most_outstanding": max(each.worst_outstanding for each in used),
         "useful_beat_fraction": sum(
-            each.beats / span for each, span in zip(used, spans)) / len(counted),
+            each.beats / span for each, span in zip(used, spans, strict=True)) / len(counted),
     }
 
 
 def _cpu_seconds(kind, work, advance):
-    """Least time by name of what moves the same rows on this machine: on one thread and on all."""
+    """Least time of each implementation on this machine by name, on one thread and on all."""
     import torch
 
     found, before = {}, torch.get_num_threads()
@@ -191,7 +192,8 @@ def _cpu_seconds(kind, work, advance):
         for threads, where in ((1, "core"), (before, "machine")):
             torch.set_num_threads(threads)
             least = best_seconds([(lambda _, do=do: do(), [None]) for _, do in works], advance)
-            found |= {f"{name}_{where}": float(each) for (name, _), each in zip(works, least)
+            found |= {f"{name}_{where}": float(each) for (name, _), each in zip(
+                works, least, strict=True)
                       if where == "core" or not name.startswith("numpy")}
     finally:
         torch.set_num_threads(before)

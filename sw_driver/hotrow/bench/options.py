@@ -1,4 +1,4 @@
-"""Options that benchmarks share, and what they name."""
+"""Options that benchmarks share, and the traces and devices that they name."""
 
 import argparse
 
@@ -6,10 +6,10 @@ from .. import open as open_device
 from ..errors import Error
 from ..traces import open_trace
 
-# Of `sim`, and default cycles of latency.
+# Memories of `sim`, with their default latency in cycles.
 MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
-ROW_MEMORIES = ("litedram",)  # behind the row ports only
-_TIMEOUT = 3600.0  # seconds a command: figures are cycles, however long simulating them takes
+ROW_MEMORIES = ("litedram",)  # for the row ports only
+_TIMEOUT = 3600.0  # seconds per command: simulation is slow, and the figures are cycles
 
 
 def add_trace(parser, lookups, rows=2**20, total_rows=None):
@@ -21,7 +21,7 @@ def add_trace(parser, lookups, rows=2**20, total_rows=None):
     lookups : int
         Default number of lookups.
     rows, total_rows : int
-        Default rows of a generated table; of all of them together, where that is given.
+        Default rows of a generated table, or of all of them together.
     """
     parser.add_argument("--trace", default="zipf:1.05", help="as for `hotrow train`")
     parser.add_argument("--ids", type=names, default=(), help="id columns of a trace file")
@@ -39,17 +39,17 @@ def add_trace(parser, lookups, rows=2**20, total_rows=None):
 
 
 def add_device(parser, moves=False):
-    """Add the options of the card; `moves` where the row ports are what is measured."""
+    """Add the options of the card; with `moves` those of a benchmark of the row ports."""
     memories = {name: cycles for name, cycles in MEMORIES.items()
                 if moves or name not in ROW_MEMORIES}
     parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
     parser.add_argument("--transport", default="sim",
                         help="`sim`, or `model`, whose cycles are formulas")
     parser.add_argument("--memory", choices=memories, default="ideal",
-                        help="behind all ports of `sim`"
-                        + "; litedram: behind its row ports" * moves)
+                        help="memory at all ports of `sim`"
+                        + "; litedram: at its row ports" * moves)
     parser.add_argument("--latency", type=positive,
-                        help="cycles of that memory, of DRAM besides its own; default "
+                        help="cycles of that memory, for DRAM in addition to its own; default "
                         + ", ".join(f"{cycles} ({name})" for name, cycles in memories.items()))
 
 
@@ -57,15 +57,14 @@ def add_moves(parser):
     """Add the options of the rows to move."""
     parser.add_argument("--row-bytes", type=positive, default=64, help="a multiple of 16")
     parser.add_argument("--rows", type=positive,
-                        help="to move; default so many that each port carries 2^18 beats")
+                        help="rows to move; by default each port carries 2^18 beats")
     parser.add_argument("--table-rows", type=positive,
-                        help="of the table; default 2^20, or what 256 MiB hold, behind "
-                             "LiteDRAM 64 MiB")
-    parser.add_argument("--ports", type=positive, help="row ports; default those of the preset")
+                        help="rows of the table; default 2^20 in at most 256 MiB, LiteDRAM 64 MiB")
+    parser.add_argument("--ports", type=positive, help="row ports; default as in the preset")
     parser.add_argument("--outstanding", type=positive,
-                        help="rows in flight on each of them; default those of the preset")
+                        help="rows in flight per port; default as in the preset")
     parser.add_argument("--clock-mhz", type=positive,
-                        help="of the card; default the preset's assumed clock")
+                        help="clock of the card; default the preset's assumed clock")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
@@ -76,53 +75,52 @@ def add_bags(parser, what):
 
 def add_slots(parser):
     parser.add_argument("--slots", type=positive,
-                        help="hot rows that a split finds, at most; default all the card has")
+                        help="hot rows of a split, at most; default all slots of the card")
 
 
 def add_planner(parser):
     """Add the options of plans."""
     parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"), default="lru",
-                        help="which row leaves its slot; lfu and freq count the lookups, too")
+                        help="replacement policy; lfu and freq also count the lookups")
     parser.add_argument("--window", type=window, default=(3, 2), metavar="PAST,FUTURE",
-                        help="batches held before and after the one planned; default 3,2")
-    parser.add_argument("--slots", type=positive, help="of the card; default those of the preset")
+                        help="batches held before and after the planned batch; default 3,2")
+    parser.add_argument("--slots", type=positive, help="of the card; default as in the preset")
     parser.add_argument("--counters", type=positive,
-                        help="of the card; default those of the preset")
+                        help="of the card; default as in the preset")
     parser.add_argument("--room", type=ratio, metavar="RATIO",
-                        help="smaller batches, so that the card has so many slots per row that a "
-                             "window needs at most")
-    parser.add_argument("--row-bytes", type=positive, default=64, help="of what the link carries")
+                        help="reduce the batch until the card has RATIO slots per row of a window")
+    parser.add_argument("--row-bytes", type=positive, default=64, help="bytes of a row on the link")
     parser.add_argument("--clock-mhz", type=positive,
-                        help="of the card; default the preset's assumed clock")
+                        help="clock of the card; default the preset's assumed clock")
 
 
 def add_training(parser):
     """Add the options of whole training steps."""
     parser.add_argument("--modes", type=names, default=("resident", "scratchpipe", "freqcache",
                                                         "hotline"),
-                        help="of resident, scratchpipe, freqcache, hotline, and hotline:PERCENT, "
-                             "where so many of all rows are hot, those first that the learning "
-                             "batches look up most; default the first four")
+                        help="resident, scratchpipe, freqcache, hotline, hotline:PERCENT with "
+                             "that share of all rows hot, ranked by lookups of the learning "
+                             "batches; default the first four")
     parser.add_argument("--peers", action="store_true",
-                        help="PyTorch's sparse EmbeddingBags, FBGEMM and TorchRec beside them")
+                        help="add PyTorch's sparse EmbeddingBags, FBGEMM and TorchRec")
     parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd")
     parser.add_argument("--dim", type=positive, default=16, help="of a row; default 16")
     parser.add_argument("--mlp-scale", type=float, default=0.25,
                         help="factor on the width of the DLRM's hidden layers; default 0.25")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--slots", type=positive,
-                        help="of the card, a power of two; default those of the preset")
+                        help="of the card, a power of two; default as in the preset")
     parser.add_argument("--hot-rows", type=positive,
-                        help="rows that hotline learns; default one for each slot")
-    parser.add_argument("--steps", type=positive, default=20, help="timed, of each round")
-    parser.add_argument("--warm-up", type=positive, default=3, help="steps before them")
+                        help="rows that hotline learns; default one per slot")
+    parser.add_argument("--steps", type=positive, default=20, help="timed steps of a round")
+    parser.add_argument("--warm-up", type=positive, default=3, help="steps before the timed ones")
     parser.add_argument("--learning", type=positive, default=10,
-                        help="batches that are counted before")
+                        help="batches that are counted first")
     parser.add_argument("--rounds", type=positive, default=3,
-                        help="every contender takes its turn in each; medians are reported")
+                        help="rounds over all contenders; medians are reported")
     parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"))
-    parser.add_argument("--depth", type=positive, default=4, help="batches planned, not trained")
-    parser.add_argument("--look-ahead", type=int, default=2, help="batches marked beyond")
+    parser.add_argument("--depth", type=positive, default=4, help="batches planned and not trained")
+    parser.add_argument("--look-ahead", type=int, default=2, help="batches marked after it")
     parser.add_argument("--workers", type=int, default=0, help="threads of the stages")
     parser.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
 
@@ -135,7 +133,7 @@ def add_host(parser):
     parser.add_argument("--dim", type=positive, default=16, help="of a row; default 16")
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--steps", type=positive, default=10, help="timed; medians are reported")
-    parser.add_argument("--warm-up", type=positive, default=6, help="steps before them")
+    parser.add_argument("--warm-up", type=positive, default=6, help="steps before the timed ones")
     parser.add_argument("--learning", type=positive, default=4,
                         help="batches that hotline counts before")
     parser.add_argument("--threads", type=positive,
@@ -150,26 +148,40 @@ def trace_of(options):
                       tables=options.tables, table_rows=rows)
 
 
-def device_of(options, **more):
-    """The card that the options name, opened; `more` goes to its transport."""
+def device_of(options, config=None, **more):
+    """Open the card that the options name, or a variant; `more` goes to its transport."""
     if options.transport == "sim":
         more |= memory_of(options) | {"timeout": _TIMEOUT}
     elif options.latency or options.memory != "ideal":
-        raise Error(f"--latency and --memory are of the simulated memory: transport "
+        raise Error(f"--latency and --memory set the simulated memory: transport "
                     f"{options.transport!r} has none")
-    return open_device(options.transport, preset=options.preset, **more)
+    return open_device(options.transport, config or options.preset, **more)
+
+
+def sets_of(what, entries, per_set) -> int:
+    """Sets of a card's memory of `entries`.
+
+    Raises
+    ------
+    Error
+        Beginning with `what`: the sets are not a power of two.
+    """
+    sets, rest = divmod(entries, per_set)
+    if rest or not sets or sets & (sets - 1):
+        raise Error(f"{what}: expected {per_set} times a power of two, got {entries}")
+    return sets
 
 
 def memory_of(options) -> dict:
-    """The simulated memory that the options name, as the transport takes it."""
+    """Arguments of the transport for the simulated memory that the options name."""
     return {"memory": options.memory, "latency": options.latency or MEMORIES[options.memory]}
 
 
 def named(options) -> dict:
-    """What a result says of the options."""
-    said = ("preset", "trace", "transport", "batch", "seed")
+    """Options that a result repeats."""
+    repeated = ("preset", "trace", "transport", "batch", "seed")
     memory = memory_of(options) if options.transport == "sim" else {}
-    return {name: getattr(options, name) for name in said
+    return {name: getattr(options, name) for name in repeated
             if getattr(options, name, None) is not None} | memory
 
 

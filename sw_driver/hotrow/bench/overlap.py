@@ -1,9 +1,8 @@
-"""Whether the two queues work side by side: batches are split while rows of the batch before move.
+"""Overlap of the two queues: SPLIT of a batch during GATHER of the previous batch's missed rows.
 
-The same commands four times: every SPLIT; every GATHER, of the rows that the SPLIT of its batch
-missed; one after the other, batch by batch; and each GATHER as soon as its SPLIT has ended, the
-next SPLIT beside it. Events order the queues. All commands wait for one of them, which the host
-sets when they are in their rings, so that the host's pace is not measured.
+Four runs: all SPLITs; all GATHERs of missed rows; both in turn, batch by batch; and both with each
+GATHER concurrent with the next SPLIT. Events order the queues. All commands wait for one event,
+which the host sets once they are in their rings, so that the time of the host is not measured.
 """
 
 import numpy as np
@@ -23,7 +22,7 @@ def overlap(options, trace, steps) -> dict:
     Raises
     ------
     Error
-        If the card carries no such rows, or every lookup of the trace hits.
+        The card moves no such rows, or every lookup of the trace hits.
     """
     count = lookups.batch_count(trace, options.batch, options.lookups)
     entries = 1 << (COMMANDS_PER_BATCH * count + OTHERS - 1).bit_length()
@@ -62,14 +61,14 @@ def overlap(options, trace, steps) -> dict:
 
 
 class _Pipeline:
-    """The commands of a few batches.
+    """The commands of some batches.
 
-    Members
-    -------
+    Attributes
+    ----------
     misses : list of RowList
-        Of each batch.
+        Missed rows of each batch.
     agrees : bool
-        Every SPLIT found the same misses, and every GATHER brought the rows of the tables.
+        Every SPLIT found the same misses, and every GATHER copied the rows of the tables.
     """
 
     def __init__(self, device, workload, row_bytes):
@@ -77,10 +76,10 @@ class _Pipeline:
         self.agrees = True
 
     def find_misses(self):
-        """Split once; give every missed row elements of its own, and its batch room for them."""
+        """Split once; give each missed row its own elements, and allocate memory for the rows."""
         self.misses = [self.device.split(batch).misses for batch in self.workload.batches]
         if not any(map(len, self.misses)):
-            raise Error("every lookup hits: ask for fewer --slots, so that some row is missed")
+            raise Error("every lookup hits: lower --slots, so that some row is missed")
         self.rows = [empty((len(misses), self.row_bytes // 4), np.float32)
                      for misses in self.misses]
         self.buffers = [self.device.register(rows) if len(rows) else None for rows in self.rows]
@@ -98,7 +97,7 @@ class _Pipeline:
             self.expected.append(expected)
 
     def run(self, splits=False, gathers=False, in_turn=False) -> int:
-        """Cycles from the moment that the first command may run to the end of the last."""
+        """Cycles from the start event to the end of the last command."""
         device, both = self.device, splits and gathers
         for event in (START, SPLIT, GATHERED):
             device.write_event(event, 0)
@@ -128,7 +127,7 @@ class _Pipeline:
                 - min(future.span[1] for future in starts))
 
     def _compare(self, misses, gathers):
-        for found, known in zip(misses, self.misses):
+        for found, known in zip(misses, self.misses, strict=False):  # none without splits
             self.agrees &= (np.array_equal(found.table, known.table)
                             and np.array_equal(found.row, known.row))
         if gathers:

@@ -1,9 +1,9 @@
-"""How fast a card plans batches, by its own cycle counter, beside this machine's CPU.
+"""Rate at which a card plans batches, by its cycle counter, compared with this machine's CPU.
 
 Batch b is planned once the batches up to b + FUTURE are marked and those up to b - PAST - 1 are
-retired. Commands are queued back to back: while the card marks a batch the host takes up the plan
-before, retires, and puts the next plan behind. The CPU does the same, each step at the best of
-several rounds. The card's cycles are simulated: its rate is projected to a clock.
+retired. Commands are queued back to back: while the card marks a batch the host reads the previous
+plan, retires, and queues the next plan. The CPU runs the same steps; the best of several rounds
+counts. The card's cycles are simulated, and its rate is projected to a clock.
 """
 
 import sys
@@ -19,14 +19,14 @@ from ..geometry import preset as preset_of
 from ..kernels.compiler import find_compiler
 from . import lookups, plan_native
 from .cpu_work import LARGEST_TOTAL
-from .options import device_of
+from .options import device_of, sets_of
 from .plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 
 ROUNDS = 3
 PLANNER_LANES = 0.5  # of the card's lanes
 RESULT_BYTES = 4, 12, 12  # of PLAN's lists: per lookup, per row to be fetched and written back
-COUNTED = ("lfu", "freq")  # policies that go by the access counters
-# Bytes per second that a link carries one way, headers taken off.
+COUNTED = ("lfu", "freq")  # policies that read the access counters
+# Payload bytes per second of a link in one direction.
 LINKS = {"gigabit ethernet": 0.12e9, "pcie gen2 x4": 1.73e9, "pcie gen3 x16": 14.4e9,
          "pcie gen4 x16": 28.8e9}
 
@@ -37,11 +37,11 @@ def plan(options, trace, steps) -> dict:
     Raises
     ------
     Error
-        If the trace or the geometry does not fit, or the window is longer than the card's.
+        The trace or the geometry does not fit, or the window is longer than the card's.
     """
     if trace.rows > LARGEST_TOTAL:
-        raise Error(f"trace {trace.name} has {trace.rows} rows: the arrays of the CPU are for at "
-                    f"most {LARGEST_TOTAL}")
+        raise Error(f"trace {trace.name} has {trace.rows} rows: the CPU's arrays take at most "
+                    f"{LARGEST_TOTAL}")
     config, (past, future) = planner_of(options), options.window
     if past + future + 2 > config.plan_window:  # the last is marked before the first is retired
         raise Error(f"--window {past},{future} is too long: both together may be up to "
@@ -67,7 +67,7 @@ def plan(options, trace, steps) -> dict:
     rates = {name: card["lookups"] / least for name, least in seconds.items()}
     filled, left = (options.row_bytes * number for number in (
         counts["fills"], counts["evictions"] + counts["bypasses"]))
-    busier = max(filled, left) / workload.lookups  # of the two ways of a link
+    busier = max(filled, left) / workload.lookups  # of the two directions of a link
     return card | counts | {
         "batch": batch, "window_rows": window_rows, "room": config.slots / window_rows,
         "bypassed_share": counts["bypasses"] / counts["unique"],
@@ -88,45 +88,36 @@ def plan(options, trace, steps) -> dict:
 
 
 def planner_of(options) -> Preset:
-    """The preset with so many slots and counters; with a planner, said aloud where it has none.
+    """The preset with the given slots and counters; prints a note where it adds a planner.
 
     Raises
     ------
     Error
-        If there is no such geometry.
+        There is no such geometry.
     """
     config = preset_of(options.preset)
     if not config.planner:
-        print(f"preset {config.name} has no planner: a card like it that has one is simulated",
+        print(f"preset {config.name} has no planner: a card like it with a planner is simulated",
               file=sys.stderr)
         config = config.with_planner()
+    name, changed = config.name, {}
     if options.counters is not None:
-        config = _sized(config, f"--counters {options.counters}", options.counters, 1,
-                        config.counter_ways, "counter_sets")
-    if options.slots is None:
-        return config
-    config = replace(config, directory_partitions=1)  # until the sets are known
-    sized = _sized(config, f"--slots {options.slots}", options.slots, config.directory_choices,
-                   config.directory_ways, "directory_sets")
-    parts = preset_of(options.preset).directory_partitions
-    return replace(sized, directory_partitions=min(parts, sized.directory_sets // sized.banks))
-
-
-def _sized(config, option, entries, choices, ways, field):
-    sets, rest = divmod(entries, choices * ways)
-    try:
-        if rest or not sets:
-            raise ValueError(f"a set of {'either choice' if choices == 2 else 'them'} has {ways}")
-        name = config.name + option[1:].replace(" ", "-")
-        return replace(config, name=name, **{field: sets})
-    except ValueError as refusal:
-        raise Error(f"{option}: {refusal}") from None
+        name += f"-counters-{options.counters}"
+        changed["counter_sets"] = sets_of(
+            f"--counters {options.counters}", options.counters, config.counter_ways)
+    if options.slots is not None:
+        name += f"-slots-{options.slots}"
+        sets = sets_of(f"--slots {options.slots}", options.slots,
+                       config.directory_choices * config.directory_ways)
+        parts = min(config.directory_partitions, max(1, sets // config.banks))
+        changed |= {"directory_sets": sets, "directory_partitions": parts}
+    return replace(config, name=name, **changed)
 
 
 def _batches(options, trace, slots):
     """Samples of a batch, and the batches: samples, and rows numbered over all tables.
 
-    With `--room` as many samples, at most `--batch`, as leave that many slots per row of a window.
+    `--room` reduces the samples from `--batch` until that many slots per row of a window remain.
     """
     def made(size):
         taken = [trace.batch(number, size) for number in range(
@@ -141,7 +132,7 @@ def _batches(options, trace, slots):
     if options.room and not fits(size):
         least = 1
         if not fits(least):
-            raise Error(f"--room {options.room}: not even batches of one sample leave so many of "
+            raise Error(f"--room {options.room}: not even batches of one sample leave that many of "
                         f"{slots} slots; take more --slots")
         while size - least > 1:
             middle = (least + size) // 2
@@ -155,7 +146,7 @@ def _first_rows(trace):
 
 
 def _most_rows(rows, window):
-    """Most rows that so many batches, one after the other, need together."""
+    """Most distinct rows of a window of consecutive batches."""
     unique = [np.unique(each) for each in rows]
     return max(len(np.unique(np.concatenate(unique[at:at + window])))
                for at in range(max(1, len(unique) - window + 1)))
@@ -170,7 +161,7 @@ def _card(options, config, workload, first, steps):
         marks, plans = _run(device, workload.batches, options.policy, past, future, advance)
         geometry = device.geometry
         served = sum(each.lookups for each in marks + plans)
-        # In order: what a command took of the time is by what it ended later than the one before.
+        # In order of their ends: a command takes the time since the end of the previous one.
         ends = sorted((each.end, kind, each.lookups) for kind, results in enumerate((marks, plans))
                       for each in results)
         before = min(each.end - each.cycles for each in marks + plans)
@@ -229,7 +220,7 @@ def _cpu_planners():
 
 
 def _seconds(make, rows, past, future, advance):
-    """Least time of every step, added up."""
+    """Sum of the least time of every step."""
     wanted = steps_of(len(rows), future)
     converted = _converted(make, rows)
     least = np.full(len(wanted), np.inf)
@@ -247,7 +238,7 @@ def _seconds(make, rows, past, future, advance):
 
 
 def _check_cpu(make, rows, slots, past, future, total):
-    """Whether a planner of this machine plans soundly, and what its plans add up to."""
+    """Whether the plans of a planner of this machine hold, and their counts."""
     planner, converted, planned = make(), _converted(make, rows), []
     for step, batch in steps_of(len(rows), future):
         if step == "mark":
@@ -261,7 +252,7 @@ def _check_cpu(make, rows, slots, past, future, total):
 
 
 def _converted(make, rows):
-    """The batches as the planner takes them."""
+    """The batches in the planner's type."""
     if make.func is not TorchPlanner:
         return rows
     import torch

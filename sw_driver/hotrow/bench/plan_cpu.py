@@ -1,7 +1,7 @@
 """The planner's work on this machine's CPU: LRU over all slots, with holds, in NumPy and PyTorch.
 
-Rows are numbered over all tables, so that an array tells the slot of each: no hash, and no sets. A
-CPU finds a victim among all slots, the card among those of two sets.
+Rows are numbered over all tables, and an array holds the slot of each: there is no hash and no set.
+The CPU chooses a victim among all slots, the card among those of two sets.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ NONE = -1  # no slot, no row, no batch
 
 @dataclass(frozen=True)
 class Planned:
-    """Of one batch, as int64 arrays or tensors.
+    """Plan of one batch, in int64 arrays or tensors.
 
-    Members
-    -------
+    Attributes
+    ----------
     slots : [lookups]
         Slot of each lookup's row, or the number of slots + k of the k-th bypassed row.
     fills : [n]
@@ -36,7 +36,7 @@ class NumpyPlanner:
     Parameters
     ----------
     rows, slots, longest : int
-        Of all tables; of the trainer; lookups of the longest batch.
+        Rows of all tables, slots of the trainer, lookups of the longest batch.
     """
 
     def __init__(self, rows, slots, longest):
@@ -53,8 +53,8 @@ class NumpyPlanner:
         self.needed[slots] = batch  # the newest of all so far
 
     def plan(self, rows, batch, retired) -> Planned:
-        """Give the rows of a batch slots; none may leave that a batch beyond `retired` needs."""
-        # Each lookup writes its place to its row; the first one, written last, stands for the row.
+        """Give slots to the rows of a batch; evict no row that a batch after `retired` needs."""
+        # Each lookup writes its place to its row; the first, written last, represents the row.
         places = self._places[:len(rows)]
         self._place_of[rows[::-1]] = places[::-1]
         owns = self._place_of[rows] == places
@@ -83,7 +83,7 @@ class NumpyPlanner:
 
 
 class TorchPlanner:
-    """The same in PyTorch; which lookup stands for its row is not told."""
+    """The same in PyTorch, where any lookup may represent its row."""
 
     def __init__(self, rows, slots, longest):
         import torch
@@ -128,7 +128,7 @@ class TorchPlanner:
 
 
 def steps_of(count, future):
-    """What is done with `count` batches in which order: ("mark", batch) and ("plan", batch)."""
+    """Steps over `count` batches, in order: ("mark", batch) and ("plan", batch)."""
     steps = [("mark", batch) for batch in range(min(future, count))]
     for batch in range(count):
         if batch + future < count:
@@ -143,7 +143,7 @@ def retired_by(batch, past):
 
 
 def check(batches, planned, slots, past, future, rows):
-    """Whether a planner's results hold, and what they add up to.
+    """Whether a planner's results hold, and their counts.
 
     Parameters
     ----------
@@ -157,10 +157,10 @@ def check(batches, planned, slots, past, future, rows):
     Returns
     -------
     sound : bool
-        Every lookup has its row's slot, or a place of its row's own in the bypass area.
+        Every lookup has the slot of its row, or its row's own place in the bypass area.
     counts : dict
         `unique`, `hits` (rows that had a slot), `fills`, `evictions`, `bypasses`,
-        `held_evictions`: of rows that a batch within the window needed.
+        `held_evictions` (rows that a batch of the window needed).
     """
     slot_of, needed = np.full(rows, NONE, np.int64), np.full(rows, NONE, np.int64)
     counts = dict.fromkeys(

@@ -1,8 +1,8 @@
 // The planner's work on one core: LRU over all slots, with holds, row by row.
 //
-// An array tells the slot of every row. Slots are in a list in the order of their last use, free
-// ones and those used longest ago first; a marked row counts as used. So if the first one is held,
-// all are, and the row is bypassed.
+// An array holds the slot of every row. A list holds the slots in the order of their last use: free
+// slots and the least recently used first; a mark counts as a use. If the first slot is held, all
+// are, and the row is bypassed.
 
 #include <cstdint>
 #include <vector>
@@ -14,27 +14,27 @@ constexpr int32_t NONE = -1;
 struct Planner {
     int32_t slots;
     int32_t first, last;  // of the list
-    std::vector<int32_t> slot_of, before, behind;
+    std::vector<int32_t> slot_of, previous, next;
     std::vector<int64_t> row_at, needed;
 
     Planner(int64_t rows, int32_t slots)
-        : slots(slots), first(0), last(slots - 1), slot_of(rows, NONE), before(slots),
-          behind(slots), row_at(slots, NONE), needed(slots, NONE) {
+        : slots(slots), first(0), last(slots - 1), slot_of(rows, NONE), previous(slots),
+          next(slots), row_at(slots, NONE), needed(slots, NONE) {
         for (int32_t slot = 0; slot < slots; ++slot) {
-            before[slot] = slot - 1;
-            behind[slot] = slot + 1 < slots ? slot + 1 : NONE;
+            previous[slot] = slot - 1;
+            next[slot] = slot + 1 < slots ? slot + 1 : NONE;
         }
     }
 
     void use(int32_t slot, int64_t batch) {
         if (needed[slot] < batch) needed[slot] = batch;
         if (slot == last) return;
-        const int32_t left = before[slot], right = behind[slot];
-        if (left == NONE) first = right; else behind[left] = right;
-        before[right] = left;
-        before[slot] = last;
-        behind[slot] = NONE;
-        behind[last] = slot;
+        const int32_t left = previous[slot], right = next[slot];
+        if (left == NONE) first = right; else next[left] = right;
+        previous[right] = left;
+        previous[slot] = last;
+        next[slot] = NONE;
+        next[last] = slot;
         last = slot;
     }
 };
@@ -54,8 +54,8 @@ void planner_mark(Planner *planner, const int64_t *rows, int64_t count, int64_t 
     }
 }
 
-// Writes a slot per lookup, the rows without one before, and those that left; counts[0] and
-// counts[1] say how many.
+// Write the slot of each lookup, the filled rows (counts[0] of them) and the evicted rows
+// (counts[1]).
 void planner_plan(Planner *planner, const int64_t *rows, int64_t count, int64_t batch,
                   int64_t retired, int64_t *slots, int64_t *fills, int64_t *evicted,
                   int64_t *counts) {

@@ -1,8 +1,8 @@
-"""Whole training steps: the modes, what others use instead, and simpler schemes, side by side.
+"""Whole training steps of the modes, of other libraries, and of simpler schemes.
 
-Every contender starts from the same tables and model and trains on the same batches. Steps are
-timed by this machine's clock, with a card that is simulated or modelled on the same machine: that
-tells what the benchmark took here, and nothing about a card.
+Every contender starts from the same tables and model and trains on the same batches. The clock of
+this machine times the steps, the simulation of the card included: the times are not those of a
+card.
 """
 
 import time
@@ -22,7 +22,7 @@ from .train_baselines import count, fae, filled, ranked_rows, static_cache
 from .train_modes import MODES, Mode, hot_share
 from .train_peers import PEERS
 
-CLOCK = "wall clock of this machine, on which the card is simulated too"
+CLOCK = "wall clock of this machine, which also simulates the card"
 
 
 def train(options, trace, steps) -> dict:
@@ -71,7 +71,7 @@ def _check(options, trace):
 
 
 class _Arena:
-    """One set of tables on which contenders take turns."""
+    """One set of tables on which all contenders train, one after another."""
 
     def __init__(self, options, trace, batches, tables, rule):
         self.options, self.trace, self.tables, self.rule = options, trace, tables, rule
@@ -85,7 +85,7 @@ class _Arena:
             self.ranked[name] = filled(tables, ranked_rows(tables, self.learning, hot), hot)
 
     def play(self, kind, records):
-        """A round of one contender: `kind` is a mode's name, or a Peer."""
+        """Run a round of one contender: `kind` is the name of a mode, or a Peer."""
         options, tables, rule = self.options, self.tables, self.rule
         tables.initialise(options.seed)
         if rule.state:
@@ -106,7 +106,7 @@ class _Arena:
                 self._describe(record, contender, watch, results)
 
     def _steps(self, contender, watch):
-        """Take all steps: seconds of those after the warm-up, and their StepResults."""
+        """Run all steps; return the seconds after the warm-up, and the StepResults."""
         announced, end = 0, watch and contender.watch(watch.look)
         results, started = [], None
         for number, samples in enumerate(self.batches):
@@ -143,7 +143,7 @@ class _Arena:
         }
 
     def finished(self, records):
-        """Records of the contenders, with medians and what can be compared."""
+        """Records of the contenders, with medians and comparisons."""
         done = []
         expected = records.get("resident", {}).get("table_sha256")
         for record in records.values():
@@ -156,8 +156,8 @@ class _Arena:
         return done
 
     def counted(self, steps):
-        """Records of the baselines that are counted, with as many hot rows as there are slots, and
-        with those of every `hotline:PERCENT`."""
+        """Records of the counted baselines: with one hot row per slot, and with the hot rows of
+        each `hotline:PERCENT`."""
         steps.begin("counting for FAE and a static cache")
         slots, records = self.options.hot_rows or self.options.slots or self._preset_slots(), []
         for hot in (ranked_rows(self.tables, self.learning, slots), *self.ranked.values()):

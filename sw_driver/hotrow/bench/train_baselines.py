@@ -1,4 +1,4 @@
-"""What simpler schemes would do with the same batches, counted and not timed."""
+"""Simpler schemes on the same batches, counted and not timed."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def ranked_rows(tables, batches, count):
-    """The rows that batches look up most, over all tables: flat rows int64[<= count].
+    """The rows with the most lookups, over all tables: flat rows int64[<= count].
 
-    Of those looked up as often, the one of the lowest number comes first.
+    Ties are in ascending order.
     """
     rows, lookups = np.unique(np.concatenate([tables.flat_rows(each).numpy() for each in batches]),
                               return_counts=True)
@@ -16,25 +16,25 @@ def ranked_rows(tables, batches, count):
 
 
 def filled(tables, ranked, count):
-    """Ranked rows, and behind them others until there are `count`: flat rows int64[count].
+    """Ranked rows, padded with others to `count`: flat rows int64[count].
 
-    The others are spread over the tables by their size.
+    The others are spread evenly over all rows.
     """
     others = np.concatenate([np.arange(rows) + first for rows, first in zip(
         tables.cardinalities, tables.first, strict=True)])
     others = others[~np.isin(others, ranked, kind="sort")]
     missing = count - len(ranked)
     if missing > len(others):
-        raise ValueError(f"{count} rows of {len(others) + len(ranked)} cannot be hot")
+        raise ValueError(f"expected at most {len(others) + len(ranked)} hot rows, got {count}")
     return np.concatenate((ranked, others[np.linspace(
         0, len(others) - 1, max(0, missing)).astype(np.int64)]))
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What batches meet in a set of hot rows: `lookups`, the `hits` among them, `samples`, those
-    whose rows are all hot (`popular`) with their lookups (`popular_lookups`), and rows that are
-    not hot, each once a batch (`missed`)."""
+    """Counts of batches against a set of hot rows: `lookups`, `hits`, `samples`, samples whose
+    rows are all hot (`popular`), their lookups (`popular_lookups`), and distinct cold rows per
+    batch, summed (`missed`)."""
 
     lookups: int
     hits: int
@@ -60,14 +60,14 @@ def count(tables, hot, batches) -> Counted:
 
 
 def static_cache(tables, found, row_bytes) -> dict:
-    """A cache of rows chosen beforehand: every other row is fetched for its batch and goes back.
+    """A static cache of hot rows: cold rows are fetched for their batch and written back.
 
     Parameters
     ----------
     tables : EmbeddingTables
     found : Counted
     row_bytes : int
-        With state.
+        State included.
 
     Returns
     -------
@@ -80,12 +80,12 @@ def static_cache(tables, found, row_bytes) -> dict:
 
 
 def fae(tables, found, row_bytes, hot_rows) -> dict:
-    """FAE (VLDB 2022, arXiv 2103.00686): samples all of whose rows are hot train in batches of
-    their own at the trainer, all others with embeddings of the host.
+    """FAE (VLDB 2022, arXiv 2103.00686): samples with only hot rows train in separate batches on
+    the trainer, all others with embeddings on the host.
 
-    Of the others pooled rows and their gradients cross, 4 * dim bytes a bag each way; the hot rows
-    cross once each way, between the two kinds of batches. Arguments and result as of
-    `static_cache`.
+    For the others pooled rows and their gradients cross the link, 4 * dim bytes a bag each way;
+    hot rows cross once each way, between the two kinds of batches. Parameters and result are
+    those of `static_cache`.
     """
     bags = (found.samples - found.popular) * tables.count
     return {"name": "FAE", "kind": "counted",

@@ -8,6 +8,7 @@ from .. import device as driver
 from ..errors import Error
 from ..geometry import preset as preset_of
 from ..torch.training.collection_trainer import CollectionTrainer
+from .options import sets_of
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 _HOT = "hotline:"
@@ -46,16 +47,12 @@ def open_card(transport, preset, slots=None, least=0):
     if (slots or config.slots) < least:
         slots = 1 << (least - 1).bit_length()
     if slots is not None and slots != config.slots:
-        sets, rest = divmod(slots, config.directory_choices * config.directory_ways)
-        try:
-            if rest:
-                raise ValueError("it is no multiple of the ways of a row")
-            config = replace(
-                config, name=f"{preset}-{slots}-slots", directory_sets=sets,
-                directory_partitions=min(config.directory_partitions, max(1, sets // config.banks)))
-        except ValueError as error:
-            raise Error(f"a {preset} cannot have {slots} slots: {error}") from None
-    return driver.open(transport, config=config)
+        sets = sets_of(f"a {preset} cannot have {slots} slots", slots,
+                       config.directory_choices * config.directory_ways)
+        config = replace(
+            config, name=f"{preset}-{slots}-slots", directory_sets=sets,
+            directory_partitions=min(config.directory_partitions, max(1, sets // config.banks)))
+    return driver.open(transport, config)
 
 
 class Mode:

@@ -1,4 +1,4 @@
-"""What a training engineer would use instead, on tables whole in the trainer's memory."""
+"""Other libraries' embeddings, with whole tables in the trainer's memory."""
 
 import torch
 from torch import nn
@@ -9,17 +9,17 @@ from .fbgemm import Absent, table_batched
 
 
 class Peer:
-    """A model on someone else's embeddings: a context manager, used as `train_modes.Mode`.
+    """A model on the embeddings of another library; a context manager, used like `Mode`.
 
-    Each peer adds `build(tables, rule)`, which makes the embeddings and returns an optimizer of
-    theirs, or None where backward trains them; and `pooled(ids)`, float32[B, tables, dim] of ids
-    int64[B, tables].
+    Each peer adds `build(tables, rule)`, which makes the embeddings and returns their optimizer, or
+    None where backward trains them; and `pooled(ids)`, float32[B, tables, dim] of ids int64[B,
+    tables].
 
     Parameters
     ----------
     model : nn.Module
     tables : EmbeddingTables
-        Its contents are what the peer starts from.
+        Initial contents of the peer.
     rule : SGD or RowwiseAdagrad
 
     Raises
@@ -41,13 +41,13 @@ class Peer:
         pass
 
     def learn(self, batches, ranked=None):
-        """Every row is there."""
+        """There is nothing to learn: every row is in memory."""
 
     def announce(self, samples):
-        """Nothing has to come."""
+        """There is nothing to fetch."""
 
     def flush(self):
-        """Nothing is elsewhere."""
+        """There is nothing to write back."""
 
     def watch(self, look):
         return self.dense_optimizer.register_step_pre_hook(look).remove

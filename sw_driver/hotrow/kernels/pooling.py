@@ -137,7 +137,7 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
         Of the lookups.
     layout : BagLayout
     weights : float32[n], optional
-        As of `pool_bags`.
+        As in `pool_bags`.
     out : float32[m, D], optional
         Memory for the sums, m >= u.
 
