@@ -1,5 +1,6 @@
 """The check is worth what it catches: each fault is planted in a collection and must fail it."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -149,15 +150,20 @@ def run(setting, device, kind, optimizer, seed):
     return trainer, check
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
-@pytest.mark.parametrize("seed", [1, 2])
+def cases(quick):
+    """(optimizer, seed), slow but for the one that is `quick`."""
+    return pytest.mark.parametrize("optimizer, seed", [
+        pytest.param(*case, marks=[] if case == quick else pytest.mark.slow)
+        for case in itertools.product(("sgd", "rowwise_adagrad"), (1, 2))])
+
+
+@cases(("sgd", 1))
 def test_sound_training_passes(setting, device, optimizer, seed):
     trainer, check = run(setting, device, Sound, optimizer, seed)
     assert check.held and check.max_difference < 0.5 and not trainer.spoiled
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
-@pytest.mark.parametrize("seed", [1, 2])
+@cases(("rowwise_adagrad", 2))
 @pytest.mark.parametrize("kind", [DropsUpdates, DropsHotUpdate, Stale, Misclassifies,
                                   LosesNumbers, ForgetsPopular])
 def test_fault_fails_the_check(setting, device, kind, optimizer, seed):

@@ -98,7 +98,7 @@ def trained(**options):
     return run.losses, run.end()
 
 
-@pytest.mark.parametrize("trained", [7, 19])
+@pytest.mark.parametrize("trained", [7, pytest.param(19, marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_was(trained):
     """In the middle of its second epoch, and at the end."""
     whole = Run(workers=2)
@@ -257,7 +257,8 @@ def test_stages_overlap_on_a_virtual_clock():
         run.end()
 
 
-@pytest.mark.parametrize("gather", [5.0, 40.0, 200.0])
+@pytest.mark.parametrize("gather", [
+    pytest.param(5.0, marks=pytest.mark.slow), 40.0, pytest.param(200.0, marks=pytest.mark.slow)])
 def test_how_much_of_a_gather_popular_samples_hide(gather):
     """Of a gather of G seconds beside a batch that trains in T, of which a share p is popular:
     min(1, p T / G)."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from hotrow.errors import Error
 from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
 
@@ -14,8 +15,9 @@ from tests.torch.launching import one_at_a_time, torchrun
 from tests.torch.rank_training import CASES, SEED, alone
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)],
-                ids="{} ranks".format)
+@pytest.fixture(scope="module", params=[
+    pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)],
+    ids="{} ranks".format)
 def runs(request, tmp_path_factory):
     """(ranks, what each case ended with), from one start for all workers of a test session."""
     world, here = request.param, tmp_path_factory.getbasetemp()
@@ -47,7 +49,7 @@ def test_gradients_that_one_rank_keeps_show(runs):
 
 @pytest.mark.parametrize("case", ["resident", "accumulated", "wrapped"])
 def test_agrees_with_the_union_batch(runs, case):
-    """And with DistributedDataParallel, which adds in an order of its own."""
+    """And with DistributedDataParallel, which adds in another order."""
     world, found = runs
     options = CASES.get(case, {})
     one = alone(world, **options, union=options.get("every", 1) == 1)
@@ -60,6 +62,7 @@ def test_agrees_with_the_union_batch(runs, case):
         torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_fails_in_a_rank_is_shown(tmp_path):
     script = tmp_path / "failing.py"
     script.write_text("import os\nrank = int(os.environ['RANK'])\n"
@@ -69,6 +72,7 @@ def test_what_fails_in_a_rank_is_shown(tmp_path):
         torchrun(2, tmp_path, str(script))
 
 
+@pytest.mark.long
 def test_ranks_that_do_not_end_are_ended(tmp_path):
     script = tmp_path / "waiting.py"
     script.write_text("import os, time\n"
@@ -78,6 +82,25 @@ def test_ranks_that_do_not_end_are_ended(tmp_path):
         torchrun(1, tmp_path, str(script), seconds=9)
     begun = tmp_path / "pid0"
     assert not begun.exists() or not Path(f"/proc/{begun.read_text()}").exists()
+
+
+@pytest.fixture
+def one_rank():
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("case", ["resident", "scratchpipe", "accumulated"])
+def test_bits_of_a_single_rank(one_rank, case):
+    """The exchange of rows and gradients changes no bit."""
+    found, one = rank_training.together(**CASES[case]), alone(1, **CASES[case])
+    assert found["losses"] == one["losses"] and found["sha256"] == one["sha256"]
+
+
+def test_contents_of_a_single_rank(one_rank):
+    rank_training.saved_and_read()
 
 
 def test_needs_ranks():

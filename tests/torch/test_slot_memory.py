@@ -17,8 +17,10 @@ from tests.torch.training import PLANNING, TABLES, draw, train
 HERE = torch.cuda.is_available()
 RUNS = [
     {"mode": "scratchpipe", "share": 4, "ahead": 5},
-    {"mode": "scratchpipe", "share": 4, "ahead": 5, "workers": 3},
-    {"mode": "freqcache", "share": 2, "ahead": 3, "depth": 2, "optimizer": "adagrad"},
+    pytest.param({"mode": "scratchpipe", "share": 4, "ahead": 5, "workers": 3},
+                 marks=pytest.mark.slow),
+    pytest.param({"mode": "freqcache", "share": 2, "ahead": 3, "depth": 2, "optimizer": "adagrad"},
+                 marks=pytest.mark.slow),
     {"mode": "hotline", "ahead": 2, "every": 2},
 ]
 

@@ -29,7 +29,8 @@ def train(capsys):
 
 
 @pytest.mark.parametrize("mode, options", [
-    ("scratchpipe", []), ("scratchpipe", ["--slots", 64, "--workers", 3, "--policy", "rrip"]),
+    pytest.param("scratchpipe", [], marks=pytest.mark.slow),
+    ("scratchpipe", ["--slots", 64, "--workers", 3, "--policy", "rrip"]),
     ("freqcache", ["--slots", 128, "--depth", 1, "--look-ahead", 0, "--eval-every", 7])])
 def test_the_report(train, mode, options):
     code, result, _ = train(*GENERATED, *TINY, "--mode", mode, *options)

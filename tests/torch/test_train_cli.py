@@ -57,7 +57,8 @@ def check_report(result, mode="hotline"):
 
 
 @needs(RETAIL)
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+@pytest.mark.parametrize("optimizer", [
+    "sgd", pytest.param("rowwise_adagrad", marks=pytest.mark.slow)])
 def test_online_retail(hotrow, optimizer):
     code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, *MODEL, *SMALL, "--json",
                              "--optimizer", optimizer, "--batches", 24, "--batch-size", 4096)
@@ -91,6 +92,7 @@ def test_online_retail_on_the_hardware(hotrow):
         assert result[name] == modelled[name], f"{name} must not depend on the transport"
 
 
+@pytest.mark.slow
 @needs(RETAIL)
 def test_invoices_as_bags(hotrow):
     code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, "--bag", "invoice",

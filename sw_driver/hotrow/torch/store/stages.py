@@ -1,7 +1,9 @@
 """A scheduler of stages that batches pass in order, on threads or on the caller's own."""
 
+import atexit
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -77,6 +79,7 @@ class Stages:
             self._stopping = False
             self._threads = [threading.Thread(target=self._work, daemon=True)
                              for _ in range(self.workers)]
+        atexit.register(_stop, weakref.ref(self))
         for thread in self._threads:
             thread.start()
 
@@ -173,3 +176,9 @@ class Stages:
     def _raise_failure(self):
         if self._failure is not None:
             raise self._failure
+
+
+def _stop(stages):
+    """End the threads of a program that ends: at exit a thread inside PyTorch would abort it."""
+    if stages() is not None:
+        stages().stop()
