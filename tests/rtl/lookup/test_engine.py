@@ -13,7 +13,7 @@ from hotrow_rtl.contract.encoding import (
     Status,
 )
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
+from hotrow_rtl.lookup.dispatch.in_flight import RESULT_WRITERS
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
 from hotrow_sim.cycles.lookup_engine import batch_command_cycles, list_command_cycles
@@ -89,7 +89,7 @@ class Script:
         if flags & BatchFlag.JAGGED:
             command["lengths"] = self.memory.place(np.asarray(lengths, np.uint16))
         lookups = read_batch(ids, samples, first, tables, flags, lengths)
-        self.beat = beats_of(self.config.lanes, len(ids), flags, lengths)
+        self.beat = beats_of(self.config.lanes, len(ids), flags)
         status = np.where(ids > LAST_ROW, int(Status.ROW_OUT_OF_RANGE), 0)
         per_word = self.config.bus_bytes // width
         for word, fault in (faults or {}).items():
@@ -201,7 +201,7 @@ class Script:
     def serve(self):
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
-        for name in DEPOSITS:
+        for name in RESULT_WRITERS:
             self.memory.accept(getattr(self.dut, name), striped=name not in LISTS)
 
     async def submit(self, ctx, command):

@@ -124,9 +124,8 @@ class ScanEngine(wiring.Component):
             self.clear.eq(0),
         ]
         with control.FSM():
-            with control.State("IDLE"):
-                with control.If(self.command.valid & self.cleared):
-                    control.next = "TAKE"
+            with control.State("IDLE"), control.If(self.command.valid & self.cleared):
+                control.next = "TAKE"
             with control.State("TAKE"):
                 control.d.comb += self.command.ready.eq(1)
                 with control.If(harvests):
@@ -144,28 +143,23 @@ class ScanEngine(wiring.Component):
                     ]
                     control.d.comb += walk.begin.eq(shift != 0)
                     control.next = "DECAY"
-            with control.State("HARVEST"):
-                with control.If(harvest.done):
-                    control.next = "HARVESTED"
-            with control.State("HARVESTED"):
-                with control.If(quiet):
-                    finish(entries=harvest.entries)
+            with control.State("HARVEST"), control.If(harvest.done):
+                control.next = "HARVESTED"
+            with control.State("HARVESTED"), control.If(quiet):
+                finish(entries=harvest.entries)
             with control.State("DECAY"):
                 with control.If(walk.asks & walk.last):
                     control.d.sync += [passes.eq(passes - 1), again.eq(passes > 2)]
                 with control.If(passes == 0):
                     control.d.sync += decays.eq(0)
                     control.next = "DECAYED"
-            with control.State("DECAYED"):
-                with control.If(quiet):
-                    finish()
+            with control.State("DECAYED"), control.If(quiet):
+                finish()
             with control.State("CLEAR"):
                 control.next = "CLEARING"  # `cleared` falls a cycle after the pulse
-            with control.State("CLEARING"):
-                with control.If(self.cleared):
-                    finish()
-            with control.State("REPORT"):
-                with control.If(self.outcome.ready):
-                    control.d.sync += self.outcome.valid.eq(0)
-                    control.next = "IDLE"
+            with control.State("CLEARING"), control.If(self.cleared):
+                finish()
+            with control.State("REPORT"), control.If(self.outcome.ready):
+                control.d.sync += self.outcome.valid.eq(0)
+                control.next = "IDLE"
         return m

@@ -146,39 +146,35 @@ class Harvest(wiring.Component):
             m.next = "EMIT"
 
         with m.FSM():
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    limit = (1 << c.counter_bits) - 1
-                    m.d.sync += [
-                        wanted.eq(Mux(self.wanted > c.counter_entries,
-                                      c.counter_entries, self.wanted)),
-                        found.eq(0), higher.eq(0), bits.eq(0), self.active.eq(1)]
-                    begin_walk(Mux(self.threshold > limit, limit + 1,
-                                   Mux(self.threshold == 0, 1, self.threshold)))
-                    m.next = "COUNT"
-            with m.State("COUNT"):
-                with m.If(decided):
-                    with m.If(few):
-                        emit(reached, reached, bound)
-                    with m.Else():
-                        m.d.sync += trial.eq(last_set(bits))
-                        m.next = "TRY"
+            with m.State("IDLE"), m.If(self.start):
+                limit = (1 << c.counter_bits) - 1
+                m.d.sync += [
+                    wanted.eq(Mux(self.wanted > c.counter_entries,
+                                  c.counter_entries, self.wanted)),
+                    found.eq(0), higher.eq(0), bits.eq(0), self.active.eq(1)]
+                begin_walk(Mux(self.threshold > limit, limit + 1,
+                               Mux(self.threshold == 0, 1, self.threshold)))
+                m.next = "COUNT"
+            with m.State("COUNT"), m.If(decided):
+                with m.If(few):
+                    emit(reached, reached, bound)
+                with m.Else():
+                    m.d.sync += trial.eq(last_set(bits))
+                    m.next = "TRY"
             with m.State("TRY"):
                 with m.If(trial == 0):
                     emit(wanted, wanted - higher, found)
                 with m.Else():
                     begin_walk(found | trial)
                     m.next = "BISECT"
-            with m.State("BISECT"):
-                with m.If(decided):
-                    with m.If(enough):
-                        m.d.sync += found.eq(bound)
-                    with m.Else():
-                        m.d.sync += higher.eq(reached)  # the last bound too high is found + 1
-                    m.d.sync += trial.eq(trial >> 1)
-                    m.next = "TRY"
-            with m.State("EMIT"):
-                with m.If(emitter.done):
-                    m.d.sync += [self.alone.eq(0), self.active.eq(0)]
-                    m.next = "IDLE"
+            with m.State("BISECT"), m.If(decided):
+                with m.If(enough):
+                    m.d.sync += found.eq(bound)
+                with m.Else():
+                    m.d.sync += higher.eq(reached)  # the last bound too high is found + 1
+                m.d.sync += trial.eq(trial >> 1)
+                m.next = "TRY"
+            with m.State("EMIT"), m.If(emitter.done):
+                m.d.sync += [self.alone.eq(0), self.active.eq(0)]
+                m.next = "IDLE"
         return m

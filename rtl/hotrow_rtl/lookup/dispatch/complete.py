@@ -1,4 +1,4 @@
-"""Lookup end: how the commands of the lookup queue ended, in order."""
+"""Completion of lookup commands, in order."""
 
 from amaranth import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,46 +9,47 @@ from ...contract.encoding import Status
 from ...interfaces.records import PLANNED, WriteClient, engine_outcome, outcome
 from ..planner.plan_lists import plan_counts
 from ..splitter.sample_partition import counted_samples
-from .in_flight import DEPOSITS, Unit, lookup_job
+from .in_flight import RESULT_WRITERS, Unit, lookup_job
 from .result_addresses import LISTS, lists_of
 
-# What each unit tells, from its stream.
+# The fields of the report that the stream of each unit fills.
 REPORTS = {
-    (Unit.TALLY, "tallied"): (
+    (Unit.BATCH, "batch_outcome"): (
         "status", "error_index", "lookups", "hits", "misses", "unique", "refused"),
-    (Unit.SCANS, "scanned"): ("entries",),
-    (Unit.ENTRIES, "listed"): ("status", "error_index", "hits", "misses", "entries", "refused"),
+    (Unit.SCAN, "scan_outcome"): ("entries",),
+    (Unit.LIST, "list_outcome"): (
+        "status", "error_index", "hits", "misses", "entries", "refused"),
 }
 
 
 class LookupComplete(wiring.Component):
-    """Give a command's outcome when its unit and its lists have ended.
+    """Report the outcome of a command when its unit and its result lists have ended.
 
-    A fault of a list is its status if nothing else went wrong, the first in the order of the
-    operands if several had one.
+    A fault of a list becomes the status if the unit reported none: that of the first list in the
+    order of the operands.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     jobs : In(stream(lookup_job(config)))
-        Taken with the first cycle of their outcome.
-    tallied, scanned, listed : In(stream(outcome))
-    parted : In(stream(counted_samples()))
-    counted : In(stream(plan_counts))
-        On a card with a planner, once per batch that is planned.
-    landed : In(outcome of WriteClient).array(5)
-        By number in `DEPOSITS`.
+        Accepted in the first cycle of their outcome.
+    batch_outcome, scan_outcome, list_outcome : In(stream(outcome))
+    sample_counts : In(stream(counted_samples()))
+        One per SPLIT.
+    plan_counts : In(stream(plan_counts))
+        With a planner: one per PLAN.
+    written : In(outcome of WriteClient).array(len(RESULT_WRITERS))
     fault, address, ended
-        Of the `ResultAddresses`.
+        To and from `ResultAddresses`.
     outcome : Out(stream(engine_outcome(config)))
 
     Timing
     ------
-    The outcome is given 2 cycles after the last of what it waits for, 3 if that is a list, that of
-    a batch refused 1 cycle after its job, and 2 cycles later if a list had a fault.
+    The outcome follows the last stream that it waits for by 2 cycles, a list by 3, and 2 more if a
+    list had a fault. The outcome of a refused batch follows its job by 1 cycle.
     """
 
     def __init__(self, config: Config):
@@ -56,12 +57,13 @@ class LookupComplete(wiring.Component):
         outcomes = stream.Signature(outcome)
         super().__init__({
             "jobs": In(stream.Signature(lookup_job(config))),
-            "tallied": In(outcomes),
-            "scanned": In(outcomes),
-            "listed": In(outcomes),
-            "parted": In(stream.Signature(counted_samples())),
-            **({"counted": In(stream.Signature(plan_counts))} if config.planner else {}),
-            "landed": In(WriteClient(config).members["outcome"].signature.flip()).array(len(DEPOSITS)),
+            "batch_outcome": In(outcomes),
+            "scan_outcome": In(outcomes),
+            "list_outcome": In(outcomes),
+            "sample_counts": In(stream.Signature(counted_samples())),
+            **({"plan_counts": In(stream.Signature(plan_counts))} if config.planner else {}),
+            "written": In(WriteClient(config).members["outcome"].signature.flip()).array(
+                len(RESULT_WRITERS)),
             "fault": Out(stream.Signature(range(len(lists_of(config))))),
             "address": In(config.address_width),
             "ended": Out(1),
@@ -70,100 +72,111 @@ class LookupComplete(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        job = self.jobs
-        report = Signal(engine_outcome(self.config))
-        dropped = Signal()  # the job is, when it is told
-        misses = LISTS.index("misses")
-        # By number in `DEPOSITS`, as the next two.
-        opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])
-        landed = Signal(len(DEPOSITS))
-        faults = Signal(data.ArrayLayout(self.landed[0].p.fault.shape(), len(DEPOSITS)))
-        awaited = Signal(len(DEPOSITS))  # told a cycle late, too
-        for number, port in enumerate(self.landed):
-            lands = port.valid & awaited[number]
-            m.d.comb += port.ready.eq(awaited[number])
-            m.d.sync += awaited[number].eq(job.valid & opened[number] & ~landed[number] & ~lands)
-            with m.If(lands):
-                m.d.sync += [landed[number].eq(1), faults[number].eq(port.p.fault)]
-        # A cycle late, for ports are far apart: whether all have landed, and the first fault.
-        complete, first, at_fault = Signal(), Signal.like(faults[0]), Signal.like(self.fault.p)
-        failed = Signal()
-        m.d.sync += [
-            complete.eq(landed == opened), failed.eq(faults.as_value().any()), first.eq(0)]
-        for number, fault in reversed(list(enumerate(faults))):
-            with m.If(fault.any()):
-                victims = self.config.planner and number > misses
-                m.d.sync += [
-                    first.eq(fault),
-                    at_fault.eq(misses + job.p.plans if victims else min(number, misses)),
-                ]
-
-        parted, faulty = Signal(), Signal.like(self.fault.p)
-        # What goes into the report, and when: apart from the states, for enables without logic.
-        told = Signal(report.shape())
-        tell, tell_popular, tell_fault, tell_address = (Signal(name=name) for name in (
-            "tell", "tell_popular", "tell_fault", "tell_address"))
-        m.d.comb += [self.fault.p.eq(faulty), self.outcome.p.eq(report)]
-        with m.FSM(name="ending"):
-            with m.State("WORK"):
-                for (unit, ended), tells in REPORTS.items():
+        job, report = self.jobs, Signal(engine_outcome(self.config))
+        written, faults, complete, failed, first_fault, fault_idx = self._writes(m)
+        job_done, counted, fault_idx_q = Signal(), Signal(), Signal.like(fault_idx)
+        # Timing: the values of the report are separate from the states, so that its registers have
+        # enables without logic.
+        update = Signal(report.shape())
+        load, load_popular, load_fault, load_address = (Signal(name=name) for name in (
+            "load", "load_popular", "load_fault", "load_address"))
+        m.d.comb += [self.fault.p.eq(fault_idx_q), self.outcome.p.eq(report)]
+        with m.FSM(name="completion"):
+            with m.State("UNIT"):
+                for (unit, name), fields in REPORTS.items():
                     with m.If(job.valid & (job.p.unit == unit)):
-                        ending = getattr(self, ended)
-                        m.d.comb += ending.ready.eq(1)
-                        m.d.comb += [told[name].eq(ending.p[name]) for name in tells]
-                        m.d.comb += tell.eq(ending.valid)
-                        with m.If(ending.valid):
-                            m.next = "LAND"
+                        reported = getattr(self, name)
+                        m.d.comb += [
+                            reported.ready.eq(1),
+                            load.eq(reported.valid),
+                            *(update[field].eq(reported.p[field]) for field in fields),
+                        ]
+                        with m.If(reported.valid):
+                            m.next = "LISTS"
                 with m.If(job.valid & (job.p.unit == Unit.NONE)):
-                    m.d.comb += [tell.eq(1), told.status.eq(job.p.status),
-                                 told.error_index.eq(job.p.error_index)]
+                    m.d.comb += [load.eq(1), update.status.eq(job.p.status),
+                                 update.error_index.eq(job.p.error_index)]
                     m.next = "REPORT"
-            with m.State("LAND"):
-                with m.If(job.p.splits & ~parted):
-                    m.d.comb += self.parted.ready.eq(1)
-                    m.d.sync += parted.eq(self.parted.valid)
-                    m.d.comb += tell_popular.eq(self.parted.valid)
+            with m.State("LISTS"):
+                with m.If(job.p.splits & ~counted):
+                    m.d.comb += self.sample_counts.ready.eq(1)
+                    m.d.sync += counted.eq(self.sample_counts.valid)
+                    m.d.comb += load_popular.eq(self.sample_counts.valid)
                 if self.config.planner:
-                    counted = self.counted
-                    with m.Elif(job.p.plans & ~parted):
-                        m.d.comb += counted.ready.eq(1)
-                        m.d.sync += parted.eq(counted.valid)
-                        with m.If(counted.valid):
-                            m.d.sync += [report[name].eq(counted.p[name])
+                    counts = self.plan_counts
+                    with m.Elif(job.p.plans & ~counted):
+                        m.d.comb += counts.ready.eq(1)
+                        m.d.sync += counted.eq(counts.valid)
+                        with m.If(counts.valid):
+                            m.d.sync += [report[name].eq(counts.p[name])
                                          for name, _ in plan_counts]
                 with m.Elif(complete):
                     m.next = "REPORT"
                     with m.If((report.status == Status.OK) & failed):
-                        m.d.comb += [told.status.eq(Status.SLVERR - 1 + first), tell_fault.eq(1)]
-                        m.d.sync += faulty.eq(at_fault)
+                        m.d.comb += [
+                            update.status.eq(Status.SLVERR - 1 + first_fault), load_fault.eq(1)]
+                        m.d.sync += fault_idx_q.eq(fault_idx)
                         m.next = "FAULT"
             with m.State("FAULT"):
                 m.d.comb += self.fault.valid.eq(1)
                 with m.If(self.fault.ready):
                     m.next = "ADDRESS"
             with m.State("ADDRESS"):
-                m.d.comb += tell_address.eq(1)
+                m.d.comb += load_address.eq(1)
                 m.next = "REPORT"
             with m.State("REPORT"):
                 m.d.comb += self.outcome.valid.eq(1)
-                m.d.sync += dropped.eq(1)
-                with m.If(~dropped):
+                m.d.sync += job_done.eq(1)
+                with m.If(~job_done):
                     m.d.comb += [job.ready.eq(1), self.ended.eq(job.p.unit != Unit.NONE)]
-                    m.d.sync += [landed.eq(0), faults.eq(0), parted.eq(0)]
+                    m.d.sync += [written.eq(0), faults.eq(0), counted.eq(0)]
                 with m.If(self.outcome.ready):
-                    m.d.sync += dropped.eq(0)
-                    m.next = "WORK"
-        with m.If(tell):
-            m.d.sync += [report[name].eq(told[name])
+                    m.d.sync += job_done.eq(0)
+                    m.next = "UNIT"
+        with m.If(load):
+            m.d.sync += [report[name].eq(update[name])
                          for name in dict.fromkeys(sum(REPORTS.values(), ()))]
-        with m.If(tell_fault):
-            m.d.sync += report.status.eq(told.status)
-        with m.If(tell_popular):
-            m.d.sync += report.popular.eq(self.parted.p.popular)
-        with m.If(tell_address):
+        with m.If(load_fault):
+            m.d.sync += report.status.eq(update.status)
+        with m.If(load_popular):
+            m.d.sync += report.popular.eq(self.sample_counts.p.popular)
+        with m.If(load_address):
             m.d.sync += report.error_address.eq(self.address)
         with m.If(self.outcome.valid & self.outcome.ready):
             m.d.sync += [report.popular.eq(0), report.error_address.eq(0)]
             if self.config.planner:
                 m.d.sync += [report[name].eq(0) for name in PLANNED]
         return m
+
+    def _writes(self, m):
+        """Collect the outcomes of the result writers of a job.
+
+        Returns the registers `written` and `faults`, by number in `RESULT_WRITERS`, and one cycle
+        later whether all are written, whether one failed, the first fault and the number of its
+        list.
+        """
+        job, misses = self.jobs, LISTS.index("misses")
+        opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])  # the misses have two writers
+        written, awaited = Signal(len(RESULT_WRITERS)), Signal(len(RESULT_WRITERS))
+        faults = Signal(data.ArrayLayout(self.written[0].p.fault.shape(), len(RESULT_WRITERS)))
+        for number, port in enumerate(self.written):
+            fire = port.valid & awaited[number]
+            m.d.comb += port.ready.eq(awaited[number])
+            m.d.sync += awaited[number].eq(
+                job.valid & opened[number] & ~written[number] & ~fire)
+            with m.If(fire):
+                m.d.sync += [written[number].eq(1), faults[number].eq(port.p.fault)]
+        # Timing: registered, since the result ports are far apart.
+        complete, failed = Signal(), Signal()
+        first_fault, fault_idx = Signal.like(faults[0]), Signal.like(self.fault.p)
+        m.d.sync += [
+            complete.eq(written == opened), failed.eq(faults.as_value().any()),
+            first_fault.eq(0)]
+        for number, fault in reversed(list(enumerate(faults))):
+            with m.If(fault.any()):
+                is_victims = self.config.planner and number > misses
+                m.d.sync += [
+                    first_fault.eq(fault),
+                    fault_idx.eq(misses + job.p.plans if is_victims else min(number, misses)),
+                ]
+        return written, faults, complete, failed, first_fault, fault_idx

@@ -1,4 +1,4 @@
-"""Order of events of the commands of the lookup queue."""
+"""Control of the commands of the lookup queue: issue and completion, both in order."""
 
 from amaranth import Module
 from amaranth.lib import wiring
@@ -9,49 +9,47 @@ from ...interfaces.command_assembler import CommandAssembler
 from ...interfaces.records import Engine, WriteClient
 from ...primitives.fifo import RamFifo
 from .complete import LookupComplete
-from .in_flight import UNDER_WAY, lookup_job
+from .in_flight import MAX_JOBS, lookup_job
 from .issue import LookupIssue
 from .result_addresses import ResultAddresses, lists_of
 
 
 class LookupControl(wiring.Component):
-    """Start commands in order, and give their outcomes in order.
-
-    Up to `UNDER_WAY` batches have started and not ended; see `LookupIssue` and `LookupComplete`.
+    """Start commands and report their outcomes in order, with up to `MAX_JOBS` batches in flight.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     engine : In(Engine(config))
-    cleared, edits, clear_misses, reader, scans, entries, kinds, sizes, verdict, planner
-        As of `LookupIssue`.
-    tallied, scanned, listed, parted, counted, landed
-        As of `LookupComplete`.
+    cleared, list_mode, clear_misses, reader, scan, row_list, kinds, sizes, verdict, planner
+        See `LookupIssue`.
+    batch_outcome, scan_outcome, list_outcome, sample_counts, plan_counts, written
+        See `LookupComplete`.
     requests : Out(request of WriteClient).array(len(lists_of(config)))
-        By number there, see `ResultAddresses`; that of the misses is for both who write them.
+        See `ResultAddresses`. Both writers of the misses share one.
 
     Timing
-    ------
-    A command costs 4 cycles besides its units and its results' way to memory, 5 with a batch, 2
-    more if it is marked, 8 more if it is planned, and as many more as there are lists if it has
-    one. Its parts come while those before it are under way, else in `COMMAND_PARTS` + 1 cycles.
+    ------ A command costs 4 cycles beyond its units and the way of its results to memory: 5 with a
+    batch, 2 more for MARK, 8 more for PLAN, and one more per list if it opens any. Its parts arrive
+    while earlier commands run; on an idle card they take `COMMAND_PARTS` + 1 cycles.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        plans = (("planner",), ("counted",)) if config.planner else ((), ())
-        self._of_start = ("reader", "scans", "entries", "kinds", "sizes", "verdict", *plans[0])
-        self._of_end = ("tallied", "scanned", "listed", "parted", *plans[1])
-        self._start, self._end = LookupIssue(config), LookupComplete(config)
-        starts, ends = self._start.signature.members, self._end.signature.members
+        planner = (("planner",), ("plan_counts",)) if config.planner else ((), ())
+        self._issue_ports = ("reader", "scan", "row_list", "kinds", "sizes", "verdict", *planner[0])
+        self._complete_ports = (
+            "batch_outcome", "scan_outcome", "list_outcome", "sample_counts", *planner[1])
+        self._issue, self._complete = LookupIssue(config), LookupComplete(config)
+        issue, complete = self._issue.signature.members, self._complete.signature.members
         super().__init__({
             "engine": In(Engine(config)),
-            **{name: starts[name]
-               for name in ("cleared", "edits", "clear_misses", *self._of_start)},
-            **{name: ends[name] for name in (*self._of_end, "landed")},
+            **{name: issue[name]
+               for name in ("cleared", "list_mode", "clear_misses", *self._issue_ports)},
+            **{name: complete[name] for name in (*self._complete_ports, "written")},
             "requests": Out(WriteClient(config).members["request"].signature).array(
                 len(lists_of(config))),
         })
@@ -59,30 +57,31 @@ class LookupControl(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.intake = intake = CommandAssembler()
-        m.submodules.start = start = self._start
-        m.submodules.under_way = under_way = RamFifo(lookup_job(config), UNDER_WAY)
+        m.submodules.assembler = assembler = CommandAssembler()
+        m.submodules.issue = issue = self._issue
+        m.submodules.jobs = jobs = RamFifo(lookup_job(config), MAX_JOBS)
         m.submodules.addresses = addresses = ResultAddresses(config)
-        m.submodules.end = end = self._end
-        for unit, names in ((start, self._of_start), (end, self._of_end)):
+        m.submodules.complete = complete = self._complete
+        for unit, names in ((issue, self._issue_ports), (complete, self._complete_ports)):
             for name in names:
                 connect(m, flipped(getattr(self, name)), getattr(unit, name))
-        connect(m, flipped(self.engine.command), intake.parts)
-        connect(m, intake=intake.command, start=start.command)
-        connect(m, start=start.lists, addresses=addresses.start)
-        connect(m, start=start.jobs, jobs=under_way.i)
-        connect(m, jobs=under_way.o, end=end.jobs)
-        connect(m, end=end.fault, addresses=addresses.fault)
-        connect(m, end=end.outcome, own=flipped(self.engine.outcome))
+        connect(m, flipped(self.engine.command), assembler.parts)
+        connect(m, assembler=assembler.command, issue=issue.command)
+        connect(m, issue=issue.lists, addresses=addresses.start)
+        connect(m, issue=issue.jobs, jobs=jobs.i)
+        connect(m, jobs=jobs.o, complete=complete.jobs)
+        connect(m, complete=complete.fault, addresses=addresses.fault)
+        connect(m, complete=complete.outcome, own=flipped(self.engine.outcome))
         m.d.comb += [
-            start.cleared.eq(self.cleared),
-            self.edits.eq(start.edits),
-            self.clear_misses.eq(start.clear_misses),
-            start.nothing.eq(
-                (under_way.level == 0) & ~start.jobs.valid & ~self.engine.outcome.valid),
-            end.address.eq(addresses.address),
-            addresses.ended.eq(end.ended),
+            issue.cleared.eq(self.cleared),
+            self.list_mode.eq(issue.list_mode),
+            self.clear_misses.eq(issue.clear_misses),
+            issue.idle.eq(
+                (jobs.level == 0) & ~issue.jobs.valid & ~self.engine.outcome.valid),
+            complete.address.eq(addresses.address),
+            addresses.ended.eq(complete.ended),
         ]
-        for mine, port in (*zip(self.requests, addresses.requests), *zip(self.landed, end.landed)):
-            connect(m, flipped(mine), port)
+        for own, port in (*zip(self.requests, addresses.requests, strict=True),
+                          *zip(self.written, complete.written, strict=True)):
+            connect(m, flipped(own), port)
         return m

@@ -1,4 +1,4 @@
-"""Lookup jobs: what is kept of a command of the lookup queue from its start to its end."""
+"""Lookup jobs: what the completion of a lookup command needs from its issue."""
 
 from amaranth.lib import data, enum
 
@@ -7,25 +7,27 @@ from ...interfaces.lookup_payloads import STATUS_WIDTH
 from ..reader.length_sum import sum_width
 from .result_addresses import LISTS, lists_of
 
-# Who writes them: the misses of a SPLIT have two, of which one writes the victims of a PLAN.
-DEPOSITS = (*LISTS[:-1], "even_misses", "odd_misses")
-UNDER_WAY = 4  # commands between their start and their outcome
+# Write clients of the lists. The misses of a SPLIT use two; one of them writes the victims of a
+# PLAN.
+RESULT_WRITERS = (*LISTS[:-1], "even_misses", "odd_misses")
+MAX_JOBS = 4  # commands between their start and their outcome
 
 
 class Unit(enum.Enum, shape=2):
-    """Who tells how a command ended."""
+    """The unit that reports the outcome of a command."""
 
     NONE = 0  # the batch was refused
-    TALLY = 1
-    SCANS = 2
-    ENTRIES = 3
+    BATCH = 1
+    SCAN = 2
+    LIST = 3
 
 
 def lookup_job(config: Config) -> data.StructLayout:
-    """A command that has started, as its end needs it.
+    """A command that has started.
 
-    Fields: unit; whether it splits, and plans; by number in `lists_of(config)` which lists it has
-    opened; and with `Unit.NONE` the status, and where the error is.
+    `unit` reports its outcome. `splits`, `plans`: the opcode is SPLIT or PLAN. `opened`: the lists
+    that it opened, by number in `lists_of(config)`. With `Unit.NONE`, its `status` and
+    `error_index`.
     """
     return data.StructLayout({
         "unit": Unit,

@@ -1,4 +1,4 @@
-"""Lookup start: the commands of the lookup queue begin, in order."""
+"""Issue of lookup commands, in order."""
 
 from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
@@ -12,56 +12,69 @@ from ..planner.sequencer import PlannerPort
 from ..reader.reader import verdict
 from ..splitter.sample_partition import batch_samples
 from .in_flight import Unit, lookup_job
-from .result_addresses import LISTS, lists_of, opened_lists
+from .result_addresses import LISTS, PLAN_LISTS, lists_of, opened_lists
+
+# The unit of each opcode, and by number in `LISTS` the lists that it opens.
+_COMMANDS = {
+    Opcode.OBSERVE: (Unit.BATCH, ()),
+    Opcode.SPLIT: (Unit.BATCH, range(len(LISTS))),
+    Opcode.PLAN: (Unit.BATCH, range(len(PLAN_LISTS))),
+    Opcode.MARK: (Unit.BATCH, ()),
+    Opcode.HARVEST: (Unit.SCAN, (LISTS.index("popular"),)),
+    Opcode.DECAY: (Unit.SCAN, ()),
+    Opcode.INSTALL: (Unit.LIST, (LISTS.index("slots"),)),
+    Opcode.REMOVE: (Unit.LIST, (LISTS.index("slots"),)),
+}
+_PLANNER = (Opcode.PLAN, Opcode.MARK)
 
 
 class LookupIssue(wiring.Component):
-    """Tell each unit what a command wants of it, and open its lists.
+    """Send each command to its units, and open its result lists.
 
-    A batch goes to the reader first. Its lists are opened once its lengths were found sound; then
-    the next batch may start, before the end of this one. Every other command is taken when all
+    A batch first goes to the reader. Its lists are opened when its lengths have been checked; then
+    the next batch may start, before this one ends. Any other command waits until all commands
     before it have ended, and runs alone.
 
-    Batches to be split are numbered for the miss table, and once the numbers are used up it is
+    Batches to be split have an epoch in the miss table. When all epochs are used, the miss table is
     cleared before the next command starts.
 
-    PLAN and MARK run alone. Their batches are judged before anything is read; one that is planned
-    counts as such once its lengths were found sound.
+    PLAN and MARK run alone. The planner checks their batch before anything is read; the batch
+    counts as planned once its lengths have been checked.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     command : In(stream(command))
-        Taken when it has started, or was refused.
-    nothing : In(1)
-        No command is between its start and its end.
+        Accepted when it has started or was refused.
+    idle : In(1)
+        No command is between its start and its outcome.
     cleared : In(1)
         No memory is being cleared: a command may start.
-    edits : Out(1)
-        INSTALL or REMOVE is in progress: lists and slots are those of `entries`.
+    list_mode : Out(1)
+        INSTALL or REMOVE is in progress: the list port and the slots belong to `row_list`.
     clear_misses : Out(1)
-        A pulse empties the miss table.
-    reader, scans, entries : Out(stream(command))
+        A pulse clears the miss table.
+    reader, scan, row_list : Out(stream(command))
     kinds : Out(stream(batch_kind()))
-        One per batch that is delivered, in order.
+        One per batch that the reader delivers, in order.
     sizes : Out(stream(batch_samples(config)))
-        One per batch that is split, in order.
+        One per SPLIT, in order.
     verdict : In(stream(verdict))
-        Of the reader.
+        From the reader.
     planner : Out(PlannerPort())
-        On a card that has one.
+        With a planner.
     lists : Out(stream(opened_lists(config)))
     jobs : Out(stream(lookup_job(config)))
-        What has started, or was refused. With `lists`, in one cycle, unless it was refused.
+        One per command. `lists` fires in the same cycle, unless the command was refused.
 
     Timing
-    ------
-    With no other in progress the reader has a batch 3 cycles after its command came, another unit
-    its command 4 cycles after it; a batch's lists are opened the cycle after the verdict. PLAN and
-    MARK wait for `planner` besides. The next command is taken once all units have theirs.
+    ------ On an idle card the reader gets a batch 3 cycles after its command, any other unit gets
+    its command 4 cycles after it. The lists of a batch are opened in the cycle after its verdict.
+    PLAN and MARK also wait for `planner`. The next command is accepted once all units have accepted
+    this one.
     """
 
     def __init__(self, config: Config):
@@ -69,13 +82,13 @@ class LookupIssue(wiring.Component):
         commands = stream.Signature(command)
         super().__init__({
             "command": In(commands),
-            "nothing": In(1),
+            "idle": In(1),
             "cleared": In(1),
-            "edits": Out(1),
+            "list_mode": Out(1),
             "clear_misses": Out(1),
             "reader": Out(commands),
-            "scans": Out(commands),
-            "entries": Out(commands),
+            "scan": Out(commands),
+            "row_list": Out(commands),
             "kinds": Out(stream.Signature(batch_kind())),
             "sizes": Out(stream.Signature(batch_samples(config))),
             "verdict": In(stream.Signature(verdict)),
@@ -86,79 +99,52 @@ class LookupIssue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        given, job, lists = self.command, self.jobs, self.lists
-        order = given.p
-        opcode, is_batch = order.opcode, Signal()
-        opens, alone = Signal(len(lists_of(self.config))), Signal(Unit)
-        splits, epoch = Signal(), Signal(EPOCH_WIDTH, init=1)
-        used_up = Signal(init=1)  # nothing is known of what the table held before a reset
+        planner, p, job, lists = self.config.planner, self.command.p, self.jobs, self.lists
+        is_batch, splits, plans, marks = (Signal(name=name) for name in (
+            "is_batch", "splits", "plans", "marks"))
+        epoch = Signal(EPOCH_WIDTH, init=1)
+        epochs_used = Signal(init=1)  # the miss table is undefined after reset
+        unit, opens = self._decode(m)
         m.d.comb += [
-            self.reader.p.eq(order),
-            self.scans.p.eq(order),
-            self.entries.p.eq(order),
-            self.sizes.p.samples.eq(order.samples),
-            splits.eq(opcode == Opcode.SPLIT),
-            self.kinds.p.splits.eq(splits),
+            self.reader.p.eq(p),
+            self.scan.p.eq(p),
+            self.row_list.p.eq(p),
+            self.sizes.p.samples.eq(p.samples),
+            splits.eq(p.opcode == Opcode.SPLIT),
+            self.kinds.p.splits.eq(splits | plans | marks),
             self.kinds.p.epoch.eq(epoch),
-            self.kinds.p.counts.eq((opcode == Opcode.OBSERVE)
-                                   | (order.flags & BatchFlag.COUNT).any()),
+            self.kinds.p.counts.eq((p.opcode == Opcode.OBSERVE)
+                                   | (p.flags & BatchFlag.COUNT).any()),
         ]
-        reads, planner = is_batch, self.config.planner
         if planner:
-            plans, marks = (opcode == each for each in (Opcode.PLAN, Opcode.MARK))
-            reads = is_batch | plans | marks
             m.d.comb += [
-                self.planner.order.eq(order),
-                self.kinds.p.splits.eq(splits | plans | marks),
+                plans.eq(p.opcode == Opcode.PLAN),
+                marks.eq(p.opcode == Opcode.MARK),
+                self.planner.command.eq(p),
                 job.p.plans.eq(plans),
             ]
-        with m.Switch(opcode):
-            with m.Case(Opcode.OBSERVE):
-                m.d.comb += alone.eq(Unit.TALLY)
-            with m.Case(Opcode.SPLIT):
-                m.d.comb += [alone.eq(Unit.TALLY), opens.eq(0b1111)]
-            if planner:
-                with m.Case(Opcode.PLAN):
-                    m.d.comb += [alone.eq(Unit.TALLY), opens.eq(0b11111)]
-                with m.Case(Opcode.MARK):
-                    m.d.comb += alone.eq(Unit.TALLY)
-            with m.Case(Opcode.HARVEST):
-                m.d.comb += [alone.eq(Unit.SCANS), opens.eq(0b0010)]
-            with m.Case(Opcode.INSTALL):
-                m.d.comb += [alone.eq(Unit.ENTRIES), opens.eq(0b0001)]
-            with m.Case(Opcode.REMOVE):
-                m.d.comb += [alone.eq(Unit.ENTRIES),
-                             opens.eq((order.flags & AllFlag.ALL) == 0)]
-            with m.Default():
-                m.d.comb += alone.eq(Unit.SCANS)
 
-        m.d.comb += [lists.p.opened.eq(opens),
-                     *(lists.p.addresses[number].eq(order[name])
-                       for number, name in enumerate(lists_of(self.config)))]
-        with m.If(opcode == Opcode.HARVEST):
-            m.d.comb += lists.p.addresses[LISTS.index("popular")].eq(order.destination)
-
-        launched = (self.reader, self.scans, self.entries, self.kinds, self.sizes)
-        for port in launched:
+        units = (self.reader, self.scan, self.row_list, self.kinds, self.sizes)
+        for port in units:
             with m.If(port.ready):
                 m.d.sync += port.valid.eq(0)
 
-        # Whether the command that waits may start, a cycle ahead, as much of it comes late.
-        may_start, empty, next_is_batch = Signal(), Signal(), Signal()
+        # Timing: whether the command may start is registered, since `cleared` and `idle` are late.
+        may_start, idle_q, next_is_batch = Signal(), Signal(), Signal()
         m.d.comb += next_is_batch.eq(Cat(
-            opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any())
+            p.opcode == each for each in (Opcode.OBSERVE, Opcode.SPLIT)).any())
         m.d.sync += [
-            empty.eq(self.nothing),
-            may_start.eq(given.valid & self.cleared & ~used_up
-                         & (self.nothing | is_batch & next_is_batch)),
+            idle_q.eq(self.idle),
+            may_start.eq(self.command.valid & self.cleared & ~epochs_used
+                         & (self.idle | is_batch & next_is_batch)),
         ]
-        def over():
-            """The next command may come."""
-            m.d.comb += given.ready.eq(1)
+
+        def finish():
+            m.d.comb += self.command.ready.eq(1)
             m.next = "IDLE"
 
-        def judge(verdict, go_on):
-            """The command is refused, or else goes on."""
+        def check(verdict, proceed):
+            """Refuse the command by a verdict, or proceed."""
             m.d.comb += [
                 verdict.ready.eq(job.ready),
                 job.valid.eq(verdict.valid & (verdict.p.status != Status.OK)),
@@ -168,9 +154,9 @@ class LookupIssue(wiring.Component):
             ]
             with m.If(verdict.valid & verdict.ready):
                 with m.If(verdict.p.status == Status.OK):
-                    go_on()
+                    proceed()
                 with m.Else():
-                    over()
+                    finish()
 
         def plan_or_launch():
             m.next = "LAUNCH"
@@ -184,51 +170,70 @@ class LookupIssue(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += self.clear_misses.eq(used_up & empty)
+                m.d.comb += self.clear_misses.eq(epochs_used & idle_q)
                 with m.If(self.clear_misses):
-                    m.d.sync += [used_up.eq(0), epoch.eq(1)]
-                with m.If(given.valid & may_start & ~used_up):
+                    m.d.sync += [epochs_used.eq(0), epoch.eq(1)]
+                with m.If(self.command.valid & may_start & ~epochs_used):
                     m.d.sync += is_batch.eq(next_is_batch)
                     m.next = "START"
             with m.State("START"):
-                m.d.sync += [self.reader.valid.eq(is_batch), self.edits.eq(alone == Unit.ENTRIES)]
+                m.d.sync += [self.reader.valid.eq(is_batch), self.list_mode.eq(unit == Unit.LIST)]
                 m.next = "LAUNCH"
                 with m.If(is_batch):
                     m.next = "VERDICT"
                 if planner:
                     m.d.comb += self.planner.start.eq(1)
                     with m.If(plans | marks):
-                        m.next = "JUDGE"
+                        m.next = "CHECK"
             with m.State("VERDICT"):
-                judge(self.verdict, plan_or_launch)
+                check(self.verdict, plan_or_launch)
             if planner:
-                with m.State("JUDGE"):
-                    judge(self.planner.verdict, read)
+                with m.State("CHECK"):
+                    check(self.planner.verdict, read)
                 with m.State("PLAN"):
                     m.d.comb += self.planner.accept.eq(1)
                     m.next = "PLANNED"
-                with m.State("PLANNED"):
-                    with m.If(self.planner.ready):
-                        m.next = "LAUNCH"
+                with m.State("PLANNED"), m.If(self.planner.ready):
+                    m.next = "LAUNCH"
             with m.State("LAUNCH"):
                 m.d.comb += [
                     lists.valid.eq(job.ready),
                     job.valid.eq(lists.ready),
-                    job.p.unit.eq(alone),
+                    job.p.unit.eq(unit),
                     job.p.splits.eq(splits),
                     job.p.opened.eq(opens),
                 ]
                 with m.If(job.valid & job.ready):
                     m.d.sync += [
-                        self.scans.valid.eq(alone == Unit.SCANS),
-                        self.entries.valid.eq(alone == Unit.ENTRIES),
-                        self.kinds.valid.eq(reads),
+                        self.scan.valid.eq(unit == Unit.SCAN),
+                        self.row_list.valid.eq(unit == Unit.LIST),
+                        self.kinds.valid.eq(is_batch | plans | marks),
                         self.sizes.valid.eq(splits),
                     ]
                     m.next = "LAUNCHED"
-            with m.State("LAUNCHED"):
-                with m.If(~Cat(port.valid for port in launched).any()):
-                    over()
-                    with m.If(splits | plans if planner else splits):
-                        m.d.sync += [epoch.eq(epoch + 1), used_up.eq(epoch.all())]
+            with m.State("LAUNCHED"), m.If(~Cat(port.valid for port in units).any()):
+                finish()
+                with m.If(splits | plans):
+                    m.d.sync += [epoch.eq(epoch + 1), epochs_used.eq(epoch.all())]
         return m
+
+    def _decode(self, m):
+        """(unit of the command, lists that it opens)."""
+        p, lists = self.command.p, self.lists.p
+        unit, opens = Signal(Unit), Signal(len(lists_of(self.config)))
+        with m.Switch(p.opcode):
+            for opcode, (each, numbers) in _COMMANDS.items():
+                if self.config.planner or opcode not in _PLANNER:
+                    with m.Case(opcode):
+                        m.d.comb += [
+                            unit.eq(each), opens.eq(sum(1 << number for number in numbers))]
+        with m.If((p.opcode == Opcode.REMOVE) & (p.flags & AllFlag.ALL).any()):
+            m.d.comb += opens.eq(0)
+        m.d.comb += [
+            lists.opened.eq(opens),
+            *(lists.addresses[number].eq(p[name])
+              for number, name in enumerate(lists_of(self.config))),
+        ]
+        with m.If(p.opcode == Opcode.HARVEST):
+            m.d.comb += lists.addresses[LISTS.index("popular")].eq(p.destination)
+        return unit, opens

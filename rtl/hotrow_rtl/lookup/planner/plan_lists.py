@@ -161,7 +161,7 @@ class PlanLists(wiring.Component):
     Attributes
     ----------
     beats : In(stream(planned_beat(config)))
-    fills : Out(stream(lane_results(config, config.slot_word_width)))
+    fill_slots : Out(stream(lane_results(config, config.slot_word_width)))
         Destination of each row that is fetched: a slot, or `config.slots` plus its position in the
         bypass area.
     victim_slots : Out(stream(lane_results(config, range(config.slots))))
@@ -182,7 +182,7 @@ class PlanLists(wiring.Component):
         self.config = config
         super().__init__({
             "beats": In(stream.Signature(planned_beat(config))),
-            "fills": Out(stream.Signature(lane_results(config, config.slot_word_width))),
+            "fill_slots": Out(stream.Signature(lane_results(config, config.slot_word_width))),
             "victim_slots": Out(stream.Signature(lane_results(config, log2(config.slots)))),
             "victims": Out(stream.Signature(lane_results(config, row_entry))),
             "batch": In(32),
@@ -196,8 +196,8 @@ class PlanLists(wiring.Component):
         beats, beat = self.beats, self.beats.p
         m.submodules.victims = victims = Victims(self.config)
         m.submodules.tally = tally = PlanTally(self.config)
-        fork(m, beats, self.fills, self.victim_slots, victims.beats)
-        for out, present in ((self.fills, beat.fetched), (self.victim_slots, beat.evicts)):
+        fork(m, beats, self.fill_slots, self.victim_slots, victims.beats)
+        for out, present in ((self.fill_slots, beat.fetched), (self.victim_slots, beat.evicts)):
             m.d.comb += [
                 *(value.eq(number)
                   for value, number in zip(out.p.values, beat.numbers, strict=True)),

@@ -17,10 +17,10 @@ class PlannerPort(wiring.Signature):
 
     Attributes
     ----------
-    order : Out(command)
+    command : Out(command)
         The command in progress.
     start : Out(1)
-        A pulse: `order` is the next command.
+        A pulse with the first cycle of the next command.
     verdict : In(stream)
         Once per start of a PLAN or MARK: the cause of its refusal, or OK.
     accept : Out(1)
@@ -31,7 +31,7 @@ class PlannerPort(wiring.Signature):
 
     def __init__(self):
         super().__init__({
-            "order": Out(command),
+            "command": Out(command),
             "start": Out(1),
             "verdict": In(stream.Signature(data.StructLayout({
                 "status": STATUS_WIDTH, "error_index": 32}))),
@@ -94,9 +94,9 @@ class PlanSequencer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        control, order, verdict = self.control, self.control.order, self.control.verdict
-        plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
-        asked, settles = Signal(PlanWindow.latency - 1), Signal(3)
+        control, p, verdict = self.control, self.control.command, self.control.verdict
+        plans, marks = (p.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
+        check_valid, settle = Signal(PlanWindow.latency - 1), Signal(3)
         m.d.comb += [
             self.plans.eq(plans),
             self.accept.eq(control.accept),
@@ -105,26 +105,26 @@ class PlanSequencer(wiring.Component):
         ]
         with m.If(verdict.ready):
             m.d.sync += verdict.valid.eq(0)
-        m.d.sync += asked.eq(Cat(control.start & (plans | marks), asked))
-        with m.If(asked[-1]):
+        m.d.sync += check_valid.eq(Cat(control.start & (plans | marks), check_valid))
+        with m.If(check_valid[-1]):
             m.d.sync += verdict.valid.eq(1)
         setting = self.setting
         with m.If(control.start):
             m.d.sync += [
                 self.op.eq(Mux(plans, DirectoryOp.PLAN,
                                Mux(marks, DirectoryOp.MARK, DirectoryOp.FIND))),
-                self.batch.eq(Mux(plans | marks, order.value, self.planned)),
-                setting.batch.eq(Mux(plans | marks, order.value, self.planned)),
+                self.batch.eq(Mux(plans | marks, p.value, self.planned)),
+                setting.batch.eq(Mux(plans | marks, p.value, self.planned)),
                 setting.retired.eq(self.retired),
-                setting.policy.eq(order.flags >> log2(PlanFlag.POLICY_LOW)),
-                setting.admission.eq(plans & (order.flags & PlanFlag.ADMIT).any()),
-                setting.writes.eq((order.flags & PlanFlag.READ_ONLY) == 0),
+                setting.policy.eq(p.flags >> log2(PlanFlag.POLICY_LOW)),
+                setting.admission.eq(plans & (p.flags & PlanFlag.ADMIT).any()),
+                setting.writes.eq((p.flags & PlanFlag.READ_ONLY) == 0),
             ]
-        due = ~order.value[:log2(self.config.sweep_batches)].any()
+        due = ~p.value[:log2(self.config.sweep_batches)].any()
         m.d.sync += [
             self.begin.eq(control.accept),
             self.sweep.eq(control.accept & due),
-            settles.eq(Cat(control.accept, settles)),
-            control.ready.eq(self.cleared & ~control.accept & ~settles.any()),
+            settle.eq(Cat(control.accept, settle)),
+            control.ready.eq(self.cleared & ~control.accept & ~settle.any()),
         ]
         return m

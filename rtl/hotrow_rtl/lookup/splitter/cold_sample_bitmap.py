@@ -112,7 +112,7 @@ class ColdSampleBitmap(wiring.Component):
     Attributes
     ----------
     batches : In(stream(batch_samples(config)))
-        One per batch, in order; up to `UNDER_WAY` of them wait for their last beat.
+        One per batch, in order; up to `BATCHES` of them wait for their last beat.
     beats : In(stream(marked_beat(config)))
         A batch has at least one.
     popular, nonpopular, counted

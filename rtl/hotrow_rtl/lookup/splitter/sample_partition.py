@@ -10,7 +10,7 @@ from ...primitives.bits import prefix_popcount
 from ...primitives.fifo import RamFifo
 from ...primitives.skid_buffer import SkidBuffer
 
-UNDER_WAY = 4  # batches whose number of samples is known before their marks are complete
+BATCHES = 4  # whose number of samples is queued
 
 
 def batch_samples(config: Config) -> data.StructLayout:
@@ -86,7 +86,7 @@ class SamplePartition(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.sizes = sizes = RamFifo(batch_samples(c), UNDER_WAY)
+        m.submodules.sizes = sizes = RamFifo(batch_samples(c), BATCHES)
         # Timing: a buffer between the counts of the queue and `begin`.
         m.submodules.size = size = ResetInserter(self.restart)(SkidBuffer(batch_samples(c)))
         samples = size.o.p

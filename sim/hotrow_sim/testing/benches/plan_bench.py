@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from hotrow_rtl.contract.encoding import OPERANDS, BatchFlag, Opcode
-from hotrow_rtl.lookup.dispatch.in_flight import DEPOSITS
+from hotrow_rtl.lookup.dispatch.in_flight import RESULT_WRITERS
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, PLAN_LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
 
@@ -135,7 +135,7 @@ class PlanBench:
     def _serve(self):
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
-        for name in DEPOSITS:
+        for name in RESULT_WRITERS:
             self.memory.accept(getattr(self.dut, name), striped=name not in LISTS,
                                whole=self.dut.bypass_striping)
 

@@ -28,7 +28,7 @@ def drawn(rng, count):
 
 
 def beats(rng, count):
-    """Beats, and the elements of each of its lists: (fills, victim_slots, victims)."""
+    """Beats, and the elements of each of its lists: (fill_slots, victim_slots, victims)."""
     given, lists = [], []
     for number in range(count):
         rows = drawn(rng, TINY.lanes)
@@ -59,7 +59,7 @@ def present(p, read=lambda value: value):
 def test_lists_and_counts(gaps, pauses):
     rng, dut = np.random.default_rng(7), PlanLists(TINY)
     bench, batches = StreamBench(dut), [beats(rng, count) for count in (1, 30, 2, 17)]
-    counted, lists = [], {"fills": [], "victim_slots": [], "victims": []}
+    counted, lists = [], {"fill_slots": [], "victim_slots": [], "victims": []}
 
     async def feed(ctx):
         for number, (given, _) in enumerate(batches):
@@ -105,7 +105,7 @@ def test_restart_forgets_the_batch():
     bench, (given, _) = StreamBench(dut), beats(rng, 1)
 
     async def drive(ctx):
-        for name in ("fills", "victim_slots", "victims"):
+        for name in ("fill_slots", "victim_slots", "victims"):
             ctx.set(getattr(dut, name).ready, 1)
         ctx.set(dut.beats.p, given[0])
         for after in range(TINY.banks + 6):
