@@ -101,6 +101,8 @@ def test_one_mode_has_its_figures_at_the_top(bench, mode, optimizer):
                             "update"}
     assert min(parts["plan"], parts["forward"], parts["backward"], parts["update"]) > 0
     assert (result["embedding_bag_ms"] is None) == (optimizer != "sgd")
+    assert len(result["passes"]) == 7
+    assert all(each["ms"] > 0 < each["torch_ms"] for each in result["passes"])
 
 
 def test_several_modes_are_a_list(bench):

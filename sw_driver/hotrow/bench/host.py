@@ -17,6 +17,7 @@ from ..torch.collection.collection import MODES
 from ..torch.optim.arithmetic import OPTIMIZERS
 from .fbgemm import Absent, table_batched
 from .host_clock import DEVICE, PartClock, SortCounter
+from .host_passes import passes
 
 CARD_SIDE = ("plan", "collect", "insert", "statistics")  # a run without a card has none of these
 TRAINER = ("forward", "backward", "update")
@@ -67,6 +68,7 @@ def host(options, trace, steps) -> dict:
         "tables": len(trace.cardinalities), "rows": trace.rows, "dim": options.dim,
         "lookups": batches[0].numel(), "optimizer": options.optimizer, "steps": options.steps,
         "threads": torch.get_num_threads(),
+        "passes": passes(batches[0], trace.cardinalities, options.dim, rule, clock),
         **(found[0] if len(found) == 1 else {"modes": found})}
 
 

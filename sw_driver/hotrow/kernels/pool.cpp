@@ -4,54 +4,67 @@
 
 namespace {
 
-// The slots of a batch: with lengths one after the other, else at the strides of feature and
-// sample.
-struct Slots {
+// The bags of a batch in an order: feature after feature with lengths, else sample after sample,
+// so that consecutive sums are adjacent.
+struct Cursor {
     const Bags &bags;
-    Integers slots;
-    int64_t feature_stride, sample_stride;
+    int64_t feature, sample;
 
-    int64_t at(int64_t lookup, int64_t feature, int64_t sample) const {
-        return bags.lengths.data ? slots[lookup]
-                                 : slots[feature * feature_stride + sample * sample_stride];
+    Cursor(const Bags &bags, int64_t at)
+        : bags(bags), feature(bags.lengths.data ? at / bags.samples : at % bags.features),
+          sample(bags.lengths.data ? at % bags.samples : at / bags.features) {}
+
+    void advance() {
+        if (bags.lengths.data) {
+            if (++sample == bags.samples) sample = 0, ++feature;
+        } else {
+            if (++feature == bags.features) feature = 0, ++sample;
+        }
     }
 
-    // A slot some lookups ahead, or the one here.
-    int64_t ahead(int64_t lookup, int64_t feature, int64_t sample) const {
-        if (bags.lengths.data) return slots[std::min(lookup + PREFETCH, bags.lookups - 1)];
-        return at(lookup, feature, std::min(sample + PREFETCH, bags.samples - 1));
-    }
+    int64_t bag() const { return feature * bags.samples + sample; }
 };
 
-// Sum the rows of bags first .. last; return the position of a lookup that is no row, or -1.
+// Sum the rows of bags first .. last in the order of Cursor; return the position of a lookup that
+// is no row, or -1. Without lengths the slots lie at the strides of feature and sample.
 template <class Element, int WIDTH>
-int64_t pool(const Table &table, const Bags &bags, const Slots &slots, float *pooled,
-             int64_t first, int64_t last) {
+int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t feature_stride,
+             int64_t sample_stride, float *pooled, int64_t first, int64_t last) {
     const auto *rows = static_cast<const typename Element::Stored *>(table.data);
     const int64_t dim = WIDTH ? WIDTH : table.dim;
-    int64_t i = bags.first_lookup(first);
-    int64_t feature = first / bags.samples, sample = first % bags.samples;
-    for (int64_t bag = first; bag < last; ++bag) {
-        float *sum = pooled + sample * bags.row_stride + bags.columns[feature];
-        const int64_t length = bags.length(bag);
+    const bool jagged = bags.lengths.data;
+    int64_t next = jagged ? bags.first_lookup(first) : 0;
+    Cursor at(bags, first), ahead(bags, std::min(first + PREFETCH, last - 1));
+    for (int64_t each = first; each < last; ++each, at.advance()) {
+        float *sum = pooled + at.sample * bags.row_stride + bags.columns[at.feature];
+        const int64_t length = jagged ? bags.lengths[each] : 1;
+        if (!jagged) {
+            prefetch<0>(rows + slots[ahead.feature * feature_stride +
+                                     ahead.sample * sample_stride] * table.stride, dim);
+            if (each + PREFETCH < last - 1) ahead.advance();
+        }
         if (!length) std::fill(sum, sum + dim, 0.f);
-        for (int64_t each = 0; each < length; ++each, ++i) {
-            prefetch<0>(rows + slots.ahead(i, feature, sample) * table.stride, dim);
-            const int64_t slot = slots.at(i, feature, sample);
-            if (static_cast<uint64_t>(slot) >= static_cast<uint64_t>(table.rows)) return i;
+        for (int64_t k = 0; k < length; ++k) {
+            if (jagged) {
+                const int64_t coming = std::min(next + PREFETCH, bags.lookups - 1);
+                prefetch<0>(rows + slots[coming] * table.stride, dim);
+            }
+            const int64_t lookup = jagged ? next++ : at.bag();
+            const int64_t slot = jagged ? slots[lookup] : slots[at.feature * feature_stride +
+                                                                at.sample * sample_stride];
+            if (static_cast<uint64_t>(slot) >= static_cast<uint64_t>(table.rows)) return lookup;
             const auto *row = rows + slot * table.stride;
-            const float *weight = bags.weights ? bags.weights + i : nullptr;
+            const float *weight = bags.weights ? bags.weights + lookup : nullptr;
             vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
                 // A sum starts at +0, so that a row of -0 gives +0.
-                const Floats sofar = each ? load(sum + d, n) : Floats{};
+                const Floats sofar = k ? load(sum + d, n) : Floats{};
                 const Floats values = load<Element>(row + d, n);
                 store(sum + d, weight ? fma(all(*weight), values, sofar) : sofar + values, n);
             });
         }
-        const int64_t divisor = bags.divisor(feature, length);
+        const int64_t divisor = bags.divisor(at.feature, length);
         if (divisor > 1)
             for (int64_t d = 0; d < dim; ++d) sum[d] /= static_cast<float>(divisor);
-        if (++sample == bags.samples) sample = 0, ++feature;
     }
     return -1;
 }
@@ -70,7 +83,8 @@ bool sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
             const int64_t length = bags.length(bag), divisor = bags.divisor(feature, length);
             prefetch<0>(from + PREFETCH * bags.row_stride, dim);
             if (divisor > 1) {
-                for (int64_t d = 0; d < dim; ++d) divided[d] = from[d] / static_cast<float>(divisor);
+                const float by = static_cast<float>(divisor);
+                for (int64_t d = 0; d < dim; ++d) divided[d] = from[d] / by;
                 from = divided.data();
             }
             for (int64_t each = 0; each < length; ++each, ++i) {
@@ -109,13 +123,12 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
                                 int64_t feature_stride, int64_t sample_stride, float *pooled,
                                 int threads) {
     if (!bags->sound()) return -1;
-    const Slots all{*bags, slots, feature_stride, sample_stride};
     int64_t wrong = -1;
     with_element(table->type, [&](auto element) {
         with_width(table->dim, [&](auto width) {
             parallel(bags->features * bags->samples, threads, [&](int64_t first, int64_t last) {
                 const int64_t found = pool<decltype(element), decltype(width)::value>(
-                    *table, *bags, all, pooled, first, last);
+                    *table, *bags, slots, feature_stride, sample_stride, pooled, first, last);
                 if (found >= 0) __atomic_store_n(&wrong, found, __ATOMIC_RELAXED);
             });
         });
