@@ -109,7 +109,7 @@ class Arithmetic:
             def finish(c: Completion) -> NDArray[Any]:
                 commands.check(c, listed)
                 if pooled is not None:
-                    result[chosen] = pooled
+                    result[chosen] = pooled.reshape(-1, *result.shape[1:])
                 return result
 
             return commands.submit(Opcode.POOL, operands | {"flags": flags}, finish, held)

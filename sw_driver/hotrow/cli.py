@@ -1,4 +1,4 @@
-"""The `hotrow` command: finds its subcommands by entry point and says errors in one line."""
+"""The `hotrow` command: finds its subcommands by entry point and prints errors on one line."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from .extras import DISTRIBUTION, advice
 
 GROUP = "hotrow.commands"
 USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
-TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: let errors through with their traceback
+TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: show errors with their traceback
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,8 +29,8 @@ def commands() -> dict:
 def main(arguments=None) -> int:
     """Run one command line; return the exit code.
 
-    0 for success, 1 where a command's own verdict is negative, 2 for an error of the user, 130
-    after an interrupt, 141 when the reader of standard output has gone.
+    0 for success, 1 if a check of the command failed, 2 for an error of the user or too little
+    memory, 130 after an interrupt, 141 if the reader of standard output has gone.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -44,8 +44,9 @@ def main(arguments=None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except (Error, ValueError, OSError, ModuleNotFoundError) as error:
-        if os.environ.get(TRACEBACK):
+    except (Error, ValueError, OSError, MemoryError, ModuleNotFoundError, RuntimeError) as error:
+        unforeseen = isinstance(error, RuntimeError) and not _lacks_memory(error)
+        if unforeseen or os.environ.get(TRACEBACK):
             raise
         return _complain(error)
 
@@ -57,7 +58,7 @@ def _run(arguments) -> int:
     parser.add_argument("--version", action="version", version=f"hotrow {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     chosen = next((word for word in arguments if not word.startswith("-")), None)
-    # Only the command that is asked for is imported; all of them where help is.
+    # Only the chosen command is imported; for help, all of them.
     for name in [chosen] if chosen is not None and chosen in found else found:
         try:
             found[name].load()(subparsers)
@@ -69,8 +70,16 @@ def _run(arguments) -> int:
     return options.run(options) or 0
 
 
+def _lacks_memory(error):
+    """Whether an allocation failed; PyTorch has no exception of its own for that."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
 def _complain(error) -> int:
     text = advice(error) if isinstance(error, ModuleNotFoundError) else str(error)
+    if _lacks_memory(error):
+        text = (f"not enough memory ({text}): a table has a row for every id up to the largest of "
+                f"its column; number the ids from 0, or choose shorter rows or fewer tables")
     text = " ".join(text.split()) or type(error).__name__
     print(f"hotrow: error: {text}", file=sys.stderr)
     return USER_ERROR

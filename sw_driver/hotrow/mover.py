@@ -82,14 +82,14 @@ class Mover:
                     lease = commands.results.lease(count * table.state_bytes, held)
                     operands["state_destination"] = lease.address
                     moved = lease.rows(state.dtype, count, table.state_bytes)
-                    copies.append((state, chosen, moved.reshape(count, *state.shape[1:])))
+                    copies.append((state, chosen, moved))
             if state is not None:
                 operands["flags"] = operands.get("flags", 0) | GatherFlag.STATE
 
             def finish(c: Completion) -> NDArray[Any]:
                 commands.check(c, listed)
                 for destination, where, moved in copies:
-                    destination[where] = moved
+                    destination[where] = moved.reshape(-1, *destination.shape[1:])
                 return result
 
             return commands.submit(Opcode.GATHER, operands, finish, held)

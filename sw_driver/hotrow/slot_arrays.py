@@ -28,7 +28,21 @@ def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:
     if writable and not array.flags.writeable:
         raise RegistrationError(
             f"{what} must be writable; got {array.dtype} of shape {array.shape}, read-only")
+    if writable and _overlaps(array):
+        raise RegistrationError(f"elements of {what} share memory: its shape is {array.shape}, its "
+                                f"strides are {array.strides}")
     return array
+
+
+def _overlaps(array):
+    """Whether elements of an array may share memory, like those of an expanded tensor."""
+    reach = array.itemsize
+    for stride, count in sorted((abs(stride), count) for stride, count in zip(
+            array.strides, array.shape, strict=True) if count > 1):
+        if stride < reach:
+            return True
+        reach += stride * (count - 1)
+    return False
 
 
 def slot_array(value: Buffer | Array, what: str, dtype: DTypeLike, row_bytes: int,

@@ -64,6 +64,11 @@ def test_only_the_chosen_command_is_imported(install):
     (ModuleNotFoundError("No module named 'polars'", name="polars"),
      "needs the module 'polars' of the extra 'torch', which is not installed: "
      "pip install 'hotrow[torch]'"),
+    (MemoryError("256 GB"), "not enough memory (256 GB): a table has a row for every id up to the "
+     "largest of its column; number the ids from 0, or choose shorter rows or fewer tables"),
+    (RuntimeError("alloc: can't allocate memory"), "not enough memory (alloc: can't allocate "
+     "memory): a table has a row for every id up to the largest of its column; number the ids from "
+     "0, or choose shorter rows or fewer tables"),
 ])
 def test_errors_are_one_line(install, capsys, error, text):
     install(subcommand("go", fails(error)))
@@ -71,9 +76,10 @@ def test_errors_are_one_line(install, capsys, error, text):
     assert capsys.readouterr() == ("", f"hotrow: error: {text}\n")
 
 
-def test_a_defect_keeps_its_traceback(install):
-    install(subcommand("go", fails(KeyError("x"))))
-    with pytest.raises(KeyError):
+@pytest.mark.parametrize("defect", [KeyError, RuntimeError])
+def test_a_defect_keeps_its_traceback(install, defect):
+    install(subcommand("go", fails(defect("x"))))
+    with pytest.raises(defect):
         cli.main(["go"])
 
 
