@@ -19,7 +19,7 @@ from hotrow.traces import Samples
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
-    """Tests run side by side: threads of their own would only wait for each other."""
+    """Tests run in parallel processes, which share the cores."""
     torch.set_num_threads(1)
 
 
@@ -55,7 +55,7 @@ class Setting:
         self.model = DLRM(self.dense, len(cardinalities), self.dim, scale=0.05)
 
     def parts(self):
-        """Arguments of a trainer: a model and tables of its own, equal for all."""
+        """Arguments of a trainer: copies of the model and the tables, equal for all."""
         return copy.deepcopy(self.model), self.tables.copy(), self.optimizer
 
     def reference(self):
@@ -87,7 +87,7 @@ class Setting:
             label=(self.rng.random(count) < 0.4).astype(np.float32))
 
     def batches(self, number, count=64, drift=0.0):
-        """Batches in each of which the skew is towards an id `drift` higher than in the last."""
+        """Batches whose skew moves by `drift` ids from each to the next."""
         drawn = []
         for moved in (int(drift * index) for index in range(number)):
             samples = self.samples(count)
@@ -99,7 +99,7 @@ class Setting:
 
 @pytest.fixture
 def setting():
-    """The class, for tests that choose their own."""
+    """The class."""
     return Setting
 
 

@@ -1,4 +1,4 @@
-"""Starts torchrun for tests: processes that find each other, end, and say what went wrong."""
+"""Runs torchrun for tests, with its output in the error."""
 
 import fcntl
 import os
@@ -6,33 +6,33 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-SECONDS = 1200  # many times what it takes, on a machine that is busy with much else
+SECONDS = 1200  # ample on a busy machine
 _OF_A_LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_",
                   "PET_", "GLOO_", "TORCH_DISABLE_SHARE_RDZV")
 
 
 def torchrun(ranks, folder, script, *arguments, seconds=SECONDS):
-    """Run a script as so many ranks of one machine, to the end.
+    """Run a script as several ranks of one machine, and wait for all.
 
-    The ranks meet at a store of the launcher's, at a port that the system gave it: no port is
-    chosen before it is bound, and launchers beside this one have others. They are found by number,
-    so that nothing depends on what the machine's name resolves to.
+    The ranks meet at the launcher's store, at a port that the system assigns when the launcher
+    binds it, so that parallel launchers do not collide. They use a numeric address, and the
+    machine's name need not resolve.
 
     Parameters
     ----------
     ranks : int
     folder : Path
-        Where what they print is kept while they run.
+        Folder for their output.
     script : str
     *arguments : str
-        Of the script.
+        Arguments of the script.
     seconds : float
-        After which every process of it is ended.
+        Time-out, after which every process is ended.
 
     Raises
     ------
     AssertionError
-        A rank failed, or they did not end: with what all of them printed, each line with its rank.
+        A rank failed, or the time ran out; the message has the output, each line with its rank.
     """
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(_OF_A_LAUNCHER)}
@@ -50,7 +50,7 @@ def torchrun(ranks, folder, script, *arguments, seconds=SECONDS):
         except subprocess.TimeoutExpired:
             ended = f"no end after {seconds} seconds"
         finally:
-            launcher.terminate()  # it ends its ranks before itself; if it has ended, nothing
+            launcher.terminate()  # it ends its ranks first
             launcher.wait()
     if launcher.returncode:
         said = printed.read_text(errors="replace")
@@ -59,7 +59,7 @@ def torchrun(ranks, folder, script, *arguments, seconds=SECONDS):
 
 @contextmanager
 def one_at_a_time(path):
-    """Hold a lock file: the test workers of a session do not do the same work side by side."""
+    """Hold a lock file, so that one test worker does the work for all of a session."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Trainings that several ranks share, and the same by one: for test_ranks.py.
+"""Trainings by several ranks, and the same trainings by one: for test_ranks.py.
 
 As a script, started by torchrun with the name of a file and of cases, it is one of the ranks.
 """
@@ -42,12 +42,12 @@ CASES = {
 
 
 def tables(optimizer):
-    """Adagrad's state lies beside every element, which float16 has no room for."""
+    """The tables that an optimizer can train: Adagrad keeps fp32 state per element."""
     return TABLES[:3] if optimizer == "adagrad" else TABLES
 
 
 def draw(world, configs):
-    """Steps of `world` parts: ((indices, offsets) per table, labels); one looks up nothing."""
+    """Steps of `world` parts: ((indices, offsets) per table, labels); one part has no lookup."""
     rng, steps = np.random.default_rng(SEED), []
     for step in range(STEPS):
         parts = []
@@ -161,7 +161,7 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
 
 
 def planted():
-    """Rank 1 keeps the gradients of one step to itself: what tests compare must show it."""
+    """Rank 1 does not send the gradients of one step: a fault that the digest must show."""
     apply, steps = ShardedStore.apply, []
 
     def forgetful(self, group, flat, sums, rule):
@@ -177,7 +177,7 @@ def planted():
 
 
 def saved_and_read():
-    """What is saved is what one rank saves, can be loaded, and is read without training."""
+    """A saved state equals one rank's, loads, and can be looked up in eval()."""
     world, rank = dist.get_world_size(), dist.get_rank()
     bags, _ = draw(world, TABLES)[0][rank]
     with (HotEmbeddingBagCollection(TABLES, None, "resident", "rowwise_adagrad", RATE,
@@ -210,7 +210,7 @@ def saved_and_read():
 
 
 def spoiled():
-    """A gradient that is no number at one rank: both say so, and nothing is applied."""
+    """A gradient that is not finite at one rank is an error at both, and nothing is applied."""
     rank, world = dist.get_rank(), dist.get_world_size()
     with ShardedEmbeddingBagCollection(TABLES, None, "resident", "sgd", RATE, seed=3) as shared:
         before = shared.sha256()

@@ -43,7 +43,7 @@ def test_duplicates_are_summed_in_lookup_order(seed):
 
 
 def test_renaming_rows_changes_no_bit():
-    """Slots are names of rows; where a row is stored must not show in its sum."""
+    """Slots rename rows; the place of a row changes no bit of its sum."""
     rng = np.random.default_rng(7)
     gradients = torch.from_numpy(rng.standard_normal((500, 16)).astype(np.float32))
     bags, rows = torch.arange(500), torch.from_numpy(rng.integers(0, 20, 500))
@@ -65,7 +65,7 @@ def test_sgd_rounds_once():
     updated, state = SGD(lr).update(torch.from_numpy(weights), torch.from_numpy(gradients))
     assert (updated.numpy() == expected).all() and state is None
     twice_rounded = weights - np.float32(lr) * gradients
-    assert (twice_rounded != expected).any(), "the data must tell fused from unfused"
+    assert (twice_rounded != expected).any(), "the data must distinguish fused from unfused"
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 7, 12, 16, 64])

@@ -10,7 +10,7 @@ from hotrow.torch.training.collection_trainer import CollectionTrainer
 
 from tests.torch.conftest import emptied
 
-STEPS, FAULTY = 6, 4  # the faulty step is one of the last, so that rows are cold and come again
+STEPS, FAULTY = 6, 4  # a late step, whose cold rows were trained before
 
 
 class Sound(CollectionTrainer):
@@ -44,7 +44,7 @@ class Sound(CollectionTrainer):
         self.write_cold(event, group, cold, rows)
 
     def gather(self, group, cold):
-        """Rows without a slot come for the second micro-batch."""
+        """Rows without a slot are fetched for the second micro-batch."""
         return self.fetch(group, cold)
 
     def split(self, *batch):
@@ -76,7 +76,7 @@ class Stale(Sound):
 
 
 class Misclassifies(Sound):
-    """One lookup of a cold row is said to hit a slot."""
+    """One lookup of a cold row is classified as a hit."""
 
     def split(self, *batch):
         placement = super().split(*batch)
@@ -90,11 +90,11 @@ class Misclassifies(Sound):
 
 
 class LosesNumbers(Sound):
-    """A row becomes not-a-number, which compares with nothing."""
+    """An element of a row becomes NaN, which compares with nothing."""
 
     def write_back(self, event, group, cold, rows):
         super().write_back(event, group, cold, rows)
-        if self.faulty and not self.spoiled:  # the collection refuses to go on with it
+        if self.faulty and not self.spoiled:  # in the checked step only
             self.tables.rows.weights[cold[0], 0] = float("nan")
             self.spoiled += 1
 
@@ -151,7 +151,7 @@ def run(setting, device, kind, optimizer, seed):
 
 
 def cases(quick):
-    """(optimizer, seed), slow but for the one that is `quick`."""
+    """Parameters optimizer and seed; all cases but `quick` are slow."""
     return pytest.mark.parametrize("optimizer, seed", [
         pytest.param(*case, marks=[] if case == quick else pytest.mark.slow)
         for case in itertools.product(("sgd", "rowwise_adagrad"), (1, 2))])

@@ -78,7 +78,7 @@ def test_every_form_of_input_is_one_batch(make):
 
 
 class Keyed:
-    """What a collection asks of a KeyedJaggedTensor."""
+    """The interface of a KeyedJaggedTensor that a collection uses."""
 
     def __init__(self, keys, ids):
         self._keys, self._ids = keys, ids
@@ -290,7 +290,7 @@ def test_other_batches_than_prefetched_are_refused(make):
         collection(other.ids)
 
 
-def test_batches_that_never_step_are_told_of(make):
+def test_batches_that_never_step_are_refused(make):
     collection, (batch,) = make(), draw(3, 1)
     with pytest.raises(hotrow.Error, match="have not trained, and this card follows 64"):
         for _ in range(80):

@@ -1,4 +1,4 @@
-"""`convert`: a model's EmbeddingBags swapped in place."""
+"""`convert`: a model's EmbeddingBags replaced in place."""
 
 import hotrow
 import pytest

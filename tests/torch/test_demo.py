@@ -1,4 +1,4 @@
-"""`hotrow demo`: what a newcomer runs first."""
+"""`hotrow demo`, the first command of a newcomer."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_demo_on_the_hardware_is_the_model_to_the_bit(capsys):
 
 @pytest.mark.slow
 def test_whole_demo_learns(capsys):
-    """All 33.8 million rows; the model in the hardware's place."""
+    """All 33.8 million rows, with the model instead of the hardware."""
     code, out, _ = demo(capsys, "--transport", "model", "--json")
     result = json.loads(out)
     assert code == 0 and result["check_held"] and result["rows"] == 33_762_577

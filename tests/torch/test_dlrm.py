@@ -37,7 +37,7 @@ def test_scale_shrinks_hidden_layers_only():
 
 
 def test_logit_can_be_negative():
-    """A ReLU after the last layer could never say no."""
+    """A ReLU after the last layer would keep logits from being negative."""
     torch.manual_seed(1)
     model = DLRM(2, 3, 4, scale=0.1)
     assert (model(torch.randn(200, 2), torch.randn(200, 3, 4)) < 0).any()

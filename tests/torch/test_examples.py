@@ -1,4 +1,4 @@
-"""The examples run as they are, and stay short."""
+"""The examples run unchanged, and are short."""
 
 import re
 import runpy
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run an example with arguments: what it printed."""
+    """Run an example with arguments; return its output."""
     def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")

@@ -7,7 +7,8 @@ import pytest
 
 PROGRAM = """
 import torch, hotrow.torch as ht
-tables = ht.HotEmbeddingBagCollection([ht.TableConfig("a", 50, 8)], "model", preset="tiny", workers=2)
+tables = ht.HotEmbeddingBagCollection(
+    [ht.TableConfig("a", 50, 8)], "model", preset="tiny", workers=2)
 tables(torch.randint(0, 50, (8, 1))).sum().backward()
 tables.optimizer.step()
 tables.prefetch(torch.randint(0, 50, (8, 1)))

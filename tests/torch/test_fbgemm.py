@@ -1,4 +1,4 @@
-"""The trainer's arithmetic tied to the outside: FBGEMM's table-batched embeddings on the CPU."""
+"""The trainer's arithmetic against FBGEMM's table-batched embeddings on the CPU."""
 
 import pytest
 import torch

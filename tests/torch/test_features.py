@@ -50,7 +50,7 @@ UNPOOLED = [TableConfig("user", 300, 8, "none"), TableConfig("item", 500, 8, "no
 
 
 def test_rows_that_are_not_pooled(make, mode):
-    """As nn.Embedding gives them, for each lookup, feature after feature."""
+    """As nn.Embedding's rows, feature after feature."""
     tables, collection = UNPOOLED, make(mode, UNPOOLED, share=2)
     beside = nn.ModuleList(nn.Embedding.from_pretrained(
         collection.table(config.name)[0].clone(), freeze=False) for config in tables)
@@ -96,7 +96,7 @@ APART = [TableConfig(name, config.num_embeddings, config.embedding_dim, config.p
 
 @pytest.mark.parametrize("longest", [1, 3], ids="{} ids at most".format)
 def test_several_features_look_up_in_a_table(make, mode, longest):
-    """As features that have tables of their own with the same rows."""
+    """Several features of a table look up what tables with equal rows would give."""
     collection = make(mode, SHARED)
     beside = nn.ModuleList(
         nn.EmbeddingBag.from_pretrained(collection.table(config.name)[0].clone(), freeze=False,
@@ -171,7 +171,7 @@ def test_a_prefetched_batch_is_named_by_its_own_number(make):
 
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_counts_by_table(make, mode):
-    """They add up to the whole's; a table's lookups are those that were made."""
+    """The tables' counts add up to the totals; the lookups of each table are exact."""
     collection, made = make(mode, TABLES, share=4), {config.name: 0 for config in TABLES}
     for batch in draw(SEED, 8):
         worth(collection(batch.ids)).backward()
@@ -193,7 +193,7 @@ def test_counts_by_table(make, mode):
 
 
 def test_hits_are_those_of_the_card(make):
-    """A lookup is a hit unless its row comes for this batch; few as they are, the card agrees."""
+    """A lookup is a hit unless the batch fetches its row; on few lookups the card agrees."""
     collection = make("scratchpipe", [TableConfig("a", 50, 4), TableConfig("b", 50, 4)])
     for ids, hits in (([[1, 2], [1, 3]], (0, 0)), ([[1, 4], [5, 2]], (1, 1)),
                       ([[1, 4], [1, 4]], (3, 3))):

@@ -1,4 +1,4 @@
-"""Mode `hotline`: rows in slots and rows without train as plain PyTorch's."""
+"""Mode `hotline`: rows with and without a slot train as in plain PyTorch."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Where rows are while they train changes no bit: resident, scratchpipe, freqcache, hotline."""
+"""The place of rows changes no bit: resident, scratchpipe, freqcache, hotline."""
 
 import random
 from dataclasses import replace
@@ -17,7 +17,7 @@ OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
     pytest.param(each, marks=pytest.mark.long) if each != "rowwise_adagrad" else each
     for each in OPTIMIZERS])
 def trained(request):
-    """(optimizer, batches, what training them resident ends with)."""
+    """(optimizer, batches, outcome of training them in mode resident)."""
     batches = draw(1, 30)
     return request.param, batches, train(batches, optimizer=request.param)
 
@@ -51,7 +51,7 @@ def test_on_the_hardware():
 
 
 def test_accumulated_gradients():
-    """Gradients of several batches, applied at once: their rows are held so long."""
+    """One step applies the gradients of several batches, whose rows are held until then."""
     batches = draw(2, 18)
     resident = train(batches, optimizer="rowwise_adagrad", every=3)
     assert resident.sha256 != train(batches, optimizer="rowwise_adagrad").sha256
@@ -63,7 +63,7 @@ def test_accumulated_gradients():
 
 
 def most_recent(store):
-    """Evict what was used last: the row that is needed soonest."""
+    """Evict the most recently used row, which is needed soonest."""
     class MostRecent(Slots):
         def eviction_rank(self, slot):
             return -self.last_used[slot]
@@ -100,23 +100,23 @@ def test_any_order_of_stages(seeds):
         assert found.sha256 == resident.sha256, (seed, chosen)
 
 
-# Faults, each of which must be seen in the tables.
+# Faults, each of which must change the tables.
 
 def unmarked(store):
-    """The window of coming batches is one shorter: the farthest is believed to be marked."""
+    """The window of coming batches is one shorter: the farthest is not marked."""
     mark = store.policy.mark
     store.policy.mark = lambda batch, number: (
         mark(batch, number) if number < store.policy.next + store.look_ahead else None)
 
 
 def retired_early(store):
-    """The window of past batches is one shorter: a batch is let go before it has trained."""
+    """The window of past batches is one shorter: a batch retires before it has trained."""
     retire = store.policy.retire
     store.policy.retire = lambda number: retire(min(number + 1, store.policy.next - 1))
 
 
 def bypasses_forgotten(store):
-    """Rows without a slot are read though an earlier batch has yet to bring them back."""
+    """Bypassed rows are read before an earlier batch has written them back."""
     place = store.policy.place
     store.policy.place = lambda *batch: replace(place(*batch), wait_for=-1)
 
@@ -129,7 +129,7 @@ def impatient(store):
 
 
 def one_update_in_a_hundred(store):
-    """Rows that leave their slots do not all get back."""
+    """One victim in a hundred is not written back."""
     write = store.host.write
 
     def lossy(group, flat, rows):
@@ -140,7 +140,7 @@ def one_update_in_a_hundred(store):
 
 
 def state_left_behind(store):
-    """The state of a row that comes back to a slot is another's."""
+    """A row that is fetched again has another row's state."""
     fetch = store.host.fetch
 
     def fetched(group, flat):

@@ -1,4 +1,4 @@
-"""TrainPipeline: order, overlap, clean ends, and going on where a run was."""
+"""TrainPipeline: order, overlap, clean ends, and resumed runs."""
 
 import threading
 
@@ -14,7 +14,7 @@ from tests.torch.training import PLANNING, TABLES, draw
 
 
 class Model(nn.Module):
-    """A collection, dropout and a layer: what draws random numbers and has parameters."""
+    """A collection, dropout, which draws random numbers, and a layer with parameters."""
 
     def __init__(self, collection):
         super().__init__()
@@ -38,7 +38,7 @@ def loader(**options):
 
 
 class Run:
-    """A model on a device of its own, and its pipeline."""
+    """A model with its device and pipeline."""
 
     def __init__(self, mode="scratchpipe", loader=None, ahead=None, **options):
         self.device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
@@ -99,7 +99,7 @@ def trained(**options):
 
 
 @pytest.mark.parametrize("trained", [7, pytest.param(19, marks=pytest.mark.slow)])
-def test_a_run_goes_on_where_it_was(trained):
+def test_a_run_resumes(trained):
     """In the middle of its second epoch, and at the end."""
     whole = Run(workers=2)
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_whatever_ends_the_loop_ends_the_threads(error, workers):
             if number == 3:
                 raise error("enough")
     assert set(threading.enumerate()) == before
-    run.epoch()  # and the collection goes on
+    run.epoch()  # the collection still works
     assert len(run.losses) == 4 + 19
     run.end()
     assert set(threading.enumerate()) == before
@@ -166,10 +166,10 @@ def test_the_error_of_a_stage_reaches_the_loop(workers):
 def test_figures_and_scalars():
     class Writer:
         def __init__(self):
-            self.told = []
+            self.written = []
 
         def add_scalar(self, name, value, step):
-            self.told.append((name, value, step))
+            self.written.append((name, value, step))
 
     run, seen, writer = Run(), [], Writer()
     run.pipeline = TrainPipeline(loader(), run.model, lambda batch: (batch[0],), watch=seen.append,
@@ -178,7 +178,7 @@ def test_figures_and_scalars():
     assert [each["batches"] for each in seen] == list(range(1, 20))
     assert 0 < seen[-1]["hit_rate"] < 1 and seen[-1]["batches_per_s"] > 0
     assert set(seen[-1]["seconds"]) == {"plan", "collect", "exchange", "insert"}
-    assert {name for name, _, _ in writer.told} == {
+    assert {name for name, _, _ in writer.written} == {
         "hotrow/batches_per_s", "hotrow/hit_rate", "hotrow/stall"}
     run.end()
 
@@ -260,8 +260,8 @@ def test_stages_overlap_on_a_virtual_clock():
 @pytest.mark.parametrize("gather", [
     pytest.param(5.0, marks=pytest.mark.slow), 40.0, pytest.param(200.0, marks=pytest.mark.slow)])
 def test_how_much_of_a_gather_popular_samples_hide(gather):
-    """Of a gather of G seconds beside a batch that trains in T, of which a share p is popular:
-    min(1, p T / G)."""
+    """min(1, p T / G) of a gather of G seconds, beside a batch that trains in T seconds and whose
+    share p is popular."""
     lasts = {"plan": 0.0, "collect": gather, "exchange": 0.0, "insert": 0.0}
     trains, shares = 40.0, []
     for ratio in (0.02, 0.6):
@@ -289,7 +289,7 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
 
 
 class Clock:
-    """Lets the stages of a store take time that nobody waits for.
+    """Runs a store's stages on a virtual clock.
 
     A stage begins as soon as it may, and its work is done at its end.
     """
@@ -306,7 +306,7 @@ class Clock:
         self._begin()
 
     def pass_by(self, seconds):
-        """The trainer is busy for so long."""
+        """Let the trainer be busy for some time."""
         until = self.now + seconds
         self._begin()
         while self.under_way and min(self.under_way.values()) <= until:

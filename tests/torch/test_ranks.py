@@ -1,4 +1,4 @@
-"""Several processes on loopback train as one does."""
+"""Several processes on loopback train as one process."""
 
 import re
 import runpy
@@ -19,7 +19,7 @@ from tests.torch.rank_training import CASES, SEED, alone
     pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)],
     ids="{} ranks".format)
 def runs(request, tmp_path_factory):
-    """(ranks, what each case ended with), from one start for all workers of a test session."""
+    """(ranks, outcome of each case), from one launch for all workers of a test session."""
     world, here = request.param, tmp_path_factory.getbasetemp()
     shared = here.parent if hasattr(request.config, "workerinput") else here
     path = shared / f"{world}-ranks.pt"
@@ -86,7 +86,7 @@ def test_ranks_that_do_not_end_are_ended(tmp_path):
 
 @pytest.fixture
 def one_rank():
-    """A process group of this process alone."""
+    """A process group with this process only."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -109,7 +109,7 @@ def test_needs_ranks():
 
 
 def test_example_runs_as_one_of_one(monkeypatch, capsys):
-    """With several ranks by torchrun; it differs in nothing but their number."""
+    """torchrun starts it with several ranks; only their number differs."""
     path = Path(__file__).parents[2] / "examples" / "several_processes.py"
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
                         "MASTER_PORT": 0}.items():

@@ -1,4 +1,4 @@
-"""Learning the hot rows again: values that move stay what they are, and coverage follows."""
+"""Learning the hot rows again: rows keep their values when they move, and coverage follows."""
 
 import copy
 import json
@@ -134,7 +134,7 @@ def test_it_trains_as_the_reference(setting, device, optimizer, jagged):
 
 @pytest.mark.parametrize("optimizer", [slow("sgd"), "rowwise_adagrad"])
 def test_final_tables_are_residents_to_the_bit(setting, device, optimizer):
-    """A batch of one sample is one part, so where its rows were must not show at all."""
+    """A batch of one sample is one part, so the place of its rows changes no bit."""
     here = setting(2, cardinalities=(20, 30, 90), optimizer=optimizer, jagged=True, shortest=1)
     resident = here.resident()
     batches = here.batches(30, count=1, drift=1)
@@ -148,7 +148,7 @@ def test_final_tables_are_residents_to_the_bit(setting, device, optimizer):
 
 
 def test_rows_that_find_no_room_stay_cold(setting, device):
-    """Every slot of the card is asked for; some rows find both their sets full."""
+    """Every slot of the card is wanted; some rows find both their sets full."""
     slots = device.geometry.slots
     here = setting(3, cardinalities=(400, 900, 3000))
     refused = []

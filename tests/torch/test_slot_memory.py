@@ -1,7 +1,6 @@
-"""Slots elsewhere than in host memory: what is asked of them is done later, and waited for.
+"""Slots outside host memory, whose operations run later, and the events that order them.
 
-A stand-in does what is asked beside the trainer as late as its marks allow; on a GPU the same
-trainings run, where there is one.
+A stand-in runs operations as late as their events allow. With a GPU the same trainings run there.
 """
 
 import threading
@@ -26,8 +25,7 @@ RUNS = [
 
 
 class LateMemory(SlotMemory):
-    """Does what is asked aside only when somebody waits for it; memory to copy to holds no number
-    before."""
+    """Runs asynchronous work only when somebody waits for it; staging memory starts as NaN."""
 
     asynchronous = True
 
@@ -47,7 +45,7 @@ class LateMemory(SlotMemory):
             return len(self.asked)
 
     def record_event(self):
-        return 0  # the trainer itself is not late
+        return 0  # the trainer's own operations are not delayed
 
     def wait_event(self, event, *tensors):
         self.synchronize(event)
@@ -94,16 +92,16 @@ def test_the_bits_are_those_of_slots_in_host_memory(run):
 
 
 @pytest.mark.parametrize("kind, error, message", [
-    (NobodyWaitsForWhatComes, AttributeError, "None"),  # where rows are is not there, either
-    (NobodyWaitsForWhatLeaves, hotrow.Error, "gradient was not finite"),  # tables without numbers
+    (NobodyWaitsForWhatComes, AttributeError, "None"),  # nor are their places
+    (NobodyWaitsForWhatLeaves, hotrow.Error, "gradient was not finite"),  # from NaN in tables
 ])
 def test_what_nobody_waits_for_shows(kind, error, message):
     with pytest.raises(error, match=message):
         trained(draw(6, 20), RUNS[0], slots_device=kind())
 
 
-class Told(LateMemory):
-    """Notes on which threads the host waits, and whether they keep the trainer from its lock."""
+class RecordingMemory(LateMemory):
+    """Records the threads on which the host waits, and whether they hold the store's lock."""
 
     def __init__(self):
         super().__init__()
@@ -119,8 +117,8 @@ class Told(LateMemory):
 
 
 def test_the_trainer_does_not_wait_for_its_memory():
-    """Only the threads of the stages do, until all is to be written back."""
-    memory, batches = Told(), draw(7, 16)
+    """Only the threads of the stages wait, until `flush`."""
+    memory, batches = RecordingMemory(), draw(7, 16)
     with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
             TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3, share=4, workers=2,
             slots_device=memory) as collection:
@@ -164,7 +162,7 @@ def test_filled_beforehand_and_read_between():
         assert torch.equal(here, there)
 
 
-def test_a_step_that_is_not_finite_is_told_of_later():
+def test_a_step_that_is_not_finite_is_reported_later():
     batch, = draw(3, 1)
     with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
             TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3,
@@ -185,7 +183,7 @@ def test_a_step_that_is_not_finite_is_told_of_later():
 @pytest.mark.skipif(not HERE, reason="needs a GPU that PyTorch can use")
 @pytest.mark.parametrize("run", RUNS, ids=str)
 def test_on_a_gpu(run):
-    """Its sums may round otherwise: held to a tolerance."""
+    """A GPU's sums may round in another order: equal within a tolerance."""
     batches = draw(6, 20)
     ends = []
     for device in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""SlotStorage: which row is in which slot, beside a dict."""
+"""SlotStorage against a dict from slots to rows."""
 
 import pytest
 import torch

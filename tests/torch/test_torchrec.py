@@ -1,4 +1,4 @@
-"""TorchRec's KeyedJaggedTensors in, its KeyedTensors out, and its own collection beside ours."""
+"""TorchRec's KeyedJaggedTensors in, its KeyedTensors out, and its own collection as reference."""
 
 import hotrow
 import pytest

@@ -1,4 +1,4 @@
-"""`hotrow train` in modes scratchpipe and freqcache: the report, and runs that go on."""
+"""`hotrow train` in modes scratchpipe and freqcache: the report, and resumed runs."""
 
 import json
 import random
@@ -60,7 +60,7 @@ def test_the_report(train, mode, options):
                  marks=[needs(CRITEO), pytest.mark.slow], id="criteo, few"),
 ])
 def test_traces_in_every_mode(train, trace, optimizer):
-    """Two hundred steps and more, with slots enough and with few: one digest."""
+    """Two hundred steps and more, with many slots and with few: one digest."""
     digests = set()
     few = "--batches" in trace and trace[-1] == 5
     for options in (["--mode", "scratchpipe", "--preset", "ecp5-85f"],
@@ -106,7 +106,7 @@ checkpoint.torch.save = dying
 
 @pytest.mark.slow
 @pytest.mark.parametrize("death", ["step", pytest.param("checkpoint", marks=pytest.mark.long)])
-def test_a_killed_run_goes_on(train, tmp_path, death):
+def test_a_killed_run_resumes(train, tmp_path, death):
     run = [*GENERATED, *TINY, "--mode", "scratchpipe", "--optimizer", "rowwise_adagrad"]
     seed = random.randrange(1 << 30)
     drawn = random.Random(seed)

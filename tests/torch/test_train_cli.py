@@ -77,7 +77,7 @@ def test_online_retail(hotrow, optimizer):
 @pytest.mark.slow
 @needs(RETAIL)
 def test_online_retail_on_the_hardware(hotrow):
-    """The whole year; a large batch saves time, the samples and the hot rows are the default's."""
+    """The whole year, with a large batch, which saves time."""
     arguments = ["train", "--trace", RETAIL, *RETAIL_COLUMNS, *SMALL, "--json", "--mode", "hotline",
                  "--batch-size", 8192]
     _, modelled, _ = hotrow(*arguments, *MODEL)

@@ -1,4 +1,4 @@
-"""The row update of the hardware beside the trainer's."""
+"""The row update of the hardware against the trainer's."""
 
 import numpy as np
 import pytest

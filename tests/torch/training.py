@@ -1,4 +1,4 @@
-"""Runs of a collection under a small model, for tests that compare where its rows were."""
+"""Runs of a collection under a small model, for tests that compare places of rows."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -39,8 +39,7 @@ def draw(seed, count, tables=TABLES, samples=24, longest=3):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run ended with: digest of tables and state, the losses, the cache's figures, and
-    batches that were prefetched and not needed."""
+    """Outcome of a run: digest of tables and state, losses, statistics."""
 
     sha256: str
     losses: list
@@ -49,7 +48,7 @@ class Outcome:
 
 def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
           every=1, transport="model", choose=None, store=None, config=PLANNING, **options):
-    """Train from the same start.
+    """Train from one fixed start.
 
     Parameters
     ----------
@@ -92,7 +91,7 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
 
 
 def worth(found):
-    """A loss, and so other gradients for every bag."""
+    """A loss with a different gradient for every bag."""
     return (found * torch.linspace(-1, 1, found.numel()).view_as(found)).square().sum()
 
 
