@@ -1,4 +1,4 @@
-"""The explorer: which placement of the embedding tables trains a model fastest on a machine.
+"""The explorer: finds the placement of the embedding tables that trains a model fastest.
 
-Times are projected by a model of a training step, never measured, and every page says so.
+All times are projections of a model of a training step, and every page says so.
 """

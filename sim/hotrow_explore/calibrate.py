@@ -1,8 +1,8 @@
-"""Measuring this machine: MLP, memory and embedding rates, by PyTorch in about a minute.
+"""Measures this machine: MLP, memory and embedding rates, with PyTorch, in about a minute.
 
-A training step of mode `resident` and its dense part alone are timed at a few sizes, all sizes in
-turn and several times over, and the least of each is kept: what else runs on the machine only
-adds. Least squares without negative coefficients then gives the rates.
+Times a training step of mode `resident` and its dense part at several sizes, in several rounds, and
+keeps the minimum of each, as other load only adds time. Non-negative least squares yields the
+rates.
 """
 
 import os
@@ -31,7 +31,7 @@ GEMM = 1024
 
 @dataclass(frozen=True)
 class Size:
-    """One training run to time: tables of `rows` rows, and factor `scale` on the MLPs' widths."""
+    """One training run to time, with tables of `rows` rows and MLP widths times `scale`."""
 
     batch: int
     tables: int
@@ -58,7 +58,7 @@ CHECKED = (Size(768, 12, 200_000, 32, 1.0), Size(1536, 20, 200_000, 16, 0.5),
 
 
 class Run:
-    """A trainer at one size, whose step and dense part can be timed."""
+    """A trainer of one size with functions for its step and its dense part."""
 
     def __init__(self, size):
         self.size = size
@@ -86,7 +86,7 @@ class Run:
 
 
 def least_seconds(works, rounds=ROUNDS):
-    """The least time of each piece of work, all of them in turn, `rounds` times."""
+    """Minimum time of each function over `rounds` rounds of all of them."""
     least = [float("inf")] * len(works)
     for work in works:
         work()
@@ -109,14 +109,14 @@ def calibrate(checked=()):
     Parameters
     ----------
     checked : sequence of Size
-        Further sizes to time in the same rounds, not used for the rates.
+        Additional sizes to time in the same rounds, not used for the rates.
 
     Returns
     -------
     system : System
         This host, without a GPU.
     record : dict
-        What was measured; `checked` holds predicted and measured seconds of each such size.
+        The measurements; `checked` has predicted and measured seconds of each additional size.
     """
     started = time.monotonic()
     runs = [Run(size) for size in (*CALIBRATED, *checked)]
@@ -146,14 +146,14 @@ def _rates(runs, steps, dense):
     machines = [Question(run.size.workload, _BARE, load()).machine for run in runs]
     flop_s, byte_s, op_s = nonnegative_fit(
         [[machine.flops(run.size.batch), machine.dense_bytes(run.size.batch),
-          len(machine.work.layers)] for machine, run in zip(machines, runs)], dense)
+          len(machine.work.layers)] for machine, run in zip(machines, runs, strict=True)], dense)
     lookups = np.array([run.size.batch * run.size.tables for run in runs])
     row_bytes = np.array([4 * run.size.dim for run in runs])
     unique = np.array([run.unique for run in runs])
     step_s, lookup, lookup_byte, row_byte = nonnegative_fit(
         np.stack([np.ones(len(runs)), lookups, lookups * row_bytes, unique * row_bytes], axis=1),
         np.maximum(steps - dense, 1e-9), weights=1 / steps)
-    # The step is timed as a whole; its forward is one of three passes over the rows.
+    # Only the whole step is timed; its forward is one of three passes over the rows.
     return Rates(op_s, flop_s, byte_s, lookup / 3, lookup_byte / 3, lookup * 2 / 3,
                  lookup_byte * 2 / 3, row_byte, step_s)
 
@@ -162,9 +162,9 @@ _BARE = System("bare", "bare", cores=1, host_memory_gb=1, host_memory_gbps=1, ho
 
 
 def nonnegative_fit(features, seconds, weights=None):
-    """Coefficients of least squared relative error, none negative.
+    """Non-negative coefficients of least squared relative error.
 
-    The most negative one is left out and the others fitted again, until none is.
+    Drops the most negative coefficient and fits again, until none is negative.
     """
     seconds = np.asarray(seconds, float)
     weights = 1 / seconds if weights is None else weights
@@ -184,7 +184,7 @@ def nonnegative_fit(features, seconds, weights=None):
 def _compare(runs, measured, host):
     """Predicted and measured seconds of a step, and their ratio."""
     compared = []
-    for run, seconds in zip(runs, measured):
+    for run, seconds in zip(runs, measured, strict=False):
         predicted = cpu(Question(run.size.workload, host, load())).seconds
         compared.append({"size": vars(run.size), "predicted": predicted,
                          "measured": float(seconds), "ratio": predicted / float(seconds)})

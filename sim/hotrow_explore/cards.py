@@ -1,7 +1,7 @@
-"""Cards as data: geometry from the presets, rates from results of `hotrow bench --json`.
+"""Cards: geometry from the presets, rates from results of `hotrow bench --json`.
 
-Results are the files `benchmarks/<preset>-<bench>.json` of this package, as the benchmark wrote
-them; nothing is typed in, and a card without them has no rates.
+The results are the files `benchmarks/<preset>-<bench>.json` of this package, written by the
+benchmark; a card without them has no rates.
 """
 
 import json
@@ -18,20 +18,20 @@ FOLDER = "benchmarks"
 
 
 class NoResult(ExploreError):
-    """A card of which no benchmark result is there."""
+    """A benchmark result of the card is missing."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card and what was measured of it.
+    """A card and its rates.
 
-    Members
-    -------
+    Attributes
+    ----------
     config : Config
     split, observe : float
-        Lookups per cycle; from the simulated hardware at the benchmark's memory.
+        Lookups per cycle of the simulated hardware with the memory of the benchmark.
     memory_gbps, link_gbps : float
-        Rows at random, and the link to the host, from cards.toml.
+        Random rows, and the link to the host, from cards.toml.
     """
 
     config: Config
@@ -49,7 +49,7 @@ class Card:
         return self.config.slots
 
     def lookup_seconds(self, lookups):
-        """To split that many lookups and observe them in the same pass, at the preset's clock
+        """Time to split and observe that many lookups in one pass, at the preset's clock
         (projected)."""
         clock = self.config.clock_mhz * 1e6
         return lookups / clock / min(self.observe, self.split)
@@ -57,7 +57,7 @@ class Card:
 
 @dataclass(frozen=True)
 class PublishedAccelerator:
-    """The accelerator of a published system, taken at its word: never the bound but for links."""
+    """The accelerator of a published system, assumed to be no bottleneck except for links."""
 
     name: str = "as published"
     slots: int = 2**62
@@ -74,7 +74,7 @@ def find(name, folder=None) -> Card:
     Raises
     ------
     ExploreError
-        If there is no such card; `NoResult` if there is no benchmark result of it.
+        If there is no such card; `NoResult` if a benchmark result of it is missing.
     """
     known = read("cards")
     if name not in known:
@@ -96,6 +96,6 @@ def _rate(folder, name, bench):
     except (ValueError, KeyError, TypeError) as error:
         raise ExploreError(f"{path.name} is no result of hotrow bench {bench}: {error}") from None
     if result.get("preset") != name or not rate > 0:
-        raise ExploreError(f"{path.name} tells {result.get('preset')!r} at {rate} lookups per "
-                           f"cycle, expected {name!r} at a rate above 0")
+        raise ExploreError(f"{path.name}: expected preset {name!r} at more than 0 lookups per "
+                           f"cycle, not {result.get('preset')!r} at {rate}")
     return rate

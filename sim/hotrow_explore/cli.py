@@ -1,4 +1,4 @@
-"""`hotrow explore`: which placement wins for a model on a machine; published results beside it."""
+"""`hotrow explore`: the fastest placement for a model on a machine, and the validation."""
 
 import argparse
 import json
@@ -17,12 +17,12 @@ def explore(subparsers):
     parser = subparsers.add_parser(
         "explore", help="project which placement of the tables trains a model fastest",
         description="Project the time of a training step for every placement of the embedding "
-        "tables, sweep one knob at a time, and say whether a card would help. All figures are "
-        "projections of a model; --validate shows it beside published results.")
+        "tables, sweep one parameter at a time, and report whether a card would help. All figures "
+        "are projections of a model; --validate compares it with published results.")
     what = parser.add_argument_group("the model")
     what.add_argument("--workload", help="one of " + ", ".join(workloads.load())
                       + " (default: criteo-kaggle)")
-    what.add_argument("--trace", help="accesses of your own instead, as for hotrow train")
+    what.add_argument("--trace", help="accesses of your own, as for hotrow train")
     for name in ("ids", "dense"):
         what.add_argument(f"--{name}", type=_names, default=(),
                           help=f"{name} columns of the trace, separated by commas")
@@ -34,22 +34,22 @@ def explore(subparsers):
     machine = parser.add_argument_group("the machine")
     machine.add_argument("--system", default="v100",
                          help="one of " + ", ".join(systems.load()) + " (default: v100)")
-    machine.add_argument("--gpus", type=_natural, help="GPUs, instead of the system's")
+    machine.add_argument("--gpus", type=_natural, help="number of GPUs, default the system's")
     machine.add_argument("--card", default="alveo-u55c",
                          help="one of " + ", ".join(constants.read("cards")) + ", or none "
                          "(default: alveo-u55c)")
     machine.add_argument("--hot-budget", type=_positive, default=256, metavar="MB",
                          help="hot rows at the trainer, in units of 2^20 bytes (default: 256)")
     machine.add_argument("--framework", choices=FRAMEWORKS, default="fused",
-                         help="how operators are run (default: fused)")
+                         help="execution of operators (default: fused)")
     machine.add_argument("--calibrate", action="store_true",
-                         help="measure this host with PyTorch and put it in place of the system's")
+                         help="measure this host with PyTorch and use it as the system's")
     machine.add_argument("--check-resident", action="store_true",
                          help="with --calibrate: only compare predicted with measured steps of "
-                         "mode resident at three sizes that were not calibrated on")
+                         "mode resident at three other sizes")
     out = parser.add_argument_group("the answer")
     out.add_argument("--validate", action="store_true",
-                     help="published results beside the model, and nothing else")
+                     help="only compare the model with published results")
     out.add_argument("-o", "--output", type=Path, help="folder for report, plots, CSV and JSON "
                      "(default: hotrow-explore; with --validate: none)")
     out.add_argument("--format", choices=("png", "svg"), default="png", help="of the plots")
@@ -80,12 +80,12 @@ def run(options) -> int:
 
 
 def _question(options, known):
-    """The question, and what is said of its card."""
+    """The question, and a note about its card."""
     system = systems.find(options.system)
     if options.gpus is not None:
         if options.gpus and not system.gpus:
-            raise systems.ExploreError(f"system {system.name!r} has no GPU whose number --gpus "
-                                       "could change")
+            raise systems.ExploreError(f"system {system.name!r} has no GPU, so that --gpus has no "
+                                       "meaning")
         system = system.changed(gpus=options.gpus, title=f"{system.title}, {options.gpus} GPU(s)")
     work = _workload(options)
     card, note = None, "none"
@@ -133,7 +133,7 @@ def _calibrated(system):
 
 
 def _passive(work, *arguments):
-    # PyTorch's threads sleep at a barrier instead of spinning on cores that others share.
+    # PyTorch's threads sleep at barriers instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return work(*arguments)
 

@@ -1,4 +1,4 @@
-"""The constants of the step-time model, from the one file that documents them."""
+"""The constants of the step-time model, from the file that documents them."""
 
 import tomllib
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ KINDS = ("sheet", "measured", "assumed", "fitted")
 
 @dataclass(frozen=True)
 class Constant:
-    """Members: `value`, `unit`, `kind` (one of KINDS), `source`."""
+    """A documented constant; `kind` is one of KINDS."""
 
     value: float
     unit: str
@@ -18,7 +18,7 @@ class Constant:
 
 
 class Constants:
-    """Each constant's value as an attribute; `documented` holds the `Constant` of each name."""
+    """The value of each constant as an attribute; `documented` has the `Constant` by name."""
 
     def __init__(self, documented):
         self.documented = documented
@@ -26,7 +26,7 @@ class Constants:
             setattr(self, name, constant.value)
 
     def replaced(self, **values):
-        """The same with other values."""
+        """The same constants with other values."""
         return Constants({name: Constant(values.get(name, each.value), each.unit, each.kind,
                                          each.source)
                           for name, each in self.documented.items()})

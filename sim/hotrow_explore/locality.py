@@ -1,10 +1,10 @@
-"""How often rows are hit: counted on accesses, drawn from a workload's shape or read of its trace.
+"""Hit rates, counted on the accesses of a trace, or on accesses drawn from a workload's shape.
 
-Generated accesses are ranks of a power law, one table of each kind (rows, lookups) drawn and its
-counts multiplied, for tables are drawn independently. Their hot set is the exact top of the law
-over all tables; of a trace it is what the golden model of the access counters learned on the first
-share of the batches, and it is never scored on those; where all rows fit, all are hot. Hits and
-misses are told by the golden model of the splitter.
+Generated accesses are ranks of a power law. Tables are independent, so one table of each kind
+(rows, lookups) is drawn and its counts multiplied; the hot set is the exact top of the law over all
+tables. Of a trace the golden model of the access counters learns the hot set on the first batches,
+which are not scored. If all rows fit, all are hot. The golden model of the splitter determines hits
+and misses.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ from hotrow_sim.golden.lookup.reader import Lookups
 from hotrow_sim.golden.lookup.splitter import split
 
 SCORED = 3  # batches that are scored
-GENERATED_LEARNING = 50  # of a generated trace, which never ends
-LEARNING_LIMIT = 200  # batches of a trace that teach, at most
+GENERATED_LEARNING = 50  # batches of a generated trace, which has no end
+LEARNING_LIMIT = 200  # most batches of a trace to learn on
 COUNTER = PRESETS["alveo-u55c"]
 
 
@@ -29,18 +29,18 @@ COUNTER = PRESETS["alveo-u55c"]
 class Locality:
     """Means over the scored batches.
 
-    Members
-    -------
+    Attributes
+    ----------
     lookups, unique : float
         Lookups of a batch and the distinct rows among them.
     hit_rate : float
         Lookups whose row is hot.
     popular : float
-        Samples all of whose rows are hot.
+        Samples with hot rows only.
     misses : float
         Distinct rows of a batch that are not hot.
     fills : float
-        Distinct rows that are neither hot nor used by the batches of the window before.
+        Distinct rows that are neither hot nor used by the batches of the preceding window.
     """
 
     lookups: float
@@ -52,11 +52,11 @@ class Locality:
 
 
 def count(workload, hot_rows, window=1) -> Locality:
-    """Count with the `hot_rows` most accessed rows hot; `window` batches before are held."""
+    """Count with the `hot_rows` most accessed rows hot and the rows of `window` batches held."""
     hot_rows = int(max(0, min(hot_rows, sum(workload.rows))))
     if workload.trace is not None:
         return _of_trace(workload.trace, workload.batch, hot_rows, window)
-    kinds = Counter(zip(workload.rows, (max(1, round(n)) for n in workload.lookups)))
+    kinds = Counter(zip(workload.rows, (max(1, round(n)) for n in workload.lookups), strict=True))
     return _of_law(tuple(kinds.items()), workload.batch, workload.slope, hot_rows, window)
 
 
@@ -66,7 +66,7 @@ def _of_law(kinds, batch, slope, hot_rows, window):
                     [many for _, many in kinds], slope, hot_rows)
     rng = np.random.default_rng([0, batch, window])
     sums, popular = np.zeros(5), 1.0
-    for ((rows, lookups), many), top in zip(kinds, hot):
+    for ((rows, lookups), many), top in zip(kinds, hot, strict=True):
         sample = np.repeat(np.arange(batch), lookups)
         drawn = [ranks(rng.random(batch * lookups), rows, slope) for _ in range(window + SCORED)]
         figures, share = _score(drawn, [sample] * len(drawn), batch, lambda row: row < top, window)
@@ -101,7 +101,7 @@ def _of_trace(trace, batch, hot_rows, window):
 
 @lru_cache(maxsize=8)
 def _learned(trace, batch, learning):
-    """Flat rows in order of the golden counters' counts, most accessed first."""
+    """Flat rows by falling count of the golden counters."""
     counters, first = Counters(COUNTER), np.r_[0, np.cumsum(trace.cardinalities)]
     for number in range(learning):
         read = trace.batch(number, batch)
@@ -151,10 +151,10 @@ def _locality(sums, popular):
 
 
 def hot_ranks(rows, lookups, many, slope, budget):
-    """How many ranks of each kind of table are among the `budget` most accessed rows of all.
+    """Number of ranks of each kind of table among the `budget` most accessed rows.
 
-    A rank r of a table with n lookups has the frequency n (r + 1)^-slope / sum of the powers; the
-    threshold of frequency at which the ranks above fill the budget is found by bisection.
+    Rank r of a table with n lookups has the frequency n (r + 1)^-slope / sum of the powers.
+    Bisection finds the threshold of frequency at which the ranks above fill the budget.
     """
     rows, many = np.asarray(rows, float), np.asarray(many, float)
     if budget >= (rows * many).sum():

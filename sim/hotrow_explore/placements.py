@@ -1,6 +1,6 @@
-"""Where the tables live and what a step then is: one function per placement.
+"""Placements of the tables: one function each.
 
-Each takes a `Question` and returns a StepTime, or raises `DoesNotFit` with what was needed.
+Each maps a `Question` to a StepTime, or raises `DoesNotFit` with the requirement.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from .workloads import Workload
 
 
 class DoesNotFit(ExploreError):
-    """The machine lacks the memory, or the part, that a placement needs."""
+    """The machine lacks memory or a component of a placement."""
 
 
 @dataclass(frozen=True)
 class Framework:
-    """How a training framework runs operators.
+    """Execution of operators in a training framework.
 
-    Members
-    -------
+    Attributes
+    ----------
     merged : bool
-        All tables in one operator; else some operators per table.
+        One operator for all tables; else several per table.
     lock_free : bool
         The host updates rows without ordering duplicates (Hogwild).
     """
@@ -46,10 +46,10 @@ class Question:
     Parameters
     ----------
     hot_bytes : float
-        Rows at the trainer, in bytes, for the placements that cache.
+        Bytes of rows at the trainer, for placements with a cache.
     card : Card, PublishedAccelerator or None
     why_no_card : str
-        Said where there is none.
+        Reason without a card.
     framework : str
         One of FRAMEWORKS.
     """
@@ -110,7 +110,7 @@ def gpu_tables(question):
     question.need_gpu()
     m, work, gpus = question.machine, question.workload, question.system.gpus
     sizes, load = [0.0] * gpus, [0.0] * gpus
-    for rows, lookups in sorted(zip(work.rows, work.lookups), reverse=True):
+    for rows, lookups in sorted(zip(work.rows, work.lookups, strict=True), reverse=True):
         at = min(range(gpus), key=lambda gpu: (sizes[gpu], load[gpu]))
         sizes[at] += rows * work.row_bytes
         load[at] += lookups
@@ -157,14 +157,14 @@ def parameter_servers(question):
     forward, update = m.host_embedding(work.step_lookups, system.parameter_servers)
     dense = m.gpu_dense(tables=0) | m.all_reduce() if system.gpus else m.cpu_dense()
     if not system.gpus and m.framework.lock_free:
-        del dense["launch"]  # many threads, a batch each: one's operators wait while others work
+        del dense["launch"]  # threads with a batch each hide the launches
     return StepTime(({"trainer": dense, "servers": {"embedding": forward, "update": update},
                       "wire": {"network": m.network(8 * work.step_lookups
                                                     + 2 * work.pooled_bytes)}},))
 
 
 def static_cache(question):
-    """Hot rows on the GPU, chosen once; the host looks up and updates the others."""
+    """A fixed set of hot rows on the GPU; the host looks up and updates the others."""
     question.need_gpu()
     question.need_host()
     question.need_cache(question.hot_rows * question.workload.row_bytes)
@@ -181,7 +181,7 @@ def static_cache(question):
 
 
 def fae(question):
-    """Hot samples train wholly on the GPUs, the others as in the hybrid; sorted beforehand."""
+    """Samples of hot rows train on the GPUs, the others as in the hybrid; sorted in advance."""
     question.need_cache(question.hot_rows * question.workload.row_bytes)
     cold = hybrid(question)
     popular, m = question.count().popular, question.machine
@@ -193,12 +193,12 @@ def fae(question):
 
 
 def _agree(m, share=1.0):
-    """Replicas of hot rows exchange their gradients, as every GPU pooled them."""
+    """Replicas of hot rows exchange their pooled gradients."""
     return {"replicas": m.gather_all(share * m.work.pooled_bytes)} if m.system.gpus > 1 else {}
 
 
 def hotline(question):
-    """Popular samples train while the card gathers the rows that the others lack."""
+    """Popular samples train while the card gathers the missing rows of the others."""
     question.need_gpu()
     question.need_host()
     question.need_card()
@@ -222,7 +222,7 @@ def hotline(question):
 
 
 def scratchpipe(question):
-    """A cache filled ahead with the rows of coming batches; all stages overlap."""
+    """A cache that is filled with the rows of coming batches; all stages overlap."""
     question.need_gpu()
     question.need_host()
     question.need_card()
@@ -247,14 +247,14 @@ def scratchpipe(question):
 
 
 def frequency_cache(question):
-    """Rows ranked by frequency in a software cache; misses are carried before the step."""
+    """A software cache with rows ranked by frequency; misses are copied before the step."""
     question.need_gpu()
     question.need_host()
     question.need_cache(question.hot_rows * question.workload.row_bytes)
     m, work, c = question.machine, question.workload, question.constants
     seen = question.count()
     octets = seen.fills * work.row_bytes
-    # Tensor operators on ids are bound by HBM.
+    # HBM bounds tensor operators on ids.
     admin = c.cache_admin_bytes * work.step_lookups / question.system.gpus / (
         1e9 * question.system.gpu_memory_gbps)
     return StepTime(({"all": m.gpu_dense() | m.gpu_embedding(work.step_lookups)
@@ -264,7 +264,8 @@ def frequency_cache(question):
 
 
 def managed_memory(question):
-    """Tables in unified memory: the GPU keeps what fits, pages of the rest move on demand."""
+    """Tables in unified memory: the rows that fit stay on the GPU, pages of the others move on
+    demand."""
     question.need_gpu()
     question.need_host()
     m, work, c = question.machine, question.workload, question.constants

@@ -1,4 +1,4 @@
-"""Plots: one page per question, every axis with its unit; what does not fit is shown."""
+"""Plots: one page per question, with units, and marks for placements that do not fit."""
 
 from pathlib import Path
 
@@ -25,12 +25,13 @@ def _figure(title):
 
 
 def sweep_figure(records, knob, title):
-    """Step time of every placement over one knob; crosses on top where it does not fit."""
+    """Step time of every placement over one parameter; crosses on top mark those that do not
+    fit."""
     figure, axes = _figure(title)
     values = list(dict.fromkeys(record["value"] for record in records))
     times = [record["seconds"] for record in records if record["seconds"]]
     top = 2e3 * max(times, default=1e-3)
-    for name, mark, colour in zip(PLACEMENTS, MARKS, COLOURS):
+    for name, mark, colour in zip(PLACEMENTS, MARKS, COLOURS, strict=True):
         own = {record["value"]: record["seconds"] for record in records
                if record["placement"] == name}
         fits = [value for value in values if own.get(value)]
@@ -52,7 +53,7 @@ def sweep_figure(records, knob, title):
 
 
 def parts_figure(answers, title):
-    """What each placement's step consists of."""
+    """The parts of each placement's step."""
     figure, axes = _figure(title)
     fitting = sorted((each for each in answers if each.step), key=lambda each: each.seconds)
     parts = list(dict.fromkeys(part for each in fitting for part in each.step.parts))
@@ -63,7 +64,7 @@ def parts_figure(answers, title):
         hatch = "//" if parts.index(part) >= len(COLOURS) else None
         axes.barh(range(len(fitting)), widths, left=left, color=shades[part], label=part,
                   hatch=hatch)
-        left = [before + width for before, width in zip(left, widths)]
+        left = [before + width for before, width in zip(left, widths, strict=True)]
     axes.plot([1e3 * each.seconds for each in fitting], range(len(fitting)), "k|", markersize=18,
               label="step, after overlap")
     axes.set_yticks(range(len(fitting)), [each.placement for each in fitting])
@@ -75,7 +76,7 @@ def parts_figure(answers, title):
 
 
 def validation_figure(result):
-    """Published ratios against the model's."""
+    """Published ratios and the model's."""
     figure, axes = _figure("Published ratios and the model")
     low, high = 0.4, 6.0
     axes.fill_between([low, high], [0.7 * low, 0.7 * high], [1.3 * low, 1.3 * high], alpha=0.15,

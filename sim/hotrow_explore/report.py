@@ -1,12 +1,12 @@
-"""The report: one page that a manager can read, in Markdown and in HTML."""
+"""The report: one page, in Markdown and in HTML."""
 
 import csv
 import html
 import json
 import re
 
-NOTICE = ("Every time and ratio here is projected by a model of a training step; none was measured "
-          "on a card, and no card exists in hardware yet.")
+NOTICE = ("Every time and ratio on this page is projected by a model of a training step; none was "
+          "measured on a card, and no card exists in hardware yet.")
 
 
 def markdown(result, plots):
@@ -17,7 +17,7 @@ def markdown(result, plots):
     result : dict
         See `cli.explore`.
     plots : list of (str, Path)
-        Caption and file, beside the page.
+        Caption and file, in the folder of the page.
     """
     lines = ["# Which placement trains this model fastest", "", f"**{result['verdict']}**", "",
              NOTICE, "",
@@ -35,9 +35,10 @@ def markdown(result, plots):
         else:
             lines.append(f"| {each['placement']} | - | - | {each['reason']} |")
     seen = result["locality"]
-    lines += ["", "Counted on the accesses, by the golden models: "
+    lines += ["", "Counted on the accesses by the golden models: "
               f"{seen['lookups']:,.0f} lookups a batch, {seen['unique']:,.0f} distinct rows, "
-              f"hit rate {seen['hit_rate']:.3f} and wholly hot samples {seen['popular']:.3f} with "
+              f"hit rate {seen['hit_rate']:.3f} and samples of hot rows only "
+              f"{seen['popular']:.3f} with "
               f"{result['hot_mb']:g} MB of hot rows. The table and the plots have that budget; the "
               "verdict lets every cache use all of the GPU's memory where that is faster.", ""]
     if result.get("calibration"):
@@ -49,11 +50,11 @@ def markdown(result, plots):
 
 
 def validation_markdown(result):
-    """Published results beside the model's."""
+    """Published results and the model's."""
     lines = ["# Published results and the model", "", NOTICE, "",
              "Fitted: a constant of the model was adjusted to this result. No value was adjusted "
              "to the others, but the form of the model and the settings marked as assumed were "
-             "chosen with all of them in view: they are no blind test.", "",
+             "chosen with knowledge of all of them, so they are no blind test.", "",
              "| published result | published | model | | constants |", "|---|---|---|---|---|"]
     for each in result["published"]:
         close = abs(each["model"] / each["published"] - 1) <= 0.3
@@ -75,8 +76,8 @@ def validation_markdown(result):
               "| qualitative finding of the study | reproduced | model |", "|---|---|---|"]
     lines += [f"| {each['name']} | {'yes' if each['reproduced'] else '**no**'} | "
               f"{each['evidence']} |" for each in result["qualitative"]]
-    lines += ["", "What one assumed constant does to this, halved or doubled (the six that matter "
-              "most; all constants stand in `data/constants.toml` with their sources):", "",
+    lines += ["", "Sensitivity to one assumed constant, halved or doubled (the six largest "
+              "effects; all constants are in `data/constants.toml` with their sources):", "",
               "| constant | times | error over best constant's | within 30 % | rank correlation |",
               "|---|---|---|---|---|"]
     lines += [f"| {each['constant']} | {each['factor']:g} | "
@@ -86,7 +87,7 @@ def validation_markdown(result):
 
 
 def to_html(text, title):
-    """The subset of Markdown that the report uses, as one HTML page."""
+    """Convert the Markdown of a report to an HTML page."""
     body, table = [], []
 
     def inline(line):

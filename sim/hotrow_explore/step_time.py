@@ -1,8 +1,8 @@
 """Parts of a training step on one machine, each a projected time in seconds.
 
-A GEMM takes its FLOPs at a share of the peak plus its bytes at the memory's rate, so small ones
-are slow without an efficiency curve; operators queue up while the GPU works, so launching costs
-what it exceeds the work by.
+A GEMM takes its FLOPs at a share of the peak plus its bytes at the memory's rate, which makes small
+ones slow without an efficiency curve. Operators queue up while the GPU works, so launches only cost
+the time that exceeds the kernels.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ TRAINED = 3  # times the forward's FLOPs and bytes: forward, two products in bac
 class StepTime:
     """Projected time of one step.
 
-    Members
-    -------
+    Attributes
+    ----------
     phases : tuple of dict
-        One after another; in each, tracks that run side by side: {track: {part: seconds}}.
+        Consecutive phases, each with parallel tracks: {track: {part: seconds}}.
     """
 
     phases: tuple
@@ -30,7 +30,7 @@ class StepTime:
 
     @property
     def parts(self):
-        """Seconds of every part, those hidden by a longer track included."""
+        """Seconds of every part, including parts that a longer track hides."""
         summed = {}
         for phase in self.phases:
             for parts in phase.values():
@@ -40,7 +40,7 @@ class StepTime:
 
 
 class Machine:
-    """What the parts of a step of one workload take on one system.
+    """Times of the parts of a step of one workload on one system.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Machine:
     # -- dense part ---------------------------------------------------------------------------
 
     def flops(self, samples):
-        """Of a training step, interaction included."""
+        """FLOPs of a training step, including the interaction."""
         work = self.work
         products = sum(inputs * outputs for inputs, outputs in work.layers)
         return TRAINED * 2 * samples * (products + work.interaction_elements)
@@ -77,8 +77,8 @@ class Machine:
         return c.merged_ops if self.framework.merged else c.ops_per_table * tables
 
     def gpu_dense(self, share=1.0, launches=1.0, tables=None):
-        """Dense training of a share of the batch, spread over the GPUs; operators of `tables`
-        on each GPU, all of them by default."""
+        """Dense training of a share of the batch on all GPUs, with the operators of `tables` tables
+        per GPU, default all."""
         c, system = self.constants, self.system
         samples = share * self.work.batch / system.gpus
         kernels = (self.flops(samples) / (c.gemm_fraction * system.gpu_tflops * TERA)
@@ -115,7 +115,7 @@ class Machine:
     # -- embeddings ---------------------------------------------------------------------------
 
     def gpu_embedding(self, lookups, busiest=None):
-        """Forward and update of lookups in HBM; `busiest` is the largest share of one GPU."""
+        """Forward and update of lookups in HBM; `busiest` is the largest share of a GPU."""
         c, system = self.constants, self.system
         own = lookups * (1 / system.gpus if busiest is None else busiest)
         seconds = own * self.work.row_bytes * (1 + c.gpu_update_passes) / (
@@ -123,7 +123,7 @@ class Machine:
         return {"embedding": seconds}
 
     def cores(self, share, servers=1):
-        """Cores' worth of work on rows, in units of the measured core."""
+        """Cores that work on rows, in units of the measured core."""
         system = self.system
         return max(1.0, share * system.cores) * system.core_rate(self.constants) * servers
 
@@ -153,7 +153,7 @@ class Machine:
     # -- links --------------------------------------------------------------------------------
 
     def link(self, octets):
-        """Host to GPUs, one direction; pairs of GPUs share a port of the host."""
+        """Host to GPUs in one direction; two GPUs share a port of the host."""
         ports = (self.system.gpus + 1) // 2
         return self.constants.link_us * US + octets / (self.system.link_gbps * 1e9 * ports)
 
@@ -168,13 +168,13 @@ class Machine:
                                                      octets * (gpus - 1) / gpus / gpus)
 
     def gather_all(self, octets):
-        """Every GPU's share of that many bytes to every other."""
+        """All-gather of that many bytes over all GPUs."""
         gpus = self.system.gpus
         return self._collective(self.constants.all_reduce_us, octets * (gpus - 1) / gpus)
 
     def _collective(self, latency_us, octets):
-        """`octets` out of each GPU; without a link among them, into the host and out again, pairs
-        sharing a port."""
+        """`octets` from each GPU, over the link among GPUs, or through the host, where two GPUs
+        share a port."""
         c, system = self.constants, self.system
         hops = 1 if system.gpu_link_gbps else 2
         wire = system.gpu_link_gbps or system.link_gbps / 2

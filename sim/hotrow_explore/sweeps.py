@@ -1,4 +1,4 @@
-"""Answers: which placement wins, and how that changes as one knob turns."""
+"""The fastest placement, and sweeps over one parameter."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from .placements import PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Questio
 from .systems import GB
 
 MB = 2**20
-SWEEPS = {  # question: (knob, axis with its unit, values)
+SWEEPS = {  # by parameter: label with its unit, values
     "dense": ("dense features", (64, 256, 1024, 4096)),
     "sparse": ("sparse features (tables)", (4, 8, 16, 32, 64, 128)),
     "batch": ("batch (samples)", (256, 512, 1024, 2048, 4096, 8192)),
@@ -17,14 +17,14 @@ SWEEPS = {  # question: (knob, axis with its unit, values)
     "mlp": ("MLP, width^layers", ((64, 2), (256, 3), (512, 3), (1024, 3), (2048, 4))),
     "pooling": ("lookups per sparse feature", (1, 4, 16, 32)),
     "hot": ("hot rows at the trainer (MB)", (16, 64, 256, 1024, 4096)),
-    "card": ("card", ("ecp5-85f", "alveo-u55c", "never the bound")),
+    "card": ("card", ("ecp5-85f", "alveo-u55c", "no bottleneck")),
     "link": ("link of host to GPU (GB/s)", (2, 6, 12, 24, 50)),
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One placement's answer: `step` (StepTime), or `reason` why there is none."""
+    """Answer of one placement: `step` (StepTime), or the `reason` why it does not fit."""
 
     placement: str
     step: object = None
@@ -47,10 +47,10 @@ def answers(question, names=PLACEMENTS) -> list[Answer]:
 
 
 def recommend(question) -> dict:
-    """Whether a card helps: the verdict, and the best placement with and without one.
+    """The verdict whether a card helps, and the best placement with and without one.
 
-    Caches are given the hot budget, or all of the GPU's memory where that is faster: whoever does
-    without a card would not leave memory unused.
+    Caches have the hot budget, or all of the GPU's memory if that is faster, as a user without a
+    card would use it.
     """
     def best(names):
         whole = question.constants.usable_memory * question.system.gpu_memory_gb * GB
@@ -65,19 +65,19 @@ def recommend(question) -> dict:
     card = best(WITH_CARD)
     least = question.constants.worthwhile_gain
     if plain is None and card is None:
-        verdict = "does not fit: no placement holds these tables on this system"
+        verdict = "does not fit: these tables fit no placement on this system"
     elif card is None:
-        verdict = f"no card: {plain.placement} is best; nothing with a card fits this system"
+        verdict = f"no card: {plain.placement} is best; no placement with a card fits this system"
     elif unbound and (plain is None or plain.seconds >= least * card.seconds):
         verdict = (f"undecided: {plain.placement if plain else 'nothing'} is best without a card; "
-                   "one that never is the bound would help, and of none is there a rate")
+                   "a card without bottleneck would help, but no card has a measured rate")
     elif plain is None:
-        verdict = f"card: only {card.placement} holds these tables on this system"
+        verdict = f"card: these tables only fit {card.placement} on this system"
     elif plain.seconds < least * card.seconds:
         verdict = (f"no card: {plain.placement} takes {1e3 * plain.seconds:.2f} ms a step, "
-                   f"{card.placement} with {'the best card conceivable' if unbound else 'a card'} "
+                   f"{card.placement} with {'an ideal card' if unbound else 'a card'} "
                    f"{1e3 * card.seconds:.2f} ms "
-                   f"(at least {least:g} times faster is asked of a card)")
+                   f"(a card must be at least {least:g} times faster)")
     else:
         verdict = (f"card: {card.placement} is {plain.seconds / card.seconds:.2f} times faster "
                    f"than {plain.placement}, the best without one")
@@ -87,7 +87,7 @@ def recommend(question) -> dict:
 
 
 def turned(question, knob, value) -> Question:
-    """The question with one knob turned."""
+    """The question with one parameter changed."""
     if knob == "hot":
         return replace(question, hot_bytes=value * MB)
     if knob == "link":
@@ -110,13 +110,13 @@ def _with_card(question, name):
 
 
 def knobs(question):
-    """The sweeps that this question allows: a trace fixes its own tables and lookups."""
+    """The sweeps of this question; a trace fixes its tables and lookups."""
     fixed = ("sparse", "hash", "pooling") if question.workload.trace is not None else ()
     return [knob for knob in SWEEPS if knob not in fixed]
 
 
 def sweep(question, knob) -> list[dict]:
-    """One record per value and placement: seconds or the reason why not, all projected."""
+    """One record per value and placement: projected seconds, or the reason why it does not fit."""
     records = []
     for value in SWEEPS[knob][1]:
         for each in answers(turned(question, knob, value)):

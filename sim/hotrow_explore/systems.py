@@ -1,4 +1,4 @@
-"""Machines as data: what a processor, its memory and its links do."""
+"""Machines: processors, memories and links."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -10,15 +10,15 @@ GB = 1e9
 
 
 class ExploreError(Error):
-    """A question that cannot be put; one line that says what was expected."""
+    """An invalid question; the message has the expectation."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured host rates, which replace what the constants say of a server's cores.
+    """Measured host rates, which replace the constants of a server's cores.
 
-    Members
-    -------
+    Attributes
+    ----------
     op_s, flop_s, byte_s : float
         Seconds per operator, per FLOP of a GEMM, per byte that a dense operator moves.
     lookup_s, lookup_byte_s : float
@@ -26,7 +26,7 @@ class Rates:
     update_s, update_byte_s : float
         Embedding backward and optimizer, per lookup and per byte of its row.
     row_byte_s : float
-        Per byte of a distinct row that is read and written at random.
+        Per byte of a distinct row, for a random read and write.
     step_s : float
         Per step.
     """
@@ -75,7 +75,7 @@ class System:
                 raise ExploreError(f"system {self.name!r}: {name} must be above 0")
 
     def core_rate(self, constants):
-        """Speed of a core, in units of the one whose embedding rates the constants tell."""
+        """Speed of a core in units of the core that the constants describe."""
         return constants.server_core_speed if self.core_speed is None else self.core_speed
 
     def changed(self, **values):

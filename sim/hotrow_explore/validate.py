@@ -1,4 +1,4 @@
-"""Published results against the model: ratios, and the study's qualitative findings."""
+"""The model compared with published ratios, and with a study's qualitative findings."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -10,14 +10,14 @@ from .constants import read
 from .placements import PLACEMENTS, DoesNotFit, Question
 
 WITHIN = 0.30
-UNTURNED = ("usable_memory", "worthwhile_gain")  # no rates: doubled they mean nothing
+UNTURNED = ("usable_memory", "worthwhile_gain")  # no rates, so that doubling is meaningless
 HUGE = 16_000_000  # rows of each of 32 tables: more than Big Basin's HBM, less than its host's
 HOT_BYTES = 256 * 2**20  # the middle of the budgets of 128, 256 and 512 MB that FAE gives
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One published ratio and the model's; `fitted` where a constant was adjusted to it."""
+    """One published ratio and the model's; `fitted` if a constant was adjusted to it."""
 
     name: str
     title: str
@@ -84,7 +84,7 @@ def rank_correlation(first, second):
 
     one, two = ranked(first), ranked(second)
     mean = (len(one) - 1) / 2
-    above = sum((a - mean) * (b - mean) for a, b in zip(one, two))
+    above = sum((a - mean) * (b - mean) for a, b in zip(one, two, strict=True))
     below = (sum((a - mean) ** 2 for a in one) * sum((b - mean) ** 2 for b in two)) ** 0.5
     return above / below if below else 0.0
 
@@ -96,7 +96,7 @@ def score(found) -> dict:
     ours = sum(each.error for each in found) / len(found)
     theirs = sum(abs(log(constant / value)) for value in published) / len(found)
     most = max(sum(abs((1 + WITHIN) * low / value - 1) <= WITHIN + 1e-9 for value in published)
-               for low in published)  # a best one touches the upper bound of some result
+               for low in published)  # a best constant is at the upper bound of some result
     others = [each for each in found if not each.fitted]
     constant_others = best_constant([each.published for each in others])
     return {
@@ -117,7 +117,7 @@ def score(found) -> dict:
 
 @dataclass(frozen=True)
 class Finding:
-    """A qualitative finding and the values that show it or fail to."""
+    """A qualitative finding, and the values that confirm or refute it."""
 
     name: str
     reproduced: bool
@@ -125,7 +125,7 @@ class Finding:
 
 
 def gpu_gain(work, constants, system="big-basin"):
-    """Best placement with GPUs over the CPU with parameter servers, both as the study has them."""
+    """Speed-up of the best GPU placement over CPUs with parameter servers, as in the study."""
     base = Question(work, systems.find("ps-fleet"), constants, framework="caffe2")
     question = Question(work, systems.find(system), constants, framework="caffe2")
     return _seconds("parameter-servers", base) / min(
@@ -154,7 +154,7 @@ def findings(constants) -> list[Finding]:
         gains = [gpu_gain(base.changed(**{knob: value}), constants) for value in values]
         steps = [sign * (after - before) for before, after in pairwise(gains)]
         found.append(Finding(name, all(step > 0 for step in steps), ", ".join(
-            f"{value}: {gain:.2f}x" for value, gain in zip(values, gains))))
+            f"{value}: {gain:.2f}x" for value, gain in zip(values, gains, strict=True))))
     dots = [gpu_gain(base.changed(sparse=value, interaction="dot"), constants)
             for value in (4, 128)]
     found[3] = replace(found[3], evidence=f"{found[3].evidence} (with the dot product of all pairs"
@@ -181,7 +181,7 @@ def findings(constants) -> list[Finding]:
 
 
 def sensitivity(constants) -> list[dict]:
-    """What becomes of the score when one constant that is not fitted is halved or doubled."""
+    """Score with one assumed constant halved or doubled."""
     outcome = []
     for name, constant in constants.documented.items():
         if constant.kind != "assumed" or name in UNTURNED:
@@ -195,7 +195,7 @@ def sensitivity(constants) -> list[dict]:
 
 
 def passed(result):
-    """Whether the model reaches what was asked of it before it was compared."""
+    """Whether the model reaches the requirements set before the comparison."""
     return (result["error_over_best_constant"] <= 0.5 and result["rank_correlation"] >= 0.8
             and result["within_30_percent"] >= 6
             and result["qualitative_reproduced"] == result["qualitative_findings"])

@@ -1,4 +1,4 @@
-"""Models as data: tables, lookups, MLPs and batch."""
+"""Models: tables, lookups, MLPs and batch."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -27,7 +27,7 @@ class Workload:
     interaction : str
         "dot" of all pairs of vectors, or "sum" of all vectors.
     trace : Trace or None
-        Where accesses are counted instead of generated.
+        Source of the accesses; None generates them.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Workload:
 
     @property
     def vectors(self):
-        """That interact."""
+        """Vectors of the interaction."""
         return self.tables + (self.dense > 0)
 
     @property
@@ -99,7 +99,7 @@ class Workload:
         return sum(inputs * outputs + outputs for inputs, outputs in self.layers)
 
     def changed(self, **values):
-        """The same workload with one knob turned."""
+        """The same workload with changed parameters."""
         if "sparse" in values:
             count = values.pop("sparse")
             values |= {"rows": self.rows[:1] * count, "lookups": self.lookups[:1] * count}

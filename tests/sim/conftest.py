@@ -16,8 +16,8 @@ STRIDES, ROW_BYTES, STATE_BYTES = (64, 128, 16), (64, 96, 16), (8, 0, 4)
 class Card(BareHost):
     """A `BareHost` with three tables, a read-only buffer for lists and one for results.
 
-    Members
-    -------
+    Attributes
+    ----------
     weights, state, lists, results : uint8 arrays
         The buffers; `address` tells where they are.
     tables : list of Table

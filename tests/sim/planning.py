@@ -91,8 +91,8 @@ def one(card, number, rows, flags):
 class Watch:
     """Follows the plans of a card and asserts what the contract promises of each.
 
-    Members
-    -------
+    Attributes
+    ----------
     slot_of : dict
         Of each resident row (table, row).
     """

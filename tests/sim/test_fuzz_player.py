@@ -39,7 +39,7 @@ def impatient(monkeypatch):
 @pytest.mark.parametrize("step", [10, player.STILL // 2])
 def test_queues_that_stand_still(step):
     card = SlowCard(step, 1 << 40)
-    with pytest.raises(TimeoutError, match=rf"still for {player.STILL} cycles: .*'move': '0x1'"):
+    with pytest.raises(TimeoutError, match=rf"hang for {player.STILL} cycles: .*'move': '0x1'"):
         drain(card)
     assert player.STILL < card.cycle <= player.STILL + 2 * step
 

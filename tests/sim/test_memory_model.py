@@ -194,7 +194,7 @@ class TestArguments:
     @pytest.mark.parametrize("wrong, message", [
         ({"latency": 0}, "latency must be 1 to"),
         ({"jitter": -1}, "jitter must be 0 to"),
-        ({"stall_data": 1.0}, "stall_data must be a chance from 0"),
+        ({"stall_data": 1.0}, "stall_data must be at least 0 and below 1"),
     ])
     def test_behaviour(self, wrong, message):
         with pytest.raises(ValueError, match=message):

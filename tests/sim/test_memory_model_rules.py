@@ -137,7 +137,7 @@ class TestRules:
         for name, value in change.items():
             setattr(port.inputs, name, value)
         port.tick()
-        assert "address channel changed before it was taken" in port.violations[0]
+        assert "address channel changed before it was accepted" in port.violations[0]
 
     @pytest.mark.parametrize("change", [{"wvalid": 0}, {"wstrb": 1}, {"wlast": 0}, {"wdata": 1}])
     def test_beat_held(self, change):
@@ -151,7 +151,7 @@ class TestRules:
             else:
                 setattr(port.inputs, name, value)
         port.tick()
-        assert "W beat changed before it was taken" in port.violations[0]
+        assert "W beat changed before it was accepted" in port.violations[0]
 
     @pytest.mark.parametrize("lasts, late, message", [
         ([1, 0], False, "wlast not on the last beat"),

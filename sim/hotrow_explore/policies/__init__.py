@@ -1,1 +1,1 @@
-"""Replacement policies on a trace, by the planner's model: `hotrow bench policies`."""
+"""Replacement policies of the golden planner on a trace: `hotrow bench policies`."""

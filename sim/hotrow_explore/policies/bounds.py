@@ -1,4 +1,4 @@
-"""Caches without sets, holds or windows: what policies are compared with."""
+"""Ideal caches without sets, holds or windows, as bounds for the policies."""
 
 from collections import OrderedDict
 from heapq import heappop, heappush
@@ -7,33 +7,33 @@ NEVER = float("inf")
 
 
 def belady(batches, slots) -> list:
-    """Hits of the offline optimum: the row that is needed again last leaves.
+    """Hits of the offline optimum, which evicts the row with the latest next use.
 
     Parameters
     ----------
     batches : list of list of int
         Rows of each batch, each once.
     slots : int
-        Rows that the cache holds.
+        Capacity of the cache in rows.
 
     Returns
     -------
     list of int
-        Rows of each batch that were there.
+        Hits of each batch, in rows.
 
     Source: Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-    Journal 5 (1966). Every row that is missed enters.
+    Journal 5 (1966). Every missed row is inserted.
     """
     sequence = [row for rows in batches for row in rows]
     following, comes = [NEVER] * len(sequence), {}
     for at in reversed(range(len(sequence))):
         following[at] = comes.get(sequence[at], NEVER)
         comes[sequence[at]] = at
-    due, farthest = {}, []  # `farthest` keeps what is out of date until it comes up
+    due, farthest = {}, []  # `farthest` keeps stale entries until they are popped
     coming, found = iter(following), []
     for rows in batches:
         hits = 0
-        for row, next_use in zip(rows, coming):
+        for row, next_use in zip(rows, coming, strict=False):
             if row in due:
                 hits += 1
             elif len(due) == slots:
@@ -49,7 +49,7 @@ def belady(batches, slots) -> list:
 
 
 def least_recent(batches, slots) -> list:
-    """Hits of LRU over all slots as one set; else as `belady`."""
+    """Hits of LRU with all slots in one set; see `belady`."""
     found, held = [], OrderedDict()
     for rows in batches:
         hits = 0

@@ -13,10 +13,10 @@ from .study import KNOWN, RUNS, sized, study
 
 def policies(benchmarks):
     """Add `policies` to the benchmarks of `hotrow bench`."""
-    what = "hits, moves and bypasses of replacement policies, beside the offline optimum"
+    what = "hits, moves and bypasses of replacement policies and of the offline optimum"
     parser = benchmarks.add_parser(
-        "policies", help=what, description=what[0].upper() + what[1:] + ": a study on the model "
-        "of the planner's function, without time or hardware.")
+        "policies", help=what, description=what[0].upper() + what[1:] + ": a study with the "
+        "golden planner, without time or hardware.")
     parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
     parser.add_argument("--slots", type=shared.positive,
                         help="of the card; default as the preset")
@@ -27,7 +27,7 @@ def policies(benchmarks):
     parser.add_argument("--known", type=shared.positive, default=KNOWN,
                         help=f"batches ahead that `next` looks; default {KNOWN}")
     parser.add_argument("--warm-share", type=shared.ratio, default=1.0,
-                        help="of the slots, filled by `freq, warm-up`; default 1")
+                        help="share of the slots that `freq, warm-up` fills; default 1")
     shared.add_trace(parser, 2**20)
     parser.set_defaults(run=run)
 
@@ -82,5 +82,5 @@ def _stages(text):
             f"expected three integers such as 1,3,4, not {text!r}") from None
     if not 1 <= collect <= insert <= train:
         raise argparse.ArgumentTypeError(
-            f"expected steps from 1 on that do not fall, such as 1,3,4, not {text!r}")
+            f"expected non-decreasing steps from 1 on, such as 1,3,4, not {text!r}")
     return StageOffsets(collect, insert, train)

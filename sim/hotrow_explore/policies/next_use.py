@@ -1,4 +1,4 @@
-"""The policy `next`: of the batches that are known, the row leaves that is needed last."""
+"""The policy `next`: evicts the row with the latest next use among the known batches."""
 
 from bisect import bisect_right
 
@@ -8,10 +8,10 @@ NOT_KNOWN = float("inf")
 
 
 class NextUse(Slots):
-    """Slots whose rows leave by their next use, as far ahead as batches are known.
+    """Slots whose victim is the row with the latest next use in the known batches.
 
-    Of rows that no known batch needs the one used longest ago goes first. In software alone: a
-    card keeps no next use.
+    Rows without a known next use are evicted first, least recently used first. A card has no next
+    use, so this policy exists in software only.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ class NextUse(Slots):
     batches : list of list of int
         Keys of each batch, each once.
     known : int
-        Batches behind the planned one whose rows are known.
+        Batches after the planned one whose rows are known.
     """
 
     def __init__(self, config, batches, known):

@@ -1,4 +1,4 @@
-"""Runs the planner's model over the batches of a trace, policy by policy."""
+"""Runs the golden planner over the batches of a trace, policy by policy."""
 
 from collections import deque
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hotrow_sim.golden.training_pipeline import StageOffsets
 from .bounds import belady, least_recent
 from .next_use import NextUse
 
-LEARNING_SHARE = 0.2  # of the batches, at least one: what the ranks of `freq` are learned on
+LEARNING_SHARE = 0.2  # of the batches, at least one, to learn the ranks of `freq`
 KNOWN = 16  # batches ahead that `next` looks
 # Name in the table, policy, admission by frequency.
 RUNS = {"lru": ("lru", False), "rrip": ("rrip", False), "lfu": ("lfu", False),
@@ -22,12 +22,12 @@ BOUNDS = {"lru, one set": least_recent, "offline optimum": belady}
 
 
 def sized(config: Config, slots) -> Config:
-    """The same card with so many slots.
+    """The same card with another number of slots.
 
     Raises
     ------
     ValueError
-        If they are no power of two, or too few for its banks.
+        If `slots` is no power of two, or too small for the banks.
     """
     sets, rest = divmod(slots, config.directory_choices * config.directory_ways)
     if rest or not sets or sets & (sets - 1):
@@ -48,16 +48,16 @@ def study(config: Config, batches, offsets: StageOffsets, begin, only=tuple(RUNS
     batches : list of (int[n], int[n])
         Table and row of each lookup.
     offsets : StageOffsets
-        Of the stages, from which the window comes.
+        Of the stages; they determine the window.
     begin : callable
-        Takes what is done next and of how many parts it is, and gives what to call as each is done.
+        Receives the name and number of steps of the next task, and returns a function to call
+        after each step.
     only : sequence of str
         Names of `RUNS`.
     known : int
         Batches ahead that `next` looks.
     warm_share : float
-        Of the slots, which `freq, warm-up` fills with the rows of the highest ranks once those are
-        learned.
+        Share of the slots that `freq, warm-up` fills with the highest ranks, once learned.
 
     Returns
     -------
@@ -106,8 +106,8 @@ def _by_first_lookup(keys):
 
 
 def _counts(keys, learning):
-    """What each lookup's row was counted before its batch, and in the first `learning` ones; and
-    the rows of those by falling count, with it."""
+    """Count of each lookup's row before its batch, and in the first `learning` batches; and the
+    (row, count) of those batches by falling count."""
     rows, index = np.unique(np.concatenate(keys), return_inverse=True)
     counted, live, ranks = np.zeros(len(rows), np.int64), [], None
     parts = np.split(index, np.cumsum([len(each) for each in keys])[:-1])
@@ -118,16 +118,16 @@ def _counts(keys, learning):
             ranks = counted.copy()
     order = np.argsort(-ranks, kind="stable")[:np.count_nonzero(ranks)]
     return live, [ranks[part] for part in parts], list(
-        zip(rows[order].tolist(), ranks[order].tolist()))
+        zip(rows[order].tolist(), ranks[order].tolist(), strict=True))
 
 
 def _run(planner, batches, counts, offsets, advance, warm_up):
-    """Hits of each batch, and what else adds up. Of `warm_up`, the batch before which slots are
-    freed and given to those rows, if there are any."""
+    """Hits of each batch, and totals. `warm_up` is (batch, rows or None): before that batch the
+    rows replace the contents of the slots."""
     found = dict.fromkeys(("hit_lookups", "filled", "written_back", "bypassed"), 0)
-    hits, (warmed, rows) = [], warm_up
+    hits, (warm_batch, rows) = [], warm_up
     for number, (table, row) in enumerate(batches):
-        if number == warmed and rows is not None:
+        if number == warm_batch and rows is not None:
             found["written_back"] += _warm_up(planner, number, rows)
         coming = number + offsets.future
         for marked in range(number if number == 0 else coming, coming + 1):
@@ -147,8 +147,8 @@ def _run(planner, batches, counts, offsets, advance, warm_up):
 
 
 def _warm_up(planner, number, rows):
-    """Free every slot, then give those to rows, (key, count) each, all before a batch; rows that
-    had to be written back."""
+    """Free every slot, then install `rows`, pairs (key, count), before a batch; return the number
+    of rows to write back."""
     dirty = len(planner.state.flush())
     planner.clear()
     planner.state.planned = planner.state.retired = number - 1
@@ -156,13 +156,13 @@ def _warm_up(planner, number, rows):
     table, row = unpack_key(planner.config, keys)
     whole = np.zeros(len(keys), np.int64)
     for key, start, rank in zip(keys.tolist(), planner.starts(table, row, whole, whole),
-                                ranks.tolist()):
+                                ranks.tolist(), strict=True):
         planner.state.install(key, start, rank)
     return dirty
 
 
 def _largest_union(unique, window):
-    """Most rows that so many batches, one after the other, need together."""
+    """Largest number of distinct rows of `window` consecutive batches."""
     most, recent = 0, deque(maxlen=window)
     for rows in unique:
         recent.append(rows)

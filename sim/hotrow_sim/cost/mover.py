@@ -3,15 +3,15 @@
 from hotrow_rtl.config import LARGEST_ROW, Config, log2
 from hotrow_rtl.interfaces.records import packed_address, region, table
 from hotrow_rtl.mover.addressing.crossbar import QUEUE
-from hotrow_rtl.mover.bags.pipeline import BAGS_COMPUTED, ENTRIES_CHECKED, STATES
+from hotrow_rtl.mover.bags.pipeline import BAGS_COMPUTED, READS_CHECKED, STATES
 from hotrow_rtl.mover.bags.read_collect import READS_AHEAD
-from hotrow_rtl.mover.port.payloads import COPY_BYTES
+from hotrow_rtl.mover.port.payloads import BYTES_WIDTH
 
 from ..cycles.mover import buffer_words
 from .arithmetic import row_pool_bits, row_update_bits
 
 ADDRESS = packed_address.size
-COPY = 32 + 2 * ADDRESS + COPY_BYTES + 1  # fields that identify a copy in its completion
+COPY = 32 + 2 * ADDRESS + BYTES_WIDTH + 1  # fields that identify a copy in its completion
 WEIGHT, INDEX, STATUS, KIND = 32, 32, 8, 2
 
 
@@ -25,7 +25,7 @@ def row_buffer_bits(config: Config):
 def row_port_bits(config: Config):
     """The buffer, and the queues of copies that wait for reads, for writes and for answers."""
     word_count = (LARGEST_ROW // config.bus_bytes).bit_length()
-    placed = word_count + 3 * log2(config.lanes) + 2 + config.address_width + COPY_BYTES + 2
+    placed = word_count + 3 * log2(config.lanes) + 2 + config.address_width + BYTES_WIDTH + 2
     writes = max(8, config.outstanding)
     return (row_buffer_bits(config) + max(4, config.outstanding) * placed
             + writes * (3 + 2 * COPY))
@@ -47,7 +47,7 @@ def row_arithmetic_bits(config: Config):
             + STATUS + config.address_width + 1 + ADDRESS)
     end = 3 + STATUS + INDEX + ADDRESS + config.address_width + 1 + ADDRESS
     words = (LARGEST_ROW // config.bus_bytes).bit_length()
-    return (ENTRIES_CHECKED * item + max(16, config.outstanding) * read
+    return (READS_CHECKED * item + max(16, config.outstanding) * read
             + READS_AHEAD * (WEIGHT + 2 + KIND + words) + BAGS_COMPUTED * end + STATES * 32
             + row_pool_bits(config) + row_update_bits(config))
 

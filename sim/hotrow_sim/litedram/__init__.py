@@ -1,4 +1,4 @@
-"""Real memory controllers behind the simulated accelerator: LiteDRAM, from its own generator."""
+"""A real memory controller for the simulated accelerator: LiteDRAM, from its own generator."""
 
 from .core import Core, Unsuitable, dram_bytes, generate
 

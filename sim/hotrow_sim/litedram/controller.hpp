@@ -1,5 +1,5 @@
-// The Verilated LiteDRAM controller with the model of its PHY and chips: clock, initialisation and
-// AXI4 ports, one for each row port of the accelerator, then the host's.
+// The Verilated LiteDRAM controller with the model of its PHY and chips: clock, initialisation, and
+// AXI4 ports, one per row port of the accelerator and one for the host.
 //
 // The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_LITEDRAM_BYTES.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace hotrow {
 
-// The pins user_port_NAME_* of a port: what a master drives, and what the controller drives.
+// The pins user_port_NAME_* of a port: outputs of a master, and outputs of the controller.
 struct CorePort {
   void (*drive_read)(Vlitedram&, const ReadInputs&);
   void (*drive_write)(Vlitedram&, const WriteInputs&);
@@ -63,28 +63,19 @@ struct CorePort {
     }                                                                              \
   }
 
+#define HOTROW_ROW_PORT(N) HOTROW_CORE_PORT(row##N),
 constexpr CorePort CORE_PORTS[] = {
-    HOTROW_CORE_PORT(row0),
-#if HOTROW_ROW_PORTS >= 2
-    HOTROW_CORE_PORT(row1),
-#endif
-#if HOTROW_ROW_PORTS >= 4
-    HOTROW_CORE_PORT(row2), HOTROW_CORE_PORT(row3),
-#endif
-#if HOTROW_ROW_PORTS == 8
-    HOTROW_CORE_PORT(row4), HOTROW_CORE_PORT(row5), HOTROW_CORE_PORT(row6), HOTROW_CORE_PORT(row7),
-#endif
-    HOTROW_CORE_PORT(host),
+    HOTROW_EACH(HOTROW_ROW_PORTS, HOTROW_ROW_PORT) HOTROW_CORE_PORT(host),
 };
 constexpr size_t HOST_PORT = HOTROW_ROW_PORTS;
 
-// Its outputs follow from its registers alone, so that it keeps the order of memory_model.hpp: all
-// ports' inputs, a clock cycle, all ports' outputs.
+// Its outputs depend on registers only, so it follows the order of memory_model.hpp: inputs of all
+// ports, a clock cycle, outputs of all ports.
 class Controller {
  public:
   Controller() : core_(power_up()) {}
 
-  // Power up, and run the sequence that LiteX generates for this DRAM, its waits included.
+  // Power up, and run the initialisation that LiteX generates for this DRAM, including its waits.
   void start();
 
   void cycle() {
@@ -132,7 +123,7 @@ class Controller {
 
 }  // namespace hotrow
 
-// LiteX's generated code calls functions without a controller to name: this one.
+// LiteX's generated code calls functions without an argument for the controller: this one.
 namespace { hotrow::Controller* being_initialised; }
 void csr_write_simple(unsigned long value, unsigned long address) {
   being_initialised->write(uint32_t(address), uint32_t(value));
@@ -146,7 +137,8 @@ void cdelay(int cycles) {
 #include "generated/csr.h"
 #include "generated/sdram_phy.h"
 
-static_assert(SDRAM_PHY_SUPPORTED_MEMORY == HOTROW_LITEDRAM_BYTES, "another DRAM than asked for");
+static_assert(SDRAM_PHY_SUPPORTED_MEMORY == HOTROW_LITEDRAM_BYTES,
+              "the size of the DRAM differs from the requested one");
 
 inline void hotrow::Controller::start() {
   being_initialised = this;
@@ -154,7 +146,7 @@ inline void hotrow::Controller::start() {
   core_ = power_up();
   cycle();
   init_sequence();
-  sdram_dfii_control_write(DFII_CONTROL_SEL);  // the controller drives the DRAM, software no more
+  sdram_dfii_control_write(DFII_CONTROL_SEL);  // the controller drives the DRAM from here
   ddrctrl_init_done_write(1);
   cdelay(2);  // until the ports are open
 }

@@ -1,9 +1,9 @@
-"""The controller as Verilog: what `litedram_gen --sim` of the LiteX project makes of one board.
+"""The controller as Verilog, from `litedram_gen --sim` of the LiteX project.
 
-One channel of DDR3 chips of 16 bits, side by side to fill the bus: MT41K64M16, eight banks of 8192
-rows of 2 KiB per chip, their timings from LiteDRAM's own list, four transfers of the DRAM's clock
-per cycle of the card's. Behind the controller stands LiteDRAM's model of PHY and chips, which keeps
-the data and answers after the latencies of the Artix-7 PHY; it is a simulation, not a board.
+One channel of 16-bit DDR3 chips in parallel: MT41K64M16, eight banks of 8192 rows of 2 KiB per
+chip, with timings from LiteDRAM's list and a DRAM clock of four times the card's. LiteDRAM's model
+of PHY and chips stores the data and responds with the latencies of the Artix-7 PHY; it is a
+simulation, not a board.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from hotrow_rtl.emit.litex_generator import generate as generate_core
 
 from ..verilated.toolchain import ToolMissing
 
-# What the generator imports; for a simulation it asks for more than the controller needs.
+# Imports of the generator; for a simulation it needs more than the controller does.
 MODULES = ("litedram", "liteeth", "litescope", "pythondata_misc_tapcfg")
 CHIP, CHIP_BUS_BYTES, CHIP_BYTES = "MT41K64M16", 16, 1 << 27
-ID_WIDTH = 10  # as wide as any row port's
+ID_WIDTH = 10  # of the widest row port
 NAME = "litedram"
 _HEADERS = "software/include/"
 SLOWEST, FASTEST = 50, 200  # MHz of the card; DDR3-400 to DDR3-1600
 
 
 class Unsuitable(ValueError):
-    """No such controller can stand behind this card; the message says why."""
+    """The controller does not fit the card; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Core:
     ----------
     verilog : str
     headers : dict of str to str
-        C headers by path: register addresses and the sequence that initialises the DRAM.
+        C headers by path: register addresses, and the initialisation of the DRAM.
     """
 
     verilog: str
@@ -48,14 +48,14 @@ def dram_bytes(config: Config) -> int:
 
 
 def generate(config: Config) -> Core:
-    """The controller for a card: an AXI4 port per row port, one for the host, one bus wide each.
+    """The controller for a card: an AXI4 port of the bus width per row port, and one for the host.
 
     Raises
     ------
     Unsuitable
-        If the card's clock is none for this DRAM.
+        If the DRAM does not support the card's clock.
     ToolMissing
-        Naming the extra that brings the generator.
+        With the name of the extra that installs the generator.
     """
     if not SLOWEST <= config.clock_mhz <= FASTEST:
         raise Unsuitable(f"memory 'litedram' is DDR3 at four times the card's clock, which must be "
@@ -73,7 +73,7 @@ def generate(config: Config) -> Core:
 
 
 def _description(config):
-    """The generator's configuration. The PHY is not built with --sim, but must be named."""
+    """Configuration of the generator, which requires the name of a PHY even with --sim."""
     ports = [*(f"row{number}" for number in range(config.row_ports)), "host"]
     return {"cpu": None, "memtype": "DDR3", "sdram_module": CHIP,
             "sdram_module_nb": config.bus_bytes // 8,  # LiteDRAM counts bytes of the DRAM's bus

@@ -1,8 +1,9 @@
-// The host's arrays and their copies in the DRAM behind LiteDRAM, kept alike over the host's port.
+// Synchronises the host's arrays with their copies in LiteDRAM's memory, over the host's port.
 //
-// Lists and results are the host's own memory; rows are in the DRAM. What the host, or a result
-// port, changed is copied there before a doorbell rings; what the row ports wrote is copied back
-// when the host looks. Only bytes that changed are, so that neither overwrites the other's.
+// Lists and results are in the host's memory; rows are in the DRAM. Before a doorbell, `push`
+// writes the bytes that the host or a result port changed; when the host reads COMPLETED, `pull`
+// reads what the row ports wrote. Both transfer changed bytes only, so neither overwrites the
+// other's.
 #pragma once
 
 #include <cstring>
@@ -23,12 +24,12 @@ class Mirror {
   }
   void unmap(uint64_t base) { arrays_.erase(base); }
 
-  // The DRAM has been started anew.
+  // The DRAM was powered up and holds nothing.
   void forget() {
     for (auto& [base, array] : arrays_) array.copy.clear();
   }
 
-  // Copy to the DRAM what it does not hold yet.
+  // Write changed bytes to the DRAM.
   void push() {
     for (auto& [base, array] : arrays_) {
       const bool all = array.copy.empty();
@@ -39,7 +40,7 @@ class Mirror {
     send();
   }
 
-  // Copy from the DRAM what the row ports wrote.
+  // Read the bursts that the row ports wrote.
   void pull(const std::vector<LiteDramWrite::Burst>& written) {
     receive(written);
     size_t at = 0;
@@ -50,16 +51,16 @@ class Mirror {
 
  private:
   static constexpr uint64_t PAGE = 4096, WORD = HOTROW_BUS_BYTES;
-  static constexpr int MOST_CYCLES = 100000;  // without an answer: it hangs
+  static constexpr int MOST_CYCLES = 100000;  // without a response, until an error
 
   struct Array {
     uint64_t size;
     uint8_t* host;
     bool writable;
-    std::vector<uint8_t> copy;  // what the DRAM holds; empty if nothing
+    std::vector<uint8_t> copy;  // contents of the DRAM; empty before the first push
   };
 
-  // The bytes of a span that belong to an array.
+  // The bytes of a range that belong to an array.
   struct Part {
     uint64_t first, size;
   };
@@ -105,7 +106,7 @@ class Mirror {
     }
   }
 
-  // The row ports' wires rest meanwhile; the accelerator's clock stands still.
+  // Deassert all requests; the accelerator's clock stands still meanwhile.
   void rest() {
     for (const CorePort& port : CORE_PORTS) {
       port.drive_read(controller_.core(), {});
@@ -182,7 +183,7 @@ class Mirror {
   std::map<uint64_t, Array> arrays_;
   std::vector<LiteDramWrite::Burst> bursts_;
   std::vector<uint8_t> sent_, received_;
-  std::vector<uint64_t> strobes_;  // of `sent_`, per word
+  std::vector<uint64_t> strobes_;  // per word of `sent_`
 };
 
 }  // namespace hotrow

@@ -1,5 +1,5 @@
-// AXI4 ports of the controller, with the interface of the memory model's: what goes over them is
-// checked and counted in the same way, what is answered, and when, is the controller's.
+// AXI4 ports of the controller with the interface of the memory model: the same checks and
+// statistics, with responses and timing of the controller.
 //
 //     every cycle: tick(inputs) of every port; Controller::cycle(); served() of every port
 #pragma once
@@ -50,18 +50,18 @@ class LiteDramRead : public Port {
   ReadOutputs outputs_{};
 };
 
-class LiteDramWrite : public Port {
+class LiteDramWrite : public WriteChecks {
  public:
   using Burst = std::pair<uint64_t, uint32_t>;  // address, beats
 
   LiteDramWrite(MemoryMap& map, Controller& controller, size_t number)
-      : Port(map, HOTROW_BUS_BYTES, Behaviour{}), controller_(controller),
+      : WriteChecks(map, HOTROW_BUS_BYTES, Behaviour{}), controller_(controller),
         pins_(CORE_PORTS[number]) { served(); }
 
   void tick(const WriteInputs& in) {
     const Address request{in.awaddr, in.awid, in.awvalid, in.awlen, in.awsize, in.awburst};
     check_held(request, outputs_.awready);
-    check_beat_held(in);
+    check_beat_held(in, outputs_.wready);
     if (in.awvalid && outputs_.awready) {
       check_burst(request);
       if (request.address >= HOTROW_LITEDRAM_BYTES)
@@ -70,7 +70,7 @@ class LiteDramWrite : public Port {
       lengths_.push_back(request.length + 1u);
       count_request(in_flight_.size());
     }
-    if (in.wvalid && outputs_.wready) take(in);
+    if (in.wvalid && outputs_.wready) accept(in);
     if (outputs_.bvalid && in.bready) {
       written_.push_back(in_flight_.front());
       in_flight_.pop_front();
@@ -80,7 +80,7 @@ class LiteDramWrite : public Port {
   }
   void served() { pins_.sample_write(controller_.core(), outputs_); }
   void reset() {
-    in_flight_.clear(), lengths_.clear(), taken_.clear(), written_.clear();
+    in_flight_.clear(), lengths_.clear(), received_.clear(), written_.clear();
     filled_ = 0;
     refused_ = {};
     refused_beat_ = {};
@@ -88,36 +88,26 @@ class LiteDramWrite : public Port {
   }
   const WriteOutputs& outputs() const { return outputs_; }
 
-  // Bursts that were answered since the last call.
+  // Bursts with a response since the last call.
   std::vector<Burst> take_written() { return std::exchange(written_, {}); }
 
  private:
-  void check_beat_held(const WriteInputs& in) {
-    if (refused_beat_.wvalid && (!in.wvalid || in.wlast != refused_beat_.wlast ||
-                            in.wstrb != refused_beat_.wstrb ||
-                            std::memcmp(in.wdata, refused_beat_.wdata, HOTROW_BUS_BYTES) != 0))
-      violation("W beat changed before it was taken", statistics_.beats);
-    refused_beat_ = in;
-    refused_beat_.wvalid = in.wvalid && !outputs_.wready;
-  }
-
-  // A beat may come before its address: lengths are compared once both are there.
-  void take(const WriteInputs& in) {
+  // A beat may precede its address: lengths are compared once both are known.
+  void accept(const WriteInputs& in) {
     ++statistics_.beats;
     statistics_.last_beat = statistics_.cycles;
     ++filled_;
-    if (in.wlast) taken_.push_back(std::exchange(filled_, 0));
-    for (; !taken_.empty() && !lengths_.empty(); taken_.pop_front(), lengths_.pop_front())
-      if (taken_.front() != lengths_.front())
+    if (in.wlast) received_.push_back(std::exchange(filled_, 0));
+    for (; !received_.empty() && !lengths_.empty(); received_.pop_front(), lengths_.pop_front())
+      if (received_.front() != lengths_.front())
         violation("wlast not on the last beat of the burst", statistics_.beats - 1);
   }
 
   Controller& controller_;
   const CorePort& pins_;
-  std::deque<Burst> in_flight_;           // in the order in which LiteDRAM answers
-  std::deque<uint32_t> lengths_, taken_;  // of addresses and of data that have no partner
+  std::deque<Burst> in_flight_;           // in the order of LiteDRAM's responses
+  std::deque<uint32_t> lengths_, received_;  // of addresses and of data without a partner
   uint32_t filled_ = 0;
-  WriteInputs refused_beat_{};
   std::vector<Burst> written_;
   WriteOutputs outputs_{};
 };

@@ -1,4 +1,4 @@
-// A master that does nothing but ask: the ceiling of what a memory gives for the same requests.
+// A bare master, which only issues requests: the upper bound of a memory for the same requests.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace hotrow {
 
-// Bursts of one port, in order. Plain data, shared with ctypes.
+// Bursts of one port, in order; a ctypes structure.
 struct BareBursts {
   const uint64_t* address;
   const uint32_t* beats;
@@ -20,47 +20,47 @@ template <typename Port>
 struct Reader {
   Port& port;
   const BareBursts bursts;
-  uint64_t asked = 0, ended = 0;
+  uint64_t requested = 0, ended = 0;
 
   void cycle(uint32_t outstanding, uint8_t size) {
     ReadInputs in{};
-    in.arvalid = asked < bursts.count && asked - ended < outstanding;
+    in.arvalid = requested < bursts.count && requested - ended < outstanding;
     if (in.arvalid) {
-      in.araddr = bursts.address[asked];
-      in.arlen = bursts.beats[asked] - 1;
-      in.arid = asked % outstanding;
+      in.araddr = bursts.address[requested];
+      in.arlen = bursts.beats[requested] - 1;
+      in.arid = requested % outstanding;
     }
     in.arsize = size, in.arburst = 1, in.rready = 1;
     const ReadOutputs& out = port.outputs();
-    const bool taken = in.arvalid && out.arready, last = out.rvalid && out.rlast;
+    const bool fire = in.arvalid && out.arready, last = out.rvalid && out.rlast;
     port.tick(in);
-    asked += taken;
+    requested += fire;
     ended += last;
   }
 };
 
-// Its nth burst is asked for once n reads have ended; no byte is written.
+// Requests its nth burst once n reads have ended; all strobes are 0.
 template <typename Port>
 struct Writer {
   Port& port;
   const BareBursts bursts;
-  uint64_t asked = 0, filled = 0, ended = 0;
+  uint64_t requested = 0, filled = 0, ended = 0;
   uint32_t beat = 0;
 
   void cycle(uint64_t reads_ended, uint32_t outstanding, uint8_t size) {
     WriteInputs in{};
-    in.awvalid = asked < bursts.count && asked < reads_ended && asked - ended < outstanding;
-    if (in.awvalid) in.awaddr = bursts.address[asked], in.awlen = bursts.beats[asked] - 1;
+    in.awvalid = requested < std::min(bursts.count, reads_ended) && requested - ended < outstanding;
+    if (in.awvalid) in.awaddr = bursts.address[requested], in.awlen = bursts.beats[requested] - 1;
     in.awsize = size, in.awburst = 1, in.bready = 1;
-    in.wvalid = filled < asked;
+    in.wvalid = filled < requested;
     in.wlast = in.wvalid && beat + 1 == bursts.beats[filled];
     const WriteOutputs& out = port.outputs();
-    const bool taken = in.awvalid && out.awready, put = in.wvalid && out.wready;
+    const bool fire = in.awvalid && out.awready, data_fire = in.wvalid && out.wready;
     const bool answered = out.bvalid;
     port.tick(in);
-    asked += taken;
+    requested += fire;
     ended += answered;
-    if (put) {
+    if (data_fire) {
       beat = in.wlast ? 0 : beat + 1;
       filled += in.wlast;
     }
@@ -69,8 +69,8 @@ struct Writer {
 
 }  // namespace bare
 
-// Cycles from the first request to the last answer, 0 if `most` do not suffice. `served` is called
-// once all ports have been given their inputs of a cycle.
+// Cycles from the first request to the last response, or 0 after `most` cycles. Calls `served`
+// after all ports have their inputs of a cycle.
 template <typename Reads, typename Writes, typename Served>
 uint64_t bare_requests(Reads* const* read_ports, Writes* const* write_ports, uint32_t ports,
                        const BareBursts* reads, const BareBursts* writes, uint32_t outstanding,

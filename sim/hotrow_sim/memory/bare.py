@@ -1,4 +1,4 @@
-"""The ceiling of a memory: the requests of a command from a master that does nothing else."""
+"""The upper bound of a memory: the requests of a command from a bare master."""
 
 import ctypes
 
@@ -17,7 +17,7 @@ class _Bursts(ctypes.Structure):
 
 
 def bursts(addresses, size, bus_bytes):
-    """`size` bytes from each address, in bursts of whole bus words that cross no page.
+    """Bursts of whole bus words, within pages, for `size` bytes at each address.
 
     Parameters
     ----------
@@ -45,19 +45,19 @@ def bursts(addresses, size, bus_bytes):
 
 
 def bursts_of_ports(sides, size, bus_bytes):
-    """Lists of bursts as the C interface takes them.
+    """Lists of bursts for the C interface.
 
     Parameters
     ----------
     sides : sequence of (list of integers [n])
-        Byte addresses of each port's rows, those that are read and those that are written.
+        Byte addresses of the rows that each port reads, and of those that it writes.
     size, bus_bytes : int
         See `bursts`.
 
     Returns
     -------
     (list of ctypes array, list)
-        One array per side, an entry per port; and what must live as long as they are used.
+        An array per side with an entry per port; the arrays that must outlive them.
     """
     lists, kept = [], []
     for side in sides:
@@ -71,18 +71,18 @@ def bursts_of_ports(sides, size, bus_bytes):
 
 def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=None,
                 behaviour=None):
-    """Cycles from the first request to the last answer.
+    """Cycles from the first request to the last response.
 
     Parameters
     ----------
     reads, writes : list of integers [n]
-        Byte addresses of each port's rows. Its nth write is asked for once n reads have ended.
+        Byte addresses of each port's rows. A port requests its nth write once n reads have ended.
     size : int
         Bytes of each row.
     arrays : dict of int to numpy.ndarray
-        Memory by device address; nothing is written to it.
+        Memory by device address; stays unchanged.
     bus_bytes, outstanding : int
-        Outstanding bursts per port and direction.
+        `outstanding`: bursts in flight per port and direction.
     dram : DramTiming, optional
     behaviour : Behaviour, optional
         Of every port; ideal by default.

@@ -1,10 +1,10 @@
-// When DRAM serves what the ports ask for: channels of banks with open rows, behind a controller.
+// Timing of DRAM: channels of banks with open rows, and their controller.
 //
-// Structure, as of LiteDRAM's controller: each port's accesses, one bus word each, go in order to
-// the queue of their bank; each bank serves its queue in order; per channel and cycle one bank may
-// read or write and one may open or close a row, banks in turn. A channel goes on reading, or
-// writing, for a while before it turns round. Only times come from here: what is read and written
-// is decided by the ports, whatever the times are.
+// The structure follows LiteDRAM's controller: each port's accesses, of one bus word, enter the
+// queue of their bank in order, and each bank serves its queue in order. Per channel and cycle one
+// bank reads or writes and one bank opens or closes a row, round robin. A channel keeps its
+// direction for a minimum time. This model returns times only; the data that ports read and write
+// does not depend on it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace hotrow {
 
-// In cycles of the card's clock, if not said otherwise. Plain data, shared with ctypes.
+// In cycles of the card's clock unless stated otherwise; a ctypes structure.
 struct DramTiming {
   uint32_t channels, interleave;  // consecutive bytes in one channel
   uint32_t banks, page;           // of a channel; bytes of a bank's row
@@ -29,27 +29,27 @@ struct DramTiming {
   uint32_t write_to_read;         // from the last data to a read command (tWTR)
   uint32_t read_to_write;         // idle cycles between their data
   uint32_t row_to_row;            // between openings of two banks (tRRD)
-  uint32_t four_rows;             // in which at most four are opened (tFAW)
+  uint32_t four_rows;             // window for at most four openings (tFAW)
   uint32_t refresh_interval, refresh;  // tREFI; tRFC, in which all banks are busy
-  uint32_t queue;                 // accesses that wait at a bank
-  uint32_t read_turn, write_turn; // cycles after which the other direction may have its turn
+  uint32_t queue;                 // accesses in the queue of a bank
+  uint32_t read_turn, write_turn; // cycles until the other direction may start
 };
 
-// How far a burst has been served: the cycle of each beat's data.
+// Service of a burst: the cycle of each beat's data.
 struct Service {
   static constexpr uint64_t NEVER = ~uint64_t(0) >> 1;
   explicit Service(size_t beats) : done(beats, NEVER) {}
   std::vector<uint64_t> done;
 };
 
-// What the controller did. Plain data, shared with ctypes.
+// Totals of the controller; a ctypes structure.
 struct DramStatistics {
   uint64_t reads = 0, writes = 0;  // bus words
   uint64_t opened = 0;             // rows
   uint64_t refreshes = 0, turns = 0;
 };
 
-// The controller of all channels. Its ports tick in step; see memory_model.hpp.
+// The controller of all channels. Its ports tick in lockstep; see memory_model.hpp.
 class Dram {
  public:
   explicit Dram(const DramTiming& timing)
@@ -60,7 +60,7 @@ class Dram {
     return ports_.size() - 1;
   }
 
-  // A burst of consecutive bus words, taken in `cycle`.
+  // Accept a burst of consecutive bus words in `cycle`.
   std::shared_ptr<Service> request(size_t port, uint64_t cycle, uint64_t address, size_t beats,
                                    uint32_t bus_bytes, bool write) {
     auto service = std::make_shared<Service>(beats);
@@ -69,7 +69,7 @@ class Dram {
     return service;
   }
 
-  // Serve all cycles up to `cycle` that have not been: what came before it is known then.
+  // Simulate the cycles up to `cycle`.
   void advance(uint64_t cycle) {
     for (; served_ < cycle; ++served_) step(served_ + 1);
   }
@@ -95,7 +95,7 @@ class Dram {
     std::deque<Waiting> queue;
     uint64_t row = CLOSED;
     uint64_t may_open = 0, may_access = 0, may_close = 0;
-    uint64_t fed = 0;  // cycle in which it last got an access
+    uint64_t fed = 0;  // cycle of the last access that entered the queue
   };
   struct Channel {
     explicit Channel(const DramTiming& timing)
@@ -122,7 +122,7 @@ class Dram {
     }
   }
 
-  // The oldest access of a port joins its bank's queue, one in a cycle.
+  // The oldest access of a port enters the queue of its bank, one per cycle.
   void feed(std::deque<Access>& port, uint64_t now) {
     if (port.empty() || port.front().arrived >= now) return;
     Access& access = port.front();
@@ -140,7 +140,7 @@ class Dram {
     port.pop_front();
   }
 
-  // All banks close as soon as they may, and are busy then.
+  // Close all banks once every bank may close; they are busy during the refresh.
   void refresh(Channel& channel, uint64_t now) {
     for (const Bank& bank : channel.banks)
       if (bank.row != CLOSED && now < bank.may_close) return;
@@ -169,7 +169,7 @@ class Dram {
       ++statistics_.turns;
     }
     uint64_t& may = channel.writing ? channel.may_write : channel.may_read;
-    if (may >= (now + 1) << 8) return;  // the data bus is not free in this cycle
+    if (may >= (now + 1) << 8) return;  // the data bus is busy in this cycle
     for (size_t i = 0; i < channel.banks.size(); ++i) {
       const size_t number = (channel.access_turn + i) % channel.banks.size();
       Bank& bank = channel.banks[number];
@@ -180,7 +180,7 @@ class Dram {
     }
   }
 
-  // `begin`: of the command, in 1/256 cycles; its data lie on the bus `read` or `write` later.
+  // `begin`: time of the command in 1/256 cycles; its data follow `read` or `write` later.
   void serve(Channel& channel, Bank& bank, uint64_t now, uint64_t begin) {
     const Waiting waiting = std::move(bank.queue.front());
     bank.queue.pop_front();
@@ -202,7 +202,7 @@ class Dram {
     }
   }
 
-  // One bank closes a row that nobody wants, or opens the one that is wanted.
+  // One bank closes a row that its next access does not use, or opens the row of that access.
   void change_row(Channel& channel, uint64_t now) {
     for (size_t i = 0; i < channel.banks.size(); ++i) {
       const size_t number = (channel.row_turn + i) % channel.banks.size();

@@ -1,10 +1,10 @@
-"""DRAM behind the ports: which banks and channels there are, and how long they take.
+"""Kinds of DRAM: their channels, banks and timings; ``dram.hpp`` has the model.
 
-The timing itself is ``dram.hpp``. Figures are those of public standards, quoted from memory, and so
-assumptions: DDR3-1600K (11-11-11) of JEDEC JESD79-3, 4 Gb chips of 16 bits; HBM2 at 1800 MT/s per
-pin in pseudo channel mode, JEDEC JESD235, 32 pseudo channels of 8 Gb as on an Alveo U55C.
-Controller: one read or write and one row command per channel and cycle, eight accesses waiting at
-each bank, and at most 32 cycles of reads or 16 of writes while the others wait, as LiteDRAM has it.
+The timings are quoted from public standards from memory, and so assumptions: DDR3-1600K (11-11-11)
+of JEDEC JESD79-3, 16-bit chips of 4 Gb; HBM2 at 1800 MT/s per pin in pseudo channel mode, JEDEC
+JESD235, 32 pseudo channels of 8 Gb as on an Alveo U55C. The controller follows LiteDRAM: one read
+or write and one row command per channel and cycle, eight accesses in the queue of each bank, and at
+most 32 cycles of reads or 16 of writes while the other direction waits.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ class DramTiming(ctypes.Structure):
 
 
 class DramStatistics(ctypes.Structure):
-    """What a DRAM did: `reads` and `writes` of bus words, rows `opened`, `refreshes`, `turns` from
-    reading to writing or back."""
+    """Totals of a DRAM: `reads` and `writes` of bus words, rows `opened`, `refreshes`, and `turns`
+    between reading and writing."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "reads", "writes", "opened", "refreshes", "turns")]
@@ -32,19 +32,19 @@ class DramStatistics(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Dram:
-    """A kind of DRAM, and its controller.
+    """A kind of DRAM and its controller.
 
     Parameters
     ----------
     name : str
     channels, interleave : int
-        Channels, and consecutive bytes in one before the next comes.
+        Channels, and consecutive bytes in a channel.
     banks, page_bytes : int
-        Banks of a channel; consecutive bytes of a channel that one bank holds in a row.
+        Banks of a channel, and bytes of a bank's row.
     access_bytes : int
-        The least that a channel transfers.
+        Smallest transfer of a channel.
     gigabytes_per_s : float
-        Peak of one channel. It never carries more than a bus word per cycle of the card.
+        Peak of a channel, limited to a bus word per cycle of the card.
     activate, precharge, open, read, write, read_to_close, write_recovery, write_to_read,
     read_to_write, row_to_row, four_rows, refresh_interval, refresh : float
         Nanoseconds; see dram.hpp.
@@ -77,7 +77,7 @@ class Dram:
     write_turn: int = 16
 
     def timing(self, clock_mhz, bus_bytes) -> DramTiming:
-        """What this memory is to a card of that clock and bus: whole cycles, rounded up."""
+        """The timing in cycles of a card, rounded up."""
         def cycles(nanoseconds):
             return -int(-nanoseconds * clock_mhz // 1000)
 
@@ -94,8 +94,8 @@ class Dram:
 
 
 def ddr3(bus_bytes) -> Dram:
-    """One channel whose burst of eight transfers is one bus word, as LiteDRAM's ports have it:
-    chips of 16 bits side by side, one for a bus of 16 bytes, four for 64."""
+    """One channel whose burst of eight transfers is a bus word, as in LiteDRAM: 16-bit chips in
+    parallel, one for a bus of 16 bytes, four for 64."""
     return Dram(
         name="ddr3", channels=1, interleave=1 << 31, banks=8, page_bytes=1024 * bus_bytes // 8,
         access_bytes=bus_bytes, gigabytes_per_s=1.6 * bus_bytes / 8,
@@ -105,7 +105,7 @@ def ddr3(bus_bytes) -> Dram:
 
 
 def hbm(bus_bytes) -> Dram:
-    """32 pseudo channels of 14.4 GB/s, 256 bytes in each by turns; every port reaches all."""
+    """32 pseudo channels of 14.4 GB/s, interleaved by 256 bytes; every port accesses all."""
     return Dram(
         name="hbm", channels=32, interleave=256, banks=16, page_bytes=1024, access_bytes=32,
         gigabytes_per_s=14.4,
@@ -118,15 +118,15 @@ MEMORIES = {"ideal": None, "ddr3": ddr3, "hbm": hbm}
 
 
 def dram_timing(memory, clock_mhz, bus_bytes) -> DramTiming | None:
-    """Timing of a memory named in `MEMORIES`; None of the ideal one.
+    """Timing of a memory in `MEMORIES`; None for the ideal one.
 
     Raises
     ------
     ValueError
-        Naming those that exist.
+        If there is no such memory.
     """
     if memory not in MEMORIES:
         raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}, "
-                         "or litedram behind a Verilated device")
+                         "or litedram with a Verilated device")
     kind = MEMORIES[memory]
     return kind and kind(bus_bytes).timing(clock_mhz, bus_bytes)

@@ -1,4 +1,4 @@
-// C interface of the memory model, for ctypes. Handles are pointers; the caller frees them once.
+// C interface of the memory model, for ctypes. Handles are pointers, which the caller frees.
 #include "bare.hpp"
 #include "memory_model.hpp"
 

@@ -1,4 +1,4 @@
-// Which device addresses exist, and the host memory behind each of them.
+// The device addresses that exist, and the host memory of each.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace hotrow {
 
 enum Response : uint8_t { OKAY = 0, SLVERR = 2, DECERR = 3 };
 
-constexpr uint8_t POISON = 0xA5;  // read where nothing is mapped, and with every fault
+constexpr uint8_t POISON = 0xA5;  // read at unmapped addresses and with every fault
 
-// Ranges of device addresses, each backed by host memory that its owner keeps alive until unmapped.
-// Shared by all ports of a model. Addresses outside every range answer DECERR and touch nothing.
+// Ranges of device addresses, each backed by host memory that its owner keeps alive until `unmap`.
+// All ports of a model share it. An access outside every range responds DECERR without effect.
 class MemoryMap {
  public:
   MemoryMap() = default;
   explicit MemoryMap(const DramTiming* timing)
       : dram(timing ? std::make_unique<Dram>(*timing) : nullptr) {}
 
-  const std::unique_ptr<Dram> dram;  // none if memory is ideal: it serves everything at once
+  const std::unique_ptr<Dram> dram;  // null for ideal memory, which serves all ports at once
 
-  // False, and nothing changes, if the range is empty, wraps or overlaps another.
+  // Returns false without effect if the range is empty, wraps or overlaps another.
   bool map(uint64_t base, uint64_t size, uint8_t* host, bool writable) {
     if (size == 0 || base + (size - 1) < base) return false;
     auto above = ranges_.lower_bound(base);
@@ -39,14 +39,14 @@ class MemoryMap {
     return true;
   }
 
-  // False if no range starts at `base`.
+  // Returns false if no range starts at `base`.
   bool unmap(uint64_t base) {
     recent_ = nullptr;
     return ranges_.erase(base) != 0;
   }
 
-  // Copy `size` bytes; unmapped ones are POISON. DECERR if none of them is mapped: a bus word may
-  // stick out of a range whose ends are finer than the bus.
+  // Copy `size` bytes; unmapped ones are POISON. DECERR if none of them is mapped: the ends of a
+  // range need not be bus words.
   Response read(uint64_t address, uint32_t size, uint8_t* to) {
     Range* range = find(address);
     if (range && range->size - (address - range->base) >= size) {
@@ -62,7 +62,7 @@ class MemoryMap {
     return any ? OKAY : DECERR;
   }
 
-  // Write those of up to 64 bytes whose strobe bit is set: all, or none if one may not be written.
+  // Write the bytes with a strobe bit, of up to 64: all, or none if one of them may not be written.
   Response write(uint64_t address, uint32_t size, const uint8_t* from, uint64_t strobe) {
     const uint64_t full = ~uint64_t(0) >> (64 - size);
     Range* range = find(address);
@@ -101,7 +101,7 @@ class MemoryMap {
   }
 
   std::map<uint64_t, Range> ranges_;
-  Range* recent_ = nullptr;  // successive beats mostly fall into one range
+  Range* recent_ = nullptr;  // most successive beats are in one range
 };
 
 }  // namespace hotrow

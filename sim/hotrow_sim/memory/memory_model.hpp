@@ -1,12 +1,12 @@
-// The memory behind the accelerator: one behaviour for the Amaranth simulator, for cocotb and for
-// the Verilated device.
+// The memory of the accelerator: one behaviour for the Amaranth simulator, for cocotb and for the
+// Verilated device.
 //
-// A `MemoryMap` says which addresses exist. Any number of `ReadPort`s (AR, R) and `WritePort`s
-// (AW, W, B) share it; each has a `Behaviour` and a random stream of its own, so that a run is the
-// same for the same seeds in whatever order the ports are ticked, except for reads and writes of
-// one address in one cycle.
+// A `MemoryMap` defines the addresses that exist. Any number of `ReadPort`s (AR, R) and
+// `WritePort`s (AW, W, B) share it. Each has its own `Behaviour` and random stream, so that equal
+// seeds give equal runs in any order of the ports, except for a read and a write of one address in
+// one cycle.
 //
-// Call `tick` of each port exactly once per clock cycle, the cycles of reset left out:
+// Call `tick` of each port exactly once per clock cycle, except during reset:
 //
 //     drive port.outputs() on the slave's signals          (once, before the first cycle)
 //     every cycle:
@@ -15,18 +15,26 @@
 //         rising edge; let the logic settle
 //         drive port.tick(inputs) on the slave's signals   from the rising edge on
 //
-// All signals of the memory are thus registered: none depends on an input of the same cycle. In
-// the first cycle nothing is ready. A handshake is what `inputs` and the outputs driven during
-// that same cycle say. A read of latency L whose address is taken in cycle n has its first beat
-// valid in cycle n + L, L at least 1, and its others in the cycles after. The answer to a write
-// comes L cycles after its last data beat or its address, whichever is later. Nothing is ever
-// answered in the wrong order for its id. Without stalls a port moves one beat every cycle.
+// All signals of the memory are thus registered: none depends on an input of the same cycle. In the
+// first cycle nothing is ready. A handshake occurs between `inputs` and the outputs driven in the
+// same cycle. The first beat of a read of latency L is valid L cycles after its address handshake,
+// L at least 1, and the other beats follow in the next cycles. The response to a write follows L
+// cycles after its last data beat or its address, whichever is later. Responses of one id stay in
+// order. Without stalls a port transfers one beat per cycle.
 //
-// With DRAM (see dram.hpp) L counts from the cycle in which it serves the beat, or the last beat of a
-// write; later beats of a read may have to wait, too.
+// With DRAM (see dram.hpp) L counts from the cycle in which the DRAM serves the beat, or the last
+// beat of a write; later beats of a read may be later, too.
 //
-// A reset of the device in flight: call `reset()` while the device's reset is asserted.
+// To reset the device in flight, call `reset()` while the reset of the device is asserted.
 #pragma once
 
 #include "read_port.hpp"
 #include "write_port.hpp"
+
+// X(0) X(1) ... for COUNT ports: 1, 2, 4 or 8.
+#define HOTROW_EACH_1(X) X(0)
+#define HOTROW_EACH_2(X) HOTROW_EACH_1(X) X(1)
+#define HOTROW_EACH_4(X) HOTROW_EACH_2(X) X(2) X(3)
+#define HOTROW_EACH_8(X) HOTROW_EACH_4(X) X(4) X(5) X(6) X(7)
+#define HOTROW_EXPAND(COUNT, X) HOTROW_EACH_##COUNT(X)
+#define HOTROW_EACH(COUNT, X) HOTROW_EXPAND(COUNT, X)

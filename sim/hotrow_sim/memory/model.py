@@ -1,7 +1,6 @@
-"""The memory behind the accelerator, with latency, stalls, reordering and faults, for Python.
+"""Python binding of the memory model, with latency, stalls, reordering and faults.
 
-The behaviour itself is ``memory_model.hpp``, which also says exactly when a port is to be ticked;
-this module only binds it. ``memory.amaranth`` attaches a port to a bus in Amaranth's simulator.
+``memory_model.hpp`` describes the behaviour, and when to tick a port.
 """
 
 import ctypes
@@ -29,14 +28,14 @@ class _Behaviour(ctypes.Structure):
 
 
 class ReadInputs(ctypes.Structure):
-    """What a master drives on AR and R; `struct ReadInputs` of read_port.hpp."""
+    """Outputs of a master on AR and R; `struct ReadInputs` of read_port.hpp."""
 
     _fields_ = [("araddr", ctypes.c_uint64), ("arid", ctypes.c_uint32)] + [
         (name, ctypes.c_uint8) for name in ("arvalid", "arlen", "arsize", "arburst", "rready")]
 
 
 class ReadOutputs(ctypes.Structure):
-    """What the memory drives on AR and R."""
+    """Outputs of the memory on AR and R."""
 
     _fields_ = [("rid", ctypes.c_uint32)] + [
         (name, ctypes.c_uint8) for name in ("arready", "rvalid", "rlast", "rresp")
@@ -44,7 +43,7 @@ class ReadOutputs(ctypes.Structure):
 
 
 class WriteInputs(ctypes.Structure):
-    """What a master drives on AW, W and B; `struct WriteInputs` of write_port.hpp."""
+    """Outputs of a master on AW, W and B; `struct WriteInputs` of write_port.hpp."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in ("awaddr", "wstrb")] + [
         ("awid", ctypes.c_uint32)] + [
@@ -54,15 +53,15 @@ class WriteInputs(ctypes.Structure):
 
 
 class WriteOutputs(ctypes.Structure):
-    """What the memory drives on AW, W and B."""
+    """Outputs of the memory on AW, W and B."""
 
     _fields_ = [("bid", ctypes.c_uint32)] + [
         (name, ctypes.c_uint8) for name in ("awready", "wready", "bvalid", "bresp")]
 
 
 class Statistics(ctypes.Structure):
-    """What went over a port: `cycles` ticked, `bursts` (address handshakes), `beats` (data
-    handshakes), `worst_outstanding` bursts, cycles of `first_request` and `last_beat`."""
+    """Totals of a port: `cycles` ticked, `bursts` (address handshakes), `beats` (data handshakes),
+    `worst_outstanding` bursts, cycles of `first_request` and `last_beat`."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "cycles", "bursts", "beats", "worst_outstanding", "first_request", "last_beat")]
@@ -70,23 +69,23 @@ class Statistics(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """How a port of the memory behaves. The default is ideal: one cycle, no stalls, in order.
+    """Behaviour of a port of the memory; the default is one cycle, without stalls, in order.
 
     Parameters
     ----------
     latency : int
-        Cycles from the address handshake (a write: from its last data beat) to the answer.
+        Cycles from the address handshake (of a write: the last data beat) to the response.
     jitter : int
-        Up to so many cycles more, drawn for every burst.
+        Maximum of random extra cycles per burst.
     outstanding : int
-        Bursts accepted and not answered at a time; 0 means any number.
+        Bursts in flight; 0 means any number.
     out_of_order : bool
-        Any id whose time has come may answer next; bursts of one id stay in order.
+        Any id that is due may respond next; bursts of one id stay in order.
     interleave : bool
-        With `out_of_order`: beats of read bursts of unlike ids alternate at random.
+        With `out_of_order`: beats of read bursts of different ids alternate at random.
     stall_address, stall_data, stall_response : float
-        Chance per cycle that AR/AW is not ready; that no R beat comes, or W is not ready; that no
-        B comes.
+        Probability per cycle that AR or AW is not ready; that R is not valid or W not ready; that B
+        is not valid.
     seed : int
     """
 
@@ -107,7 +106,7 @@ class Behaviour:
                                  f"not {getattr(self, name)}")
         for name in ("stall_address", "stall_data", "stall_response"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a chance from 0 up to, not including, 1, "
+                raise ValueError(f"{name} must be at least 0 and below 1, "
                                  f"not {getattr(self, name)}")
 
     def _as_struct(self):
@@ -122,7 +121,7 @@ class _Port:
             raise ValueError(f"bus_bytes must be 8, 16, 32 or 64, not {bus_bytes}")
         self.bus_bytes, self.behaviour = bus_bytes, behaviour
         self.inputs, self.outputs = self._Inputs(), self._Outputs()
-        self._model = model  # whose map the port uses: must live as long
+        self._model = model  # keeps the map of the port alive
         self._handle = ctypes.c_void_p(
             self._call("create", model._map, bus_bytes, ctypes.byref(behaviour._as_struct())))
         weakref.finalize(self, getattr(load(), f"hotrow_{self._kind}_free"), self._handle)
@@ -134,24 +133,24 @@ class _Port:
         return getattr(load(), f"hotrow_{self._kind}_{name}")(*arguments)
 
     def tick(self):
-        """One clock cycle: `inputs` as sampled before the edge; returns `outputs` for after it."""
+        """One clock cycle: `inputs` sampled before the edge; returns the `outputs` after it."""
         self._tick(*self._arguments)
         return self.outputs
 
     def reset(self):
-        """Forget what is in flight, as when the device is reset."""
+        """Drop all bursts in flight, as for a reset of the device."""
         self._call("reset", self._handle, ctypes.byref(self.outputs))
 
     def fail_range(self, address, size, response=SLVERR):
-        """Beats that touch `size` bytes from `address` answer `response` and move nothing."""
+        """Beats that touch `size` bytes at `address` respond `response` without effect."""
         self._call("fail_range", self._handle, address, size, response)
 
     def fail_beat(self, index, response=SLVERR):
-        """Data beat number `index` of the port, in the order of requests, answers `response`."""
+        """Data beat number `index` of the port, in the order of requests, responds `response`."""
         self._call("fail_beat", self._handle, index, response)
 
     def silence(self, first, end=FOREVER, accept=False):
-        """Answer nothing in cycles `first` up to `end`; take nothing either unless `accept`."""
+        """Send no response in cycles `first` to `end` - 1; accept no request unless `accept`."""
         self._call("silence", self._handle, first, end, accept)
 
     @property
@@ -167,7 +166,7 @@ class _Port:
 
     @property
     def violations(self) -> list[str]:
-        """Breaches of the AXI rules by the master, in order; at most the first 100."""
+        """Violations of the AXI rules by the master, in order; at most the first 100."""
         found = []
         while (text := self._call("violation", self._handle, len(found))) is not None:
             found.append(text.decode())
@@ -187,13 +186,13 @@ class WritePort(_Port):
 
 
 class MemoryModel:
-    """NumPy arrays at device addresses, and the AXI4 ports through which they are reached.
+    """NumPy arrays at device addresses, and AXI4 ports that access them.
 
     Parameters
     ----------
     dram : DramTiming, optional
-        Banks and channels that the ports share; they then tick in step. Their behaviours come on
-        top. Without it every port is served at once.
+        Banks and channels, which the ports share; the ports then tick in lockstep, and their
+        behaviours add to its timing. Without it every port is served at once.
     """
 
     def __init__(self, dram=None):
@@ -205,13 +204,13 @@ class MemoryModel:
         self._ports = []
 
     def map(self, array, address, writable=True):
-        """Put the bytes of a C-contiguous array at `address`, without a copy.
+        """Map the bytes of a C-contiguous array at `address`, without a copy.
 
         Raises
         ------
         ValueError
-            If the array is empty, not contiguous, not writable though asked to be, or overlaps
-            an array that is mapped.
+            If the array is empty, not contiguous, read-only with `writable`, or overlaps a mapped
+            array.
         """
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.nbytes:
             raise ValueError("expected a C-contiguous NumPy array with at least one byte")
@@ -225,12 +224,12 @@ class MemoryModel:
         self._arrays[address] = array
 
     def unmap(self, address):
-        """Take away the array that was mapped at `address`.
+        """Unmap the array at `address`.
 
         Raises
         ------
         ValueError
-            If none was.
+            If no array is mapped there.
         """
         if address not in self._arrays:
             raise ValueError(f"no array is mapped at {address:#x}")
@@ -249,12 +248,12 @@ class MemoryModel:
 
     @property
     def dram_statistics(self) -> DramStatistics:
-        """What the DRAM did so far.
+        """Totals of the DRAM so far.
 
         Raises
         ------
         ValueError
-            If there is none.
+            Without DRAM.
         """
         if self._dram is None:
             raise ValueError("this memory is ideal: give the model a DramTiming")
@@ -263,7 +262,7 @@ class MemoryModel:
         return found
 
     def check(self):
-        """Refuse a run in which a port saw a breach of the AXI rules, or is not idle.
+        """Fail if a port saw a violation of the AXI rules or is not idle.
 
         Raises
         ------

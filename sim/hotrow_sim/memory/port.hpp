@@ -1,4 +1,4 @@
-// What the read and the write port of the memory model have in common.
+// Base class of the read and the write port of the memory model.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Random {
     return z ^ z >> 31;
   }
   uint32_t below(uint32_t bound) { return bound < 2 ? 0 : uint32_t(next() % bound); }
-  // A stream of draws is used up only where there is something to decide.
+  // Draws only if the probability is above 0.
   bool chance(double probability) {
     return probability > 0 && double(next() >> 11) * 0x1p-53 < probability;
   }
@@ -34,20 +34,20 @@ class Random {
   uint64_t state_;
 };
 
-// How a port behaves. Plain data, shared with ctypes.
+// Behaviour of a port; a ctypes structure.
 struct Behaviour {
-  uint32_t latency = 1;      // cycles from the address (write: the last data) handshake to the answer
-  uint32_t jitter = 0;       // up to so many cycles more, drawn for every burst
-  uint32_t outstanding = 0;  // bursts accepted and not answered at a time; 0: any number
-  uint8_t out_of_order = 0;  // any id whose time has come may answer next
-  uint8_t interleave = 0;    // and may do so between the beats of a read burst
+  uint32_t latency = 1;      // cycles from the address (write: last data) handshake to the response
+  uint32_t jitter = 0;       // maximum of random extra cycles per burst
+  uint32_t outstanding = 0;  // bursts in flight; 0: any number
+  uint8_t out_of_order = 0;  // any id that is due may respond next
+  uint8_t interleave = 0;    // also between the beats of a read burst
   double stall_address = 0;  // per cycle: AR or AW not ready
   double stall_data = 0;     // per cycle: no fresh R beat, or W not ready
   double stall_response = 0; // per cycle: no fresh B
   uint64_t seed = 0;
 };
 
-// What went over a port. Plain data, shared with ctypes.
+// Totals of a port; a ctypes structure.
 struct Statistics {
   uint64_t cycles = 0;
   uint64_t bursts = 0;             // address handshakes
@@ -57,7 +57,7 @@ struct Statistics {
   uint64_t last_beat = 0;          // cycle of the last data handshake
 };
 
-// The master's half of an address channel (AR or AW), checked and remembered.
+// The master's signals of an address channel (AR or AW).
 struct Address {
   uint64_t address = 0;
   uint32_t id = 0;
@@ -70,13 +70,13 @@ class Port {
       : map_(map), bus_bytes_(bus_bytes), behaviour_(behaviour), random_(behaviour.seed),
         number_(map.dram ? map.dram->add_port() : 0) {}
 
-  // Beats that touch [base, base + size) answer `response` and move nothing.
+  // Beats that touch [base, base + size) respond `response` without effect.
   void fail_range(uint64_t base, uint64_t size, uint8_t response) {
     failed_ranges_.push_back({base, size, response});
   }
   // Data beat number `index` of this port, counted from 0 in the order of requests, fails.
   void fail_beat(uint64_t index, uint8_t response) { failed_beats_[index] = response; }
-  // In cycles [first, end) nothing is answered, nor, unless `accept`, taken.
+  // In cycles [first, end) the port sends no response and, unless `accept`, accepts no request.
   void silence(uint64_t first, uint64_t end, bool accept) {
     silence_first_ = first, silence_end_ = end, silence_accepts_ = accept;
   }
@@ -90,7 +90,7 @@ class Port {
   const std::vector<std::string>& violations() const { return violations_; }
 
  protected:
-  static constexpr size_t MOST_VIOLATIONS = 100;  // the first ones tell; a broken run has millions
+  static constexpr size_t MOST_VIOLATIONS = 100;  // a broken run has millions
 
   void violation(const char* rule, uint64_t value = 0) {
     if (violations_.size() == MOST_VIOLATIONS) return;
@@ -100,12 +100,12 @@ class Port {
     violations_.push_back(text);
   }
 
-  // Once valid, an address stays as it is until it is taken.
+  // A valid address must not change until it is accepted.
   void check_held(const Address& now, bool ready) {
     const Address& was = refused_;
     if (was.valid && (!now.valid || was.address != now.address || was.id != now.id ||
                       was.length != now.length || was.size != now.size || was.burst != now.burst))
-      violation("address channel changed before it was taken", was.address);
+      violation("address channel changed before it was accepted", was.address);
     refused_ = now;
     refused_.valid = now.valid && !ready;
   }
@@ -130,27 +130,27 @@ class Port {
   }
 
   bool silent(uint64_t cycle) const { return cycle >= silence_first_ && cycle < silence_end_; }
-  bool deaf(uint64_t cycle) const { return silent(cycle) && !silence_accepts_; }
+  bool refuses(uint64_t cycle) const { return silent(cycle) && !silence_accepts_; }
 
-  // When a burst was served, or will be, and its way from there to the master.
-  struct Way {
-    std::shared_ptr<Service> service;  // none if memory is ideal: at once
-    uint64_t taken, delay;
-    uint64_t due(size_t beat) const { return (service ? service->done[beat] : taken) + delay; }
+  // When a burst is served, and the delay of its response.
+  struct Timing {
+    std::shared_ptr<Service> service;  // null for ideal memory, which serves at once
+    uint64_t accepted, delay;
+    uint64_t due(size_t beat) const { return (service ? service->done[beat] : accepted) + delay; }
     uint64_t all_due() const {
-      return (service ? *std::max_element(service->done.begin(), service->done.end()) : taken) +
+      return (service ? *std::max_element(service->done.begin(), service->done.end()) : accepted) +
              delay;
     }
   };
 
-  Way way(const Address& request, bool write) {
+  Timing schedule(const Address& request, bool write) {
     const uint64_t now = statistics_.cycles;
     return {map_.dram ? map_.dram->request(number_, now, aligned(request.address),
                                            request.length + 1u, bus_bytes_, write) : nullptr,
             now, std::max(behaviour_.latency, 1u) + random_.below(behaviour_.jitter + 1)};
   }
 
-  // Called in every cycle before anything is answered.
+  // Called in every cycle before responses.
   void let_dram_serve() {
     if (map_.dram) map_.dram->advance(statistics_.cycles);
   }
@@ -164,8 +164,8 @@ class Port {
     return behaviour_.outstanding == 0 || in_flight < behaviour_.outstanding;
   }
 
-  // Which of the bursts in flight (in the order of their requests) answers next: its index, or -1.
-  // Bursts of one id stay in order.
+  // Index of the burst in flight (in the order of their requests) that responds next, or -1. Bursts
+  // of one id stay in order.
   template <typename Burst>
   int pick(const std::deque<Burst>& bursts, uint64_t cycle) {
     if (bursts.empty()) return -1;
@@ -185,16 +185,16 @@ class Port {
   const uint32_t bus_bytes_;
   const Behaviour behaviour_;
   Random random_;
-  const size_t number_;  // among those of the DRAM
+  const size_t number_;  // port number of the DRAM
   Statistics statistics_;
-  Address refused_;  // what the address channel offered in the cycle before, valid if not taken
+  Address refused_;  // address channel in the previous cycle, valid if it was not accepted
 
  private:
   struct FailedRange {
     uint64_t base, size;
     uint8_t response;
   };
-  std::vector<uint64_t> seen_;  // by id: the round of `pick` that met it last
+  std::vector<uint64_t> seen_;  // by id: the last round of `pick` that saw it
   uint64_t round_ = 0;
   std::vector<int> due_;
   std::vector<FailedRange> failed_ranges_;

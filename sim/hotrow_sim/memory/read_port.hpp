@@ -5,14 +5,14 @@
 
 namespace hotrow {
 
-// What the master drives. Plain data, shared with ctypes.
+// Outputs of the master; a ctypes structure.
 struct ReadInputs {
   uint64_t araddr;
   uint32_t arid;
   uint8_t arvalid, arlen, arsize, arburst, rready;
 };
 
-// What the memory drives. Data of a fault is POISON, as it is while nothing is valid.
+// Outputs of the memory; a ctypes structure. Data is POISON with a fault and while not valid.
 struct ReadOutputs {
   uint32_t rid;
   uint8_t arready, rvalid, rlast, rresp;
@@ -24,7 +24,7 @@ class ReadPort : public Port {
   ReadPort(MemoryMap& map, uint32_t bus_bytes, const Behaviour& behaviour)
       : Port(map, bus_bytes, behaviour) { reset(); }
 
-  // As after a reset of the device: nothing in flight. Statistics, faults and violations stay.
+  // Drop all bursts in flight. Statistics, faults and violations stay.
   void reset() {
     bursts_.clear();
     current_ = -1;
@@ -48,7 +48,7 @@ class ReadPort : public Port {
     const uint64_t cycle = ++statistics_.cycles;
     if (!outputs_.rvalid && !silent(cycle) && !random_.chance(behaviour_.stall_data))
       present(cycle);
-    outputs_.arready = room(bursts_.size()) && !deaf(cycle) &&
+    outputs_.arready = room(bursts_.size()) && !refuses(cycle) &&
                        !random_.chance(behaviour_.stall_address);
     return outputs_;
   }
@@ -59,17 +59,17 @@ class ReadPort : public Port {
  private:
   struct Burst {
     uint32_t id;
-    Way way;
+    Timing timing;
     uint32_t next;  // beat
     std::vector<uint8_t> responses, data;
-    uint64_t due() const { return way.due(next); }
+    uint64_t due() const { return timing.due(next); }
   };
 
-  // Memory is read here, the earliest moment that AXI allows: a master that reads before its
-  // write has been answered is caught.
+  // Reads the memory here, at the earliest moment that AXI allows, to expose a master that reads
+  // before the response to its write.
   void accept(const Address& request) {
     check_burst(request);
-    Burst burst{request.id, way(request, false), 0, {}, {}};
+    Burst burst{request.id, schedule(request, false), 0, {}, {}};
     const uint32_t beats = request.length + 1u;
     burst.responses.resize(beats);
     burst.data.resize(size_t(beats) * bus_bytes_);
@@ -101,7 +101,7 @@ class ReadPort : public Port {
   }
 
   std::deque<Burst> bursts_;  // in the order of their requests
-  int current_ = -1;          // the burst whose beats are being given
+  int current_ = -1;          // the burst in transfer
   uint64_t requested_beats_ = 0;
   ReadOutputs outputs_;
 };

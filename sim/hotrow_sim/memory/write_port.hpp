@@ -5,7 +5,7 @@
 
 namespace hotrow {
 
-// What the master drives. Plain data, shared with ctypes.
+// Outputs of the master; a ctypes structure.
 struct WriteInputs {
   uint64_t awaddr, wstrb;
   uint32_t awid;
@@ -13,25 +13,43 @@ struct WriteInputs {
   uint8_t wdata[64];
 };
 
-// What the memory drives.
+// Outputs of the memory; a ctypes structure.
 struct WriteOutputs {
   uint32_t bid;
   uint8_t awready, wready, bvalid, bresp;
 };
 
-class WritePort : public Port {
+// A port that checks the data channel of a master.
+class WriteChecks : public Port {
+ protected:
+  using Port::Port;
+
+  // A valid W beat must not change until it is accepted.
+  void check_beat_held(const WriteInputs& in, bool ready) {
+    const WriteInputs& was = refused_beat_;
+    if (was.wvalid && (!in.wvalid || in.wlast != was.wlast || in.wstrb != was.wstrb ||
+                       std::memcmp(in.wdata, was.wdata, bus_bytes_) != 0))
+      violation("W beat changed before it was accepted", statistics_.beats);
+    refused_beat_ = in;
+    refused_beat_.wvalid = in.wvalid && !ready;
+  }
+
+  WriteInputs refused_beat_{};  // W channel in the previous cycle, valid if it was not accepted
+};
+
+class WritePort : public WriteChecks {
  public:
   WritePort(MemoryMap& map, uint32_t bus_bytes, const Behaviour& behaviour)
-      : Port(map, bus_bytes, behaviour) { reset(); }
+      : WriteChecks(map, bus_bytes, behaviour) { reset(); }
 
-  // As after a reset of the device: nothing in flight. Statistics, faults and violations stay.
+  // Drop all bursts in flight. Statistics, faults and violations stay.
   void reset() {
     requests_.clear();
     payloads_.clear();
     filling_ = Payload{};
     bursts_.clear();
     refused_ = Address{};
-    refused_beat_ = Beat{};
+    refused_beat_ = {};
     outputs_ = WriteOutputs{};
   }
 
@@ -39,23 +57,23 @@ class WritePort : public Port {
   const WriteOutputs& tick(const WriteInputs& in) {
     Address request{in.awaddr, in.awid, in.awvalid, in.awlen, in.awsize, in.awburst};
     check_held(request, outputs_.awready);
-    check_beat_held(in);
+    check_beat_held(in, outputs_.wready);
     if (in.awvalid && outputs_.awready) {
       check_burst(request);
       requests_.push_back(request);
       count_request(requests_.size() + bursts_.size());
     }
-    if (in.wvalid && outputs_.wready) take(in);
+    if (in.wvalid && outputs_.wready) accept(in);
     if (!requests_.empty() && !payloads_.empty()) complete();
     if (outputs_.bvalid && in.bready) outputs_.bvalid = outputs_.bresp = 0;
 
     let_dram_serve();
     const uint64_t cycle = ++statistics_.cycles;
     if (!outputs_.bvalid && !silent(cycle) && !random_.chance(behaviour_.stall_response))
-      answer(cycle);
-    outputs_.awready = room(requests_.size() + bursts_.size()) && !deaf(cycle) &&
+      respond(cycle);
+    outputs_.awready = room(requests_.size() + bursts_.size()) && !refuses(cycle) &&
                        !random_.chance(behaviour_.stall_address);
-    outputs_.wready = !deaf(cycle) && !random_.chance(behaviour_.stall_data);
+    outputs_.wready = !refuses(cycle) && !random_.chance(behaviour_.stall_data);
     return outputs_;
   }
 
@@ -66,35 +84,20 @@ class WritePort : public Port {
   }
 
  private:
-  struct Beat {
-    uint8_t valid = 0, last = 0, data[64] = {};
-    uint64_t strobe = 0;
-  };
   struct Payload {
     std::vector<uint64_t> strobes;
     std::vector<uint8_t> data;
   };
   struct Burst {
     uint32_t id;
-    Way way;
+    Timing timing;
     uint64_t address, first_beat;
     Payload payload;
-    uint64_t due() const { return way.all_due(); }
+    uint64_t due() const { return timing.all_due(); }
   };
 
-  void check_beat_held(const WriteInputs& in) {
-    const Beat& was = refused_beat_;
-    if (was.valid && (!in.wvalid || in.wlast != was.last || in.wstrb != was.strobe ||
-                         std::memcmp(in.wdata, was.data, bus_bytes_) != 0))
-      violation("W beat changed before it was taken", statistics_.beats);
-    refused_beat_.valid = in.wvalid && !outputs_.wready;
-    refused_beat_.last = in.wlast;
-    refused_beat_.strobe = in.wstrb;
-    std::memcpy(refused_beat_.data, in.wdata, bus_bytes_);
-  }
-
-  // A beat may come before its address; then only its length is checked later.
-  void take(const WriteInputs& in) {
+  // A beat may precede its address; its length is then checked later.
+  void accept(const WriteInputs& in) {
     filling_.strobes.push_back(in.wstrb);
     filling_.data.insert(filling_.data.end(), in.wdata, in.wdata + bus_bytes_);
     statistics_.last_beat = statistics_.cycles;
@@ -110,7 +113,7 @@ class WritePort : public Port {
 
   void complete() {
     const Address request = requests_.front();
-    Burst burst{request.id, way(request, true), request.address, paired_beats_,
+    Burst burst{request.id, schedule(request, true), request.address, paired_beats_,
                 std::move(payloads_.front())};
     requests_.pop_front();
     payloads_.pop_front();
@@ -122,9 +125,9 @@ class WritePort : public Port {
     bursts_.push_back(std::move(burst));
   }
 
-  // Memory is written here, the latest moment that AXI allows: a master that counts on its write
-  // before the answer is caught.
-  void answer(uint64_t cycle) {
+  // Writes the memory here, at the latest moment that AXI allows, to expose a master that relies on
+  // its write before the response.
+  void respond(uint64_t cycle) {
     const int index = pick(bursts_, cycle);
     if (index < 0) return;
     Burst& burst = bursts_[index];
@@ -143,12 +146,11 @@ class WritePort : public Port {
     bursts_.erase(bursts_.begin() + index);
   }
 
-  std::deque<Address> requests_;  // whose data is not complete
-  std::deque<Payload> payloads_;  // whose address has not come
+  std::deque<Address> requests_;  // without complete data
+  std::deque<Payload> payloads_;  // without an address
   Payload filling_;
-  std::deque<Burst> bursts_;  // waiting for their time to be answered
+  std::deque<Burst> bursts_;  // without a response
   uint64_t paired_beats_ = 0;
-  Beat refused_beat_;
   WriteOutputs outputs_;
 };
 

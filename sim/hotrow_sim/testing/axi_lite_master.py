@@ -12,7 +12,7 @@ class AXI4LiteMaster:
         The slave's interface.
 
     Attributes
-    -------
+    ----------
     address_delay, data_delay, response_delay : int
         Delay in cycles of the address, of the write data and of `ready` for the response.
     """

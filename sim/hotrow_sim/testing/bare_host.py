@@ -30,7 +30,7 @@ class BareHost:
         log2 of the entries of a ring.
 
     Attributes
-    -------
+    ----------
     commands, completions : dict of str to ndarray
         The rings by queue, as records of the contract.
     addresses : dict of int to int

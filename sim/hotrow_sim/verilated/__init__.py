@@ -1,1 +1,1 @@
-"""The accelerator's own Verilog, compiled and called in process: the transport `sim`."""
+"""The accelerator's Verilog as a compiled library in this process: the transport `sim`."""

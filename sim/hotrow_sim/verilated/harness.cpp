@@ -1,6 +1,6 @@
 // The Verilated accelerator with its clock, its memory and a register master, for ctypes.
 //
-// One call simulates many cycles; nothing of Python runs between them.
+// One call simulates many cycles without Python.
 #include <memory>
 
 #include "bare.hpp"
@@ -19,7 +19,7 @@ constexpr int MOST_REGISTER_CYCLES = 10000;  // an access takes about ten
 
 }  // namespace
 
-// One accelerator. Its clock moves only inside calls of this interface.
+// One accelerator. Its clock advances only in calls of this interface.
 class Device {
  public:
   Device(const Behaviour* behaviours, const DramTiming* dram)
@@ -38,7 +38,7 @@ class Device {
     model_.final();
   }
 
-  // Assert the reset input, which the memory follows.
+  // Pulse the reset input and reset the memory ports.
   void reset() {
 #if HOTROW_LITEDRAM
     pull();
@@ -77,32 +77,32 @@ class Device {
   }
 
 #if HOTROW_LITEDRAM
-  // Let the DRAM hold what the host's arrays hold, and they what the row ports wrote.
+  // push(): copy host arrays to DRAM. pull(): copy rows written by the device back.
   void push() {
     mirror.push();
-    look_again();
+    sample_controller();
   }
   void pull() {
     const auto written = ports.take_written();
     if (written.empty()) return;
     mirror.pull(written);
-    look_again();
+    sample_controller();
   }
 #endif
 
-  // The AXI4-Lite response, or -1 if none came.
+  // Returns the AXI4-Lite response, or -1 without one.
   int write_register(uint32_t offset, uint32_t value) {
     model_.s_axil_awaddr = offset;
     model_.s_axil_wdata = value;
     model_.s_axil_awvalid = model_.s_axil_wvalid = model_.s_axil_bready = 1;
     settle();
     for (int i = 0; i < MOST_REGISTER_CYCLES; ++i) {
-      const bool address_taken = model_.s_axil_awready, data_taken = model_.s_axil_wready;
+      const bool address_ready = model_.s_axil_awready, data_ready = model_.s_axil_wready;
       const bool done = model_.s_axil_bvalid;
       const int response = model_.s_axil_bresp;
       cycle();
-      if (address_taken) model_.s_axil_awvalid = 0;
-      if (data_taken) model_.s_axil_wvalid = 0;
+      if (address_ready) model_.s_axil_awvalid = 0;
+      if (data_ready) model_.s_axil_wvalid = 0;
       if (done) model_.s_axil_bready = 0;
       settle();
       if (done) return response;
@@ -115,11 +115,11 @@ class Device {
     model_.s_axil_arvalid = model_.s_axil_rready = 1;
     settle();
     for (int i = 0; i < MOST_REGISTER_CYCLES; ++i) {
-      const bool address_taken = model_.s_axil_arready, done = model_.s_axil_rvalid;
+      const bool address_ready = model_.s_axil_arready, done = model_.s_axil_rvalid;
       const int response = model_.s_axil_rresp;
       *value = model_.s_axil_rdata;
       cycle();
-      if (address_taken) model_.s_axil_arvalid = 0;
+      if (address_ready) model_.s_axil_arvalid = 0;
       if (done) model_.s_axil_rready = 0;
       settle();
       if (done) return response;
@@ -127,8 +127,8 @@ class Device {
     return -1;
   }
 
-  // Run until a register differs from `value`, about `most` cycles at most: 1 if it does, -1 if
-  // the registers do not answer.
+  // Run until a register differs from `value`, for about `most` cycles. Returns 1 if it differs, 0
+  // at the limit, -1 if the registers do not respond.
   int wait(uint32_t offset, uint32_t value, uint64_t most, uint32_t interval) {
     for (const uint64_t end = cycles + most; cycles < end;) {
       uint32_t seen;
@@ -139,7 +139,7 @@ class Device {
     return 0;
   }
 
-  // Record all signals into a file, until called with none; 0 if this build cannot.
+  // Record all signals to a file; a null path ends the recording. Returns 0 if the build cannot.
   int trace(const char* path) {
 #if VM_TRACE
     if (vcd_) vcd_->close();
@@ -156,7 +156,7 @@ class Device {
 #endif
   }
 
-  // Verilator renames this pin: some C++ compilers reserve the word.
+  // Verilator renames this pin, as some C++ compilers reserve its name.
   bool interrupt() const { return model_.__SYM__interrupt; }
 
   MemoryMap map;
@@ -172,8 +172,8 @@ class Device {
 
  private:
 #if HOTROW_LITEDRAM
-  // The controller's clock has gone on alone.
-  void look_again() {
+  // The controller's clock advanced without the accelerator's.
+  void sample_controller() {
     ports.served();
     ports.drive(model_);
     settle();
@@ -185,7 +185,7 @@ class Device {
     evaluate();
   }
 
-  // Let the logic follow its inputs, the clock low.
+  // Evaluate the logic with the clock low.
   void settle() {
     model_.clk = 0;
     evaluate();
@@ -229,7 +229,7 @@ API int hotrow_unmap(Device* device, uint64_t base) {
 #if HOTROW_LITEDRAM
 API void hotrow_push(Device* device) { device->push(); }
 API void hotrow_pull(Device* device) { device->pull(); }
-// The same requests over the ports of another such controller.
+// The requests of a bare master over the ports of another such controller.
 API uint64_t hotrow_bare(const BareBursts* reads, const BareBursts* writes, uint32_t outstanding,
                          uint64_t most) {
   MemoryMap none;

@@ -1,7 +1,7 @@
-// The memory model's ports, wired to the pins of the Verilated accelerator.
+// The ports of the memory, connected to the pins of the Verilated accelerator.
 //
-// The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_RESULT_PORTS, all that the ports of
-// two configurations differ in, and HOTROW_LITEDRAM if that controller serves the row ports.
+// The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_RESULT_PORTS, and HOTROW_LITEDRAM
+// if that controller serves the row ports.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace hotrow {
 
-// What the ports of the memory are made of.
+// Shared parts of all ports.
 struct Parts {
   MemoryMap& map;
   const Behaviour* behaviours;
@@ -26,7 +26,7 @@ struct Parts {
 #endif
 };
 
-// A port of the memory model; `number` counts the ports in the C interface.
+// A port of the memory model; `number` is its number in the C interface.
 template <typename Model>
 struct Modelled {
   using Port = Model;
@@ -37,7 +37,7 @@ struct Modelled {
 
 #if HOTROW_LITEDRAM
 template <typename LiteDram>
-struct Controlled {  // the list port comes first, then two for each row port
+struct Controlled {  // the list port is port 0; two ports per row port follow
   using Port = LiteDram;
   static Port make(const Parts& parts, size_t number) {
     return Port(parts.map, parts.controller, (number - 1) / 2);
@@ -50,7 +50,7 @@ using RowRead = Modelled<ReadPort>;
 using RowWrite = Modelled<WritePort>;
 #endif
 
-// The pins m_axi_NAME_* of a port: what the accelerator drives, and what the memory drives.
+// The pins m_axi_NAME_* of a port: outputs of the accelerator, and outputs of the memory.
 #define HOTROW_READ_PINS(NAME, KIND)                                      \
   struct Read_##NAME : KIND {                                             \
     using Inputs = ReadInputs;                                            \
@@ -98,39 +98,13 @@ using RowWrite = Modelled<WritePort>;
     }                                                                     \
   };
 
+#define HOTROW_ROW_PINS(N) HOTROW_READ_PINS(row##N, RowRead) HOTROW_WRITE_PINS(row##N, RowWrite)
+#define HOTROW_RESULT_PINS(N) HOTROW_WRITE_PINS(result##N, Modelled<WritePort>)
 HOTROW_READ_PINS(list, Modelled<ReadPort>)
-HOTROW_READ_PINS(row0, RowRead)
-HOTROW_WRITE_PINS(row0, RowWrite)
-#if HOTROW_ROW_PORTS >= 2
-HOTROW_READ_PINS(row1, RowRead)
-HOTROW_WRITE_PINS(row1, RowWrite)
-#endif
-#if HOTROW_ROW_PORTS >= 4
-HOTROW_READ_PINS(row2, RowRead)
-HOTROW_WRITE_PINS(row2, RowWrite)
-HOTROW_READ_PINS(row3, RowRead)
-HOTROW_WRITE_PINS(row3, RowWrite)
-#endif
-#if HOTROW_ROW_PORTS == 8
-HOTROW_READ_PINS(row4, RowRead)
-HOTROW_WRITE_PINS(row4, RowWrite)
-HOTROW_READ_PINS(row5, RowRead)
-HOTROW_WRITE_PINS(row5, RowWrite)
-HOTROW_READ_PINS(row6, RowRead)
-HOTROW_WRITE_PINS(row6, RowWrite)
-HOTROW_READ_PINS(row7, RowRead)
-HOTROW_WRITE_PINS(row7, RowWrite)
-#endif
-HOTROW_WRITE_PINS(result0, Modelled<WritePort>)
-#if HOTROW_RESULT_PORTS >= 2
-HOTROW_WRITE_PINS(result1, Modelled<WritePort>)
-#endif
-#if HOTROW_RESULT_PORTS == 4
-HOTROW_WRITE_PINS(result2, Modelled<WritePort>)
-HOTROW_WRITE_PINS(result3, Modelled<WritePort>)
-#endif
+HOTROW_EACH(HOTROW_ROW_PORTS, HOTROW_ROW_PINS)
+HOTROW_EACH(HOTROW_RESULT_PORTS, HOTROW_RESULT_PINS)
 
-// A port of the memory and the pins to which it belongs.
+// A port of the memory and its pins.
 template <typename Pins>
 struct Attached {
   explicit Attached(std::pair<const Parts*, size_t> of)
@@ -158,7 +132,7 @@ class MemoryPorts {
     each([](auto, auto& at) { at.port.reset(); });
   }
 #if HOTROW_LITEDRAM
-  // The controller's answers of this cycle.
+  // Sample the controller's responses of this cycle.
   void served() {
     each([](auto, auto& at) {
       if constexpr (requires { at.port.served(); }) at.port.served();
@@ -188,25 +162,10 @@ class MemoryPorts {
       std::apply([&](Attached<Pins>&... at) { (action(Pins{}, at), ...); }, attached);
     }
   };
-  using All = List<Read_list, Read_row0, Write_row0
-#if HOTROW_ROW_PORTS >= 2
-                   , Read_row1, Write_row1
-#endif
-#if HOTROW_ROW_PORTS >= 4
-                   , Read_row2, Write_row2, Read_row3, Write_row3
-#endif
-#if HOTROW_ROW_PORTS == 8
-                   , Read_row4, Write_row4, Read_row5, Write_row5
-                   , Read_row6, Write_row6, Read_row7, Write_row7
-#endif
-                   , Write_result0
-#if HOTROW_RESULT_PORTS >= 2
-                   , Write_result1
-#endif
-#if HOTROW_RESULT_PORTS == 4
-                   , Write_result2, Write_result3
-#endif
-                   >;
+#define HOTROW_ROW(N) , Read_row##N, Write_row##N
+#define HOTROW_RESULT(N) , Write_result##N
+  using All = List<Read_list HOTROW_EACH(HOTROW_ROW_PORTS, HOTROW_ROW)
+                       HOTROW_EACH(HOTROW_RESULT_PORTS, HOTROW_RESULT)>;
   static constexpr size_t COUNT = std::tuple_size_v<All::Attachments>;
 
   template <size_t... Number>

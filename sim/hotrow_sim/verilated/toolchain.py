@@ -21,7 +21,7 @@ class Verilator:
     """One installation of Verilator.
 
     Attributes
-    -------
+    ----------
     program : str
         Translates Verilog to C++.
     root : Path

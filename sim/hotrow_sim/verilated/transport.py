@@ -1,30 +1,29 @@
-"""The transport `sim`: the Verilated accelerator in this process, on the caller's own arrays."""
+"""The transport `sim`: the Verilated accelerator in this process, on the caller's arrays."""
 
 import ctypes
 import time
 from functools import cache
 
-import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
 from hotrow_rtl.contract.registers import REGISTERS
 
-from ..address_space import AddressSpace
+from ..address_space import AddressSpace, check_attachable
 from ..litedram import dram_bytes
 from ..memory import Behaviour, Statistics, dram_timing
 from ..memory.bare import LIMIT, bare_cycles, bursts_of_ports
 from .build import device_library
 
 FOREVER = (1 << 64) - 1
-CYCLES_PER_CALL = 4096  # some milliseconds: between calls Python looks at the time
-POLL_INTERVAL = 16  # cycles between two looks at a register while waiting
+CYCLES_PER_CALL = 4096  # some milliseconds; Python checks the time-out between calls
+POLL_INTERVAL = 16  # cycles between two reads of a register while waiting
 DOORBELLS = [REGISTERS[f"{queue.upper()}_TAIL"].offset for queue in QUEUES]
 COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"].offset for queue in QUEUES]
 
 
 class DeviceFault(RuntimeError):
-    """The simulated device does not answer, or broke the rules of its bus."""
+    """The simulated device does not respond, or is closed."""
 
 
 def port_names(config: Config):
@@ -37,24 +36,24 @@ def port_names(config: Config):
 class Device:
     """Transport to the accelerator's RTL, simulated cycle by cycle.
 
-    Its clock moves only while the host accesses a register or waits.
+    Its clock advances only while the host accesses a register or waits.
 
     Parameters
     ----------
     config : Config
     behaviour : Behaviour or dict of str to Behaviour
-        Of the memory behind every port, or by name of the port (`port_names`).
+        Of the memory at every port, or by name of the port (`port_names`).
     trace : str or Path, optional
         File for all signals (VCD).
     dram : DramTiming, optional
-        Banks and channels that all ports share.
+        Banks and channels, which all ports share.
     litedram : bool
-        Put a LiteDRAM controller behind the row ports. Rows are then in its DRAM: arrays are copied
-        there when a doorbell rings, and what was written is copied back when the host looks for
-        completions. The list and result ports reach the arrays themselves, behaving as said.
+        A LiteDRAM controller serves the row ports. Rows are then in its DRAM: a doorbell copies
+        changed bytes of the arrays there, and a read of COMPLETED copies written rows back. The
+        list and result ports access the arrays themselves, with `behaviour`.
 
-    Members
-    -------
+    Attributes
+    ----------
     cycles : int
         Clock cycles simulated since reset.
     """
@@ -69,7 +68,7 @@ class Device:
         widths = [config.address_width] + [log2(dram_bytes(config))] * litedram
         self._space = AddressSpace(min(widths))
         self._arrays = {}
-        self._completed = dict.fromkeys(COMPLETED, 0)  # as last read, by register
+        self._completed = dict.fromkeys(COMPLETED, 0)  # last value read, by register
         each = [behaviour[name] if isinstance(behaviour, dict) else behaviour
                 for name in self.ports]
         structs = [one._as_struct() for one in each]
@@ -82,7 +81,7 @@ class Device:
     def read_register(self, offset):
         """Read the 32-bit register at a byte offset."""
         value = ctypes.c_uint32()
-        self._answered(self._library.hotrow_read_register(
+        self._check(self._library.hotrow_read_register(
             self._open(), offset, ctypes.byref(value)), offset)
         if self._litedram and self._completed.get(offset, value.value) != value.value:
             self._completed[offset] = value.value
@@ -93,13 +92,11 @@ class Device:
         """Write the 32-bit register at a byte offset."""
         if self._litedram and offset in DOORBELLS:
             self._library.hotrow_push(self._open())
-        self._answered(self._library.hotrow_write_register(self._open(), offset, value), offset)
+        self._check(self._library.hotrow_write_register(self._open(), offset, value), offset)
 
     def attach(self, array, writable):
         """Make a one-dimensional uint8 array part of the device's memory; return its address."""
-        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
-            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
-                             f"{array.dtype}{list(array.shape)}")
+        check_attachable(array)
         address = self._space.place(array.ctypes.data, array.size)
         if not self._library.hotrow_map(
                 self._open(), address, array.size, array.ctypes.data, writable):
@@ -109,25 +106,26 @@ class Device:
         return address
 
     def detach(self, address):
-        """Take the array at that device address out of the device's memory."""
+        """Remove the array at that device address from the device's memory."""
         self._space.release(address)
         self._library.hotrow_unmap(self._open(), address)
         del self._arrays[address]
 
     def wait(self, queue, completed, timeout):
-        """Run the clock until a queue's COMPLETED differs from `completed`, or time is over."""
+        """Run the clock until a queue's COMPLETED differs from `completed`, for at most `timeout`
+        seconds."""
         deadline = time.monotonic() + timeout
         while True:
             seen = self._library.hotrow_wait(
                 self._open(), COMPLETED[queue], completed, CYCLES_PER_CALL, POLL_INTERVAL)
-            self._answered(seen, COMPLETED[queue])
+            self._check(seen, COMPLETED[queue])
             if seen and self._litedram:
                 self._library.hotrow_pull(self._device)
             if seen or time.monotonic() >= deadline:
                 return
 
     def close(self):
-        """Free the device; the arrays are the caller's again."""
+        """Free the device and release the arrays."""
         if self._device is not None:
             self._library.hotrow_close(self._device)
             self._device = None
@@ -136,14 +134,14 @@ class Device:
     def __del__(self):
         self.close()
 
-    # What follows is for tests and benches.
+    # The following is for tests and benches.
 
     def run(self, cycles):
-        """Let the clock run for a number of cycles."""
+        """Run the clock for a number of cycles."""
         self._library.hotrow_run(self._open(), cycles)
 
     def reset(self):
-        """Pulse the reset input: the state after power-up."""
+        """Pulse the reset input."""
         self._library.hotrow_reset(self._open())
 
     @property
@@ -168,18 +166,18 @@ class Device:
         self._library.hotrow_silence(self._open(), self._faulty(port), first, end, accept)
 
     def statistics(self, port):
-        """What went over a port so far, a `memory.Statistics`; `port` by name."""
+        """Totals of a port so far, a `memory.Statistics`; `port` by name."""
         found = Statistics()
         self._library.hotrow_statistics(self._open(), self._number(port), ctypes.byref(found))
         return found
 
     def bare_cycles(self, reads, writes, row_bytes):
-        """Cycles that the same memory takes for the row ports' requests alone.
+        """Cycles of the same memory for the requests of the row ports from a bare master.
 
         Parameters
         ----------
         reads, writes : list of integers [n]
-            Device addresses of the rows that each row port reads, and writes.
+            Device addresses of the rows that each row port reads, and of those that it writes.
         row_bytes : int
         """
         behaviour = self._behaviour
@@ -187,13 +185,13 @@ class Device:
             lists, _kept = bursts_of_ports((reads, writes), row_bytes, self.config.bus_bytes)
             return self._library.hotrow_bare(*lists, self.config.outstanding, LIMIT)
         if isinstance(behaviour, dict):
-            raise ValueError("the ports of this device behave differently: give one behaviour")
+            raise ValueError("expected one behaviour for all ports of the device, not one per port")
         return bare_cycles(
             reads, writes, row_bytes, arrays=self._arrays, bus_bytes=self.config.bus_bytes,
             outstanding=self.config.outstanding, dram=self._dram, behaviour=behaviour)
 
     def violations(self):
-        """Breaches of the AXI rules by the accelerator, as texts."""
+        """Violations of the AXI rules by the accelerator, as texts."""
         found = []
         for number, port in enumerate(self.ports):
             index = 0
@@ -203,9 +201,10 @@ class Device:
         return found
 
     def _faulty(self, port):
-        """Number of a port that can be made to fail."""
+        """Number of a port that supports fault injection."""
         if self._litedram and port.startswith("row"):
-            raise ValueError(f"port {port!r} is LiteDRAM's, which neither fails nor falls silent")
+            raise ValueError(f"port {port!r} is served by LiteDRAM, which supports no faults and "
+                             "no silence")
         return self._number(port)
 
     def _number(self, port):
@@ -218,38 +217,37 @@ class Device:
             raise DeviceFault("the device has been closed")
         return self._device
 
-    def _answered(self, response, offset):
+    def _check(self, response, offset):
         if response < 0:
-            raise DeviceFault(f"the device does not answer the access to register {offset:#x}")
+            raise DeviceFault(f"the device does not respond to the access to register {offset:#x}")
 
 
 def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=0.0,
                    reorder=False, seed=0, behaviour=None, trace=None, memory="ideal"):
-    """Open a simulated accelerator; its first use builds it, which takes a minute or more.
+    """Open a simulated accelerator. The first use builds it, in a minute or more.
 
     Parameters
     ----------
     preset : str
         Name of a preset of ``hotrow_rtl.config``.
     config : Config, optional
-        Used instead of a preset.
+        Replaces the preset.
     latency, jitter : int
-        Cycles of the memory, and up to so many more, drawn for every burst.
+        Cycles of the memory, and the maximum of random extra cycles per burst.
     stall : float
-        Chance per cycle that a channel of the memory is not ready.
+        Probability per cycle that a channel of the memory stalls.
     reorder : bool
-        Let bursts of unlike ids answer out of order, their beats interleaved.
+        Responses of different ids are out of order, and their beats interleaved.
     seed : int
-        Of the draws.
+        Of the random numbers.
     behaviour : Behaviour or dict of str to Behaviour, optional
-        Used instead of the five parameters before it.
+        Replaces the five parameters before it.
     trace : str or Path, optional
-        Record all signals into this file (VCD); builds a variant that is slower.
+        Record all signals to this file (VCD), with a slower variant of the library.
     memory : str
-        "ideal", which serves every port at once; or "ddr3" or "hbm", banks and channels that all
-        ports share, in cycles of the preset's clock. The other parameters come on top of either.
-        "litedram" is a real controller, Verilated as well, behind the row ports; the others behave
-        as the other parameters say.
+        "ideal" serves every port at once. "ddr3" and "hbm" model banks and channels that all ports
+        share, at the preset's clock; latency and stalls add to their timing. "litedram" is a real
+        controller, also Verilated, at the row ports; the other parameters apply to the other ports.
 
     Returns
     -------
@@ -269,14 +267,14 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
     if behaviour is None:
         behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
                               stall_data=stall, stall_response=stall,
-                              out_of_order=reorder or memory == "hbm",  # whose channels vary
+                              out_of_order=reorder or memory == "hbm",  # channels differ
                               interleave=reorder, seed=seed)
     return Device(config, behaviour, trace, dram, litedram)
 
 
 @cache
 def _load(path, litedram):
-    """The library with its functions' types declared."""
+    """The library with the types of its functions."""
     library = ctypes.CDLL(path)
     pointer, u64, u32, u8 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint8
     integer, text = ctypes.c_int, ctypes.c_char_p

@@ -28,7 +28,7 @@ class ListMemory:
         Cycles from a request to its first word, and from the last word to the outcome.
 
     Attributes
-    -------
+    ----------
     read_faults : dict
         Fault by byte address of a word that is read.
     write_faults : dict

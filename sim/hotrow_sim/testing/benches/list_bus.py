@@ -16,7 +16,7 @@ class ListBus(ListMemory):
     clients.
 
     Attributes
-    -------
+    ----------
     carried : int
         Words that have arrived.
     """

@@ -55,7 +55,7 @@ class EthernetBoard(SimulatedBoard):
         Parameters of the `LossyNetwork` between host and card.
 
     Attributes
-    -------
+    ----------
     port : int
         Port of 127.0.0.1 that reaches the card.
     network : LossyNetwork

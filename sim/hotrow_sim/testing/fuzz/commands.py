@@ -33,7 +33,7 @@ class CommandSource(ArithmeticCommands, PlanningCommands):
     tables : dict of int to Table
 
     Attributes
-    -------
+    ----------
     lists : uint8[...]
         Contents of the list buffer for the commands.
     """

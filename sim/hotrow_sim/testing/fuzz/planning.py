@@ -49,7 +49,7 @@ class PlannedBatches:
     """Newest planned and retired batch, as the host knows them between rounds.
 
     Attributes
-    -------
+    ----------
     planned, retired : int
     """
 

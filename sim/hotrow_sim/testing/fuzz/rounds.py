@@ -17,7 +17,7 @@ class Round:
     """Commands that are submitted together.
 
     Attributes
-    -------
+    ----------
     lists : uint8[...]
         Contents of the list buffer.
     commands : dict of str to list of dict

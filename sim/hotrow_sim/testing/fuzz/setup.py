@@ -80,7 +80,7 @@ class FuzzHost(BareHost):
     """A `BareHost` with the buffers and tables of a setup.
 
     Attributes
-    -------
+    ----------
     buffers : dict of int to uint8 array
         By handle.
     """

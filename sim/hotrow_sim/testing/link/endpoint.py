@@ -98,7 +98,7 @@ class LinkEndpoint:
         OK, MEMORY_STARTING or MEMORY_FAILED; may change at any time.
 
     Attributes
-    -------
+    ----------
     counters : dict of str to int
         See ``contract.link_frames.COUNTERS``.
     received : int

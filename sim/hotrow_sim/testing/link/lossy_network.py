@@ -13,7 +13,7 @@ class LossyNetwork:
     seed : int
 
     Attributes
-    -------
+    ----------
     lost, repeated, reordered : int
         Datagrams so far.
     """
