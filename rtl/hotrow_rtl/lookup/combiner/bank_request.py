@@ -1,4 +1,4 @@
-"""BankRequestStage: what each combined lookup asks of which bank."""
+"""Requests of combined lookups to the banks."""
 
 from amaranth import Cat, Module, Mux
 from amaranth.lib import stream, wiring
@@ -17,28 +17,28 @@ from ..hashing.xorshift_hardware import hash_key_hw
 
 
 class BankRequestStage(wiring.Component):
-    """Mix each lane's key and make a request of each owner.
+    """Hash the key of each lane and form the request of each owner.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     combined : In(stream(combined_beat(config)))
     beats : Out(stream(crossbar_request(config, waiting_beat(config), row_request(config),
             beat_request(config))))
-        Owners ask: to count their `amount` if the batch `counts`, for their slot or their place
-        in the miss table if it `splits`. `bank` is that of the lane's row for every lane.
+        An owner requests a count of its `amount` if the batch `counts`, and its slot or entry of
+        the miss table if the batch `splits`. `bank` is valid in every lane.
     op : In(DirectoryOp)
-        Of a card with a planner: what owners of a batch that `splits` are asked for, stable while
-        one is inside.
+        With a planner: the operation of owners in a batch that `splits`. Stable while one is
+        inside.
     restart : In(1)
         A pulse drops the beat inside.
 
     Timing
     ------
-    Latency 1 cycle, one beat a cycle, while `beats` is ready: else nothing moves.
+    Latency 1 cycle, one beat a cycle. The stage stalls while `beats` is not ready, even if empty.
     """
 
     latency = 1
@@ -56,28 +56,30 @@ class BankRequestStage(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        beat, out = self.combined.p, self.beats
+        c, beat, out = self.config, self.combined.p, self.beats
         carried, shared = out.p.carried, out.p.shared
         m.d.comb += self.combined.ready.eq(out.ready)
         with m.If(self.combined.ready):
-            m.d.sync += out.valid.eq(self.combined.valid)
             m.d.sync += [
+                out.valid.eq(self.combined.valid),
                 shared.miss.eq(beat.splits),
                 shared.epoch.eq(beat.epoch),
-                shared.op.eq(self.op if self.config.planner else DirectoryOp.FIND),
+                *(carried[name].eq(beat[name])
+                  for name, _ in waiting_beat(c) if name != "lanes"),
             ]
-            if self.config.planner:  # a row that is only marked is none of the batch's misses
-                m.d.sync += shared.miss.eq(beat.splits & (self.op != DirectoryOp.MARK))
-            m.d.sync += [carried[name].eq(beat[name])
-                         for name, _ in waiting_beat(self.config) if name != "lanes"]
-            for number, (lane, kept, to) in enumerate(
-                    zip(beat.lanes, carried.lanes, out.p.lanes)):
-                request = to.request
-                m.d.sync += [kept[name].eq(lane[name]) for name, _ in kept.shape()]
+            if c.planner:  # MARK adds no row to the misses of its batch
                 m.d.sync += [
-                    to.valid.eq(lane.owner),
-                    Cat(to.bank, request.bank_key).eq(
-                        hash_key_hw(m, f"mixed{number}_", lane.key, 0, self.config.key_width)),
+                    shared.miss.eq(beat.splits & (self.op != DirectoryOp.MARK)),
+                    shared.op.eq(self.op),
+                ]
+            for number, (lane, pending, into) in enumerate(
+                    zip(beat.lanes, carried.lanes, out.p.lanes, strict=True)):
+                request = into.request
+                m.d.sync += [pending[name].eq(lane[name]) for name, _ in pending.shape()]
+                m.d.sync += [
+                    into.valid.eq(lane.owner),
+                    Cat(into.bank, request.bank_key).eq(
+                        hash_key_hw(m, f"hash_step{number}_", lane.key, 0, c.key_width)),
                     request.amount.eq(Mux(beat.counts, lane.amount, 0)),
                     request.parts_log2.eq(lane.parts_log2),
                     request.part.eq(lane.part),

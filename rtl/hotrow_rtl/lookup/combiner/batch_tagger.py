@@ -1,4 +1,4 @@
-"""Batch tag: what each batch is for, told to its beats."""
+"""Batch tagger: adds the operations of a batch to its beats."""
 
 from amaranth import Module
 from amaranth.lib import data, stream, wiring
@@ -10,20 +10,20 @@ from ...interfaces.records import lookup_beat
 
 
 def batch_kind() -> data.StructLayout:
-    """What a batch is for: to be counted, to be split, or both; `epoch` is its number among those
-    that the miss table tells apart."""
+    """Operations of a batch: to be counted, to be split, or both; `epoch` numbers the batches that
+    the miss table distinguishes."""
     return data.StructLayout({"counts": 1, "splits": 1, "epoch": EPOCH_WIDTH})
 
 
 class BatchTagger(wiring.Component):
-    """Put the kind of each batch on its beats.
+    """Add the kind of each batch to its beats.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     kinds : In(stream(batch_kind()))
         One per batch, in order.
     beats : In(stream(lookup_beat(config)))
@@ -31,7 +31,7 @@ class BatchTagger(wiring.Component):
 
     Timing
     ------
-    Combinational; a batch's beats wait for its kind.
+    Combinational. The beats of a batch stall until its kind is valid.
     """
 
     def __init__(self, config: Config):

@@ -1,4 +1,4 @@
-"""Joined place: in which beat and lane the lookup is that another one joins."""
+"""Owner encoder: the beat and lane of the owner that a lookup joins."""
 
 from functools import reduce
 from operator import or_
@@ -12,19 +12,21 @@ from ...primitives.bits import onehot_to_index
 
 
 class OwnerEncoder(wiring.Component):
-    """Encode the one lookup joined.
+    """Encode the position of an owner.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     joins : In((config.window_beats + 1) * config.lanes)
-        One bit at most: of its own beat lowest, then of the beat before, and so on.
+        At most one bit is set: lanes of the lookup's own beat lowest, then of the beat before, and
+        so on.
     any : Out(1)
+        A bit is set.
     back, lane : Out
-        The beats back to it, and its lane there; 0 if there is none.
+        Beats back to the owner, and its lane; 0 if no bit is set.
 
     Timing
     ------
@@ -44,10 +46,10 @@ class OwnerEncoder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes = self.config.lanes
-        by_back = [self.joins.word_select(back, lanes)
+        by_beat = [self.joins.word_select(back, lanes)
                    for back in range(self.config.window_beats + 1)]
-        in_lanes = Signal(lanes)
-        m.d.comb += [self.any.eq(self.joins.any()), in_lanes.eq(reduce(or_, by_back))]
-        m.d.comb += [self.back.eq(onehot_to_index([each.any() for each in by_back])),
-                     self.lane.eq(onehot_to_index(in_lanes))]
+        by_lane = Signal(lanes)
+        m.d.comb += [self.any.eq(self.joins.any()), by_lane.eq(reduce(or_, by_beat))]
+        m.d.comb += [self.back.eq(onehot_to_index([each.any() for each in by_beat])),
+                     self.lane.eq(onehot_to_index(by_lane))]
         return m

@@ -99,7 +99,7 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
     return cycles
 
 
-def hash_key_hw(config, seed):
+def batches_of_every_kind(config, seed):
     """Batches of every kind, the shortest first."""
     sizes = [1, 1, 2, 1, 5, 6, 3, 1, 12, 7, 2, 30]
     for number, (beats, rows) in enumerate(zip(sizes, [1, 3, 1, 2, 1, 3, 9, 3, 30, 2, 1, 60])):
@@ -113,7 +113,7 @@ def hash_key_hw(config, seed):
     ((0, 2, 0, 9, 0, 0), (0, 0, 7, 0, 1))],
     ids=["steady", "gaps", "pauses", "back-pressure", "both"])
 def test_against_the_golden_model(config, gaps, pauses):
-    run(config, list(hash_key_hw(config, seed=1)), gaps, pauses)
+    run(config, list(batches_of_every_kind(config, seed=1)), gaps, pauses)
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_against_the_golden_model(config, gaps, pauses):
 def test_long_batches(seed):
     gaps = np.random.default_rng(seed).choice([0, 0, 0, 1, 8], 97)
     pauses = np.random.default_rng(seed + 50).choice([0, 0, 0, 1, 8], 89)
-    batches = [batch for more in range(4) for batch in hash_key_hw(TINY, 10 * seed + more)]
+    batches = [batch for more in range(4) for batch in batches_of_every_kind(TINY, 10 * seed + more)]
     run(TINY, batches, [int(gap) for gap in gaps], [int(pause) for pause in pauses])
 
 
