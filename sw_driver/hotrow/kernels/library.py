@@ -3,6 +3,7 @@
 import ctypes
 import os
 import threading
+import warnings
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
 from functools import cache
 from pathlib import Path
@@ -76,14 +77,8 @@ _lock = threading.Lock()
 
 
 def library():
-    """The library, built by the first call; None where there is no compiler, or where the
-    environment variable HOTROW_KERNELS is "reference".
-
-    Raises
-    ------
-    Error
-        The compiler failed: with its message.
-    """
+    """The library, built by the first call; None where there is no compiler, where it failed, which
+    a warning reports, or where the environment variable HOTROW_KERNELS is "reference"."""
     if os.environ.get("HOTROW_KERNELS") == "reference":
         return None
     with _lock:
@@ -94,7 +89,13 @@ def library():
 def _load():
     if compiler.find_compiler() is None:
         return None
-    loaded = compiler.load("kernels", sorted(_FOLDER.glob("*.cpp")), sorted(_FOLDER.glob("*.hpp")))
+    try:
+        loaded = compiler.load("kernels", sorted(_FOLDER.glob("*.cpp")),
+                               sorted(_FOLDER.glob("*.hpp")))
+    except Error as error:
+        warnings.warn(f"{error}\nPyTorch runs the passes over a batch instead: the same bits, "
+                      f"several times slower", stacklevel=4)
+        return None
     for name, arguments in _ARGUMENTS.items():
         getattr(loaded, name).argtypes = arguments
         getattr(loaded, name).restype = c_int64
