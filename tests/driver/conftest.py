@@ -1,5 +1,8 @@
+"""Devices for the tests of the driver: one card for each module and kind, cleared between tests."""
+
 import shutil
 from collections import Counter
+from contextlib import contextmanager
 
 import hotrow
 import numpy as np
@@ -17,46 +20,89 @@ from tests.driver.links import declared_transports, model_card
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
-BOARDS = "board", "network"
-BEYOND_BOARDS = {"test_driver_plan", "test_driver_pool", "test_driver_update"}
+BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
+CARDS = "model", "sim", *BOARDS
+MARKS = {"sim": [pytest.mark.slow]} | {
+    board: [pytest.mark.slow, pytest.mark.long] for board in BOARDS}
 
 
-@pytest.fixture(params=[
-    "model", pytest.param("sim", marks=pytest.mark.slow),
-    "uart",  # the model behind a serial line
-    # Simulated boards, on a serial line and in a network.
-    *(pytest.param(board, marks=[pytest.mark.slow, pytest.mark.long]) for board in BOARDS)])
-def transport(request, monkeypatch):
-    """What names the transport that the test runs over."""
+def pytest_generate_tests(metafunc):
+    """Run the tests of a module over its `CARDS` of cards; "uart" is the model at a serial line."""
+    if "card_kind" in metafunc.fixturenames:
+        metafunc.parametrize("card_kind", [
+            pytest.param(kind, marks=MARKS.get(kind, ()))
+            for kind in getattr(metafunc.module, "CARDS", CARDS)], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def card_kind(request):
+    """The kind of card that the test runs over."""
+    return request.param
+
+
+@contextmanager
+def line_to(kind):
+    """The specification of a transport to a card of that kind; a link has a card of its own."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
-    if request.param == "sim" and missing:
+    if kind == "sim" and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
-    if request.param in ("model", "sim"):
-        yield request.param
+    if kind in ("model", "sim"):
+        yield kind
         return
-    if request.param in BOARDS and request.path.stem in BEYOND_BOARDS:
-        pytest.skip("the card on boards has neither arithmetic nor a planner")
-    declared_transports(monkeypatch)
-    for line in (serial_line, udp):
-        monkeypatch.setattr(line, "_PATIENCE", PATIENCE)
-    monkeypatch.setattr(link_transport, "_STAGING_SHARE", STAGING_SHARE)
-    if request.param == "network":
-        with open_network_board() as board:
-            yield f"udp:127.0.0.1:{board.port}"
-        return
-    with open_board() if request.param == "board" else SerialCard(
-            model_card(memory_bytes=1 << 23).endpoint()) as line:
-        yield f"uart:{line.path}"
+    with pytest.MonkeyPatch.context() as patch:
+        declared_transports(patch)
+        for line in (serial_line, udp):
+            patch.setattr(line, "_PATIENCE", PATIENCE)
+        patch.setattr(link_transport, "_STAGING_SHARE", STAGING_SHARE)
+        if kind == "network":
+            with open_network_board() as board:
+                yield f"udp:127.0.0.1:{board.port}"
+            return
+        with open_board() if kind == "board" else SerialCard(
+                model_card(memory_bytes=1 << 23).endpoint()) as line:
+            yield f"uart:{line.path}"
 
 
 @pytest.fixture
-def device(request, transport):
+def transport(card_kind):
+    """The specification of a transport, for a test that opens a device of its own."""
+    with line_to(card_kind) as specification:
+        yield specification
+
+
+@pytest.fixture(scope="module")
+def card(card_kind):
+    """An open device, which all tests of the module share."""
     options = {"timeout": 60}
-    if request.node.callspec.params["transport"] in BOARDS:
-        # What is registered goes over the simulated line once, byte by byte: short rings take less.
+    if card_kind in BOARDS:
+        # The line carries registered memory once, byte by byte: short rings take less.
         options = {"timeout": 600, "ring_entries": 4}
-    with hotrow.open(transport, preset="tiny", **options) as device:
+    with line_to(card_kind) as specification, hotrow.open(
+            specification, preset="tiny", **options) as device:
         yield device
+
+
+@pytest.fixture
+def device(card):
+    """The device of the module, cleared."""
+    return cleared(card)
+
+
+def cleared(device):
+    """A device without tables, buffers, counts, slots, events and commands under way."""
+    device.reset()
+    device.clear_counters()
+    device.clear_directory()
+    for table in device.tables:
+        device.unregister_table(table)
+    for buffer in filter(None, tuple(device.regions._buffers)):
+        if not buffer.name.startswith(("staging", "rings")):
+            device.unregister(buffer)
+    for event in range(device.geometry.events):
+        device.write_event(event, 0)
+    device.check_ids = True
+    device._commands.statistics.clear()
+    return device
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from hotrow_rtl.config import preset
 
 from tests.driver.conftest import ROWS, counts, counts_of, random_ids, usable
 
+CARDS = ("model",)  # the host checks
+
 
 @pytest.fixture
 def untouched(device, tables):

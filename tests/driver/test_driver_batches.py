@@ -9,6 +9,8 @@ from hotrow import Batch, BatchError, BatchFlag
 
 from tests.driver.conftest import ROWS, counts, counts_of, random_ids
 
+CARDS = ("model",)  # the host checks and converts
+
 INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
 
 

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from hotrow import BatchError, PaddedCopyWarning, RegistrationError
 
-from tests.driver.conftest import ROWS, picked, usable
+from tests.driver.conftest import BOARDS, ROWS, picked, usable
+
+CARDS = "model", "sim", "uart", *BOARDS
 
 
 def some_rows(count, seed):

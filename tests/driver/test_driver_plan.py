@@ -11,6 +11,8 @@ from hotrow_sim.testing.fuzz.planning import STARVED
 
 from tests.driver.conftest import ROWS, pairs, raw, register_tables
 
+CARDS = "model", "sim"  # no board has a planner or arithmetic
+
 TINY = preset("tiny")
 MANY = (400, 70, 230)  # rows of the tables
 

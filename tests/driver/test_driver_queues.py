@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hotrow import CommandError, DeviceError, Future, Status, TransportError
 
-from tests.driver.conftest import picked, random_ids, usable
+from tests.driver.conftest import BOARDS, picked, random_ids, usable
+
+CARDS = "model", "sim", "uart", *BOARDS
 
 
 def lose_rings(device, queue):

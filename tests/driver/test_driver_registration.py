@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from hotrow import Opcode, PaddedCopyWarning, RegistrationError, Status
 
-from tests.driver.conftest import raw, register_tables, usable
+from tests.driver.conftest import BOARDS, raw, register_tables, usable
+
+CARDS = "model", "uart", *BOARDS  # the host checks
 
 
 def misaligned(rows=4, dim=8):

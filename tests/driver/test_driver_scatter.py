@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from hotrow import BatchError, CommandError, PaddedCopyWarning, RegistrationError, Status
 
-from tests.driver.conftest import ROWS, usable
+from tests.driver.conftest import BOARDS, ROWS, usable
+
+CARDS = "model", "sim", "uart", *BOARDS
 
 
 def distinct_rows(count, seed):

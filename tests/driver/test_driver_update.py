@@ -13,6 +13,8 @@ from hotrow_sim.golden.float import widen
 from tests.driver.conftest import ROWS, usable
 from tests.driver.test_driver_pool import KINDS, register
 
+CARDS = "model", "sim"  # no board has a planner or arithmetic
+
 LR, EPS = 0.05, 1e-8
 # The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
 RETAIL = Path(os.environ.get("HOTROW_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data")
