@@ -19,7 +19,7 @@ from hotrow_rtl.mover.addressing.address_pipeline import AddressPipeline
 from hotrow_rtl.mover.addressing.array_address import ArrayAddress
 from hotrow_rtl.mover.addressing.row_state_gate import RowStateGate
 from hotrow_rtl.mover.port.page_splitter import crosses_page
-from hotrow_rtl.mover.port.payloads import COPY_BYTES
+from hotrow_rtl.mover.port.payloads import BYTES_WIDTH
 from hotrow_rtl.primitives.ram import ClearedRam
 
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
@@ -96,7 +96,7 @@ class Copies(Elaboratable):
 
     def __init__(self, *bug, gate=RowStateGate):
         self.told = Signal(data.StructLayout({
-            "place": packed_address, "bytes": COPY_BYTES, "inside": 1, "writable": 1,
+            "place": packed_address, "bytes": BYTES_WIDTH, "inside": 1, "writable": 1,
             "address": SMALL.address_width}))
         self.addresses = mutated(
             AddressPipeline, *bug, ArrayAddress=AnyAddress, ClearedRam=AnyTable,
@@ -112,7 +112,7 @@ class Copies(Elaboratable):
         free_inputs(m, gate, gate.checked.valid, gate.checked.p)
         connect(m, addresses=addresses.checked, gate=gate.checked)
         any_constant(m, setting.as_value())
-        wanted = addresses.wanted
+        wanted = addresses.requests
         keeps(m, wanted)
         second = Signal()  # a row waits for its state
         with m.If(wanted.valid & wanted.ready):
@@ -137,8 +137,8 @@ class Copies(Elaboratable):
             return ~its | (told.inside & (told.writable | (not write))
                            & (address == told.address))
 
-        copy, valid = gate.copies.p, gate.copies.valid
-        its = copy.identity
+        copy, valid = gate.transfers.p, gate.transfers.valid
+        its = copy.info
         m.d.comb += [
             Assert(~valid | (its.bytes != 0) & (its.bytes <= row) & (its.bytes[:2] == 0)),
             Assert(~valid | (copy.two_reads == crosses_page(copy.source, its.bytes))),
@@ -157,8 +157,8 @@ class Copies(Elaboratable):
         # What holds inside, stage by stage: a verdict stands beside the address that it is on.
         def sound(item):
             """That a copy without error lies inside."""
-            size = item.identity.bytes
-            clauses = [allowed(item.identity[end], size, item[end], write)
+            size = item.info.bytes
+            clauses = [allowed(item.info[end], size, item[end], write)
                        for end, write in (("source", 0), ("destination", 1))]
             clauses += [size <= row, size[:2] == 0,
                         item.two_reads == crosses_page(item.source, size),
@@ -167,13 +167,14 @@ class Copies(Elaboratable):
             return (size == 0) | Cat(clauses).all()
 
         own = opened(addresses)
-        checks = own.notes[-RegionCheck.latency:]
+        checks = own.stages[-RegionCheck.latency:]
         m.d.comb += Assert(
             own.source_check.verdicts.valid == own.destination_check.verdicts.valid)
         for end, write, check in (("source", 0, own.source_check),
                                   ("destination", 1, own.destination_check)):
             inner = opened(check)
-            for stage, note, place in zip((inner.first, inner.second), checks, own.addresses):
+            for stage, note, place in zip((inner.first, inner.second), checks, own.addresses,
+                                          strict=False):
                 m.d.comb += [
                     Assert(stage.valid == note.valid),
                     Assert(~stage.valid | (stage.ask.bytes == note.bytes)
@@ -186,43 +187,44 @@ class Copies(Elaboratable):
                 Assert(~verdict.valid | checks[-1].valid),
                 Assert(~granted | allowed(place, checks[-1].bytes, verdict.p.address, write)),
             ]
-        for note in own.notes:
+        for note in own.stages:
             m.d.comb += Assert(~note.valid | (note.status != 0)
                                | (note.bytes <= row) & (note.bytes[:2] == 0)
                                & (note.is_state | (note.bytes != 0)))
             m.d.comb += Assert(~note.valid | note.last | ~note.is_state)
         # A row that waits is no state, all the way to the gate.
-        entrance = opened(own.taken)
-        for there, bits in ((own.taken.o.valid, own.taken.o.p), (~entrance.empty, entrance.spare),
-                            (own.read.valid, own.read.wanted.as_value()),
-                            (own.described.valid, own.described.wanted.as_value())):
-            item = data.View(wanted.p.shape(), bits)
+        entrance = opened(own.skid)
+        for there, item in ((own.skid.o.valid, own.skid.o.p),
+                            (~entrance.spare_empty, entrance.spare),
+                            (own.read.valid, own.read.request),
+                            (own.described.valid, own.described.request)):
             m.d.comb += Assert(~there | item.last | ~item.is_state)
         checked = addresses.checked
-        late = checked.p.copy.identity
+        late = checked.p.transfer.info
         kept = opened(gate)
         m.d.comb += [
             # Of `wanted` it is assumed that a state follows its row, and only it; so it is here.
-            Assume(~kept.waits | ~checked.valid | late.last),
-            Assume(kept.waits | ~checked.valid | checked.p.refused | (late.bytes != 0)),
-            Assert(~checked.valid | checked.p.refused | sound(checked.p.copy)),
-            Assert(~(kept.leaves | kept.waits & ~kept.barred) | sound(kept.held.copy)),
-            Assert(~kept.leaves | (kept.held.copy.identity.bytes != 0)),
-            Assert(~(kept.leaves & kept.waits)),
-            Assert(~kept.barred | kept.waits),
+            Assume(~kept.awaits_state | ~checked.valid | late.last),
+            Assume(kept.awaits_state | ~checked.valid | checked.p.refused | (late.bytes != 0)),
+            Assert(~checked.valid | checked.p.refused | sound(checked.p.transfer)),
+            Assert(~(kept.held_valid | kept.awaits_state & ~kept.row_rejected)
+                   | sound(kept.held.transfer)),
+            Assert(~kept.held_valid | (kept.held.transfer.info.bytes != 0)),
+            Assert(~(kept.held_valid & kept.awaits_state)),
+            Assert(~kept.row_rejected | kept.awaits_state),
             Assert(~checked.valid | checked.p.refused | late.last | (late.bytes != 0)),
-            Assert(~kept.waits | kept.barred | (kept.held.copy.identity.bytes != 0)),
+            Assert(~kept.awaits_state | kept.row_rejected | (kept.held.transfer.info.bytes != 0)),
         ]
         return m
 
 
 BUGS = {
-    "source unchecked": ("beyond_source.eq((reads.region | packed",
-                         "beyond_source.eq((packed"),
-    "read-only written": ("bad_source | bad_destination | writes.read_only | crooked",
-                          "bad_source | bad_destination | crooked"),
-    "verdict of another copy": ("packed = notes[-1], addresses[-1]",
-                                "packed = notes[-2], addresses[-1]"),
+    "source unchecked": ("outside_source.eq((reads.region | packed",
+                         "outside_source.eq((packed"),
+    "read-only written": ("bad_source | outside_destination | writes.read_only | misaligned",
+                          "bad_source | outside_destination | misaligned"),
+    "verdict of another copy": ("packed = stages[-1], addresses[-1]",
+                                "packed = stages[-2], addresses[-1]"),
 }
 
 
@@ -244,5 +246,6 @@ def test_bug(bug, tmp_path):
 
 @pytest.mark.formal
 def test_gate_bug(tmp_path):
-    bug = mutated(RowStateGate, "good.eq(~barred & ~item.refused)", "good.eq(~item.refused)")
+    bug = mutated(RowStateGate, "accepted.eq(~row_rejected & ~item.refused)",
+                  "accepted.eq(~item.refused)")
     assert verify(Copies(gate=bug), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"

@@ -10,7 +10,7 @@ from hotrow_rtl.mover.port.axi_read import RowReadPort
 from hotrow_rtl.mover.port.axi_write import RowWritePort
 from hotrow_rtl.mover.port.burst_tracker import BurstTracker
 from hotrow_rtl.mover.port.page_splitter import PageSplitter, crosses_page
-from hotrow_rtl.mover.port.payloads import buffer_words, writes_waiting
+from hotrow_rtl.mover.port.payloads import buffer_words, pending_writes
 from hotrow_rtl.mover.port.reorder_buffer import ReorderBuffer
 
 from tests.formal.axi_rules import reads, writes
@@ -22,7 +22,7 @@ READ_DEPTH, WRITE_DEPTH = 17, 10  # cycles after reset: two bursts, a stop or a 
 
 def any_spans(m, cutter, config):
     """Offer any spans of whole lanes, none longer than a row."""
-    spans = cutter.spans
+    spans = cutter.ranges
     free_inputs(m, cutter, cutter.bursts.ready)
     keeps(m, spans)
     m.d.comb += [
@@ -74,12 +74,12 @@ class Reads(Elaboratable):
         connect(m, cutter=cutter.bursts, window=window.bursts)
         connect(m, window=window.requests, port=port.bursts)
         m.d.comb += [
-            buffer.places.eq(window.places),
+            buffer.allocations.eq(window.allocations),
             buffer.beats.eq(port.beats),
-            window.ended.eq(buffer.ended),
+            window.finished.eq(buffer.finished),
             window.stopped.eq(port.stopped),
             window.freed.eq(AnySeq(1)),
-            window.arrivals.ready.eq(AnySeq(1)),
+            window.responses.ready.eq(AnySeq(1)),
         ]
         longest = config.row_bytes // config.bus_bytes + 1
         owed = reads(m, config, port.bus, longest=longest, ids=config.outstanding,
@@ -106,7 +106,7 @@ class Room(Elaboratable):
         words, row = buffer_words(SMALL), SMALL.row_bytes // SMALL.bus_bytes
         own, kept = opened(window), Signal(range(2 * words))
         accepted = window.bursts.valid & window.bursts.ready
-        length = window.bursts.p.length + 1
+        length = window.bursts.p.len_minus_1 + 1
         m.d.sync += kept.eq(kept + accepted * length - window.freed)
         m.d.comb += [
             Assume(length <= row + 1),
@@ -114,8 +114,8 @@ class Room(Elaboratable):
             Assert(~window.requests.valid | (kept <= words)),
             Cover(window.requests.valid & (kept == words)),
             # What holds inside: a burst at most is owed its room.
-            Assert(own.room == words - kept),
-            Assert(own.taken | (own.room >= 0)),
+            Assert(own.space == words - kept),
+            Assert(own.pending | (own.space >= 0)),
             Assert(kept <= words + row + 1),
         ]
         return m
@@ -139,11 +139,11 @@ class Writes(Elaboratable):
         m.d.comb += [
             port.words.valid.eq(AnySeq(1)),
             port.words.p.as_value().eq(AnySeq(len(port.words.p.as_value()))),
-            port.answers.ready.eq(AnySeq(1)),
+            port.responses.ready.eq(AnySeq(1)),
         ]
         owed, unpaid = writes(
             m, config, port.bus, longest=config.row_bytes // config.bus_bytes + 1, ids=1,
-            outstanding=writes_waiting(config))
+            outstanding=pending_writes(config))
         # Once stopped or restarted, nothing more is written until it has drained.
         closed = Signal()
         m.d.sync += closed.eq((closed | port.stopped | port.restart) & ~port.idle)
@@ -165,16 +165,18 @@ class Writes(Elaboratable):
 READ_BUGS = {
     "burst withdrawn": {"port": (
         "with m.If(bus.arready):", "with m.If(bus.arready | closed):")},
-    "page crossed": {"cutter": ("Mux(crosses, ~first, length)", "length")},
-    "an id twice": {"window": ("~retire & (in_window == count - 1)",
-                                "~retire & (in_window == count)")},
+    "page crossed": {"cutter": ("Mux(crosses, ~word_in_page, len_minus_1)", "len_minus_1")},
+    "an id twice": {"window": ("~retire & (in_flight_count == count - 1)",
+                                "~retire & (in_flight_count == count)")},
 }
 WRITE_BUGS = {
     "burst withdrawn": {"port": (
         "with m.If(bus.awready):", "with m.If(bus.awready | closed):")},
-    "a beat too many": {"port": ("final.eq(word == owed.r_data)", "final.eq(word > owed.r_data)")},
-    "beats not paid": {"port": ("put.eq(free & owes & (closed | self.words.valid))",
-                                "put.eq(free & owes & self.words.valid & ~closed)")},
+    "a beat too many": {"port": (
+        "final.eq(word_idx == lengths.r_data)", "final.eq(word_idx > lengths.r_data)")},
+    "beats not paid": {"port": (
+        "w_load.eq(w_ready & words_due & (closed | self.words.valid))",
+        "w_load.eq(w_ready & words_due & self.words.valid & ~closed)")},
     "written after a stop": {"port": ("Mux(closed, 0, self.words.p.strobe)",
                                       "self.words.p.strobe")},
 }
@@ -222,5 +224,5 @@ def test_room(tmp_path):
 
 @pytest.mark.formal
 def test_room_bug(tmp_path):
-    bug = mutated(BurstTracker, "fits.eq(room >= 0)", "fits.eq(room >= -1)")
+    bug = mutated(BurstTracker, "fits.eq(space >= 0)", "fits.eq(space >= -1)")
     assert verify(Room(bug), tmp_path, mode="bmc", depth=32) == "FAIL"

@@ -80,7 +80,7 @@ class BeatsToWords(wiring.Component):
     type : In(ElementType)
         Of all rows. Stable while beats are inside.
     space_for_one : Out(1)
-        The buffer has space for one more beat besides the one reserved in this cycle.
+        The buffer has space for one more beat, not counting the one reserved in this cycle.
     reserve : In(1)
         Reserve space for one beat that is sent in this cycle or later. Only while `space_for_one`.
     beats : In(stream(row_beat(config), always_ready=True))

@@ -1,4 +1,4 @@
-"""Move outcome: what the completion of a move command says."""
+"""MoveCompletion: the outcome of a move command."""
 
 from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -7,45 +7,44 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config
 from ..contract.encoding import Status
 from ..interfaces.records import engine_outcome
-from .port.payloads import ended_copy, refusal
-from .tally import MoveTally, subtotal
+from .outcome_accumulator import OutcomeAccumulator, partial_outcome
+from .port.payloads import finished_transfer, refusal
 
 
 class MoveCompletion(wiring.Component):
-    """Tell when all entries of a command are over, and what came of them.
+    """Return the outcome of a command when all its entries have ended.
 
-    With several row ports, refused entries are tallied by lane and copies by port, as neither
-    lanes nor ports wait for one another; in the end the tallies are added up one by one.
+    With several row ports every lane and every port has an accumulator of its own, because lanes
+    and ports run independently; the accumulators are summed when the command has ended.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
         A pulse before each command.
     count : In(32)
-        Entries of the command, stable until its outcome is taken.
+        Entries of the command, valid with `counted` and stable until the outcome's handshake.
     counted : In(1)
-        `count` holds: high from a cycle after `start` on, or with entries that are counted while
-        they come, from then on.
-    refusing : In(1).array(config.row_ports)
-    refused : In(refusal()).array(config.row_ports)
-        Of each lane an entry that is not moved, in order of entries.
+        High from the cycle after `start`; for bags, which are counted while they come, from the
+        last bag.
+    refused, refused_valid : In, array of config.row_ports
+        A pulse per entry that a lane does not move, in order of entries.
     bags : In(1)
-        As of `MoveTally`.
-    dropping, dropped : In
-        A bag that is not written, in order of bags.
-    ended : In(ended_copy()).array(config.row_ports)
-        Of each port a copy that has landed or failed, in order; an entry is over with its `last`.
+        See `OutcomeAccumulator`.
+    dropped, dropped_valid : In
+        A pulse per bag that is not written, in order of bags.
+    finished : In(finished_transfer()).array(config.row_ports)
+        A transfer of each port that has landed or failed, in order; an entry ends with its `last`.
     outcome : Out(stream(engine_outcome(config)))
-        Once per command, when every entry is refused or over.
+        One per command.
 
     Timing
     ------
-    With one port latency 3 cycles after the last entry that ends, 2 after one that is refused;
-    with several 3 + 2 * `row_ports` cycles more.
+    With one port latency 3 cycles from the last finished transfer, 2 from the last refusal; with
+    several ports 3 + 2 * `row_ports` cycles more.
     """
 
     def __init__(self, config: Config):
@@ -54,79 +53,83 @@ class MoveCompletion(wiring.Component):
             "start": In(1),
             "count": In(32),
             "counted": In(1, init=1),
-            "refusing": In(1).array(config.row_ports),
+            "refused_valid": In(1).array(config.row_ports),
             "refused": In(refusal()).array(config.row_ports),
-            **({"bags": In(1), "dropping": In(1), "dropped": In(refusal())}
+            **({"bags": In(1), "dropped_valid": In(1), "dropped": In(refusal())}
                if config.arithmetic else {}),
-            "ended": In(ended_copy()).array(config.row_ports),
+            "finished": In(finished_transfer()).array(config.row_ports),
             "outcome": Out(stream.Signature(engine_outcome(config))),
         })
 
     def elaborate(self, platform):
         m = Module()
         out = self.outcome
-        over, running, complete = Signal(32), Signal(), Signal()
-        m.d.comb += complete.eq(running & self.counted & (over == self.count))
+        ended_count, running, complete = Signal(32), Signal(), Signal()
+        m.d.comb += complete.eq(running & self.counted & (ended_count == self.count))
         with m.If(complete):
             m.d.sync += running.eq(0)
         if self.config.row_ports == 1:
-            m.submodules.tally = tally = MoveTally()
-            self._feed(m, tally, lane=0, port=0)
-            m.d.comb += self._tell(tally.told)
-            m.d.sync += over.eq(over + tally.refusing + tally.done)
-            told = complete
+            m.submodules.accumulator = accumulator = OutcomeAccumulator()
+            self._connect(m, accumulator, lane=0, port=0)
+            m.d.comb += self._output(accumulator.total)
+            m.d.sync += ended_count.eq(
+                ended_count + accumulator.refused_valid + accumulator.entry_done)
+            out_valid = complete
         else:
-            told = self._add_up(m, over, complete)
-        with m.If(told):
+            out_valid = self._sum(m, ended_count, complete)
+        with m.If(out_valid):
             m.d.sync += out.valid.eq(1)
         with m.If(out.valid & out.ready):
             m.d.sync += out.valid.eq(0)
         with m.If(self.start):
-            m.d.sync += [over.eq(0), running.eq(1)]
+            m.d.sync += [ended_count.eq(0), running.eq(1)]
         return m
 
-    def _feed(self, m, tally, lane=None, port=None):
-        """Connect a tally to the refusals of a lane and the copies of a port."""
-        m.d.comb += tally.start.eq(self.start)
+    def _connect(self, m, accumulator, lane=None, port=None):
+        """Connect an accumulator to the refusals of a lane and the transfers of a port."""
+        m.d.comb += accumulator.start.eq(self.start)
         if lane is not None:
-            m.d.comb += [
-                tally.refusing.eq(self.refusing[lane]), tally.refused.eq(self.refused[lane])]
+            m.d.comb += [accumulator.refused_valid.eq(self.refused_valid[lane]),
+                         accumulator.refused.eq(self.refused[lane])]
         if port is not None:
-            m.d.comb += tally.ended.eq(self.ended[port])
-        if port == 0 and self.config.arithmetic:  # which writes what becomes of bags
-            m.d.comb += tally.bags.eq(self.bags)
+            m.d.comb += accumulator.finished.eq(self.finished[port])
+        if port == 0 and self.config.arithmetic:  # port 0 writes the bags
+            m.d.comb += accumulator.bags.eq(self.bags)
             with m.If(self.bags):
-                m.d.comb += [tally.refusing.eq(self.dropping), tally.refused.eq(self.dropped)]
+                m.d.comb += [accumulator.refused_valid.eq(self.dropped_valid),
+                             accumulator.refused.eq(self.dropped)]
 
-    def _tell(self, total):
-        return [self.outcome.p[name].eq(total[name]) for name in subtotal().members]
+    def _output(self, total):
+        return [self.outcome.p[name].eq(total[name]) for name in partial_outcome().members]
 
-    def _add_up(self, m, over, complete):
-        """Tally lanes and ports apart, and add the tallies when all is over; return when that is
-        done."""
+    def _sum(self, m, ended_count, complete):
+        """One accumulator per lane and port, summed after `complete`. Return a signal that is high
+        when the sum is ready."""
         count = 2 * self.config.row_ports
-        tallies, ends = [], Signal(range(count + 2))
+        accumulators, ended = [], Signal(range(count + 2))
         for kind in ("lane", "port"):
             for number in range(self.config.row_ports):
-                m.submodules[f"{kind}_{number}"] = tally = MoveTally()
-                self._feed(m, tally, **{kind: number})
-                tallies.append(tally)
+                m.submodules[f"{kind}_{number}"] = accumulator = OutcomeAccumulator()
+                self._connect(m, accumulator, **{kind: number})
+                accumulators.append(accumulator)
         m.d.sync += [
-            ends.eq(sum(each for tally in tallies for each in (tally.refusing, tally.done))),
-            over.eq(over + ends),
+            ended.eq(sum(each for accumulator in accumulators
+                         for each in (accumulator.refused_valid, accumulator.entry_done))),
+            ended_count.eq(ended_count + ended),
         ]
 
-        step, adds = Signal(range(count + 1)), Signal()
-        part, total = Signal(subtotal()), Signal(subtotal())
-        m.d.comb += self._tell(total)
-        m.d.sync += part.eq(Array(tally.told.as_value() for tally in tallies)[step])
+        step, summing = Signal(range(count + 1)), Signal()
+        part, total = Signal(partial_outcome()), Signal(partial_outcome())
+        m.d.comb += self._output(total)
+        m.d.sync += part.eq(
+            Array(accumulator.total.as_value() for accumulator in accumulators)[step])
         with m.If(complete):
-            m.d.sync += adds.eq(1)
-        with m.If(adds):
+            m.d.sync += summing.eq(1)
+        with m.If(summing):
             m.d.sync += step.eq(Mux(step == count, 0, step + 1))
             with m.If(step == count):
-                m.d.sync += adds.eq(0)
-            with m.If(step != 0):  # `part` is that of the cycle before
+                m.d.sync += summing.eq(0)
+            with m.If(step != 0):  # `part` is the accumulator of the previous step
                 m.d.sync += [
                     total.entries.eq(total.entries + part.entries),
                     total.bytes.eq(total.bytes + part.bytes),
@@ -136,5 +139,5 @@ class MoveCompletion(wiring.Component):
                     m.d.sync += [total[name].eq(part[name])
                                  for name in ("status", "error_index", "error_address")]
         with m.If(self.start):
-            m.d.sync += [ends.eq(0), total.eq(0)]
-        return adds & (step == count)
+            m.d.sync += [ended.eq(0), total.eq(0)]
+        return summing & (step == count)

@@ -1,4 +1,4 @@
-"""Row mover: between listed rows of tables and slots, and between any bytes."""
+"""RowMover: the engine of the move commands."""
 
 from amaranth import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
@@ -17,42 +17,43 @@ from ..primitives.shared_module import shared_instance
 from ..primitives.stream_routing import stream_connect
 from .addressing.crossbar import AddressCrossbar
 from .addressing.lane import AddressLane
-from .bags.pipeline import RowArithmetic
-from .bags.read_requests import LENGTH
+from .bags.pipeline import BagPipeline
+from .bags.read_requests import LENGTH_WIDTH
 from .completion import MoveCompletion
 from .control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .flush_timer import FlushTimer
-from .port.payloads import tag
+from .port.payloads import id_width
 from .port.port import RowPort
 
 
 class RowMover(wiring.Component):
-    """Copy listed rows of registered tables, and their state, to consecutive or listed slots or
-    back (GATHER, SCATTER); copy or fill consecutive bytes, in pieces of `row_bytes` (COPY, FILL);
-    with `config.arithmetic` pool bags of listed rows, or update them by gradients (POOL, UPDATE).
+    """Carry out the move commands.
 
-    Lists are dealt to as many lanes as there are row ports; the lanes check addresses, and an
-    exchange hands each entry to the port of its row, see ``row_steering``. One lane and one port
-    are one behind the other.
+    GATHER and SCATTER copy listed rows of registered tables, and their state, to consecutive or
+    listed slots or back. COPY and FILL write consecutive bytes, in chunks of `row_bytes`. With
+    `config.arithmetic`, POOL sums bags of listed rows and UPDATE applies gradients to listed rows.
 
-    Entries of a POOL or UPDATE are read over the port of their address too, but in the order of the
-    list, at most one a cycle, and what `RowArithmetic` computes of them is written over port 0.
+    The lists are distributed over as many lanes as there are row ports. The lanes check addresses,
+    and a crossbar routes each entry to the port of its row, see ``addressing.port_interleave``.
 
-    Reads and writes overlap in time, and a later entry's read may come before an earlier one's
-    write: what a row holds that is source and destination of one command is undefined. One port
-    writes in the order of the list, so that of entries with one destination the last wins; ports
-    do not wait for one another, so that with several such a destination is undefined: give every
-    one once. A row and its state are separate copies over one port: a refused entry moves neither,
-    but a bus fault of one spares the other.
+    The reads of a POOL or UPDATE go to the port of their address, too, but in list order, at most
+    one per cycle. Port 0 writes the rows that `BagPipeline` computes.
+
+    Reads and writes overlap: the read of a later entry may precede the write of an earlier one, so
+    a row that is source and destination of one command gets undefined contents. One port writes in
+    list order, so the last of several entries with the same destination wins. Several ports run
+    independently, so a destination that is listed twice gets undefined contents. A row and its
+    state are separate transfers over one port: a refusal moves neither, a bus fault of one does not
+    affect the other.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     engine : In(Engine(config))
-        Commands that passed the command check.
+        Commands that `CommandValidator` has accepted.
     table_update : In(table_update(config))
     region_update : In(region_update(config))
     rows : Out(ReadClient(config))
@@ -60,23 +61,23 @@ class RowMover(wiring.Component):
     targets : Out(ReadClient(config))
         The list of slots.
     lengths, weights : Out(ReadClient(config))
-        With `config.arithmetic`: the rows of each bag, and what each row is multiplied by.
+        With `config.arithmetic`: the number of rows of each bag, and the weight of each row.
     read_buses : Out(AXI4Read).array(config.row_ports)
-        `outstanding` ids each, answers in any order.
+        `outstanding` ids each, responses in any order.
     write_buses : Out(AXI4Write).array(config.row_ports)
         One id each.
     timeout : In(32)
-        Cycles without progress after which a port stops, and every copy that it has not ended,
-        then or later, ends with TIMEOUT; 0 waits for ever.
+        Cycles without progress after which a port stops. Every transfer of a stopped port ends
+        with TIMEOUT. 0 disables the time-out.
     restart : In(1)
-        A pulse drops the command in progress without an outcome, ends a stop, and drains the
-        ports, all in the next cycle. The list port must be restarted in that cycle.
+        A pulse drops the command in progress without an outcome, ends a stop, and drains the ports,
+        from the next cycle on. The list port must be restarted in that cycle.
     idle : Out(1)
-        Nothing is in flight at the row ports and no restart in progress.
+        Nothing is in flight at the row ports and no restart is in progress.
     read_stopped, write_stopped : Out(1)
-        Of any port.
+        Any port is stopped.
     ready : Out(1)
-        Low while tables and regions are cleared after reset; no command may be given then.
+        Low while tables and regions are cleared after reset; no command may be sent then.
 
     Timing
     ------
@@ -95,7 +96,7 @@ class RowMover(wiring.Component):
                if config.arithmetic else {}),
             "read_buses": Out(AXI4Read(
                 address_width=config.address_width, bus_bytes=config.bus_bytes,
-                id_width=tag(config))).array(config.row_ports),
+                id_width=id_width(config))).array(config.row_ports),
             "write_buses": Out(AXI4Write(
                 address_width=config.address_width, bus_bytes=config.bus_bytes,
                 id_width=1)).array(config.row_ports),
@@ -111,25 +112,25 @@ class RowMover(wiring.Component):
         m = Module()
         config, clear = self.config, Signal()
         cleared = ResetInserter(clear)
-        control, outcome = MoveControl(config), MoveCompletion(config)
-        intake = CommandAssembler()
-        m.submodules.intake = cleared(intake)
+        control, completion = MoveControl(config), MoveCompletion(config)
+        assembler = CommandAssembler()
+        m.submodules.assembler = cleared(assembler)
         m.submodules.control = cleared(control)
-        m.submodules.outcome = cleared(outcome)
+        m.submodules.completion = cleared(completion)
         m.submodules.flush = flush = FlushTimer()
         rows = self._list(m, cleared, "rows", row_entry, ROW_ENTRY_BYTES, control)
         targets = self._list(m, cleared, "targets", 32, TARGET_BYTES, control)
         lanes = [AddressLane(config) for _ in range(config.row_ports)]
         ports = [RowPort(config) for _ in range(config.row_ports)]
 
-        connect(m, intake=intake.command, control=control.command)
-        m.d.comb += [  # a command that comes while the engine is cleared waits
-            intake.parts.p.eq(self.engine.command.p),
-            intake.parts.valid.eq(self.engine.command.valid & ~clear),
-            self.engine.command.ready.eq(intake.parts.ready & ~clear),
+        connect(m, assembler=assembler.command, control=control.command)
+        m.d.comb += [  # no command part is accepted while the engine is cleared
+            assembler.parts.p.eq(self.engine.command.p),
+            assembler.parts.valid.eq(self.engine.command.valid & ~clear),
+            self.engine.command.ready.eq(assembler.parts.ready & ~clear),
         ]
 
-        # Lists to checked copies.
+        # Lists to checked transfers.
         for number, lane in enumerate(lanes):
             m.submodules[f"lane_{number}"] = shared_instance(platform, lane)
             with m.If(~control.setting.bags):
@@ -141,27 +142,27 @@ class RowMover(wiring.Component):
                 lane.start.eq(control.start),
                 lane.setting.eq(control.setting),
                 lane.clear.eq(clear),
-                outcome.refusing[number].eq(lane.refusing),
-                outcome.refused[number].eq(lane.refused),
+                completion.refused_valid[number].eq(lane.refused_valid),
+                completion.refused[number].eq(lane.refused),
             ]
             if len(lanes) > 1:
                 m.d.comb += lane.lane.eq(number)
 
-        # Copies through memory.
-        copies = [lane.copies for lane in lanes]
+        # Transfers through memory.
+        transfers = [lane.transfers for lane in lanes]
         if len(lanes) > 1:
-            exchange = AddressCrossbar(config)
-            m.submodules.exchange = cleared(exchange)
-            m.d.comb += exchange.to_tables.eq(control.setting.to_tables)
-            for lane, port in zip(copies, exchange.lanes):
-                connect(m, lane=lane, exchange=port)
-            copies = exchange.ports
+            crossbar = AddressCrossbar(config)
+            m.submodules.crossbar = cleared(crossbar)
+            m.d.comb += crossbar.to_tables.eq(control.setting.to_tables)
+            for lane, port in zip(transfers, crossbar.lanes, strict=True):
+                connect(m, lane=lane, crossbar=port)
+            transfers = crossbar.ports
         if config.arithmetic:
-            self._compute(m, cleared, control, outcome, rows, targets, lanes[0], ports)
+            self._bags(m, cleared, control, completion, rows, targets, lanes[0], ports)
         for number, port in enumerate(ports):
             m.submodules[f"port_{number}"] = shared_instance(platform, port)
             with m.If(~control.setting.bags):
-                stream_connect(m, copies[number], port.copies)
+                stream_connect(m, transfers[number], port.transfers)
             connect(m, port.read_bus, flipped(self.read_buses[number]))
             connect(m, port.write_bus, flipped(self.write_buses[number]))
             m.d.comb += [
@@ -171,16 +172,16 @@ class RowMover(wiring.Component):
                 port.timeout.eq(self.timeout),
                 port.restart.eq(replicated(m, f"port_{number}_restart", self.restart)),
                 port.clear.eq(clear),
-                outcome.ended[number].eq(port.ended),
+                completion.finished[number].eq(port.finished),
             ]
 
-        # What came of them; restart.
-        connect(m, outcome=outcome.outcome, engine=flipped(self.engine.outcome))
+        # Outcome; restart.
+        connect(m, completion=completion.outcome, engine=flipped(self.engine.outcome))
         with m.If(~control.setting.bags):
-            m.d.comb += [outcome.count.eq(control.setting.count), outcome.counted.eq(1)]
+            m.d.comb += [completion.count.eq(control.setting.count), completion.counted.eq(1)]
         m.d.comb += [
-            outcome.start.eq(control.start),
-            control.over.eq(self.engine.outcome.valid & self.engine.outcome.ready),
+            completion.start.eq(control.start),
+            control.done.eq(self.engine.outcome.valid & self.engine.outcome.ready),
             flush.restart.eq(self.restart),
             flush.drained.eq(Cat(port.idle for port in ports).all()),
             clear.eq(flush.clear),
@@ -191,63 +192,59 @@ class RowMover(wiring.Component):
         ]
         return m
 
-    def _compute(self, m, cleared, control, outcome, rows, targets, lane, ports):
-        """Commands on bags: one lane checks addresses, all ports read, the first one writes."""
+    def _bags(self, m, cleared, control, completion, rows, targets, lane, ports):
+        """POOL and UPDATE: one lane checks addresses, all ports read, port 0 writes."""
         config = self.config
-        arithmetic = RowArithmetic(config)
-        m.submodules.arithmetic = cleared(arithmetic)
-        lengths = self._list(m, cleared, "lengths", LENGTH, LENGTH_BYTES, control, lanes=1)
+        bags = BagPipeline(config)
+        m.submodules.bag_pipeline = cleared(bags)
+        lengths = self._list(m, cleared, "lengths", LENGTH_WIDTH, LENGTH_BYTES, control, lanes=1)
         weights = self._list(m, cleared, "weights", 32, WEIGHT_BYTES, control, lanes=1)
-        connect(m, lengths=lengths[0], arithmetic=arithmetic.lengths)
-        connect(m, weights=weights[0], arithmetic=arithmetic.weights)
-        for name, lanes, elements in (("rows", rows, arithmetic.rows),
-                                      ("targets", targets, arithmetic.targets)):
-            turns = LaneMerger(elements.p.shape(), config.row_ports)
-            m.submodules[f"{name}_in_turn"] = cleared(turns)
+        connect(m, lengths=lengths[0], bags=bags.lengths)
+        connect(m, weights=weights[0], bags=bags.weights)
+        for name, lanes, elements in (("rows", rows, bags.rows),
+                                      ("targets", targets, bags.targets)):
+            merger = LaneMerger(elements.p.shape(), config.row_ports)
+            m.submodules[f"{name}_merger"] = cleared(merger)
             m.d.comb += [
-                turns.clear.eq(control.start),
-                elements.valid.eq(turns.ordered.valid),
-                elements.p.as_value().eq(turns.ordered.p),
-                turns.ordered.ready.eq(elements.ready),
+                merger.clear.eq(control.start),
+                elements.valid.eq(merger.ordered.valid),
+                elements.p.eq(merger.ordered.p),
+                merger.ordered.ready.eq(elements.ready),
             ]
             with m.If(control.setting.bags):
-                for one, turn in zip(lanes, turns.elements):
-                    m.d.comb += [
-                        turn.valid.eq(one.valid),
-                        turn.p.eq(one.p.as_value()),
-                        one.ready.eq(turn.ready),
-                    ]
-        connect(m, arithmetic=arithmetic.wanted, lane=lane.wanted)
-        connect(m, lane=lane.checked, arithmetic=arithmetic.checked)
-        connect(m, arithmetic=arithmetic.made, port=ports[0].made)
-        connect(m, arithmetic=arithmetic.made_words, port=ports[0].made_words)
+                for one, merged in zip(lanes, merger.elements, strict=True):
+                    stream_connect(m, one, merged)
+        connect(m, bags=bags.requests, lane=lane.requests)
+        connect(m, lane=lane.checked, bags=bags.checked)
+        connect(m, bags=bags.computed_rows, port=ports[0].computed_rows)
+        connect(m, bags=bags.computed_words, port=ports[0].computed_words)
         m.d.comb += [
-            arithmetic.start.eq(control.start & control.setting.bags),
-            arithmetic.setting.eq(control.bags),
-            outcome.bags.eq(control.setting.bags),
-            outcome.dropping.eq(arithmetic.refusing),
-            outcome.dropped.eq(arithmetic.refused),
+            bags.start.eq(control.start & control.setting.bags),
+            bags.setting.eq(control.bags),
+            completion.bags.eq(control.setting.bags),
+            completion.dropped_valid.eq(bags.refused_valid),
+            completion.dropped.eq(bags.refused),
         ]
         for number, port in enumerate(ports):
-            connect(m, port=port.read_rows, arithmetic=arithmetic.read_rows[number])
-            connect(m, port=port.read_words, arithmetic=arithmetic.read_words[number])
+            connect(m, port=port.read_rows, bags=bags.read_rows[number])
+            connect(m, port=port.read_words, bags=bags.read_words[number])
             m.d.comb += port.bags.eq(control.setting.bags)
             with m.If(control.setting.bags):
-                stream_connect(m, arithmetic.copies[number], port.copies)
+                stream_connect(m, bags.transfers[number], port.transfers)
         with m.If(control.setting.bags):
             m.d.comb += [
-                outcome.count.eq(arithmetic.bags),
-                outcome.counted.eq(arithmetic.counted),
+                completion.count.eq(bags.bag_count),
+                completion.counted.eq(bags.counted),
             ]
 
     def _list(self, m, cleared, name, shape, element_bytes, control, lanes=None):
-        """Fetch a list and cut it into elements; return them by lane."""
+        """Fetch a list and unpack its elements; return them by lane."""
         lanes = lanes or self.config.row_ports
         unit = (Unpacker(self.config, shape, element_bytes) if lanes == 1
                 else LaneUnpacker(self.config, shape, element_bytes, lanes))
         m.submodules[name] = cleared(unit)
-        fetch = getattr(self, name)
-        connect(m, control=getattr(control, f"{name}_request"), port=flipped(fetch.request))
+        client = getattr(self, name)
+        connect(m, control=getattr(control, f"{name}_request"), port=flipped(client.request))
         connect(m, control=getattr(control, f"{name}_start"), unpacker=unit.start)
-        connect(m, port=flipped(fetch.words), unpacker=unit.words)
+        connect(m, port=flipped(client.words), unpacker=unit.words)
         return [unit.elements] if lanes == 1 else unit.elements

@@ -36,7 +36,7 @@ def drawn(rng, ports, count):
             written = int(rng.random() < 0.5)
             port_events[port].append({
                 "valid": 1, "fault": fault, "written": written,
-                "identity": {"index": index, "bytes": 64,
+                "info": {"index": index, "bytes": 64,
                              "source": {"offset": 1000 * index + number},
                              "destination": {"offset": 2000 * index + number},
                              "last": int(number == len(faults[index]) - 1)}})
@@ -69,16 +69,16 @@ def test_sums_and_the_error_with_the_lowest_index(ports, busy):
                 assert not ctx.get(dut.outcome.valid)
                 for number in range(ports):
                     refuses = bool(lanes[number]) and rng.random() < busy
-                    ctx.set(dut.refusing[number], refuses)
+                    ctx.set(dut.refused_valid[number], refuses)
                     if refuses:
                         ctx.set(dut.refused[number], lanes[number].pop(0))
                     ends = bool(events[number]) and rng.random() < busy
-                    ctx.set(dut.ended[number],
+                    ctx.set(dut.finished[number],
                             events[number].pop(0) if ends else {"valid": 0})
                 await ctx.tick()
             for number in range(ports):
-                ctx.set(dut.refusing[number], 0)
-                ctx.set(dut.ended[number].valid, 0)
+                ctx.set(dut.refused_valid[number], 0)
+                ctx.set(dut.finished[number].valid, 0)
             waited = 0
             while not ctx.get(dut.outcome.valid):
                 await ctx.tick()

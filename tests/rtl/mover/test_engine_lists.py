@@ -54,7 +54,8 @@ class Mover(wiring.Component):
                 into = member.flow is wiring.In
                 m.d.comb += inner.eq(outer) if into else outer.eq(inner)
             elif member.dimensions:
-                for outer, inner in zip(getattr(self, name), getattr(self.mover, name)):
+                for outer, inner in zip(
+                        getattr(self, name), getattr(self.mover, name), strict=True):
                     connect(m, flipped(outer), inner)
             else:
                 connect(m, flipped(getattr(self, name)), getattr(self.mover, name))  # either way

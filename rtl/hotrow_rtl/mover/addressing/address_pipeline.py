@@ -1,8 +1,8 @@
-"""Copy addresses: from rows and slots to byte addresses, every one of them checked."""
+"""AddressPipeline: from rows and slots to byte addresses, each checked against its region."""
 
 from itertools import pairwise
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -14,7 +14,7 @@ from ...memory.region_check import RegionCheck
 from ...primitives.ram import ClearedRam
 from ...primitives.skid_buffer import SkidBuffer
 from ..port.page_splitter import crosses_page
-from ..port.payloads import COPY_BYTES, checked_copy, move_setting, wanted_copy
+from ..port.payloads import BYTES_WIDTH, checked_transfer, transfer_request, transfer_setting
 from .array_address import STRIDE4_WIDTH, ArrayAddress
 
 
@@ -27,29 +27,29 @@ def first_error(*checks):
 
 
 class AddressPipeline(wiring.Component):
-    """Resolve copies, or say why they are refused.
+    """Compute and check the addresses of transfers.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     table_update : In(table_update(config))
     region_update : In(region_update(config))
-    setting : In(move_setting())
-        Stable while copies of a command are in flight.
-    wanted : In(stream(wanted_copy(config)))
-        Its `ready` is a register.
-    checked : Out(stream(checked_copy(config)))
-        One per wanted copy, in order. The state of a table without state is a copy of 0 bytes.
-        A row longer than `config.row_bytes`, or empty, counts as longer than the stride.
+    setting : In(transfer_setting())
+        Stable while transfers of a command are inside.
+    requests : In(stream(transfer_request(config)))
+        `ready` is a register.
+    checked : Out(stream(checked_transfer(config)))
+        One per request, in order. The state of a table without state is a transfer of 0 bytes. A
+        row longer than `config.row_bytes`, or of 0 bytes, is refused with STRIDE.
     ready : Out(1)
-        Low while the tables inside are cleared after reset.
+        Low while the tables are cleared after reset.
 
     Timing
     ------
-    Latency 12 cycles, throughput 1 copy per cycle.
+    Latency 12 cycles, throughput 1 transfer per cycle.
     """
 
     latency = 12
@@ -59,9 +59,9 @@ class AddressPipeline(wiring.Component):
         super().__init__({
             "table_update": In(table_update(config)),
             "region_update": In(region_update(config)),
-            "setting": In(move_setting()),
-            "wanted": In(stream.Signature(wanted_copy(config))),
-            "checked": Out(stream.Signature(checked_copy(config))),
+            "setting": In(transfer_setting()),
+            "requests": In(stream.Signature(transfer_request(config))),
+            "checked": Out(stream.Signature(checked_transfer(config))),
             "ready": Out(1),
         })
 
@@ -80,88 +80,86 @@ class AddressPipeline(wiring.Component):
         m.d.comb += [
             tables.write_enable.eq(self.table_update.enable),
             tables.write_address.eq(self.table_update.index),
-            Cat(tables.write_data).eq(Cat(self.table_update.entry)),
+            tables.write_data.eq(self.table_update.entry),
             self.ready.eq(tables.ready & source_check.ready & destination_check.ready),
         ]
 
-        # One rigid pipeline: its stages advance together, with the stages of both region checks,
-        # whenever the output can take what comes out, and no table is being written.
+        # All stages advance together with those of the region checks: when the output is empty or
+        # fires, and no table or region is written.
         advance = source_check.accesses.ready
-        stage = data.StructLayout({"valid": 1, "wanted": wanted_copy(config)})
-        m.submodules.taken = taken = SkidBuffer(wanted_copy(config).size, rigid=True)
-        given = data.View(wanted_copy(config), taken.o.p)
+        stage = data.StructLayout({"valid": 1, "request": transfer_request(config)})
+        m.submodules.skid = skid = SkidBuffer(transfer_request(config), rigid=True)
+        connect(m, requests=flipped(self.requests), skid=skid.i)
         m.d.comb += [
-            taken.i.valid.eq(self.wanted.valid),
-            taken.i.p.eq(self.wanted.p.as_value()),
-            self.wanted.ready.eq(taken.i.ready),
-            taken.o.ready.eq(advance),
+            skid.o.ready.eq(advance),
             tables.read_enable.eq(advance),
-            tables.read_address.eq(given.table),
+            tables.read_address.eq(skid.o.p.table),
             source.enable.eq(advance),
             destination.enable.eq(advance),
         ]
 
-        # Stages 2 and 3, after that: read the table, take its output.
+        # Stages 2 and 3: table read, and a register for its output.
         read, described = Signal(stage), Signal(stage)
         entry = Signal(table(config))
         with m.If(advance):
             m.d.sync += [
-                read.valid.eq(taken.o.valid),
-                read.wanted.eq(given),
+                read.valid.eq(skid.o.valid),
+                read.request.eq(skid.o.p),
                 described.eq(read),
                 entry.eq(tables.read_data),
             ]
 
-        # Stages 4 to 7: what the descriptor refuses; the addresses.
-        item = described.wanted
+        # Stages 4 to 7: checks of the table entry; address computation.
+        item = described.request
         for to_tables, table_end, slot_end in ((0, source, destination), (1, destination, source)):
             with m.If(setting.to_tables == to_tables):
                 m.d.comb += [
                     table_end.stride4.eq(Mux(setting.spans, setting.stride >> 2, Mux(
                         item.is_state, entry.state4, entry.stride16 << 2))),
-                    table_end.number.eq(Mux(setting.spans, item.slot, item.row)),
+                    table_end.index.eq(Mux(setting.spans, item.slot, item.row)),
                     slot_end.stride4.eq(Mux(item.is_state, entry.state4, setting.stride >> 2)),
-                    slot_end.number.eq(item.slot),
+                    slot_end.index.eq(item.slot),
                 ]
-        note = data.StructLayout({"valid": 1, "status": 8, "bytes": COPY_BYTES, "is_state": 1,
-                                  "unread": 1, "sized": 1, "scalar": 1, "type": len(entry.type),
-                                  "last": 1})
-        assert STRIDE4_WIDTH + 2 == len(setting.stride)
-        notes = [Signal(note, name=f"note{number}")
-                 for number in range(ArrayAddress.latency + RegionCheck.latency)]
-        # Base of the table's end, and of both ends in the stage behind.
+        attributes = data.StructLayout({
+            "valid": 1, "status": 8, "bytes": BYTES_WIDTH, "is_state": 1, "write_only": 1,
+            "row_valid": 1, "scalar_state": 1, "type": len(entry.type), "last": 1})
+        assert len(setting.stride) == STRIDE4_WIDTH + 2
+        stages = [Signal(attributes, name=f"stage{number}")
+                  for number in range(ArrayAddress.latency + RegionCheck.latency)]
+        # Base of the table's end, and of both ends one stage later.
         bases = [Signal(packed_address, name=f"base{number}")
                  for number in range(ArrayAddress.latency - 2)]
         source_base, destination_base = Signal(packed_address), Signal(packed_address)
-        slot_base = Mux(notes[len(bases) - 1].is_state, setting.state_slots, setting.slots)
-        slot16 = carried16 = entry.row16  # what a row takes in its slot, and what is carried
+        slot_base = Mux(stages[len(bases) - 1].is_state, setting.state_slots, setting.slots)
+        slot16 = bytes16 = entry.row16  # size of a row in its slot, and of the transfer
         if config.arithmetic:
             slot16 = entry.row16 << (setting.widened & (entry.type != ElementType.FP32))
-            carried16 = Mux(item.unread, entry.row16, slot16)
-        unfit = ((slot16 == 0) | (slot16 > config.row_bytes // ROW_ALIGNMENT)
-                 | (slot16 > setting.stride >> log2(ROW_ALIGNMENT)))
+            bytes16 = Mux(item.write_only, entry.row16, slot16)
+        row_misfit = ((slot16 == 0) | (slot16 > config.row_bytes // ROW_ALIGNMENT)
+                      | (slot16 > setting.stride >> log2(ROW_ALIGNMENT)))
         with m.If(advance):
             m.d.sync += [
-                notes[0].valid.eq(described.valid),
-                notes[0].bytes.eq(Mux(
-                    setting.spans, Mux(item.ends, setting.final_bytes, setting.stride),
+                stages[0].valid.eq(described.valid),
+                stages[0].bytes.eq(Mux(
+                    setting.spans, Mux(item.last_entry, setting.final_bytes, setting.stride),
                     Mux(item.is_state, entry.state4 << log2(STATE_ALIGNMENT),
-                        carried16 << log2(ROW_ALIGNMENT)))),
-                notes[0].is_state.eq(item.is_state),
-                notes[0].unread.eq(item.unread),
-                notes[0].sized.eq(~unfit & ~item.unknown & entry.valid & (item.entry_fault == 0)),
-                notes[0].type.eq(entry.type),
-                notes[0].scalar.eq(entry.state4 == 1),
-                notes[0].last.eq(item.last),
-                notes[0].status.eq(first_error(
+                        bytes16 << log2(ROW_ALIGNMENT)))),
+                stages[0].is_state.eq(item.is_state),
+                stages[0].write_only.eq(item.write_only),
+                stages[0].row_valid.eq(
+                    ~row_misfit & ~item.unknown & entry.valid & (item.entry_fault == 0)),
+                stages[0].type.eq(entry.type),
+                stages[0].scalar_state.eq(entry.state4 == 1),
+                stages[0].last.eq(item.last),
+                stages[0].status.eq(first_error(
                     (setting.spans, Status.OK),
                     (item.entry_fault != 0, Status.SLVERR - 1 + item.entry_fault),
                     (item.unknown | ~entry.valid, Status.TABLE_UNKNOWN),
                     (item.row > entry.last_row, Status.ROW_OUT_OF_RANGE),
                     (item.slot_fault != 0, Status.SLVERR - 1 + item.slot_fault),
-                    (unfit, Status.STRIDE),
+                    (row_misfit, Status.STRIDE),
                 )),
-                *(after.eq(before) for before, after in pairwise(notes)),
+                *(after.eq(before) for before, after in pairwise(stages)),
                 bases[0].eq(Mux(setting.spans, setting.source, Mux(
                     item.is_state, entry.state, entry.weights))),
                 *(after.eq(before) for before, after in pairwise(bases)),
@@ -170,68 +168,68 @@ class AddressPipeline(wiring.Component):
             ]
         m.d.comb += [source.base.eq(source_base), destination.base.eq(destination_base)]
 
-        # Stages 8 to 10: both region checks, in step.
-        asked = notes[ArrayAddress.latency - 1]
+        # Stages 8 to 10: both region checks.
+        to_check = stages[ArrayAddress.latency - 1]
         for check, end in ((source_check, source), (destination_check, destination)):
             m.d.comb += [
-                check.accesses.valid.eq(asked.valid),
+                check.accesses.valid.eq(to_check.valid),
                 check.accesses.p.address.eq(end.address),
-                check.accesses.p.bytes.eq(asked.bytes),
+                check.accesses.p.bytes.eq(to_check.bytes),
                 check.verdicts.ready.eq(~out.valid | out.ready),
             ]
         m.d.comb += destination_check.accesses.p.write.eq(1)
-        ends = data.StructLayout({"source": packed_address, "beyond_source": 1,
-                                  "destination": packed_address, "beyond_destination": 1})
+        ends = data.StructLayout({"source": packed_address, "source_overflow": 1,
+                                  "destination": packed_address, "destination_overflow": 1})
         addresses = [Signal(ends, name=f"ends{number}") for number in range(RegionCheck.latency)]
         with m.If(advance):
             m.d.sync += [
                 addresses[0].source.eq(source.address),
-                addresses[0].beyond_source.eq(source.overflow),
+                addresses[0].source_overflow.eq(source.overflow),
                 addresses[0].destination.eq(destination.address),
-                addresses[0].beyond_destination.eq(destination.overflow),
+                addresses[0].destination_overflow.eq(destination.overflow),
                 *(after.eq(before) for before, after in pairwise(addresses)),
             ]
 
         # Stage 11: the first error decides.
-        told, packed = notes[-1], addresses[-1]
-        unread = told.unread if config.arithmetic else Const(0)
+        final, packed = stages[-1], addresses[-1]
+        write_only = final.write_only if config.arithmetic else Const(0)
         reads, writes = source_check.verdicts.p, destination_check.verdicts.p
         low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
-        crooked = Mux(told.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(),
-                      low.any()) & ~(setting.to_tables & unread)
-        beyond_source, bad_source, bad_destination = Signal(), Signal(), Signal()
+        misaligned = Mux(final.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(),
+                         low.any()) & ~(setting.to_tables & write_only)
+        outside_source, bad_source, outside_destination = Signal(), Signal(), Signal()
         m.d.comb += [
-            beyond_source.eq((reads.region | packed.beyond_source) & ~unread),
-            bad_source.eq(beyond_source | setting.to_tables & crooked),
-            bad_destination.eq(writes.region | packed.beyond_destination),
+            outside_source.eq((reads.region | packed.source_overflow) & ~write_only),
+            bad_source.eq(outside_source | setting.to_tables & misaligned),
+            outside_destination.eq(writes.region | packed.destination_overflow),
         ]
-        early, nothing = told.status != Status.OK, told.bytes == 0
+        entry_error, empty = final.status != Status.OK, final.bytes == 0
         with m.If(~out.valid | out.ready):
             m.d.sync += [
                 out.valid.eq(source_check.verdicts.valid),
                 out.p.status.eq(first_error(
-                    (early, told.status),
-                    (nothing, Status.OK),
-                    (beyond_source, Status.REGION),
+                    (entry_error, final.status),
+                    (empty, Status.OK),
+                    (outside_source, Status.REGION),
                     (bad_source, Status.MISALIGNED),
-                    (bad_destination, Status.REGION),
+                    (outside_destination, Status.REGION),
                     (writes.read_only, Status.READ_ONLY),
-                    (crooked, Status.MISALIGNED),
+                    (misaligned, Status.MISALIGNED),
                 )),
-                out.p.refused.eq(early | ~nothing & (
-                    bad_source | bad_destination | writes.read_only | crooked)),
-                out.p.no_address.eq(early),
+                out.p.refused.eq(entry_error | ~empty & (
+                    bad_source | outside_destination | writes.read_only | misaligned)),
+                out.p.no_address.eq(entry_error),
                 out.p.at_source.eq(bad_source),
-                out.p.sized.eq(told.sized),
-                out.p.type.eq(told.type),
-                out.p.scalar.eq(told.scalar),
-                out.p.copy.source.eq(reads.address),
-                out.p.copy.destination.eq(writes.address),
-                out.p.copy.two_reads.eq(crosses_page(reads.address, told.bytes)),
-                out.p.copy.two_writes.eq(crosses_page(writes.address, told.bytes)),
-                out.p.copy.identity.source.eq(packed.source),
-                out.p.copy.identity.destination.eq(packed.destination),
-                out.p.copy.identity.bytes.eq(told.bytes),
-                out.p.copy.identity.last.eq(told.last),
+                out.p.row_valid.eq(final.row_valid),
+                out.p.type.eq(final.type),
+                out.p.scalar_state.eq(final.scalar_state),
+                out.p.transfer.source.eq(reads.address),
+                out.p.transfer.destination.eq(writes.address),
+                out.p.transfer.two_reads.eq(crosses_page(reads.address, final.bytes)),
+                out.p.transfer.two_writes.eq(crosses_page(writes.address, final.bytes)),
+                out.p.transfer.info.source.eq(packed.source),
+                out.p.transfer.info.destination.eq(packed.destination),
+                out.p.transfer.info.bytes.eq(final.bytes),
+                out.p.transfer.info.last.eq(final.last),
             ]
         return m

@@ -1,4 +1,4 @@
-"""Copy exchange: from the lanes that check copies to the row ports that carry them."""
+"""AddressCrossbar: from the lanes that check addresses to the row ports."""
 
 from functools import reduce
 from operator import or_
@@ -11,175 +11,170 @@ from ...config import Config, log2
 from ...primitives.fifo import RamFifo
 from ...primitives.round_robin_arbiter import RoundRobinArbiter
 from ...primitives.skid_buffer import SkidBuffer
-from ..port.payloads import addressed_copy
+from ..port.payloads import row_transfer
 from .port_interleave import row_port
 
-# Copies from one lane that wait for one port. Random rows pile up before ports that each carry as
-# much as a lane brings: with 8 they keep 0.94 of that rate, with 16 0.96, with 32 0.98.
+# Transfers from one lane that wait for one port. With random rows and ports that are as fast as the
+# lanes, 8 keep 0.94 of the rate, 16 keep 0.96, 32 keep 0.98.
 QUEUE = 32
 
 
-def copy_stream(config: Config) -> stream.Signature:
-    """Copies as plain bits, as most of what they pass looks into few of their fields."""
-    return stream.Signature(addressed_copy(config).size)
-
-
-class CopySteering(wiring.Component):
-    """Send each entry's copies to the port of its row in the table.
+class PortDemux(wiring.Component):
+    """Send each entry's transfers to the port of its row in the table.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    copies : In(copy_stream(config))
-        Of each entry its row, then its state, if any; `last` on the final copy.
+    Attributes
+    ----------
+    transfers : In(stream(row_transfer(config)))
+        Of each entry its row, then its state, if any; `last` marks the final transfer.
     to_tables : In(1)
-        The table is the destination, else the source; stable while copies are inside.
-    ports : Out(copy_stream(config)).array(config.row_ports)
+        The table is the destination, else the source. Stable while transfers are inside.
+    ports : Out(stream(row_transfer(config))).array(config.row_ports)
 
     Timing
     ------
-    Latency 1 cycle, throughput 1 copy per cycle.
+    Latency 1 cycle, throughput 1 transfer per cycle.
     """
 
     latency = 1
 
     def __init__(self, config: Config):
         self.config = config
+        transfers = stream.Signature(row_transfer(config))
         super().__init__({
-            "copies": In(copy_stream(config)),
+            "transfers": In(transfers),
             "to_tables": In(1),
-            "ports": Out(copy_stream(config)).array(config.row_ports),
+            "ports": Out(transfers).array(config.row_ports),
         })
 
     def elaborate(self, platform):
         m = Module()
-        copy = data.View(addressed_copy(self.config), self.copies.p)
-        width, port_width = len(self.copies.p), log2(self.config.row_ports)
-        m.submodules.skid = skid = SkidBuffer(width + port_width)
-        begun, first, chosen = Signal(), Signal(port_width), Signal(port_width)
-        row = Signal.like(copy.source)
+        transfer, width = self.transfers.p, log2(self.config.row_ports)
+        m.submodules.skid = skid = SkidBuffer(data.StructLayout({
+            "transfer": transfer.shape(), "port": width}))
+        inside, first_port, port = Signal(), Signal(width), Signal(width)
+        row = Signal.like(transfer.source)
         m.d.comb += [
-            row.eq(Mux(self.to_tables, copy.destination, copy.source)),
-            chosen.eq(Mux(begun, first, row_port(self.config, row))),
-            skid.i.valid.eq(self.copies.valid),
-            skid.i.p.eq(Cat(self.copies.p, chosen)),
-            self.copies.ready.eq(skid.i.ready),
+            row.eq(Mux(self.to_tables, transfer.destination, transfer.source)),
+            port.eq(Mux(inside, first_port, row_port(self.config, row))),
+            skid.i.valid.eq(self.transfers.valid),
+            skid.i.p.transfer.eq(transfer),
+            skid.i.p.port.eq(port),
+            self.transfers.ready.eq(skid.i.ready),
         ]
-        with m.If(self.copies.valid & self.copies.ready):
-            m.d.sync += [begun.eq(~copy.identity.last), first.eq(chosen)]
+        with m.If(self.transfers.valid & self.transfers.ready):
+            m.d.sync += [inside.eq(~transfer.info.last), first_port.eq(port)]
 
-        port = skid.o.p[width:]
-        m.d.comb += skid.o.ready.eq(Cat(out.ready for out in self.ports).bit_select(port, 1))
+        select = skid.o.p.port
+        m.d.comb += skid.o.ready.eq(Cat(out.ready for out in self.ports).bit_select(select, 1))
         for number, out in enumerate(self.ports):
             m.d.comb += [
-                out.valid.eq(skid.o.valid & (port == number)),
-                out.p.eq(skid.o.p[:width]),
+                out.valid.eq(skid.o.valid & (select == number)),
+                out.p.eq(skid.o.p.transfer),
             ]
         return m
 
 
-class EntryTurns(wiring.Component):
-    """Take entries from lanes in turn, each with all its copies.
+class EntryArbiter(wiring.Component):
+    """Merge the entries of all lanes round robin, each entry with all its transfers.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    lanes : In(copy_stream(config)).array(config.row_ports)
-    copies : Out(copy_stream(config))
+    Attributes
+    ----------
+    lanes : In(stream(row_transfer(config))).array(config.row_ports)
+    transfers : Out(stream(row_transfer(config)))
 
     Timing
     ------
-    Latency 1 cycle, throughput 1 copy per cycle.
+    Latency 1 cycle, throughput 1 transfer per cycle.
     """
 
     latency = 1
 
     def __init__(self, config: Config):
         self.config = config
+        transfers = stream.Signature(row_transfer(config))
         super().__init__({
-            "lanes": In(copy_stream(config)).array(config.row_ports),
-            "copies": Out(copy_stream(config)),
+            "lanes": In(transfers).array(config.row_ports),
+            "transfers": Out(transfers),
         })
 
     def elaborate(self, platform):
         m = Module()
-        count, width = len(self.lanes), len(self.copies.p)
-        m.submodules.turns = turns = RoundRobinArbiter(count)
-        m.submodules.skid = skid = SkidBuffer(width)
-        inside, owner, chosen = Signal(), Signal(count), Signal(count)  # an entry has begun
-        valids, taken = Cat(lane.valid for lane in self.lanes), Signal()
-        copy = data.View(addressed_copy(self.config), skid.i.p)
+        count, width = len(self.lanes), len(self.transfers.p.as_value())
+        m.submodules.arbiter = arbiter = RoundRobinArbiter(count)
+        m.submodules.skid = skid = SkidBuffer(row_transfer(self.config))
+        inside, owner, select = Signal(), Signal(count), Signal(count)
+        valids, fire = Cat(lane.valid for lane in self.lanes), Signal()
         m.d.comb += [
-            turns.requests.eq(valids),
-            turns.accept.eq(taken & ~inside),
-            chosen.eq(Mux(inside, owner, turns.grant)),
-            skid.i.valid.eq((chosen & valids).any()),
-            skid.i.p.eq(reduce(or_, (lane.p & chosen[number].replicate(width)
+            arbiter.requests.eq(valids),
+            arbiter.accept.eq(fire & ~inside),
+            select.eq(Mux(inside, owner, arbiter.grant)),
+            skid.i.valid.eq((select & valids).any()),
+            skid.i.p.eq(reduce(or_, (lane.p.as_value() & select[number].replicate(width)
                                      for number, lane in enumerate(self.lanes)))),
-            taken.eq(skid.i.valid & skid.i.ready),
-            self.copies.valid.eq(skid.o.valid),
-            self.copies.p.eq(skid.o.p),
-            skid.o.ready.eq(self.copies.ready),
+            fire.eq(skid.i.valid & skid.i.ready),
         ]
+        connect(m, skid=skid.o, transfers=flipped(self.transfers))
         for number, lane in enumerate(self.lanes):
-            m.d.comb += lane.ready.eq(skid.i.ready & chosen[number])
-        with m.If(taken):
-            m.d.sync += [inside.eq(~copy.identity.last), owner.eq(chosen)]
+            m.d.comb += lane.ready.eq(skid.i.ready & select[number])
+        with m.If(fire):
+            m.d.sync += [inside.eq(~skid.i.p.info.last), owner.eq(select)]
         return m
 
 
 class AddressCrossbar(wiring.Component):
-    """Steer entries to row ports; entries of one lane and one port keep their order, no others do.
+    """Route entries to row ports. The entries of one lane and one port stay in order.
 
-    Between each lane and each port lies a queue, so that a lane waits only for a port that is far
-    behind the others.
+    A queue per lane and port: a lane stalls only when one of its queues is full.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    lanes : In(copy_stream(config)).array(config.row_ports)
-    ports : Out(copy_stream(config)).array(config.row_ports)
-        The copies of one entry follow one another.
+    Attributes
+    ----------
+    lanes : In(stream(row_transfer(config))).array(config.row_ports)
+    ports : Out(stream(row_transfer(config))).array(config.row_ports)
+        The transfers of one entry are consecutive.
     to_tables : In(1)
-        As of `CopySteering`.
+        See `PortDemux`.
 
     Timing
     ------
-    Latency 4 cycles; throughput 1 copy per lane and port and cycle, for random rows 0.98 of it.
+    Latency 4 cycles; throughput 1 transfer per lane, port and cycle, 0.98 with random rows.
     """
 
-    latency = CopySteering.latency + RamFifo.latency + EntryTurns.latency
+    latency = PortDemux.latency + RamFifo.latency + EntryArbiter.latency
 
     def __init__(self, config: Config):
         self.config = config
+        transfers = stream.Signature(row_transfer(config))
         super().__init__({
-            "lanes": In(copy_stream(config)).array(config.row_ports),
-            "ports": Out(copy_stream(config)).array(config.row_ports),
+            "lanes": In(transfers).array(config.row_ports),
+            "ports": Out(transfers).array(config.row_ports),
             "to_tables": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        turns = [EntryTurns(self.config) for _ in self.ports]
-        for number, (unit, port) in enumerate(zip(turns, self.ports)):
-            m.submodules[f"turns_{number}"] = unit
-            connect(m, turns=unit.copies, port=flipped(port))
+        arbiters = [EntryArbiter(self.config) for _ in self.ports]
+        for number, (arbiter, port) in enumerate(zip(arbiters, self.ports, strict=True)):
+            m.submodules[f"arbiter_{number}"] = arbiter
+            connect(m, arbiter=arbiter.transfers, port=flipped(port))
         for number, lane in enumerate(self.lanes):
-            m.submodules[f"steering_{number}"] = steering = CopySteering(self.config)
-            connect(m, lane=flipped(lane), steering=steering.copies)
-            m.d.comb += steering.to_tables.eq(self.to_tables)
-            for port, unit in enumerate(turns):
-                queue = RamFifo(len(lane.p), QUEUE)
+            m.submodules[f"demux_{number}"] = demux = PortDemux(self.config)
+            connect(m, lane=flipped(lane), demux=demux.transfers)
+            m.d.comb += demux.to_tables.eq(self.to_tables)
+            for port, arbiter in enumerate(arbiters):
+                queue = RamFifo(row_transfer(self.config), QUEUE)
                 m.submodules[f"queue_{number}_{port}"] = queue
-                connect(m, steering=steering.ports[port], queue=queue.i)
-                connect(m, queue=queue.o, turns=unit.lanes[number])
+                connect(m, demux=demux.ports[port], queue=queue.i)
+                connect(m, queue=queue.o, arbiter=arbiter.lanes[number])
         return m

@@ -1,10 +1,10 @@
-"""Row steering: which row port carries a row of a table, by its address.
+"""The row port that carries a row, by the row's address.
 
-Ports take turns every `PORT_INTERLEAVE` bytes, as channels of a memory do. Higher bits of the
-address are folded onto the lowest of the interleave, so that rows at a power of two from one
-another still spread over all ports. The folds lie at unequal distances: with equal ones, as in the
-parity of all bits, a stride such as 5 * 256 bytes repeats itself in them. Of 100,000 rows at any
-stride up to 4 KiB no port gets 2 % more than its share.
+Consecutive blocks of `PORT_INTERLEAVE` bytes go to consecutive ports, as with the channels of a
+memory. Higher address bits are folded onto the lowest bits of the block number, so that rows at a
+power-of-two stride spread over all ports, too. The folds have unequal distances: equal distances,
+as in the parity of all bits, repeat themselves at strides such as 5 * 256 bytes. Of 100,000 rows at
+any stride up to 4 KiB no port gets 2 % more than its share.
 """
 
 from functools import reduce
@@ -16,17 +16,17 @@ FOLDS = (0, 4, 9, 15, 22)
 
 
 def row_port(config: Config, address):
-    """Number of the port that carries a row.
+    """Return the number of the port that carries a row.
 
     Parameters
     ----------
     config : Config
     address : int, integer array or Value
-        Byte address of the row's first byte in its table.
+        Byte address of the row in its table.
 
     Returns
     -------
-    As `address`; as a Value it is at least `log2(row_ports)` wide, and zero above.
+    Same type as `address`. A Value has at least `log2(row_ports)` bits; the upper bits are zero.
     """
     low = log2(PORT_INTERLEAVE)
     return reduce(xor, (address >> low + fold for fold in FOLDS)) & config.row_ports - 1

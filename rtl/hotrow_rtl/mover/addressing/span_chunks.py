@@ -1,4 +1,4 @@
-"""Span pieces: as many entries as a span has pieces, in place of a list."""
+"""SpanChunks: the chunks of a span in place of a list of rows."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -6,20 +6,20 @@ from amaranth.lib.wiring import In, Out
 
 
 class SpanChunks(wiring.Component):
-    """Count the pieces of a span.
+    """Count the chunks of a span.
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
         A pulse before each span.
     count : In(32)
-        Its pieces, with the pulse.
+        Number of chunks, with `start`.
     valid, last, ready : Out, Out, In
-        A stream of pieces, the final one `last`.
+        A stream of chunks; `last` marks the final one.
 
     Timing
     ------
-    Latency 1 cycle, one piece per cycle.
+    Latency 1 cycle, one chunk per cycle.
     """
 
     start: In(1)
@@ -30,10 +30,10 @@ class SpanChunks(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        behind = Signal(32)  # the one on offer
-        m.d.comb += self.last.eq(behind == 0)
+        remaining = Signal(32)  # after the current chunk
+        m.d.comb += self.last.eq(remaining == 0)
         with m.If(self.start):
-            m.d.sync += [self.valid.eq(self.count != 0), behind.eq(self.count - 1)]
+            m.d.sync += [self.valid.eq(self.count != 0), remaining.eq(self.count - 1)]
         with m.Elif(self.valid & self.ready):
-            m.d.sync += [self.valid.eq(~self.last), behind.eq(behind - 1)]
+            m.d.sync += [self.valid.eq(~self.last), remaining.eq(remaining - 1)]
         return m

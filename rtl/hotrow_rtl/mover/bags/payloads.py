@@ -1,95 +1,106 @@
-"""Payloads that the parts of the row arithmetic hand to one another.
+"""Payloads of POOL and UPDATE.
 
-A *bag* is what becomes one row: the listed rows that are pooled, or the gradients of one row that
-is updated with the row itself and its state. Its *reads* follow one another in the order of the
-list.
+A *bag* becomes one row: the listed rows that a POOL sums, or for an UPDATE the gradients of one
+row, that row and its state. The *reads* of a bag are consecutive, in the order of the list.
 """
 
 from amaranth.lib import data, enum
 
 from ...config import Config
 from ...interfaces.records import packed_address
-from ..port.payloads import addressed_copy
+from ..port.payloads import row_transfer
 
 
 class ReadKind(enum.Enum, shape=2):
     """What a read is for."""
 
-    SUMMAND = 0  # a row that is pooled, or a gradient
-    ROW = 1  # the row that is updated
-    STATE = 2  # and its state
+    SUMMAND = 0  # a row of a POOL, or a gradient
+    ROW = 1  # the row of an UPDATE
+    STATE = 2  # the state of that row
 
 
 def bag_setting() -> data.StructLayout:
-    """What holds for all bags of a command.
+    """Settings of a command that all its bags share.
 
     updates
         UPDATE, else POOL.
     listed
         Targets are listed: slots of bags (POOL), numbers of gradients (UPDATE).
     weighted, mean
-        Of a POOL.
+        POOL only.
     adagrad, typed, lr, eps
-        Of an UPDATE; `typed` gradients have the rows' type, else fp32.
-    items
-        Summands in all.
+        UPDATE only; `typed` gradients have the type of the rows, else fp32.
+    summands
+        Number of summands of all bags.
     """
     return data.StructLayout({
         "updates": 1, "listed": 1, "weighted": 1, "mean": 1, "adagrad": 1, "typed": 1,
-        "lr": 32, "eps": 32, "items": 32})
+        "lr": 32, "eps": 32, "summands": 32})
 
 
-def bag_item() -> data.StructLayout:
-    """What is known of a read beside its addresses.
+def read_info() -> data.StructLayout:
+    """The facts of a read that the address check does not need.
 
-    `last`: of its bag; `closes`: the last summand; `empty`: nothing is read, the bag has none.
-    `index`: its place in the list. `stray`: what ends the lists before their end, else OK.
-    `slot_fault`: of its target.
+    kind, weight
+        Purpose; fp32 weight of a summand.
+    last, last_summand
+        The bag's final read, and its final summand.
+    empty
+        The bag has no summand; nothing is read.
+    index
+        Position in the list that a completion reports.
+    list_error
+        The status that ends the lists early, else OK.
+    slot_fault
+        Fault of the target's list word.
     """
     return data.StructLayout({
-        "kind": ReadKind, "weight": 32, "last": 1, "closes": 1, "empty": 1, "index": 32,
-        "stray": 8, "slot_fault": 2})
+        "kind": ReadKind, "weight": 32, "last": 1, "last_summand": 1, "empty": 1, "index": 32,
+        "list_error": 8, "slot_fault": 2})
 
 
 def bag_read(config: Config) -> data.StructLayout:
-    """A read in order.
+    """A read after the address check.
 
-    reads, port
-        Its words come from that row port; else nothing is read for it.
-    kind, last, closes, empty, index, weight
-        As of `bag_item`.
+    from_memory, port
+        Row `port` reads its words; else nothing is read.
+    kind, last, last_summand, empty, index, weight
+        See `read_info`.
     status, address
-        Why it is refused; if it is not, the address is that to tell of a fault.
-    drops
-        The bag is not written, even if nothing else is wrong.
-    slot_status, destination, two_writes, packed
-        Where the row of the bag goes, `packed` as the host names it, or why it cannot.
+        The error that refuses the read. If it is OK, `address` is the one to report for a fault.
+    drop
+        The bag is not written, whatever `status` says.
+    slot_status, destination, two_writes, packed_destination
+        Destination of the bag's row, also as a packed address, or the error that refuses it.
     """
     return data.StructLayout({
         "port": range(max(2, config.row_ports)),
-        "reads": 1,
+        "from_memory": 1,
         "kind": ReadKind,
         "last": 1,
-        "closes": 1,
+        "last_summand": 1,
         "empty": 1,
         "weight": 32,
         "index": 32,
         "status": 8,
         "address": packed_address,
-        "drops": 1,
+        "drop": 1,
         "slot_status": 8,
         "destination": config.address_width,
         "two_writes": 1,
-        "packed": packed_address,
+        "packed_destination": packed_address,
     })
 
 
-def bag_end(config: Config) -> data.StructLayout:
-    """What becomes of a bag: it `drops`, for which a completion tells `status`, `index` and
-    `address`, or is written to `destination`; then `index` is that of its first read. With state
-    there are two, that of the row and then the `last`, which `is_state`."""
+def bag_result(config: Config) -> data.StructLayout:
+    """Whether and where a bag's row is written.
+
+    With `drop` it is not written, and a completion reports `status`, `index` and `address`. Else
+    it is written to `destination`, and `index` is that of the bag's first read. A bag with a state
+    has two results: one for the row, then the `last` one, with `is_state`.
+    """
     return data.StructLayout({
-        "drops": 1,
+        "drop": 1,
         "last": 1,
         "is_state": 1,
         "status": 8,
@@ -97,10 +108,10 @@ def bag_end(config: Config) -> data.StructLayout:
         "address": packed_address,
         "destination": config.address_width,
         "two_writes": 1,
-        "packed": packed_address,
+        "packed_destination": packed_address,
     })
 
 
-def asked_read(config: Config) -> data.StructLayout:
-    """A read, and the copy that a row port carries for it."""
-    return data.StructLayout({"read": bag_read(config), "copy": addressed_copy(config)})
+def issued_read(config: Config) -> data.StructLayout:
+    """A read and the transfer that a row port carries out for it."""
+    return data.StructLayout({"read": bag_read(config), "transfer": row_transfer(config)})

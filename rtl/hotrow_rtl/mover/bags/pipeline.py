@@ -1,4 +1,4 @@
-"""Row arithmetic: rows that are computed from what the row ports read."""
+"""BagPipeline: POOL and UPDATE, from the lists to the computed rows."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
@@ -11,61 +11,62 @@ from ...interfaces.records import element, row_entry
 from ...primitives.fifo import RamFifo
 from ...primitives.stream_routing import stream_connect
 from ..port.payloads import (
-    addressed_copy,
-    arrived_copy,
-    checked_copy,
-    copies_waiting,
-    made_row,
+    checked_transfer,
+    computed_row,
+    fetched_row,
+    pending_reads,
     refusal,
+    row_transfer,
     source_word,
-    wanted_copy,
+    transfer_request,
 )
-from .payloads import bag_end, bag_item, bag_read, bag_setting
+from .payloads import bag_read, bag_result, bag_setting, read_info
 from .read_collect import BagReadCollect
 from .read_issue import BagReadIssue
-from .read_requests import LENGTH, BagReadRequests
+from .read_requests import LENGTH_WIDTH, BagReadRequests
 from .write_back import BagWriteBack
 
-ENTRIES_CHECKED = 32  # at a time: more than the stages of `AddressPipeline`
-STATES = 16  # that wait for the sums of squares of their rows
-BAGS_COMPUTED = 64  # at a time: more than `RowPool` has inside
+READS_CHECKED = 32  # reads in the address check: more than the stages of `AddressPipeline`
+STATES = 16  # states that wait for the sum of squares of their row
+BAGS_COMPUTED = 64  # bags in the arithmetic units: more than `RowPool` holds
 
 
-class RowArithmetic(wiring.Component):
-    """Carry out commands on bags: ask for the addresses of their rows, have the row ports read
-    them, compute, and have one port write the results.
+class BagPipeline(wiring.Component):
+    """Request the addresses of the reads of bags, have the row ports read them, compute, and have
+    port 0 write the results.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
         A pulse before each command.
     setting : In(bag_setting())
-        From the pulse until the command is over.
+        Stable from `start` until the command completes.
     rows, lengths, targets, weights : In(stream)
-        The lists, as of `BagReadRequests`.
-    wanted : Out(stream(wanted_copy(config)))
-    checked : In(stream(checked_copy(config)))
-        What `AddressPipeline` makes of them, in order.
-    copies : Out(stream(addressed_copy(config))).array(config.row_ports)
-    read_rows : In(stream(arrived_copy(config))).array(config.row_ports)
+        The lists, see `BagReadRequests`.
+    requests : Out(stream(transfer_request(config)))
+    checked : In(stream(checked_transfer(config)))
+        The requests as checked by `AddressPipeline`, in order.
+    transfers : Out(stream(row_transfer(config))).array(config.row_ports)
+    read_rows : In(stream(fetched_row(config))).array(config.row_ports)
     read_words : In(stream(source_word(config))).array(config.row_ports)
-    made : Out(stream(made_row(config)))
-    made_words : Out(stream(source_word(config)))
-        As of `RowPort`; rows are made for one port.
-    refused, refusing : Out
-        Bags that are not written, in order.
-    bags : Out(32)
-        How many bags are refused or made, once `counted`.
+        See `RowPort`.
+    computed_rows : Out(stream(computed_row(config)))
+    computed_words : Out(stream(source_word(config)))
+        For port 0, see `RowPort`.
+    refused, refused_valid : Out
+        A pulse per bag that is not written, in order.
+    bag_count : Out(32)
+        Bags that are refused or written, valid with `counted`.
     counted : Out(1)
 
     Timing
     ------
-    See ``hotrow_sim.cycles.bags``. Entries are asked for one a cycle, and words computed
-    one a cycle, over however many ports they come.
+    See ``hotrow_sim.cycles.bags``. One read is requested per cycle, and one word processed per
+    cycle, with any number of ports.
     """
 
     def __init__(self, config: Config):
@@ -75,84 +76,84 @@ class RowArithmetic(wiring.Component):
             "start": In(1),
             "setting": In(bag_setting()),
             "rows": In(stream.Signature(element(row_entry))),
-            "lengths": In(stream.Signature(element(LENGTH))),
+            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
             "targets": In(stream.Signature(element(32))),
             "weights": In(stream.Signature(element(32))),
-            "wanted": Out(stream.Signature(wanted_copy(config))),
-            "checked": In(stream.Signature(checked_copy(config))),
-            "copies": Out(stream.Signature(addressed_copy(config))).array(ports),
-            "read_rows": In(stream.Signature(arrived_copy(config))).array(ports),
+            "requests": Out(stream.Signature(transfer_request(config))),
+            "checked": In(stream.Signature(checked_transfer(config))),
+            "transfers": Out(stream.Signature(row_transfer(config))).array(ports),
+            "read_rows": In(stream.Signature(fetched_row(config))).array(ports),
             "read_words": In(stream.Signature(source_word(config))).array(ports),
-            "made": Out(stream.Signature(made_row(config))),
-            "made_words": Out(stream.Signature(source_word(config))),
+            "computed_rows": Out(stream.Signature(computed_row(config))),
+            "computed_words": Out(stream.Signature(source_word(config))),
             "refused": Out(refusal()),
-            "refusing": Out(1),
-            "bags": Out(32),
+            "refused_valid": Out(1),
+            "bag_count": Out(32),
             "counted": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.entries = entries = BagReadRequests(config)
-        m.submodules.items = items = RamFifo(bag_item(), ENTRIES_CHECKED)
-        m.submodules.reads = reads = BagReadIssue(config)
-        m.submodules.order = order = RamFifo(bag_read(config), max(16, copies_waiting(config)))
-        m.submodules.words = words = BagReadCollect(config)
-        m.submodules.ends = ends = RamFifo(bag_end(config), BAGS_COMPUTED)
+        m.submodules.requests = requests = BagReadRequests(config)
+        m.submodules.infos = infos = RamFifo(read_info(), READS_CHECKED)
+        m.submodules.issue = issue = BagReadIssue(config)
+        m.submodules.reads = reads = RamFifo(bag_read(config), max(16, pending_reads(config)))
+        m.submodules.collect = collect = BagReadCollect(config)
+        m.submodules.results = results = RamFifo(bag_result(config), BAGS_COMPUTED)
         m.submodules.pool = pool = RowPool(config)
         m.submodules.states = states = RamFifo(32, STATES)
         m.submodules.update = update = RowUpdate(config)
-        m.submodules.writes = writes = BagWriteBack(config)
+        m.submodules.write_back = write_back = BagWriteBack(config)
 
         for name in ("rows", "lengths", "targets", "weights"):
-            connect(m, flipped(getattr(self, name)), getattr(entries, name))
-        connect(m, entries.copies, flipped(self.wanted))
-        connect(m, entries=entries.items, items=items.i)
-        connect(m, flipped(self.checked), reads.checked)
-        connect(m, items=items.o, reads=reads.items)
-        connect(m, reads=reads.order, order=order.i)
-        connect(m, order=order.o, words=words.order)
+            connect(m, flipped(getattr(self, name)), getattr(requests, name))
+        connect(m, requests.requests, flipped(self.requests))
+        connect(m, requests=requests.infos, infos=infos.i)
+        connect(m, flipped(self.checked), issue.checked)
+        connect(m, infos=infos.o, issue=issue.infos)
+        connect(m, issue=issue.reads, reads=reads.i)
+        connect(m, reads=reads.o, collect=collect.reads)
         for number in range(config.row_ports):
-            connect(m, reads.copies[number], flipped(self.copies[number]))
-            connect(m, flipped(self.read_rows[number]), words.read_rows[number])
-            connect(m, flipped(self.read_words[number]), words.read_words[number])
-        connect(m, words=words.rows, pool=pool.rows)
-        connect(m, words=words.words, pool=pool.words)
-        connect(m, words=words.ends, ends=ends.i)
-        connect(m, ends=ends.o, writes=writes.ends)
+            connect(m, issue.transfers[number], flipped(self.transfers[number]))
+            connect(m, flipped(self.read_rows[number]), collect.read_rows[number])
+            connect(m, flipped(self.read_words[number]), collect.read_words[number])
+        connect(m, collect=collect.rows, pool=pool.rows)
+        connect(m, collect=collect.words, pool=pool.words)
+        connect(m, collect=collect.results, results=results.i)
+        connect(m, results=results.o, write_back=write_back.results)
         connect(m, pool=pool.gradients, update=update.gradients)
-        connect(m, words=words.row_words, update=update.words)
-        connect(m, words=words.states, states=states.i)
+        connect(m, collect=collect.row_words, update=update.words)
+        connect(m, collect=collect.states, states=states.i)
         connect(m, states=states.o, update=update.states)
         with m.If(self.setting.updates):
-            stream_connect(m, update.updated, writes.rows)
+            stream_connect(m, update.updated, write_back.rows)
         with m.Else():
-            stream_connect(m, pool.pooled, writes.rows)
-        connect(m, update=update.updated_states, writes=writes.states)
-        connect(m, writes.made, flipped(self.made))
-        connect(m, writes.words, flipped(self.made_words))
+            stream_connect(m, pool.pooled, write_back.rows)
+        connect(m, update=update.updated_states, write_back=write_back.states)
+        connect(m, write_back.computed_rows, flipped(self.computed_rows))
+        connect(m, write_back.computed_words, flipped(self.computed_words))
         m.d.comb += [
-            entries.start.eq(self.start),
-            entries.setting.eq(self.setting),
-            reads.start.eq(self.start),
-            reads.setting.eq(self.setting),
-            words.setting.eq(self.setting),
-            words.settled.eq(reads.settled),
-            words.summands.eq(reads.summands),
-            words.shape.eq(reads.shape),
-            pool.row_format.eq(reads.summands),
+            requests.start.eq(self.start),
+            requests.setting.eq(self.setting),
+            issue.start.eq(self.start),
+            issue.setting.eq(self.setting),
+            collect.setting.eq(self.setting),
+            collect.formats_valid.eq(issue.formats_valid),
+            collect.summand_format.eq(issue.summand_format),
+            collect.row_format.eq(issue.row_format),
+            pool.row_format.eq(issue.summand_format),
             pool.mean.eq(self.setting.mean),
             pool.sequential.eq(self.setting.updates),
-            update.row_format.eq(reads.shape),
+            update.row_format.eq(issue.row_format),
             update.optimizer.eq(self.setting.adagrad),
             update.lr.eq(self.setting.lr),
             update.eps.eq(self.setting.eps),
-            writes.start.eq(self.start),
-            writes.shape.eq(reads.shape),
-            self.refused.eq(writes.refused),
-            self.refusing.eq(writes.refusing),
-            self.bags.eq(entries.bags),
-            self.counted.eq(entries.ended),
+            write_back.start.eq(self.start),
+            write_back.row_format.eq(issue.row_format),
+            self.refused.eq(write_back.refused),
+            self.refused_valid.eq(write_back.refused_valid),
+            self.bag_count.eq(requests.bag_count),
+            self.counted.eq(requests.done),
         ]
         return m

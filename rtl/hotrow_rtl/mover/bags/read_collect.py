@@ -1,6 +1,6 @@
-"""Bag words: what row ports read, each in its own order, as one stream in the order of the list."""
+"""BagReadCollect: the words that the row ports read, merged in the order of the reads."""
 
-from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,211 +10,217 @@ from ...contract.encoding import Status
 from ...primitives.fifo import RamFifo
 from ...primitives.skid_buffer import SkidBuffer
 from ..port.byte_aligner import ByteAligner
-from ..port.payloads import arrived_copy, source_word, word_count_width
-from .payloads import ReadKind, bag_end, bag_read, bag_setting
+from ..port.payloads import fetched_row, source_word, word_count_width
+from .payloads import ReadKind, bag_read, bag_result, bag_setting
 
-READS_AHEAD = 16  # that are told before their words
+READS_AHEAD = 16  # reads announced before their words
 
 
 class BagReadCollect(wiring.Component):
-    """Take what was read from the ports in order, give the words of each from a first byte on, and
-    tell what becomes of each bag.
+    """Collect the words of every read in order, align them to the first byte of a word, and decide
+    on each bag.
 
-    In place of a row that is not read, or not without a fault, come as many words of anything: what
-    is computed of them is not written.
+    A row that is not read, or has a fault, is replaced by as many words of undefined data; its bag
+    is not written.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    order : In(stream(bag_read(config)))
+    Attributes
+    ----------
+    reads : In(stream(bag_read(config)))
     setting : In(bag_setting())
-    settled : In(1)
-        `summands` and `shape`, as of `BagReadIssue`, hold for every read to come.
-    summands, shape : In(row_format)
-    read_rows : In(stream(arrived_copy(config))).array(config.row_ports)
+    formats_valid : In(1)
+        `summand_format` and `row_format` are valid for all reads that follow, see `BagReadIssue`.
+    summand_format, row_format : In(row_format)
+    read_rows : In(stream(fetched_row(config))).array(config.row_ports)
     read_words : In(stream(source_word(config))).array(config.row_ports)
-        Of each port, as of `RowReader`.
+        Of each port, see `RowReader`.
     rows : Out(stream(bag_row))
     words : Out(stream(config.bus_width))
-        Summands, as of `BagSum`.
+        Summands for `BagSum`.
     row_words : Out(stream(config.bus_width))
     states : Out(stream(32))
-        Rows that are updated, and their states.
-    ends : Out(stream(bag_end(config)))
-        Of every bag: the first error of its reads, those that were refused before faults if it is
-        updated, or OK.
+        Rows and states of an UPDATE.
+    results : Out(stream(bag_result(config)))
+        Of every bag, with the first error of its reads, or OK. For an UPDATE refusals precede
+        faults.
 
     Timing
     ------
-    Latency 4 cycles from a row that has been read to its words. One word a cycle, those of a row
-    that begins in a higher lane of its bus word one more.
+    Latency 4 cycles from `read_rows` to the words. One word per cycle; one more for a row that does
+    not begin at the first lane of its bus word.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "order": In(stream.Signature(bag_read(config))),
+            "reads": In(stream.Signature(bag_read(config))),
             "setting": In(bag_setting()),
-            "settled": In(1),
-            "summands": In(row_format),
-            "shape": In(row_format),
-            "read_rows": In(stream.Signature(arrived_copy(config))).array(config.row_ports),
+            "formats_valid": In(1),
+            "summand_format": In(row_format),
+            "row_format": In(row_format),
+            "read_rows": In(stream.Signature(fetched_row(config))).array(config.row_ports),
             "read_words": In(stream.Signature(source_word(config))).array(config.row_ports),
             "rows": Out(stream.Signature(bag_row)),
             "words": Out(stream.Signature(config.bus_width)),
             "row_words": Out(stream.Signature(config.bus_width)),
             "states": Out(stream.Signature(32)),
-            "ends": Out(stream.Signature(bag_end(config))),
+            "results": Out(stream.Signature(bag_result(config))),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config, read = self.config, bag_read(self.config)
-        counted = data.StructLayout({"kind": ReadKind, "less": word_count_width(config)})
-        m.submodules.opened = opened = SkidBuffer(data.StructLayout({"read": read, "fault": 2}).size)
-        m.submodules.realigner = realigner = ByteAligner(config)
+        config = self.config
+        length = data.StructLayout({
+            "kind": ReadKind, "len_minus_1": word_count_width(config)})
+        m.submodules.skid = skid = SkidBuffer(data.StructLayout({
+            "read": bag_read(config), "fault": 2}))
+        m.submodules.aligner = aligner = ByteAligner(config)
         m.submodules.queue = queue = RamFifo(bag_row, READS_AHEAD)
-        m.submodules.kinds = kinds = RamFifo(counted, READS_AHEAD)
+        m.submodules.lengths = lengths = RamFifo(length, READS_AHEAD)
         connect(m, queue=queue.o, rows=flipped(self.rows))
 
-        # The next read opens once its port has it. Its words come from the next cycle on.
-        head, fault, here, arrived = self.order.p, Signal(2), Signal(), Signal(2)
+        # The next read waits for its row at its port. Its words follow in the next cycle.
+        head, arrived = self.reads.p, Signal()
         m.d.comb += [
-            opened.i.valid.eq(self.order.valid & here),
-            self.order.ready.eq(here & opened.i.ready),
-            opened.i.p.eq(Cat(head.as_value(), arrived)),
+            skid.i.valid.eq(self.reads.valid & arrived),
+            self.reads.ready.eq(arrived & skid.i.ready),
+            skid.i.p.read.eq(head),
         ]
-        with m.If(~head.reads):
-            m.d.comb += here.eq(self.settled)
+        with m.If(~head.from_memory):
+            m.d.comb += arrived.eq(self.formats_valid)
         with m.Else(), m.Switch(head.port):
             for number, one in enumerate(self.read_rows):
                 with m.Case(number):
                     m.d.comb += [
-                        here.eq(self.settled & one.valid),
-                        arrived.eq(one.p.fault),
-                        one.ready.eq(self.order.valid & self.settled & opened.i.ready),
+                        arrived.eq(self.formats_valid & one.valid),
+                        skid.i.p.fault.eq(one.p.fault),
+                        one.ready.eq(self.reads.valid & self.formats_valid & skid.i.ready),
                     ]
 
-        # Its words: those of its port, or any.
-        row, word = data.View(read, opened.o.p[:read.size]), realigner.words
-        inside, filled, less = Signal(), Signal(counted["less"].width), Signal(counted)
-        least = {kind: Signal(less.less.shape(), name=f"words_{kind.name}") for kind in ReadKind}
-        opens, step, final, free = Signal(), Signal(), Signal(), Signal()
-        tells, told = Signal(), Signal()  # the end of the row before that of its state
-        real, comes = Signal(), Signal()
-        for kind, shape in ((ReadKind.SUMMAND, self.summands), (ReadKind.ROW, self.shape)):
-            m.d.sync += least[kind].eq(
-                (shape.row16 - 1) >> log2(config.bus_bytes // ROW_ALIGNMENT))
+        # The words of the read: from its port, or undefined.
+        read, fault, word = skid.o.p.read, skid.o.p.fault, aligner.words
+        inside, word_idx, read_length = Signal(), Signal(word_count_width(config)), Signal(length)
+        len_minus_1 = {kind: Signal(word_count_width(config), name=f"len_minus_1_{kind.name}")
+                       for kind in ReadKind}
+        begin, step, final, permit = Signal(), Signal(), Signal(), Signal()
+        # The result of a bag's row precedes that of its state.
+        row_result, row_result_sent = Signal(), Signal()
+        from_port, word_valid = Signal(), Signal()
+        for kind, format_ in ((ReadKind.SUMMAND, self.summand_format),
+                              (ReadKind.ROW, self.row_format)):
+            m.d.sync += len_minus_1[kind].eq(
+                (format_.row16 - 1) >> log2(config.bus_bytes // ROW_ALIGNMENT))
         m.d.comb += [
-            fault.eq(opened.o.p[read.size:]),
-            real.eq(row.reads & (fault == 0)),
-            less.kind.eq(row.kind),
-            less.less.eq(Array(least.values())[row.kind.as_value()]),
-            tells.eq(opened.o.valid & row.last & (row.kind == ReadKind.STATE) & ~told),
-            free.eq(inside | queue.i.ready & kinds.i.ready & self.ends.ready & ~tells),
-            word.valid.eq(opened.o.valid & ~row.empty & free & comes),
-            step.eq(Mux(row.empty, opened.o.valid & free, word.valid & word.ready)),
-            opens.eq(step & ~inside),
-            final.eq(row.empty | word.p.last),
-            opened.o.ready.eq(step & final),
-            queue.i.valid.eq(opens & (row.kind == ReadKind.SUMMAND)),
-            queue.i.p.weight.eq(row.weight),
-            queue.i.p.last.eq(row.closes),
-            queue.i.p.empty.eq(row.empty),
-            kinds.i.valid.eq(opens & ~row.empty),
-            kinds.i.p.eq(less),
+            from_port.eq(read.from_memory & (fault == 0)),
+            read_length.kind.eq(read.kind),
+            read_length.len_minus_1.eq(Array(len_minus_1.values())[read.kind.as_value()]),
+            row_result.eq(
+                skid.o.valid & read.last & (read.kind == ReadKind.STATE) & ~row_result_sent),
+            permit.eq(
+                inside | queue.i.ready & lengths.i.ready & self.results.ready & ~row_result),
+            word.valid.eq(skid.o.valid & ~read.empty & permit & word_valid),
+            step.eq(Mux(read.empty, skid.o.valid & permit, word.valid & word.ready)),
+            begin.eq(step & ~inside),
+            final.eq(read.empty | word.p.last),
+            skid.o.ready.eq(step & final),
+            queue.i.valid.eq(begin & (read.kind == ReadKind.SUMMAND)),
+            queue.i.p.weight.eq(read.weight),
+            queue.i.p.last.eq(read.last_summand),
+            queue.i.p.empty.eq(read.empty),
+            lengths.i.valid.eq(begin & ~read.empty),
+            lengths.i.p.eq(read_length),
         ]
-        with m.Switch(row.port):
+        with m.Switch(read.port):
             for number, one in enumerate(self.read_words):
                 with m.Case(number):
                     m.d.comb += [
-                        comes.eq(~real | one.valid),
+                        word_valid.eq(~from_port | one.valid),
                         word.p.eq(one.p),
-                        one.ready.eq(opened.o.valid & real & free & word.ready),
+                        one.ready.eq(skid.o.valid & from_port & permit & word.ready),
                     ]
-        with m.If(~real):
+        with m.If(~from_port):
             m.d.comb += [
-                word.p.placement.eq(0),
-                word.p.placement.end.eq(config.lanes - 1),
+                word.p.alignment.eq(0),
+                word.p.alignment.last_lane.eq(config.lanes - 1),
                 word.p.first.eq(~inside),
-                word.p.last.eq(filled == less.less),
+                word.p.last.eq(word_idx == read_length.len_minus_1),
             ]
         with m.If(step):
-            m.d.sync += [inside.eq(~final), filled.eq(Mux(final, 0, filled + 1))]
+            m.d.sync += [inside.eq(~final), word_idx.eq(Mux(final, 0, word_idx + 1))]
 
-        # To whom they belong.
-        aligned, whose, at = realigner.aligned, kinds.o, Signal(counted["less"].width)
-        leaves = Signal()
+        # The aligned words to their consumers.
+        aligned, out_idx, fire = aligner.aligned, Signal(word_count_width(config)), Signal()
         for kind, out in ((ReadKind.SUMMAND, self.words), (ReadKind.ROW, self.row_words),
                           (ReadKind.STATE, self.states)):
             m.d.comb += [
-                out.valid.eq(aligned.valid & whose.valid & (whose.p.kind == kind)),
+                out.valid.eq(aligned.valid & lengths.o.valid & (lengths.o.p.kind == kind)),
                 out.p.eq(aligned.p.data),
             ]
-            with m.If(whose.valid & (whose.p.kind == kind)):
+            with m.If(lengths.o.valid & (lengths.o.p.kind == kind)):
                 m.d.comb += aligned.ready.eq(out.ready)
         m.d.comb += [
-            leaves.eq(aligned.valid & aligned.ready),
-            whose.ready.eq(leaves & (at == whose.p.less)),
+            fire.eq(aligned.valid & aligned.ready),
+            lengths.o.ready.eq(fire & (out_idx == lengths.o.p.len_minus_1)),
         ]
-        with m.If(leaves):
-            m.d.sync += at.eq(Mux(whose.ready, 0, at + 1))
+        with m.If(fire):
+            m.d.sync += out_idx.eq(Mux(lengths.o.ready, 0, out_idx + 1))
 
-        self._end(m, row, fault, opens, tells, told)
+        self._result(m, read, fault, begin, row_result, row_result_sent)
         return m
 
-    def _end(self, m, row, fault, opens, tells, told):
-        """The first error of its reads is what becomes of a bag, else that of its slot."""
-        config, status, end = self.config, Signal(8), self.ends.p
+    def _result(self, m, read, fault, begin, row_result, row_result_sent):
+        """The first error of the bag's reads, else that of its slot."""
+        config, status, result = self.config, Signal(8), self.results.p
         begun, failed, by_fault, first_index = Signal(), Signal(), Signal(), Signal(32)
-        held, kept = Signal(bag_end(config)), Signal(bag_end(config))
-        # One that was refused goes before faults of what is read for an update.
-        worse = self.setting.updates & by_fault & (row.status != Status.OK)
+        held_error, row_held = Signal(bag_result(config)), Signal(bag_result(config))
+        # For an UPDATE a refusal replaces the fault of an earlier read.
+        replaces = self.setting.updates & by_fault & (read.status != Status.OK)
         m.d.comb += [
-            status.eq(Mux((row.status == Status.OK) & (fault != 0),
-                          Status.SLVERR - 1 + fault, row.status)),
-            self.ends.valid.eq(opens & row.last | tells),
-            end.drops.eq(failed | row.drops | (status != Status.OK)
-                         | (row.slot_status != Status.OK)),
-            end.last.eq(~tells),
-            end.is_state.eq(~tells & (row.kind == ReadKind.STATE)),
-            end.status.eq(status),
-            end.index.eq(row.index),
-            end.address.eq(row.address),
-            end.destination.eq(row.destination),
-            end.two_writes.eq(row.two_writes),
-            end.packed.eq(row.packed),
+            status.eq(Mux((read.status == Status.OK) & (fault != 0),
+                          Status.SLVERR - 1 + fault, read.status)),
+            self.results.valid.eq(begin & read.last | row_result),
+            result.drop.eq(failed | read.drop | (status != Status.OK)
+                           | (read.slot_status != Status.OK)),
+            result.last.eq(~row_result),
+            result.is_state.eq(~row_result & (read.kind == ReadKind.STATE)),
+            result.status.eq(status),
+            result.index.eq(read.index),
+            result.address.eq(read.address),
+            result.destination.eq(read.destination),
+            result.two_writes.eq(read.two_writes),
+            result.packed_destination.eq(read.packed_destination),
         ]
-        with m.If(failed & ~worse):
-            m.d.comb += [end[name].eq(held[name]) for name in ("status", "index", "address")]
+        with m.If(failed & ~replaces):
+            m.d.comb += [result[name].eq(held_error[name])
+                         for name in ("status", "index", "address")]
         with m.Elif(status == Status.OK):
             m.d.comb += [
-                end.status.eq(Mux(row.drops, Status.OK, row.slot_status)),
-                end.index.eq(Mux(begun, first_index, row.index)),
-                end.address.eq(row.packed),
+                result.status.eq(Mux(read.drop, Status.OK, read.slot_status)),
+                result.index.eq(Mux(begun, first_index, read.index)),
+                result.address.eq(read.packed_destination),
             ]
-        with m.If(tells):
-            m.d.comb += [end[name].eq(kept[name])
-                         for name in ("destination", "two_writes", "packed")]
-            with m.If(self.ends.ready):
-                m.d.sync += told.eq(1)
-        with m.If(opens):
+        with m.If(row_result):
+            m.d.comb += [result[name].eq(row_held[name])
+                         for name in ("destination", "two_writes", "packed_destination")]
+            with m.If(self.results.ready):
+                m.d.sync += row_result_sent.eq(1)
+        with m.If(begin):
             m.d.sync += [
-                told.eq(0),
-                begun.eq(~row.last),
-                failed.eq(~row.last & (failed | (status != Status.OK))),
+                row_result_sent.eq(0),
+                begun.eq(~read.last),
+                failed.eq(~read.last & (failed | (status != Status.OK))),
             ]
             with m.If(~begun):
-                m.d.sync += first_index.eq(row.index)
-            with m.If(row.kind == ReadKind.ROW):
-                m.d.sync += kept.eq(end)
-            with m.If(~failed | worse):
+                m.d.sync += first_index.eq(read.index)
+            with m.If(read.kind == ReadKind.ROW):
+                m.d.sync += row_held.eq(result)
+            with m.If(~failed | replaces):
                 m.d.sync += [
-                    held.status.eq(status),
-                    held.index.eq(row.index),
-                    held.address.eq(row.address),
-                    by_fault.eq(row.status == Status.OK),
+                    held_error.status.eq(status),
+                    held_error.index.eq(read.index),
+                    held_error.address.eq(read.address),
+                    by_fault.eq(read.status == Status.OK),
                 ]

@@ -1,8 +1,7 @@
-"""Bag reads: checked entries of bags to the row ports of their rows, and in order to what follows.
-"""
+"""BagReadIssue: checked reads of bags to the row ports, and in order to `BagReadCollect`."""
 
 from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...arithmetic.payloads import row_format
@@ -12,44 +11,44 @@ from ...float.formats import ElementType
 from ...primitives.skid_buffer import SkidBuffer
 from ..addressing.address_pipeline import first_error
 from ..addressing.port_interleave import row_port
-from ..port.payloads import addressed_copy, checked_copy
-from .payloads import ReadKind, asked_read, bag_item, bag_read, bag_setting
+from ..port.payloads import checked_transfer, row_transfer
+from .payloads import ReadKind, bag_read, bag_setting, issued_read, read_info
 
-SETTLES = 5  # cycles from when the shape is known to the first row
+FORMAT_DELAY = 5  # cycles from the first row's format to the first word in the arithmetic units
 
 
 class BagReadIssue(wiring.Component):
-    """Refuse rows unlike the first one, read the others, and tell the order of all.
+    """Refuse rows whose format differs from the first row's, and issue the other reads.
 
-    The first listed row decides on bytes and type. If it has no table, or one whose rows cannot be
-    carried, no other row is like it.
+    The first listed row sets size and type. If its table is unknown, or its rows do not fit the
+    card, every row is refused.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
         A pulse before each command.
     setting : In(bag_setting())
-        From the pulse until the command is over.
-    checked : In(stream(checked_copy(config)))
-    items : In(stream(bag_item()))
-        One for each, in the same order.
-    copies : Out(stream(addressed_copy(config))).array(config.row_ports)
-        Of each port those that it is to read, to the first byte of a bus word.
-    order : Out(stream(bag_read(config)))
-        Every entry.
-    summands, shape : Out(row_format)
-        Of all rows that are pooled, or gradients, and of those that are written; 16 bytes of fp32
-        if the first one tells none.
-    settled : Out(1)
-        Both have held for `SETTLES` cycles.
+        Stable from `start` until the command completes.
+    checked : In(stream(checked_transfer(config)))
+    infos : In(stream(read_info()))
+        One for each of `checked`, in the same order.
+    transfers : Out(stream(row_transfer(config))).array(config.row_ports)
+        The reads of each port, aligned to the first byte of a bus word.
+    reads : Out(stream(bag_read(config)))
+        Every read.
+    summand_format, row_format : Out(row_format)
+        Of all summands, and of the written rows. 16 bytes of fp32 if the first row has no valid
+        format.
+    formats_valid : Out(1)
+        Both formats have been stable for `FORMAT_DELAY` cycles.
 
     Timing
     ------
-    Latency 1 cycle, one entry a cycle.
+    Latency 1 cycle, one read per cycle.
     """
 
     def __init__(self, config: Config):
@@ -57,116 +56,123 @@ class BagReadIssue(wiring.Component):
         super().__init__({
             "start": In(1),
             "setting": In(bag_setting()),
-            "checked": In(stream.Signature(checked_copy(config))),
-            "items": In(stream.Signature(bag_item())),
-            "copies": Out(stream.Signature(addressed_copy(config))).array(config.row_ports),
-            "order": Out(stream.Signature(bag_read(config))),
-            "summands": Out(row_format),
-            "shape": Out(row_format),
-            "settled": Out(1),
+            "checked": In(stream.Signature(checked_transfer(config))),
+            "infos": In(stream.Signature(read_info())),
+            "transfers": Out(stream.Signature(row_transfer(config))).array(config.row_ports),
+            "reads": Out(stream.Signature(bag_read(config))),
+            "summand_format": Out(row_format),
+            "row_format": Out(row_format),
+            "formats_valid": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config, item, checked = self.config, self.items.p, self.checked.p
+        config, info, checked = self.config, self.infos.p, self.checked.p
         setting = self.setting
-        m.submodules.skid = skid = SkidBuffer(asked_read(config).size)
-        given = data.View(asked_read(config), skid.i.p)
-        taken = data.View(asked_read(config), skid.o.p)
-        copy = checked.copy
+        m.submodules.skid = skid = SkidBuffer(issued_read(config))
+        issue, issued = skid.i.p, skid.o.p
+        transfer = checked.transfer
 
-        # The shape of all rows, and of what is read first of each bag.
-        known, fits, sized, differs = Signal(), Signal(), Signal(), Signal()
-        known_for = Signal(SETTLES)
-        shape, same, takes = Signal(row_format), Signal(row_format), Signal()
-        summand, widened = item.kind == ReadKind.SUMMAND, Signal()
+        # The format of all rows is that of the first summand.
+        known, fits, common_valid, differs = Signal(), Signal(), Signal(), Signal()
+        known_for = Signal(FORMAT_DELAY)
+        format_, common, fire = Signal(row_format), Signal(row_format), Signal()
+        is_summand, widened = info.kind == ReadKind.SUMMAND, Signal()
         m.d.comb += [
-            shape.row16.eq(copy.identity.bytes >> log2(ROW_ALIGNMENT)),
-            shape.type.eq(checked.type),
-            fits.eq(checked.sized & (checked.type <= ElementType.BF16)),
-            differs.eq(setting.adagrad & ~checked.scalar
-                       | ~Mux(known, sized & (~summand | (Cat(shape) == Cat(same))), fits)),
-            widened.eq(setting.updates & ~setting.typed & (same.type != ElementType.FP32)),
-            self.settled.eq(known_for[-1]),
+            format_.row16.eq(transfer.info.bytes >> log2(ROW_ALIGNMENT)),
+            format_.type.eq(checked.type),
+            fits.eq(checked.row_valid & (checked.type <= ElementType.BF16)),
+            differs.eq(setting.adagrad & ~checked.scalar_state
+                       | ~Mux(known, common_valid & (~is_summand | (Cat(format_) == Cat(common))),
+                              fits)),
+            widened.eq(setting.updates & ~setting.typed & (common.type != ElementType.FP32)),
+            self.formats_valid.eq(known_for[-1]),
         ]
         m.d.sync += [
-            self.summands.type.eq(Mux(widened, ElementType.FP32, same.type)),
-            self.summands.row16.eq(same.row16),
-            self.shape.type.eq(same.type),
-            self.shape.row16.eq(same.row16 >> widened),
+            self.summand_format.type.eq(Mux(widened, ElementType.FP32, common.type)),
+            self.summand_format.row16.eq(common.row16),
+            self.row_format.type.eq(common.type),
+            self.row_format.row16.eq(common.row16 >> widened),
         ]
         m.d.sync += known_for.eq(Cat(known, known_for))
-        with m.If(takes):
+        with m.If(fire):
             m.d.sync += known.eq(1)
             with m.If(~known):
-                m.d.sync += [same.eq(shape), sized.eq(fits)]
+                m.d.sync += [common.eq(format_), common_valid.eq(fits)]
                 with m.If(~fits):
-                    m.d.sync += [same.eq(0), same.row16.eq(1)]
+                    m.d.sync += [common.eq(0), common.row16.eq(1)]
         with m.If(self.start):
             m.d.sync += [known.eq(0), known_for.eq(0)]
 
-        # What is to become of each entry. Errors of its destination are those of the bag, all
-        # others its own; of an UPDATE the entry of the row tells the former.
-        read, stray = given.read, item.stray != Status.OK
-        early, of_slot, barred = Signal(), Signal(), Signal()
-        status = Signal(8)  # of its destination
+        # Errors of the destination belong to the bag, all others to the read; for an UPDATE the
+        # read of the row reports the former.
+        read, has_list_error = issue.read, info.list_error != Status.OK
+        entry_error, slot_error, row_rejected = Signal(), Signal(), Signal()
+        slot_status = Signal(8)
         m.d.comb += [
-            takes.eq(self.checked.valid & self.items.valid & skid.i.ready),
-            self.checked.ready.eq(self.items.valid & skid.i.ready),
-            self.items.ready.eq(self.checked.valid & skid.i.ready),
-            skid.i.valid.eq(self.checked.valid & self.items.valid),
-            early.eq(checked.refused & checked.no_address),
-            of_slot.eq(checked.refused & ~checked.no_address & ~checked.at_source),
-            status.eq(Mux(item.slot_fault != 0, Status.SLVERR - 1 + item.slot_fault,
-                          Mux(of_slot, checked.status, Status.OK))),
-            read.port.eq(row_port(config, given.copy.source)),
-            read.reads.eq((read.status == Status.OK) & ~item.empty & ~barred),
-            read.kind.eq(item.kind),
-            read.last.eq(item.last),
-            read.closes.eq(item.closes),
-            read.empty.eq(item.empty),
-            read.weight.eq(item.weight),
-            read.index.eq(item.index),
-            # That of a bag without rows is told of the first row.
-            read.drops.eq(stray | early | differs),
+            fire.eq(self.checked.valid & self.infos.valid & skid.i.ready),
+            self.checked.ready.eq(self.infos.valid & skid.i.ready),
+            self.infos.ready.eq(self.checked.valid & skid.i.ready),
+            skid.i.valid.eq(self.checked.valid & self.infos.valid),
+            entry_error.eq(checked.refused & checked.no_address),
+            slot_error.eq(checked.refused & ~checked.no_address & ~checked.at_source),
+            slot_status.eq(Mux(info.slot_fault != 0, Status.SLVERR - 1 + info.slot_fault,
+                               Mux(slot_error, checked.status, Status.OK))),
+            read.port.eq(row_port(config, issue.transfer.source)),
+            read.from_memory.eq((read.status == Status.OK) & ~info.empty & ~row_rejected),
+            read.kind.eq(info.kind),
+            read.last.eq(info.last),
+            read.last_summand.eq(info.last_summand),
+            read.empty.eq(info.empty),
+            read.weight.eq(info.weight),
+            read.index.eq(info.index),
+            # An empty bag drops silently; the first row reports the error of its format.
+            read.drop.eq(has_list_error | entry_error | differs),
             read.status.eq(first_error(
-                (stray, item.stray),
-                (item.empty, Status.OK),
-                (early, checked.status),
+                (has_list_error, info.list_error),
+                (info.empty, Status.OK),
+                (entry_error, checked.status),
                 (differs, Status.ROW_SHAPE),
-                (setting.updates & (item.slot_fault != 0), status),
+                (setting.updates & (info.slot_fault != 0), slot_status),
                 (checked.refused & checked.at_source, checked.status),
-                (setting.updates & ~summand, status),
+                (setting.updates & ~is_summand, slot_status),
             )),
             read.address.eq(Mux(
-                early | differs | item.empty | setting.updates & (item.slot_fault != 0), 0,
-                Mux(summand, copy.identity.source.as_value(),
-                    copy.identity.destination.as_value()))),
-            read.slot_status.eq(Mux(setting.updates, Status.OK, status)),
-            read.destination.eq(copy.destination),
-            read.two_writes.eq(copy.two_writes),
-            read.packed.eq(Mux(item.slot_fault != 0, 0, copy.identity.destination.as_value())),
-            given.copy.source.eq(Mux(summand, copy.source, copy.destination)),
-            given.copy.two_reads.eq(Mux(summand, copy.two_reads, copy.two_writes)),
-            given.copy.identity.bytes.eq(copy.identity.bytes),
+                entry_error | differs | info.empty | setting.updates & (info.slot_fault != 0), 0,
+                Mux(is_summand, transfer.info.source.as_value(),
+                    transfer.info.destination.as_value()))),
+            read.slot_status.eq(Mux(setting.updates, Status.OK, slot_status)),
+            read.destination.eq(transfer.destination),
+            read.two_writes.eq(transfer.two_writes),
+            read.packed_destination.eq(
+                Mux(info.slot_fault != 0, 0, transfer.info.destination.as_value())),
+            issue.transfer.source.eq(
+                Mux(is_summand, transfer.source, transfer.destination)),
+            issue.transfer.two_reads.eq(
+                Mux(is_summand, transfer.two_reads, transfer.two_writes)),
+            issue.transfer.info.bytes.eq(transfer.info.bytes),
         ]
 
-        with m.If(takes):  # what follows in the bag of one that is refused is not read
-            m.d.sync += barred.eq(~item.last & (barred | (read.status != Status.OK)))
+        # After a refused read the rest of the bag is not read from memory.
+        with m.If(fire):
+            m.d.sync += row_rejected.eq(
+                ~info.last & (row_rejected | (read.status != Status.OK)))
         with m.If(self.start):
-            m.d.sync += barred.eq(0)
+            m.d.sync += row_rejected.eq(0)
 
-        # To its port and into the order at once.
-        port, free = taken.read.port, Signal()
+        # A read enters `reads` and its port's `transfers` in the same cycle.
+        port, port_ready = issued.read.port, Signal()
         m.d.comb += [
-            free.eq(~taken.read.reads | Cat(one.ready for one in self.copies).bit_select(port, 1)),
-            self.order.valid.eq(skid.o.valid & free),
-            self.order.p.eq(taken.read),
-            skid.o.ready.eq(free & self.order.ready),
+            port_ready.eq(~issued.read.from_memory
+                          | Cat(one.ready for one in self.transfers).bit_select(port, 1)),
+            self.reads.valid.eq(skid.o.valid & port_ready),
+            self.reads.p.eq(issued.read),
+            skid.o.ready.eq(port_ready & self.reads.ready),
         ]
-        for number, one in enumerate(self.copies):
+        for number, one in enumerate(self.transfers):
             m.d.comb += [
-                one.valid.eq(skid.o.valid & self.order.ready & taken.read.reads & (port == number)),
-                one.p.eq(taken.copy),
+                one.valid.eq(skid.o.valid & self.reads.ready & issued.read.from_memory
+                             & (port == number)),
+                one.p.eq(issued.transfer),
             ]
         return m

@@ -1,4 +1,4 @@
-"""Bag entries: the lists of a command on bags, as the reads that it wants, in order."""
+"""BagReadRequests: from the lists of a POOL or UPDATE to its reads, in order."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -7,45 +7,45 @@ from amaranth.lib.wiring import In, Out
 from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.records import element, row_entry
-from ..port.payloads import wanted_copy
-from .payloads import ReadKind, bag_item, bag_setting
+from ..port.payloads import transfer_request
+from .payloads import ReadKind, bag_setting, read_info
 
-LENGTH = 16  # bits of a length in memory
+LENGTH_WIDTH = 16  # bits of a length in memory
 
 
 class BagReadRequests(wiring.Component):
-    """Walk the bags, and ask for each of their reads with its place, weight and slot.
+    """Request the reads of every bag, each with its list position, weight and slot.
 
-    A bag of a POOL is its rows; that of an UPDATE the gradients of one row, which are its slots,
-    then the row, and with Adagrad its state. An empty bag is one entry without a row, of the table
-    of the first listed row. When the lengths do not add up to the summands, one more bag without
-    rows says so, and none follows.
+    The reads of a POOL's bag are its rows. The reads of an UPDATE's bag are the gradients of one
+    row, which are slots, then the row, and with Adagrad its state. An empty bag is one read without
+    a row; its table is that of the first listed row. If the lengths do not add up to the number of
+    summands, one more bag without rows carries the error, and no further bag is requested.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
         A pulse before each command.
     setting : In(bag_setting())
-        From the pulse until the command is over.
+        Stable from `start` until the command completes.
     rows : In(stream(element(row_entry)))
     lengths : In(stream(element(16)))
     targets, weights : In(stream(element(32)))
-        The lists, those that the command has, each to its end.
-    copies : Out(stream(wanted_copy(config)))
-    items : Out(stream(bag_item()))
-        One for each of `copies`.
-    ended : Out(1)
-        No further entry will come, and the lists have ended.
-    bags : Out(32)
-        Bags that have been asked for.
+        The lists of the command, each to its end.
+    requests : Out(stream(transfer_request(config)))
+    infos : Out(stream(read_info()))
+        One for each of `requests`.
+    done : Out(1)
+        The unit has requested every read and the lists have ended.
+    bag_count : Out(32)
+        Requested bags.
 
     Timing
     ------
-    No latency; one entry a cycle.
+    Combinational; one read per cycle.
     """
 
     def __init__(self, config: Config):
@@ -54,159 +54,163 @@ class BagReadRequests(wiring.Component):
             "start": In(1),
             "setting": In(bag_setting()),
             "rows": In(stream.Signature(element(row_entry))),
-            "lengths": In(stream.Signature(element(LENGTH))),
+            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
             "targets": In(stream.Signature(element(32))),
             "weights": In(stream.Signature(element(32))),
-            "copies": Out(stream.Signature(wanted_copy(config))),
-            "items": Out(stream.Signature(bag_item())),
-            "ended": Out(1, init=1),
-            "bags": Out(32),
+            "requests": Out(stream.Signature(transfer_request(config))),
+            "infos": Out(stream.Signature(read_info())),
+            "done": Out(1, init=1),
+            "bag_count": Out(32),
         })
 
     def elaborate(self, platform):
         m = Module()
-        setting, copy, item = self.setting, self.copies.p, self.items.p
+        setting, request, info = self.setting, self.requests.p, self.infos.p
         row, slot, weight = self.rows.p, self.targets.p, self.weights.p
         length = self.lengths.p.value
-        first, known = Signal(element(row_entry)), Signal()  # the first listed row
-        done, left = Signal(32), Signal(32)  # summands asked for, and not
-        at, kind = Signal(LENGTH), Signal(ReadKind)  # of them in this bag; what follows of it
-        summands, closes = Signal(), Signal()
+        first_row, first_row_valid = Signal(element(row_entry)), Signal()
+        requested_count, left_count = Signal(32), Signal(32)  # summands
+        summand_idx, kind = Signal(LENGTH_WIDTH), Signal(ReadKind)  # in this bag
+        is_summand, last_summand = Signal(), Signal()
         inside, empty, last, wrong = Signal(), Signal(), Signal(), Signal()
-        takes, both = Signal(), Signal()
-        stray, stray_index = Signal(8), Signal(32)  # what is wrong with the lengths
-        # Lists that have come to their end.
-        over = {name: Signal(name=f"{name}_over") for name in
-                ("rows", "lengths", "targets", "weights")}
+        fire, both_ready = Signal(), Signal()
+        list_error, error_index = Signal(8), Signal(32)
+        # Lists that have ended.
+        ended = {name: Signal(name=f"{name}_ended") for name in
+                 ("rows", "lengths", "targets", "weights")}
         m.d.comb += [
-            both.eq(self.copies.ready & self.items.ready),
-            summands.eq(kind == ReadKind.SUMMAND),
-            empty.eq(summands & ~setting.updates & (length == 0)),
-            closes.eq(summands & (empty | (at + 1 == length))),
+            both_ready.eq(self.requests.ready & self.infos.ready),
+            is_summand.eq(kind == ReadKind.SUMMAND),
+            empty.eq(is_summand & ~setting.updates & (length == 0)),
+            last_summand.eq(is_summand & (empty | (summand_idx + 1 == length))),
             last.eq(Mux(setting.updates, Mux(
-                setting.adagrad, kind == ReadKind.STATE, kind == ReadKind.ROW), closes)),
-            # No bag begins that goes beyond the end of the list.
-            wrong.eq(~inside & ((self.lengths.p.fault != 0) | (length > left)
+                setting.adagrad, kind == ReadKind.STATE, kind == ReadKind.ROW), last_summand)),
+            # The length of the next bag has a fault, or exceeds the summands left.
+            wrong.eq(~inside & ((self.lengths.p.fault != 0) | (length > left_count)
                                 | setting.updates & (length == 0))),
-            copy.table.eq(row.value.table),
-            copy.row.eq(row.value.row),
-            copy.unknown.eq(row.value.table >= self.config.tables),
-            copy.entry_fault.eq(row.fault),
-            copy.slot.eq(Mux(setting.listed, slot.value, Mux(setting.updates, done, self.bags))),
-            copy.is_state.eq(kind == ReadKind.STATE),
-            copy.unread.eq(~summands),
-            copy.slot_fault.eq(Mux(setting.weighted, weight.fault, 0)),  # one of the row's own
-            copy.last.eq(1),
-            item.weight.eq(Mux(setting.weighted, weight.value, 0x3F800000)),
-            item.kind.eq(kind),
-            item.index.eq(Mux(setting.updates, self.bags, done)),
-            item.last.eq(last),
-            item.closes.eq(closes),
-            item.empty.eq(empty),
-            item.slot_fault.eq(Mux(setting.listed & summands, slot.fault, 0)),
+            request.table.eq(row.value.table),
+            request.row.eq(row.value.row),
+            request.unknown.eq(row.value.table >= self.config.tables),
+            request.entry_fault.eq(row.fault),
+            request.slot.eq(Mux(setting.listed, slot.value, Mux(
+                setting.updates, requested_count, self.bag_count))),
+            request.is_state.eq(kind == ReadKind.STATE),
+            request.write_only.eq(~is_summand),
+            # The fault of a weight refuses its row, that of a target its bag (`info.slot_fault`).
+            request.slot_fault.eq(Mux(setting.weighted, weight.fault, 0)),
+            request.last.eq(1),
+            info.weight.eq(Mux(setting.weighted, weight.value, 0x3F800000)),
+            info.kind.eq(kind),
+            info.index.eq(Mux(setting.updates, self.bag_count, requested_count)),
+            info.last.eq(last),
+            info.last_summand.eq(last_summand),
+            info.empty.eq(empty),
+            info.slot_fault.eq(Mux(setting.listed & is_summand, slot.fault, 0)),
         ]
 
         def next_kind():
-            """Of an UPDATE, behind the last gradient."""
-            with m.If(item.last):
+            """After the last summand: ROW and STATE of an UPDATE, then the next bag."""
+            with m.If(info.last):
                 m.d.sync += kind.eq(ReadKind.SUMMAND)
             with m.Else():
-                m.d.sync += kind.eq(Mux(summands, ReadKind.ROW, ReadKind.STATE))
+                m.d.sync += kind.eq(Mux(is_summand, ReadKind.ROW, ReadKind.STATE))
 
         def without_row():
-            m.d.comb += [copy.unread.eq(1), copy.row.eq(0), copy.slot_fault.eq(0)]
-            with m.If(known):
+            m.d.comb += [request.write_only.eq(1), request.row.eq(0), request.slot_fault.eq(0)]
+            with m.If(first_row_valid):
                 m.d.comb += [
-                    copy.table.eq(first.value.table),
-                    copy.unknown.eq(first.value.table >= self.config.tables),
-                    copy.entry_fault.eq(first.fault),
+                    request.table.eq(first_row.value.table),
+                    request.unknown.eq(first_row.value.table >= self.config.tables),
+                    request.entry_fault.eq(first_row.fault),
                 ]
 
-        lists = {name: getattr(self, name) for name in over}
+        lists = {name: getattr(self, name) for name in ended}
         for name, one in lists.items():
             with m.If(one.valid & one.ready & one.p.last):
-                m.d.sync += over[name].eq(1)
+                m.d.sync += ended[name].eq(1)
 
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += [
-                    known.eq(0), inside.eq(0), at.eq(0), done.eq(0), kind.eq(ReadKind.SUMMAND),
-                    left.eq(setting.items),
-                    over["rows"].eq(0), over["lengths"].eq(0),
-                    over["targets"].eq(~setting.listed), over["weights"].eq(~setting.weighted),
+                    first_row_valid.eq(0), inside.eq(0), summand_idx.eq(0), requested_count.eq(0),
+                    kind.eq(ReadKind.SUMMAND), left_count.eq(setting.summands),
+                    ended["rows"].eq(0), ended["lengths"].eq(0),
+                    ended["targets"].eq(~setting.listed), ended["weights"].eq(~setting.weighted),
                 ]
                 with m.If(self.start):
-                    m.d.sync += [self.ended.eq(0), self.bags.eq(0)]
+                    m.d.sync += [self.done.eq(0), self.bag_count.eq(0)]
                     m.next = "BEGIN"
             with m.State("BEGIN"):
                 m.next = "WALK"
             with m.State("WALK"):
-                here = Signal()
+                lists_valid = Signal()
                 m.d.comb += [
-                    here.eq(self.lengths.valid & ~wrong
-                            & (self.targets.valid | ~setting.listed | ~summands)
-                            & (self.rows.valid | empty & known)
-                            & (self.weights.valid | ~setting.weighted | empty)),
-                    self.copies.valid.eq(here & self.items.ready),
-                    self.items.valid.eq(here & self.copies.ready),
-                    takes.eq(here & both),
-                    self.rows.ready.eq(takes & Mux(setting.updates, last, ~empty)),
-                    self.weights.ready.eq(takes & ~empty & setting.weighted),
-                    self.lengths.ready.eq(takes & last),
+                    lists_valid.eq(self.lengths.valid & ~wrong
+                                   & (self.targets.valid | ~setting.listed | ~is_summand)
+                                   & (self.rows.valid | empty & first_row_valid)
+                                   & (self.weights.valid | ~setting.weighted | empty)),
+                    self.requests.valid.eq(lists_valid & self.infos.ready),
+                    self.infos.valid.eq(lists_valid & self.requests.ready),
+                    fire.eq(lists_valid & both_ready),
+                    self.rows.ready.eq(fire & Mux(setting.updates, last, ~empty)),
+                    self.weights.ready.eq(fire & ~empty & setting.weighted),
+                    self.lengths.ready.eq(fire & last),
                     self.targets.ready.eq(
-                        takes & Mux(setting.updates, summands, last) & setting.listed),
+                        fire & Mux(setting.updates, is_summand, last) & setting.listed),
                 ]
                 with m.If(empty):
                     without_row()
-                with m.If(takes):
+                with m.If(fire):
                     m.d.sync += [
-                        known.eq(1),
+                        first_row_valid.eq(1),
                         inside.eq(~last),
-                        at.eq(Mux(summands & ~closes, at + 1, 0)),
+                        summand_idx.eq(Mux(is_summand & ~last_summand, summand_idx + 1, 0)),
                     ]
-                    with m.If(~known):
-                        m.d.sync += first.eq(row)
-                    with m.If(summands & ~empty):
-                        m.d.sync += [done.eq(done + 1), left.eq(left - 1)]
-                    with m.If(closes | ~summands):
+                    with m.If(~first_row_valid):
+                        m.d.sync += first_row.eq(row)
+                    with m.If(is_summand & ~empty):
+                        m.d.sync += [requested_count.eq(requested_count + 1),
+                                     left_count.eq(left_count - 1)]
+                    with m.If(last_summand | ~is_summand):
                         next_kind()
                     with m.If(last):
-                        m.d.sync += self.bags.eq(self.bags + 1)
+                        m.d.sync += self.bag_count.eq(self.bag_count + 1)
                         with m.If(self.lengths.p.last):
-                            m.next = "ADDED UP"
-                m.d.sync += [stray.eq(Status.LOOKUPS), stray_index.eq(done + length)]
+                            m.next = "LENGTHS ENDED"
+                m.d.sync += [list_error.eq(Status.LOOKUPS),
+                             error_index.eq(requested_count + length)]
                 with m.If(self.lengths.valid & wrong):
                     with m.If(self.lengths.p.fault != 0):
                         m.d.sync += [
-                            stray.eq(Status.SLVERR - 1 + self.lengths.p.fault),
-                            stray_index.eq(done),
+                            list_error.eq(Status.SLVERR - 1 + self.lengths.p.fault),
+                            error_index.eq(requested_count),
                         ]
-                    m.next = "STRAY"
-            with m.State("ADDED UP"):
-                m.d.sync += stray_index.eq(done)
+                    m.next = "LIST ERROR"
+            with m.State("LENGTHS ENDED"):
+                m.d.sync += error_index.eq(requested_count)
                 m.next = "DRAIN"
-                with m.If(left != 0):
-                    m.next = "STRAY"
-            with m.State("STRAY"):
+                with m.If(left_count != 0):
+                    m.next = "LIST ERROR"
+            with m.State("LIST ERROR"):
                 without_row()
                 m.d.comb += [
-                    item.stray.eq(stray),
-                    item.index.eq(stray_index),
-                    item.closes.eq(summands),
-                    item.empty.eq(summands),
-                    self.copies.valid.eq((known | self.rows.valid) & self.items.ready),
-                    self.items.valid.eq((known | self.rows.valid) & self.copies.ready),
+                    info.list_error.eq(list_error),
+                    info.index.eq(error_index),
+                    info.last_summand.eq(is_summand),
+                    info.empty.eq(is_summand),
+                    self.requests.valid.eq((first_row_valid | self.rows.valid) & self.infos.ready),
+                    self.infos.valid.eq((first_row_valid | self.rows.valid) & self.requests.ready),
                 ]
                 with m.If(~setting.updates):
-                    m.d.comb += item.last.eq(1)
-                with m.If(self.copies.valid & self.copies.ready):
+                    m.d.comb += info.last.eq(1)
+                with m.If(self.requests.valid & self.requests.ready):
                     next_kind()
-                    with m.If(item.last):
-                        m.d.sync += self.bags.eq(self.bags + 1)
+                    with m.If(info.last):
+                        m.d.sync += self.bag_count.eq(self.bag_count + 1)
                         m.next = "DRAIN"
             with m.State("DRAIN"):
-                m.d.comb += [one.ready.eq(~over[name]) for name, one in lists.items()]
-                with m.If(Cat(over.values()).all()):
-                    m.d.sync += self.ended.eq(1)
+                m.d.comb += [one.ready.eq(~ended[name]) for name, one in lists.items()]
+                with m.If(Cat(ended.values()).all()):
+                    m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
         return m

@@ -1,4 +1,4 @@
-"""Bag writes: computed rows to their destinations, those of bags that failed nowhere."""
+"""BagWriteBack: write the computed rows of bags, drop those of bags with an error."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,110 +6,111 @@ from amaranth.lib.wiring import In, Out
 
 from ...arithmetic.payloads import row_format, row_word
 from ...config import ROW_ALIGNMENT, Config, log2
-from ..port.alignment import CopyAlignment
-from ..port.payloads import COPY_BYTES, made_row, refusal, source_word
-from .payloads import bag_end
+from ..port.alignment import TransferAlignment
+from ..port.payloads import BYTES_WIDTH, computed_row, refusal, source_word
+from .payloads import bag_result
 
 STATE_BYTES = 4
 
 
 class BagWriteBack(wiring.Component):
-    """Join each row with the end of its bag, and write it or drop it.
+    """Join each computed row with the result of its bag, and write or drop it.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
         A pulse before each command.
-    shape : In(row_format)
+    row_format : In(row_format)
         Of all rows.
-    ends : In(stream(bag_end(config)))
+    results : In(stream(bag_result(config)))
         Of every bag.
     rows : In(stream(row_word(config)))
     states : In(stream(32))
-        The row of every bag, from its first byte on, and the state of one that has.
-    made : Out(stream(made_row(config)))
-    words : Out(stream(source_word(config)))
-        Those to be written. A row is told no later than its first word is taken.
-    refused, refusing : Out
-        As of `RowStateGate`: the bags that are not written. Of one that tells nothing, as an earlier
-        or later one does for it, the status is OK.
+        The row of every bag, aligned to the first byte of a word, and its state, if any.
+    computed_rows : Out(stream(computed_row(config)))
+    computed_words : Out(stream(source_word(config)))
+        The rows and states to write. A row's handshake is no later than that of its first word.
+    refused, refused_valid : Out
+        A pulse per bag that is not written. The status is OK if another bag reports the error.
 
     Timing
     ------
-    Latency 1 cycle; one word a cycle.
+    Latency 1 cycle; one word per cycle.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "start": In(1),
-            "shape": In(row_format),
-            "ends": In(stream.Signature(bag_end(config))),
+            "row_format": In(row_format),
+            "results": In(stream.Signature(bag_result(config))),
             "rows": In(stream.Signature(row_word(config))),
             "states": In(stream.Signature(32)),
-            "made": Out(stream.Signature(made_row(config))),
-            "words": Out(stream.Signature(source_word(config))),
+            "computed_rows": Out(stream.Signature(computed_row(config))),
+            "computed_words": Out(stream.Signature(source_word(config))),
             "refused": Out(refusal()),
-            "refusing": Out(1),
+            "refused_valid": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config, given = self.config, self.ends.p
-        m.submodules.placement = placement = CopyAlignment(config)
-        placed, end = placement.placed, Signal(bag_end(config))  # the end is that of the placed
-        copy, row_bytes = placement.copies.p, Signal(COPY_BYTES)
+        config = self.config
+        m.submodules.alignment = alignment = TransferAlignment(config)
+        aligned, result = alignment.aligned, Signal(bag_result(config))  # in the same stage
+        transfer, row_bytes = alignment.transfers.p, Signal(BYTES_WIDTH)
         m.d.comb += [
-            row_bytes.eq(self.shape.row16 << log2(ROW_ALIGNMENT)),
-            placement.copies.valid.eq(self.ends.valid),
-            self.ends.ready.eq(placement.copies.ready),
-            copy.destination.eq(given.destination),
-            copy.two_writes.eq(given.two_writes),
-            copy.identity.bytes.eq(Mux(given.is_state, STATE_BYTES, row_bytes)),
+            row_bytes.eq(self.row_format.row16 << log2(ROW_ALIGNMENT)),
+            alignment.transfers.valid.eq(self.results.valid),
+            self.results.ready.eq(alignment.transfers.ready),
+            transfer.destination.eq(self.results.p.destination),
+            transfer.two_writes.eq(self.results.p.two_writes),
+            transfer.info.bytes.eq(Mux(self.results.p.is_state, STATE_BYTES, row_bytes)),
         ]
-        with m.If(placement.copies.ready):
-            m.d.sync += end.eq(given)
+        with m.If(alignment.transfers.ready):
+            m.d.sync += result.eq(self.results.p)
 
-        inside, good, comes, step, final = (
-            Signal(name=name) for name in ("inside", "good", "comes", "step", "final"))
-        bag = Signal(32)
+        inside, accepted, word_valid, step, final = (
+            Signal(name=name) for name in ("inside", "accepted", "word_valid", "step", "final"))
+        bag_idx = Signal(32)
+        row, words = self.computed_rows, self.computed_words
         m.d.comb += [
-            good.eq(~end.drops),
-            comes.eq(placed.valid & Mux(end.is_state, self.states.valid, self.rows.valid)),
-            final.eq(end.is_state | self.rows.p.last),
-            self.made.valid.eq(comes & good & ~inside & self.words.ready),
-            self.made.p.row.destination.eq(placed.p.destination),
-            self.made.p.row.bytes.eq(placed.p.bytes),
-            self.made.p.row.two_writes.eq(placed.p.two_writes),
-            # What errors are ordered by is not what is told of them.
-            self.made.p.identity.index.eq(bag),
-            self.made.p.identity.source.eq(end.index),
-            self.made.p.identity.destination.eq(end.packed),
-            self.made.p.identity.bytes.eq(placed.p.bytes),
-            self.made.p.identity.last.eq(end.last),
-            self.words.valid.eq(comes & good & (inside | self.made.ready)),
-            self.words.p.data.eq(Mux(end.is_state, self.states.p, self.rows.p.data)),
-            self.words.p.placement.eq(placed.p.placement),
-            self.words.p.first.eq(~inside),
-            self.words.p.last.eq(final),
-            step.eq(comes & (~good | self.words.ready & (inside | self.made.ready))),
-            self.rows.ready.eq(step & ~end.is_state),
-            self.states.ready.eq(step & end.is_state),
-            placed.ready.eq(~placed.valid | step & final),
+            accepted.eq(~result.drop),
+            word_valid.eq(
+                aligned.valid & Mux(result.is_state, self.states.valid, self.rows.valid)),
+            final.eq(result.is_state | self.rows.p.last),
+            row.valid.eq(word_valid & accepted & ~inside & words.ready),
+            row.p.row.destination.eq(aligned.p.destination),
+            row.p.row.bytes.eq(aligned.p.bytes),
+            row.p.row.two_writes.eq(aligned.p.two_writes),
+            # Errors are ordered by the number of the bag; the completion reports the list index.
+            row.p.info.index.eq(bag_idx),
+            row.p.info.source.eq(result.index),
+            row.p.info.destination.eq(result.packed_destination),
+            row.p.info.bytes.eq(aligned.p.bytes),
+            row.p.info.last.eq(result.last),
+            words.valid.eq(word_valid & accepted & (inside | row.ready)),
+            words.p.data.eq(Mux(result.is_state, self.states.p, self.rows.p.data)),
+            words.p.alignment.eq(aligned.p.alignment),
+            words.p.first.eq(~inside),
+            words.p.last.eq(final),
+            step.eq(word_valid & (~accepted | words.ready & (inside | row.ready))),
+            self.rows.ready.eq(step & ~result.is_state),
+            self.states.ready.eq(step & result.is_state),
+            aligned.ready.eq(~aligned.valid | step & final),
         ]
         with m.If(step):
-            m.d.sync += [inside.eq(~final), bag.eq(bag + (final & end.last))]
+            m.d.sync += [inside.eq(~final), bag_idx.eq(bag_idx + (final & result.last))]
         with m.If(self.start):
-            m.d.sync += bag.eq(0)
+            m.d.sync += bag_idx.eq(0)
         m.d.sync += [
-            self.refusing.eq(step & final & end.last & ~good),
-            self.refused.index.eq(bag),
-            self.refused.told.eq(end.index),
-            self.refused.status.eq(end.status),
-            self.refused.address.eq(end.address),
+            self.refused_valid.eq(step & final & result.last & ~accepted),
+            self.refused.index.eq(bag_idx),
+            self.refused.list_index.eq(result.index),
+            self.refused.status.eq(result.status),
+            self.refused.address.eq(result.address),
         ]
         return m

@@ -1,4 +1,4 @@
-"""Row read port: the AR and R channels, kept legal through time-outs and restarts."""
+"""RowReadPort: the AR and R channels, legal through time-outs and restarts."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -8,28 +8,28 @@ from ...config import Config, log2
 from ...memory.axi import BURST_INCR, AXI4Read
 from ...memory.bursts import fault_of
 from ...memory.watchdog import Watchdog
-from .payloads import read_beat, tag, tagged_burst
+from .payloads import id_width, read_beat, tagged_burst
 
 
 class RowReadPort(wiring.Component):
-    """Issue bursts, hand on what comes back.
+    """Issue read bursts and return their beats.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     bursts : In(stream(tagged_burst(config)))
-        At most `config.outstanding` at a time whose last beat has not come. Dropped while stopped
-        or draining.
+        At most `config.outstanding` without their last beat. The port drops bursts while it is
+        stopped or drains.
     beats : Out(read_beat(config))
-        Must be taken at once. None while stopped or draining.
+        No back-pressure. No beats while the port is stopped or drains.
     bus : Out(AXI4Read)
     timeout : In(32)
-        Cycles without progress after which the port stops; 0 never.
+        Cycles without progress after which the port stops; 0 disables the time-out.
     restart : In(1)
-        A pulse ends the stop; the port then drains: it drops what comes until `idle`.
+        A pulse ends the stop. The port then drains: it drops beats until `idle`.
     idle : Out(1)
         Nothing is in flight.
     stopped : Out(1)
@@ -45,7 +45,7 @@ class RowReadPort(wiring.Component):
             "bursts": In(stream.Signature(tagged_burst(config))),
             "beats": Out(read_beat(config)),
             "bus": Out(AXI4Read(address_width=config.address_width, bus_bytes=config.bus_bytes,
-                                id_width=tag(config))),
+                                id_width=id_width(config))),
             "timeout": In(32),
             "restart": In(1),
             "idle": Out(1),
@@ -55,19 +55,19 @@ class RowReadPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.watchdog = watchdog = Watchdog()
-        bus, asked = self.bus, self.bursts
-        # The one on AR included.
-        in_flight, some = Signal(range(self.config.outstanding + 1)), Signal()
-        draining, closed, load, ended = Signal(), Signal(), Signal(), Signal()
+        bus, bursts = self.bus, self.bursts
+        # The burst on AR is in flight, too.
+        in_flight_count, in_flight = Signal(range(self.config.outstanding + 1)), Signal()
+        draining, closed, issue, finish = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             closed.eq(self.stopped | draining | self.restart),
-            asked.ready.eq(closed | ~bus.arvalid | bus.arready),
-            load.eq(asked.valid & asked.ready & ~closed),
-            ended.eq(bus.rvalid & bus.rlast & some),
-            self.idle.eq(~some),
+            bursts.ready.eq(closed | ~bus.arvalid | bus.arready),
+            issue.eq(bursts.valid & bursts.ready & ~closed),
+            finish.eq(bus.rvalid & bus.rlast & in_flight),
+            self.idle.eq(~in_flight),
             bus.arsize.eq(log2(self.config.bus_bytes)),
             bus.arburst.eq(BURST_INCR),
-            bus.rready.eq(1),  # every burst has its place in the buffer
+            bus.rready.eq(1),  # every burst has space in the reorder buffer
             watchdog.waiting.eq(~self.idle & ~draining),
             watchdog.progress.eq((bus.arvalid & bus.arready) | bus.rvalid),
             watchdog.timeout.eq(self.timeout),
@@ -81,19 +81,20 @@ class RowReadPort(wiring.Component):
             self.beats.fault.eq(fault_of(bus.rresp)),
             self.beats.data.eq(bus.rdata),
         ]
-        with m.If(load ^ ended):  # `load` comes late and only enables
+        # Timing: `issue` is late; it only enables the counter.
+        with m.If(issue ^ finish):
             m.d.sync += [
-                in_flight.eq(Mux(ended, in_flight - 1, in_flight + 1)),
-                some.eq(~ended | (in_flight != 1)),
+                in_flight_count.eq(Mux(finish, in_flight_count - 1, in_flight_count + 1)),
+                in_flight.eq(~finish | (in_flight_count != 1)),
             ]
         with m.If(bus.arready):
             m.d.sync += bus.arvalid.eq(0)
-        with m.If(load):
+        with m.If(issue):
             m.d.sync += [
                 bus.arvalid.eq(1),
-                bus.arid.eq(asked.p.id),
-                bus.araddr.eq(asked.p.burst.address),
-                bus.arlen.eq(asked.p.burst.length),
+                bus.arid.eq(bursts.p.id),
+                bus.araddr.eq(bursts.p.burst.address),
+                bus.arlen.eq(bursts.p.burst.len_minus_1),
             ]
         with m.If(self.restart):
             m.d.sync += draining.eq(1)

@@ -1,4 +1,4 @@
-"""Row write port: the AW, W and B channels, kept legal through time-outs and restarts."""
+"""RowWritePort: the AW, W and B channels, legal through time-outs and restarts."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
@@ -9,13 +9,13 @@ from ...interfaces.records import FAULT_TIMEOUT
 from ...memory.axi import BURST_INCR, AXI4Write
 from ...memory.bursts import fault_of
 from ...memory.watchdog import Watchdog
-from .payloads import burst, burst_end, destination_word, writes_waiting
+from .payloads import burst, burst_response, destination_word, pending_writes
 
 BURSTS_AHEAD = 4  # addresses that may be accepted before their data
 
 
 class RowWritePort(wiring.Component):
-    """Issue bursts with their words, hand on the answers.
+    """Issue write bursts with their words and return the responses.
 
     All bursts carry id 0, so that writes to one address land in order.
 
@@ -23,26 +23,26 @@ class RowWritePort(wiring.Component):
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     bursts : In(stream(burst(config)))
     words : In(stream(destination_word(config)))
-        The words of those bursts. Both are dropped while stopped or draining.
-    answers : Out(stream)
-        The `fault` of each burst, in order. While stopped: TIMEOUT, again and again.
+        The words of the bursts. The port drops bursts and words while it is stopped or drains.
+    responses : Out(stream(burst_response()))
+        The fault of each burst, in order. While stopped: TIMEOUT in every cycle.
     bus : Out(AXI4Write)
     timeout : In(32)
-        Cycles without progress after which the port stops; 0 never.
+        Cycles without progress after which the port stops; 0 disables the time-out.
     restart : In(1)
-        A pulse ends the stop; the port then drains until `idle`. Words that it owes to bursts
-        already on the bus are sent without strobes, so that they end and write nothing more.
+        A pulse ends the stop. The port then drains until `idle`: it completes the bursts on the bus
+        with words without strobes, which write nothing.
     idle : Out(1)
         Nothing is in flight.
     stopped : Out(1)
 
     Timing
     ------
-    Latency 1 cycle to AW, 2 to W and 1 from B; throughput 1 word and 1 answer per cycle, bursts
+    Latency 1 cycle to AW, 2 to W and 1 from B; throughput 1 word and 1 response per cycle, bursts
     of one word included.
     """
 
@@ -51,7 +51,7 @@ class RowWritePort(wiring.Component):
         super().__init__({
             "bursts": In(stream.Signature(burst(config))),
             "words": In(stream.Signature(destination_word(config))),
-            "answers": Out(stream.Signature(burst_end())),
+            "responses": Out(stream.Signature(burst_response())),
             "bus": Out(AXI4Write(address_width=config.address_width, bus_bytes=config.bus_bytes,
                                  id_width=1)),
             "timeout": In(32),
@@ -62,18 +62,19 @@ class RowWritePort(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        bus, asked, answer = self.bus, self.bursts, self.answers
+        bus, bursts, response = self.bus, self.bursts, self.responses
         m.submodules.watchdog = watchdog = Watchdog()
-        m.submodules.owed = owed = fifo.SyncFIFO(width=8, depth=BURSTS_AHEAD)
-        most = writes_waiting(self.config)
-        in_flight, some, full = Signal(range(most + 1)), Signal(), Signal()  # till the answer
-        owes = Signal()  # words
-        draining, closed, load, answered = Signal(), Signal(), Signal(), Signal()
+        m.submodules.lengths = lengths = fifo.SyncFIFO(width=8, depth=BURSTS_AHEAD)
+        limit = pending_writes(self.config)
+        in_flight_count, in_flight, full = Signal(range(limit + 1)), Signal(), Signal()
+        words_due = Signal()  # an issued burst lacks words
+        draining, closed, issue, finish = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             closed.eq(self.stopped | draining | self.restart),
-            self.idle.eq(~some & ~bus.awvalid & ~bus.wvalid & ~owes),
+            self.idle.eq(~in_flight & ~bus.awvalid & ~bus.wvalid & ~words_due),
             watchdog.waiting.eq(~self.idle & ~draining),
-            watchdog.progress.eq(  # whether an answer is taken is told late
+            # Timing: `bready` is late, so `bvalid` alone counts as progress.
+            watchdog.progress.eq(
                 (bus.awvalid & bus.awready) | (bus.wvalid & bus.wready) | bus.bvalid),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
@@ -84,66 +85,66 @@ class RowWritePort(wiring.Component):
         with m.Elif(self.idle):
             m.d.sync += draining.eq(0)
 
-        # AW. Words are owed from the cycle in which the address appears.
+        # AW. The words of a burst are due from the cycle in which its address appears.
         m.d.comb += [
-            load.eq(asked.valid & ~closed & (~bus.awvalid | bus.awready) & owed.w_rdy & ~full),
-            asked.ready.eq(closed | ((~bus.awvalid | bus.awready) & owed.w_rdy & ~full)),
-            owed.w_en.eq(load),
-            owed.w_data.eq(asked.p.length),
+            issue.eq(bursts.valid & ~closed & (~bus.awvalid | bus.awready) & lengths.w_rdy & ~full),
+            bursts.ready.eq(closed | ((~bus.awvalid | bus.awready) & lengths.w_rdy & ~full)),
+            lengths.w_en.eq(issue),
+            lengths.w_data.eq(bursts.p.len_minus_1),
             bus.awsize.eq(log2(self.config.bus_bytes)),
             bus.awburst.eq(BURST_INCR),
         ]
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
-        with m.If(load):
+        with m.If(issue):
             m.d.sync += [
                 bus.awvalid.eq(1),
-                bus.awaddr.eq(asked.p.address),
-                bus.awlen.eq(asked.p.length),
+                bus.awaddr.eq(bursts.p.address),
+                bus.awlen.eq(bursts.p.len_minus_1),
             ]
 
         # W.
-        word = Signal(8)
-        free, put, final = Signal(), Signal(), Signal()
+        word_idx = Signal(8)
+        w_ready, w_load, final = Signal(), Signal(), Signal()
         m.d.comb += [
-            free.eq(~bus.wvalid | bus.wready),
-            put.eq(free & owes & (closed | self.words.valid)),
-            self.words.ready.eq(closed | (free & owes)),
-            final.eq(word == owed.r_data),
-            owed.r_en.eq(put & final),
+            w_ready.eq(~bus.wvalid | bus.wready),
+            w_load.eq(w_ready & words_due & (closed | self.words.valid)),
+            self.words.ready.eq(closed | (w_ready & words_due)),
+            final.eq(word_idx == lengths.r_data),
+            lengths.r_en.eq(w_load & final),
         ]
-        with m.If(load):
-            m.d.sync += owes.eq(1)
-        with m.Elif(owed.r_en):
-            m.d.sync += owes.eq(owed.level != 1)
+        with m.If(issue):
+            m.d.sync += words_due.eq(1)
+        with m.Elif(lengths.r_en):
+            m.d.sync += words_due.eq(lengths.level != 1)
         with m.If(bus.wready):
             m.d.sync += bus.wvalid.eq(0)
-        with m.If(put):
+        with m.If(w_load):
             m.d.sync += [
                 bus.wvalid.eq(1),
                 bus.wdata.eq(self.words.p.data),
                 bus.wstrb.eq(Mux(closed, 0, self.words.p.strobe)),
                 bus.wlast.eq(final),
-                word.eq(Mux(final, 0, word + 1)),
+                word_idx.eq(Mux(final, 0, word_idx + 1)),
             ]
 
         # B.
         held, held_fault = Signal(), Signal(2)
         m.d.comb += [
-            bus.bready.eq(closed | ~held | answer.ready),
-            answered.eq(bus.bvalid & bus.bready & some),
-            answer.valid.eq(held | self.stopped),
-            answer.p.fault.eq(Mux(held, held_fault, FAULT_TIMEOUT)),
+            bus.bready.eq(closed | ~held | response.ready),
+            finish.eq(bus.bvalid & bus.bready & in_flight),
+            response.valid.eq(held | self.stopped),
+            response.p.fault.eq(Mux(held, held_fault, FAULT_TIMEOUT)),
         ]
-        with m.If(load ^ answered):  # `load` comes late and only enables
+        # Timing: `issue` is late; it only enables the counter.
+        with m.If(issue ^ finish):
             m.d.sync += [
-                in_flight.eq(Mux(answered, in_flight - 1, in_flight + 1)),
-                some.eq(~answered | (in_flight != 1)),
-                full.eq(~answered & (in_flight == most - 1)),
+                in_flight_count.eq(Mux(finish, in_flight_count - 1, in_flight_count + 1)),
+                in_flight.eq(~finish | (in_flight_count != 1)),
+                full.eq(~finish & (in_flight_count == limit - 1)),
             ]
-        with m.If(closed):
-            with m.If(answer.ready | ~self.stopped):
-                m.d.sync += held.eq(0)
+        with m.If(closed), m.If(response.ready | ~self.stopped):
+            m.d.sync += held.eq(0)
         with m.Elif(bus.bready):
             m.d.sync += [held.eq(bus.bvalid), held_fault.eq(fault_of(bus.bresp))]
         return m

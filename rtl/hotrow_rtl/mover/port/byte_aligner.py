@@ -1,9 +1,8 @@
-"""ByteAligner: shift the bytes of a row from their place in source words to that in destination
-words."""
+"""ByteAligner: shift the lanes of a transfer from source words to destination words."""
 
 from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
 from ...primitives.skid_buffer import SkidBuffer
@@ -17,16 +16,16 @@ class ByteAligner(wiring.Component):
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     words : In(stream(source_word(config)))
     aligned : Out(stream(destination_word(config)))
-        The words of each copy's destination, strobes exact.
+        The words of each transfer's destination, with exact strobes.
 
     Timing
     ------
-    Latency 2 cycles. A copy takes max(s, d) cycles for s source and d destination words, one more
-    if s = d > 1 and it begins in a lower lane of its destination than of its source.
+    Latency 2 cycles. A transfer takes max(s, d) cycles for s source and d destination words; one
+    more if s = d > 1 and its first destination lane is below its first source lane.
     """
 
     latency = 2
@@ -42,55 +41,54 @@ class ByteAligner(wiring.Component):
         m = Module()
         lanes, out = self.config.lanes, self.aligned
         width = self.config.bus_width
-        m.submodules.taken = taken = SkidBuffer(source_word(self.config).size)
-        item, valid = data.View(source_word(self.config), taken.o.p), taken.o.valid
-        rotated = item.data
+        m.submodules.skid = skid = SkidBuffer(source_word(self.config))
+        connect(m, words=flipped(self.words), skid=skid.i)
+        word, valid, how = skid.o.p, skid.o.valid, skid.o.p.alignment
+        rotated = word.data
         for power in range(lane_width(self.config)):
             by = 32 << power
-            rotated = Mux(item.placement.rotate[power], rotated.rotate_left(by), rotated)
-        turned = Signal(width)
-        take, free, remains = Signal(), Signal(), Signal()
+            rotated = Mux(how.rotate[power], rotated.rotate_left(by), rotated)
+        current = Signal(width)
+        load, advance, remains = Signal(), Signal(), Signal()
         m.d.comb += [
-            taken.i.valid.eq(self.words.valid),
-            taken.i.p.eq(self.words.p.as_value()),
-            self.words.ready.eq(taken.i.ready),
-            taken.o.ready.eq(free & ~remains),
-            turned.eq(rotated),
-            free.eq(~out.valid | out.ready),
+            skid.o.ready.eq(advance & ~remains),
+            current.eq(rotated),
+            advance.eq(~out.valid | out.ready),
         ]
 
-        # Lanes below `rotate` of a rotated word belong to the next destination word, or to this
-        # one if it is `late`: a destination word joins the low lanes of the former rotated word
-        # with the high lanes of this one.
-        how = item.placement
-        former = Signal(width)
-        end = Signal(lane_width(self.config))
-        begun = Signal()  # a word of the copy has left; when it `remains`, one is still to leave
-        waits = how.late & item.first & ~item.last
-        leaves, is_end = Signal(), Signal()
-        last_lane = Mux(remains, end, how.end)
+        # A destination word joins the low lanes of the previous rotated word with the high lanes of
+        # the current one. Lanes below `rotate` of a rotated word belong to the next destination
+        # word, or with `needs_two` to the first one.
+        previous = Signal(width)
+        last_lane = Signal(lane_width(self.config))
+        # `begun`: the first destination word has left. `remains`: the extra word is still to come.
+        begun = Signal()
+        waits = how.needs_two & word.first & ~word.last
+        store, is_end = Signal(), Signal()
+        end_lane = Mux(remains, last_lane, how.last_lane)
         m.d.comb += [
-            take.eq(free & valid & ~remains),
-            leaves.eq(free & (remains | (valid & ~waits))),
-            is_end.eq(remains | (item.last & ~how.extra)),
+            load.eq(advance & valid & ~remains),
+            store.eq(advance & (remains | (valid & ~waits))),
+            is_end.eq(remains | (word.last & ~how.extra_word)),
         ]
         strobes = []
-        with m.If(free):
-            m.d.sync += out.valid.eq(leaves)
+        with m.If(advance):
+            m.d.sync += out.valid.eq(store)
         for lane in range(lanes):
             below = remains | (lane < how.rotate)
-            use_former = below & ~(how.late & item.first & ~remains)
+            use_previous = below & ~(how.needs_two & word.first & ~remains)
             strobe = Signal(name=f"strobe{lane}")
-            m.d.comb += strobe.eq((begun | remains | (lane >= how.begin))
-                                  & (~is_end | (lane <= last_lane)))
+            m.d.comb += strobe.eq((begun | remains | (lane >= how.first_lane))
+                                  & (~is_end | (lane <= end_lane)))
             strobes.append(strobe.replicate(4))
-            with m.If(free):
+            with m.If(advance):
                 m.d.sync += out.p.data.word_select(lane, 32).eq(Mux(
-                    use_former, former.word_select(lane, 32), turned.word_select(lane, 32)))
-        with m.If(free):
+                    use_previous, previous.word_select(lane, 32), current.word_select(lane, 32)))
+        with m.If(advance):
             m.d.sync += out.p.strobe.eq(Cat(strobes))
-        with m.If(leaves):
+        with m.If(store):
             m.d.sync += [begun.eq(~is_end), remains.eq(0)]
-        with m.If(take):
-            m.d.sync += [former.eq(turned), end.eq(how.end), remains.eq(item.last & how.extra)]
+        with m.If(load):
+            m.d.sync += [previous.eq(current), last_lane.eq(how.last_lane),
+                         remains.eq(word.last & how.extra_word)]
         return m

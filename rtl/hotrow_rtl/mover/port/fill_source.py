@@ -1,4 +1,4 @@
-"""Fill reads: answer the reads of a FILL with its pattern, so that memory is not asked."""
+"""FillSource: answer the reads of a FILL with its pattern, without memory traffic."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -6,20 +6,20 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...memory.axi import OKAY, AXI4Read
-from .payloads import tag
+from .payloads import id_width
 
 
 class FillSource(wiring.Component):
-    """Lie between a row reader and memory, and take memory's place during a FILL.
+    """Connect a row reader to memory, or answer its reads with the pattern of a FILL.
 
-    The reader, and all behind it, need not know: a FILL is a copy from its destination.
+    To the other units a FILL is a transfer whose source is its destination.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     reader : In(AXI4Read)
     memory : Out(AXI4Read)
     start : In(1)
@@ -27,21 +27,21 @@ class FillSource(wiring.Component):
     fills : In(1)
         With `start`: the command is a FILL.
     pattern : In(32)
-        What every 4 bytes are, stable during a FILL.
+        The value of every 4 bytes. Stable during a FILL.
     idle : In(1)
-        The reader has no read in flight. Without it, behind a time-out, who answers stays as it
-        is: the reader asks for nothing more.
+        The reader has no read in flight. The unit switches only while `idle`: a reader that a
+        time-out has stopped issues no reads.
 
     Timing
     ------
-    No latency on the way to memory and back. The first beat of a pattern comes the cycle after the
-    read was taken, the others without a gap.
+    Combinational from reader to memory and back. The first beat of a pattern comes in the cycle
+    after the read's handshake, the others without a gap.
     """
 
     def __init__(self, config: Config):
         self.config = config
         bus = AXI4Read(address_width=config.address_width, bus_bytes=config.bus_bytes,
-                       id_width=tag(config))
+                       id_width=id_width(config))
         super().__init__({
             "reader": In(bus),
             "memory": Out(bus),
@@ -54,26 +54,26 @@ class FillSource(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         reader, memory = self.reader, self.memory
-        answers = Signal()  # reads are answered here
-        busy, number, behind = Signal(), Signal.like(reader.arid), Signal(8)  # of a burst
-        free, taken = Signal(), Signal()
+        filling = Signal()
+        busy, burst_id, beats_left = Signal(), Signal.like(reader.arid), Signal(8)
+        ready, fire = Signal(), Signal()
         with m.If(self.start & self.idle):
-            m.d.sync += answers.eq(self.fills)
+            m.d.sync += filling.eq(self.fills)
         m.d.comb += [
             *(getattr(memory, name).eq(getattr(reader, name))
               for name in ("arid", "araddr", "arlen", "arsize", "arburst", "rready")),
-            memory.arvalid.eq(reader.arvalid & ~answers),
-            free.eq(~busy | reader.rready & (behind == 0)),
-            taken.eq(reader.arvalid & answers & free),
-            reader.arready.eq(Mux(answers, free, memory.arready)),
-            reader.rvalid.eq(Mux(answers, busy, memory.rvalid)),
-            reader.rid.eq(Mux(answers, number, memory.rid)),
-            reader.rlast.eq(Mux(answers, behind == 0, memory.rlast)),
-            reader.rresp.eq(Mux(answers, OKAY, memory.rresp)),
-            reader.rdata.eq(Mux(answers, self.pattern.replicate(self.config.lanes), memory.rdata)),
+            memory.arvalid.eq(reader.arvalid & ~filling),
+            ready.eq(~busy | reader.rready & (beats_left == 0)),
+            fire.eq(reader.arvalid & filling & ready),
+            reader.arready.eq(Mux(filling, ready, memory.arready)),
+            reader.rvalid.eq(Mux(filling, busy, memory.rvalid)),
+            reader.rid.eq(Mux(filling, burst_id, memory.rid)),
+            reader.rlast.eq(Mux(filling, beats_left == 0, memory.rlast)),
+            reader.rresp.eq(Mux(filling, OKAY, memory.rresp)),
+            reader.rdata.eq(Mux(filling, self.pattern.replicate(self.config.lanes), memory.rdata)),
         ]
-        with m.If(taken):
-            m.d.sync += [busy.eq(1), number.eq(reader.arid), behind.eq(reader.arlen)]
+        with m.If(fire):
+            m.d.sync += [busy.eq(1), burst_id.eq(reader.arid), beats_left.eq(reader.arlen)]
         with m.Elif(busy & reader.rready):
-            m.d.sync += [busy.eq(behind != 0), behind.eq(behind - 1)]
+            m.d.sync += [busy.eq(beats_left != 0), beats_left.eq(beats_left - 1)]
         return m

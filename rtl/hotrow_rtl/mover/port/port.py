@@ -1,4 +1,4 @@
-"""Row port: one AXI4 read and one write bus, and what carries copies from one to the other."""
+"""RowPort: one AXI4 read and one write bus, and the transfers between them."""
 
 from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
@@ -10,14 +10,14 @@ from ...primitives.fifo import RamFifo
 from ...primitives.stream_routing import fork, stream_connect
 from .fill_source import FillSource
 from .payloads import (
-    addressed_copy,
-    arrived_copy,
-    copies_in_flight,
-    copy_identity,
-    ended_copy,
-    made_row,
+    computed_row,
+    fetched_row,
+    finished_transfer,
+    id_width,
+    row_transfer,
     source_word,
-    tag,
+    transfer_info,
+    transfers_in_flight,
 )
 from .reader import RowReader
 from .write_tracker import WriteTracker
@@ -25,33 +25,33 @@ from .writer import RowWriter
 
 
 class RowPort(wiring.Component):
-    """Carry copies through memory, and tell when each has landed or failed.
+    """Carry out transfers through memory, and report when each has landed or failed.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    copies : In(stream(addressed_copy(config)))
-    ended : Out(ended_copy())
-        Every copy, in order, or every row that is made.
+    Attributes
+    ----------
+    transfers : In(stream(row_transfer(config)))
+    finished : Out(finished_transfer())
+        Every transfer, or with `bags` every computed row, in order.
     bags : In(1)
-        Copies are only read, and leave as `read_rows` and `read_words`, as of `RowReader`; what is
-        written are the rows `made`. Stable while any is inside.
-    made : In(stream(made_row(config)))
-    made_words : In(stream(source_word(config)))
-        As of `RowWriter`.
+        Transfers are only read, and leave as `read_rows` and `read_words`, see `RowReader`; the
+        port writes `computed_rows` instead. Stable while transfers are inside.
+    computed_rows : In(stream(computed_row(config)))
+    computed_words : In(stream(source_word(config)))
+        See `RowWriter`.
     start, fills, pattern : In
-        As of `FillSource`.
+        See `FillSource`.
     read_bus : Out(AXI4Read)
-        `outstanding` ids, answers in any order.
+        `outstanding` ids, responses in any order.
     write_bus : Out(AXI4Write)
         One id.
     timeout, restart : In
-        As of `RowMover`.
+        See `RowMover`.
     clear : In(1)
-        Forget all but what is in flight on the buses: high from `restart` until `idle`.
+        Clear everything but the bursts on the buses: high from `restart` until `idle`.
     idle : Out(1)
         Nothing is in flight.
     read_stopped, write_stopped : Out(1)
@@ -64,20 +64,20 @@ class RowPort(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "copies": In(stream.Signature(addressed_copy(config))),
-            "ended": Out(ended_copy()),
+            "transfers": In(stream.Signature(row_transfer(config))),
+            "finished": Out(finished_transfer()),
             **({
                 "bags": In(1),
-                "read_rows": Out(stream.Signature(arrived_copy(config))),
+                "read_rows": Out(stream.Signature(fetched_row(config))),
                 "read_words": Out(stream.Signature(source_word(config))),
-                "made": In(stream.Signature(made_row(config))),
-                "made_words": In(stream.Signature(source_word(config))),
+                "computed_rows": In(stream.Signature(computed_row(config))),
+                "computed_words": In(stream.Signature(source_word(config))),
             } if config.arithmetic else {}),
             "start": In(1),
             "fills": In(1),
             "pattern": In(32),
             "read_bus": Out(AXI4Read(address_width=config.address_width,
-                                     bus_bytes=config.bus_bytes, id_width=tag(config))),
+                                     bus_bytes=config.bus_bytes, id_width=id_width(config))),
             "write_bus": Out(AXI4Write(address_width=config.address_width,
                                        bus_bytes=config.bus_bytes, id_width=1)),
             "timeout": In(32),
@@ -92,44 +92,44 @@ class RowPort(wiring.Component):
         m = Module()
         config = self.config
         cleared = ResetInserter(self.clear)
-        identities = RamFifo(copy_identity(), copies_in_flight(config))
+        infos = RamFifo(transfer_info(), transfers_in_flight(config))
         tracker = WriteTracker()
-        m.submodules.identities = cleared(identities)
+        m.submodules.infos = cleared(infos)
         m.submodules.reader = reader = RowReader(config)
-        m.submodules.fill_reads = fill_reads = FillSource(config)
+        m.submodules.fill_source = fill_source = FillSource(config)
         m.submodules.writer = writer = RowWriter(config)
         m.submodules.tracker = cleared(tracker)
 
-        m.d.comb += reader.copies.p.eq(self.copies.p)
+        m.d.comb += reader.transfers.p.eq(self.transfers.p)
         with m.If(self.bags if config.arithmetic else 0):
             if config.arithmetic:
                 m.d.comb += [
-                    reader.copies.valid.eq(self.copies.valid),
-                    self.copies.ready.eq(reader.copies.ready),
-                    writer.rows.p.eq(self.made.p.row),
-                    identities.i.p.eq(self.made.p.identity),
+                    reader.transfers.valid.eq(self.transfers.valid),
+                    self.transfers.ready.eq(reader.transfers.ready),
+                    writer.rows.p.eq(self.computed_rows.p.row),
+                    infos.i.p.eq(self.computed_rows.p.info),
                 ]
                 stream_connect(m, reader.rows, self.read_rows)
                 stream_connect(m, reader.words, self.read_words)
-                stream_connect(m, self.made_words, writer.words)
-                fork(m, self.made, writer.rows, identities.i)
+                stream_connect(m, self.computed_words, writer.words)
+                fork(m, self.computed_rows, writer.rows, infos.i)
         with m.Else():
-            fork(m, self.copies, reader.copies, identities.i)
-            m.d.comb += identities.i.p.eq(self.copies.p.identity)
+            fork(m, self.transfers, reader.transfers, infos.i)
+            m.d.comb += infos.i.p.eq(self.transfers.p.info)
             stream_connect(m, reader.rows, writer.rows)
             stream_connect(m, reader.words, writer.words)
-        connect(m, reader=reader.bus, fill_reads=fill_reads.reader)
-        connect(m, fill_reads.memory, flipped(self.read_bus))
+        connect(m, reader=reader.bus, fill_source=fill_source.reader)
+        connect(m, fill_source.memory, flipped(self.read_bus))
         connect(m, writer.bus, flipped(self.write_bus))
-        connect(m, identities=identities.o, tracker=tracker.identities)
-        connect(m, writer=writer.moves, tracker=tracker.moves)
-        connect(m, writer=writer.answers, tracker=tracker.answers)
+        connect(m, infos=infos.o, tracker=tracker.infos)
+        connect(m, writer=writer.read_responses, tracker=tracker.read_responses)
+        connect(m, writer=writer.write_responses, tracker=tracker.write_responses)
         m.d.comb += [
-            fill_reads.start.eq(self.start),
-            fill_reads.fills.eq(self.fills),
-            fill_reads.pattern.eq(self.pattern),
-            fill_reads.idle.eq(reader.idle),
-            self.ended.eq(tracker.ended),
+            fill_source.start.eq(self.start),
+            fill_source.fills.eq(self.fills),
+            fill_source.pattern.eq(self.pattern),
+            fill_source.idle.eq(reader.idle),
+            self.finished.eq(tracker.finished),
             self.idle.eq(reader.idle & writer.idle),
             self.read_stopped.eq(reader.stopped),
             self.write_stopped.eq(writer.stopped),

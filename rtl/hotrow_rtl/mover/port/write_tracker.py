@@ -1,56 +1,55 @@
-"""Move tracker: match the ends of reads and writes with the copies that they belong to."""
+"""WriteTracker: match read and write responses with their transfers."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .payloads import burst_end, copy_identity, ended_copy, read_end
+from .payloads import burst_response, finished_transfer, read_response, transfer_info
 
 
 class WriteTracker(wiring.Component):
-    """Tell when each copy has landed or failed.
+    """Report when each transfer has landed or failed.
 
-    Members
-    -------
-    identities : In(stream(copy_identity()))
-        Every copy, in order.
-    moves : In(stream)
-        Every copy, in order, once its reads have ended: their `fault`, and whether it has
-        `two_writes`.
-    answers : In(stream)
-        The `fault` of each burst written. Copies with a fault of their reads have none.
-    ended : Out(ended_copy())
-        Every copy, in order, once its writes have been answered.
+    Attributes
+    ----------
+    infos : In(stream(transfer_info()))
+        Every transfer, in order.
+    read_responses : In(stream(read_response()))
+        Of every transfer, in order.
+    write_responses : In(stream(burst_response()))
+        Of each write burst. A transfer with a read fault has no write burst.
+    finished : Out(finished_transfer())
+        Every transfer, in order, after its last write response.
 
     Timing
     ------
-    Throughput 1 copy per cycle.
+    Throughput 1 transfer per cycle.
     """
 
-    identities: In(stream.Signature(copy_identity()))
-    moves: In(stream.Signature(read_end()))
-    answers: In(stream.Signature(burst_end()))
-    ended: Out(ended_copy())
+    infos: In(stream.Signature(transfer_info()))
+    read_responses: In(stream.Signature(read_response()))
+    write_responses: In(stream.Signature(burst_response()))
+    finished: Out(finished_transfer())
 
     def elaborate(self, platform):
         m = Module()
-        move, answer, ended = self.moves.p, self.answers, self.ended
-        half, half_fault = Signal(), Signal(2)  # the first of two writes has been answered
-        known = self.moves.valid & self.identities.valid
-        unread = move.fault != 0
-        first = known & ~unread & move.two_writes & ~half
+        read, write, finished = self.read_responses.p, self.write_responses, self.finished
+        half, half_fault = Signal(), Signal(2)  # of two writes the first has a response
+        valid = self.read_responses.valid & self.infos.valid
+        read_failed = read.fault != 0
+        first_of_two = valid & ~read_failed & read.two_writes & ~half
         m.d.comb += [
-            ended.valid.eq(known & (unread | (answer.valid & ~first))),
-            ended.written.eq(~unread),
-            ended.fault.eq(Mux(unread, move.fault, Mux(
-                half & (half_fault > answer.p.fault), half_fault, answer.p.fault))),
-            ended.identity.eq(self.identities.p),
-            answer.ready.eq(known & ~unread),
-            self.moves.ready.eq(ended.valid),
-            self.identities.ready.eq(ended.valid),
+            finished.valid.eq(valid & (read_failed | (write.valid & ~first_of_two))),
+            finished.written.eq(~read_failed),
+            finished.fault.eq(Mux(read_failed, read.fault, Mux(
+                half & (half_fault > write.p.fault), half_fault, write.p.fault))),
+            finished.info.eq(self.infos.p),
+            write.ready.eq(valid & ~read_failed),
+            self.read_responses.ready.eq(finished.valid),
+            self.infos.ready.eq(finished.valid),
         ]
-        with m.If(first & answer.valid):
-            m.d.sync += [half.eq(1), half_fault.eq(answer.p.fault)]
-        with m.Elif(ended.valid):
+        with m.If(first_of_two & write.valid):
+            m.d.sync += [half.eq(1), half_fault.eq(write.p.fault)]
+        with m.Elif(finished.valid):
             m.d.sync += half.eq(0)
         return m

@@ -1,4 +1,4 @@
-"""Row writer: complete rows to their destinations, many writes in flight."""
+"""RowWriter: write complete rows, with many writes in flight."""
 
 from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
@@ -10,45 +10,45 @@ from ...primitives.fifo import RamFifo
 from .axi_write import RowWritePort
 from .byte_aligner import ByteAligner
 from .page_splitter import PageSplitter
-from .payloads import arrived_copy, burst_end, read_end, source_word, writes_waiting
+from .payloads import burst_response, fetched_row, pending_writes, read_response, source_word
 
 
 class RowWriter(wiring.Component):
-    """Write rows that have been read; pass by those that could not.
+    """Write the rows that were read without a fault.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
-    rows : In(stream(arrived_copy(config)))
+    Attributes
+    ----------
+    rows : In(stream(fetched_row(config)))
     words : In(stream(source_word(config)))
-        The words of the rows without fault, in order.
-    moves : Out(stream)
-        Every row, in order: its `fault`, and whether it has `two_writes`.
-    answers : Out(stream)
-        The `fault` of each burst written, in order; while stopped TIMEOUT, again and again.
+        The words of the rows without a fault, in order.
+    read_responses : Out(stream(read_response()))
+        Of every row, in order.
+    write_responses : Out(stream(burst_response()))
+        Of each write burst, in order; TIMEOUT in every cycle while stopped.
     bus : Out(AXI4Write)
     timeout, restart, idle, stopped : In, In, Out, Out
-        As of `RowWritePort`.
+        See `RowWritePort`.
     clear : In(1)
-        Forget all but what is in flight on the bus: high from `restart` until `idle`.
+        Clear everything but the bursts on the bus: high from `restart` until `idle`.
 
     Timing
     ------
-    Latency 3 cycles from source words to W; one destination word per cycle, see `ByteAligner`. In
-    the steady state a row of w words takes at least (w + b + 2) / writes_waiting(config) cycles
-    if B comes b cycles after the last W.
+    Latency 3 cycles from source words to W; one destination word per cycle, see `ByteAligner`. If B
+    comes b cycles after the last W, a row of w words takes at least
+    (w + b + 2) / pending_writes(config) cycles in the steady state.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "rows": In(stream.Signature(arrived_copy(config))),
+            "rows": In(stream.Signature(fetched_row(config))),
             "words": In(stream.Signature(source_word(config))),
-            "moves": Out(stream.Signature(read_end())),
-            "answers": Out(stream.Signature(burst_end())),
+            "read_responses": Out(stream.Signature(read_response())),
+            "write_responses": Out(stream.Signature(burst_response())),
             "bus": Out(AXI4Write(address_width=config.address_width, bus_bytes=config.bus_bytes,
                                  id_width=1)),
             "timeout": In(32),
@@ -62,34 +62,33 @@ class RowWriter(wiring.Component):
         m = Module()
         config = self.config
         cleared = ResetInserter(self.clear)
-        moves = RamFifo(read_end(), writes_waiting(config))
-        cutter, realigner = PageSplitter(config), ByteAligner(config)
-        m.submodules.moves = cleared(moves)
-        m.submodules.cutter = cleared(cutter)
-        m.submodules.realigner = cleared(realigner)
+        responses = RamFifo(read_response(), pending_writes(config))
+        splitter, aligner = PageSplitter(config), ByteAligner(config)
+        m.submodules.responses = cleared(responses)
+        m.submodules.splitter = cleared(splitter)
+        m.submodules.aligner = cleared(aligner)
         m.submodules.port = port = RowWritePort(config)
 
-        # Both take a row in one cycle; one with a fault is not written. No queue lies in front
-        # of the cutter, so that addresses are never behind the words.
+        # A row enters `splitter` and `responses` in the same cycle. No queue precedes the splitter,
+        # so that a burst is never later than its words. A row with a fault skips the splitter: its
+        # `ready` would stay low for a row across two pages until the first half leaves.
         row = self.rows.p
-        # The cutter is not asked about a row that it does not get: of one across two pages it
-        # would wait for the first half to leave.
-        cut = cutter.spans.ready | (row.fault != 0)
+        splitter_ready = splitter.ranges.ready | (row.fault != 0)
         m.d.comb += [
-            self.rows.ready.eq(cut & moves.i.ready),
-            cutter.spans.valid.eq(self.rows.valid & moves.i.ready & (row.fault == 0)),
-            cutter.spans.p.address.eq(row.destination),
-            cutter.spans.p.bytes.eq(row.bytes),
-            cutter.spans.p.crosses.eq(row.two_writes),
-            moves.i.valid.eq(self.rows.valid & cut),
-            moves.i.p.fault.eq(row.fault),
-            moves.i.p.two_writes.eq(row.two_writes),
+            self.rows.ready.eq(splitter_ready & responses.i.ready),
+            splitter.ranges.valid.eq(self.rows.valid & responses.i.ready & (row.fault == 0)),
+            splitter.ranges.p.address.eq(row.destination),
+            splitter.ranges.p.bytes.eq(row.bytes),
+            splitter.ranges.p.crosses.eq(row.two_writes),
+            responses.i.valid.eq(self.rows.valid & splitter_ready),
+            responses.i.p.fault.eq(row.fault),
+            responses.i.p.two_writes.eq(row.two_writes),
         ]
-        connect(m, cutter=cutter.bursts, port=port.bursts)
-        connect(m, words=flipped(self.words), realigner=realigner.words)
-        connect(m, realigner=realigner.aligned, port=port.words)
-        connect(m, moves=moves.o, tracker=flipped(self.moves))
-        connect(m, port=port.answers, tracker=flipped(self.answers))
+        connect(m, splitter=splitter.bursts, port=port.bursts)
+        connect(m, words=flipped(self.words), aligner=aligner.words)
+        connect(m, aligner=aligner.aligned, port=port.words)
+        connect(m, responses=responses.o, tracker=flipped(self.read_responses))
+        connect(m, port=port.responses, tracker=flipped(self.write_responses))
         connect(m, flipped(self.bus), port.bus)
         m.d.comb += [
             port.timeout.eq(self.timeout),

@@ -126,7 +126,7 @@ def test_restart_in_flight(after, kind):
     bench.bench.process("commands", drive)
     bench.bench.run(5000)
     bench.model.check()
-    for command, got in zip(then, bench.got):
+    for command, got in zip(then, bench.got, strict=True):
         want = command.expect(bench.expected, TINY)
         assert (got.status, got.entries, got.bytes) == (want.status, want.entries, want.bytes)
     np.testing.assert_array_equal(bench.image, bench.expected)

@@ -67,7 +67,7 @@ def test_pool_cycles_follow_the_model(monkeypatch, latency, ports):
     commands = [pool(monkeypatch, *each) for each in (
         (at, row_bytes, lengths) for at, (row_bytes, lengths) in enumerate(shapes))]
     _, told = timed(monkeypatch, config, latency, commands)
-    for (row_bytes, lengths), cycles in zip(shapes, told):
+    for (row_bytes, lengths), cycles in zip(shapes, told, strict=True):
         model = pool_rows_cycles(
             config, row_bytes // 4, lengths, row_bytes, latency, latency, first_word=1)
         assert abs(model - cycles) <= 0.05 * cycles, (
@@ -83,7 +83,7 @@ def test_update_cycles_follow_the_model(monkeypatch, latency, ports):
               (64, [1] * 10, ADAGRAD), (64, [4] * 6, ADAGRAD), (256, [2] * 5, ADAGRAD)]
     commands = [update(monkeypatch, at, *shape) for at, shape in enumerate(shapes)]
     _, told = timed(monkeypatch, config, latency, commands)
-    for (row_bytes, counts, flags), cycles in zip(shapes, told):
+    for (row_bytes, counts, flags), cycles in zip(shapes, told, strict=True):
         model = update_rows_cycles(config, row_bytes // 4, counts, row_bytes, row_bytes,
                                    bool(flags), latency, latency, first_word=1)
         assert abs(model - cycles) <= 0.05 * cycles, (

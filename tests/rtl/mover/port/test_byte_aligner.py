@@ -4,7 +4,7 @@ from itertools import product
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.mover.port.alignment import CopyAlignment
+from hotrow_rtl.mover.port.alignment import TransferAlignment
 from hotrow_rtl.mover.port.byte_aligner import ByteAligner
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
@@ -23,15 +23,15 @@ def cases(config):
 
 
 def placements(config, copies):
-    """What CopyAlignment says of copies that start at those lanes, near a page's end."""
-    dut = CopyAlignment(config)
+    """What TransferAlignment says of copies that start at those lanes, near a page's end."""
+    dut = TransferAlignment(config)
     bench = StreamBench(dut)
-    bench.source(dut.copies, [
+    bench.source(dut.transfers, [
         {"source": PAGE - config.bus_bytes + 4 * first, "destination": PAGE + 4 * begin,
-         "identity": {"bytes": 4 * lanes}} for first, begin, lanes in copies])
-    placed = bench.sink(dut.placed, len(copies))
+         "info": {"bytes": 4 * lanes}} for first, begin, lanes in copies])
+    placed = bench.sink(dut.aligned, len(copies))
     bench.run(len(copies) + 4)
-    return [copy.placement.as_bits() for copy in placed]
+    return [transfer.alignment.as_bits() for transfer in placed]
 
 
 def realign(config, copies, gaps, pauses):
@@ -40,7 +40,8 @@ def realign(config, copies, gaps, pauses):
     sources, words, count = [], [], 0
     dut = ByteAligner(config)
     layout = dut.words.payload.shape()
-    for (first, begin, lanes), placement in zip(copies, placements(config, copies)):
+    for (first, begin, lanes), placement in zip(
+            copies, placements(config, copies), strict=True):
         octets = rng.integers(0, 256, -(-(first + lanes) // config.lanes) * config.bus_bytes,
                               np.uint8)
         sources.append(octets[4 * first:4 * (first + lanes)])
@@ -48,7 +49,7 @@ def realign(config, copies, gaps, pauses):
         for place, word in enumerate(split):
             words.append(layout.const({
                 "data": int.from_bytes(word.tobytes(), "little"), "first": place == 0,
-                "placement": layout.members["placement"].from_bits(placement),
+                "alignment": layout.members["alignment"].from_bits(placement),
                 "last": place == len(split) - 1}))
         count += -(-(begin + lanes) // config.lanes)
     bench = StreamBench(dut)
@@ -65,7 +66,7 @@ def test_every_shift(bus_bytes, gaps, pauses):
     copies = cases(config)
     sources, aligned, _ = realign(config, copies, gaps, pauses)
     words = iter(aligned)
-    for copy, source in zip(copies, sources):
+    for copy, source in zip(copies, sources, strict=True):
         _, begin, lanes = copy
         strobes, octets = [], b""
         for _ in range(-(-(begin + lanes) // config.lanes)):
