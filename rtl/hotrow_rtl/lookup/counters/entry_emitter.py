@@ -1,4 +1,4 @@
-"""Entry emitter: the counted rows that a walk hears of, as elements of a list."""
+"""Entry emitter: turns scanned entries into the elements of a HARVEST's list."""
 
 from amaranth import Cat, Module, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -9,49 +9,50 @@ from ...interfaces.records import harvest_entry, result, row_key
 from ...primitives.fifo import RamFifo
 from ..hashing.xorshift_hardware import unhash_key_hw
 from .bank import CounterBank
-from .set_layout import counter_place, scanned_entry
+from .set_layout import hashed_key, scanned_entry
 
-ROOM = 16  # entries that may wait to be taken
+QUEUE = 16  # entries
 
 
 def entries_shape(config: Config):
-    """Shape of a number of counted rows, all of them at most."""
+    """Shape of a number of entries."""
     return range(config.counter_entries + 1)
 
 
 class EntryEmitter(wiring.Component):
-    """Emit the entries above the bound, and those equal to it while the quota lasts.
+    """Emit the entries above the bound, and the first of those equal to it.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(1)
-        A pulse takes `entries` and `ties`.
+        A pulse loads `entries` and `ties`.
     entries : In(entries_shape(config))
-        To be emitted in all; that many must come. With none, one absent element is emitted.
+        How many entries to emit; the scan must deliver as many. If 0, the emitter sends one absent
+        element.
     ties : In(entries_shape(config))
-        How many of the entries equal to the bound are emitted: the first ones.
-    bound : In
+        How many of them may equal the bound.
+    bound : In(config.counter_bits + 1)
         Constant from the first entry on.
-    room : Out(1)
-        An entry may be asked for, and is heard of `CounterBank.latency` + 1 cycles later.
-    heard_valid, heard, set : In(1), In(scanned_entry(config)), In
-        An entry of that set, in turn. Those behind the last one emitted mean nothing.
+    space : Out(1)
+        A request is allowed; its result comes `CounterBank.latency` + 1 cycles later.
+    result_valid, scan_result, set : In(1), In(scanned_entry(config)), In
+        An entry of that set. Entries after the last one to emit are ignored.
     harvested : Out(stream(result(harvest_entry)))
-        In the order of entries.
+        In the order of the scan.
     done : Out(1)
-        A pulse when the last element has been taken.
+        A pulse when the last element has been accepted.
 
     Timing
     ------
-    An entry a cycle; latency `latency` cycles from an entry to its element.
+    One entry a cycle; `latency` cycles from an entry to its element.
     """
 
-    latency = 1 + RamFifo.latency + 1  # compare, queue, and the key
-    _under_way = CounterBank.latency + 4  # asked for before the queue's level tells
+    latency = 1 + RamFifo.latency + 1  # compare, queue, unhash
+    _in_flight = CounterBank.latency + 4  # requests that the level of the queue does not include
 
     def __init__(self, config: Config):
         self.config = config
@@ -60,9 +61,9 @@ class EntryEmitter(wiring.Component):
             "entries": In(entries_shape(config)),
             "ties": In(entries_shape(config)),
             "bound": In(config.counter_bits + 1),
-            "room": Out(1),
-            "heard_valid": In(1),
-            "heard": In(scanned_entry(config)),
+            "space": Out(1),
+            "result_valid": In(1),
+            "scan_result": In(scanned_entry(config)),
             "set": In(log2(config.counter_sets)),
             "harvested": Out(stream.Signature(result(harvest_entry))),
             "done": Out(1),
@@ -71,53 +72,52 @@ class EntryEmitter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out = self.config, self.harvested
-        left, active = Signal.like(self.entries), Signal()
-        ties = Signal(signed(len(left) + 1))  # left, less one: the sign tells that none is
-        kept = data.StructLayout({
-            "mixed": counter_place(c), "count": c.counter_bits, "last": 1})
-        m.submodules.queue = queue = RamFifo(kept, ROOM)
+        entry_count, active = Signal.like(self.entries), Signal()
+        ties = Signal(signed(len(entry_count) + 1))  # minus 1, so that the sign means none is left
+        entry = data.StructLayout({"key": hashed_key(c), "count": c.counter_bits, "last": 1})
+        m.submodules.queue = queue = RamFifo(entry, QUEUE)
 
-        equal, reaches, emits = Signal(), Signal(), Signal()
-        held = Signal(kept, reset_less=True)
+        equal, reaches, emit = Signal(), Signal(), Signal()
+        held = Signal(entry, reset_less=True)
         m.d.sync += [
-            self.room.eq(active & (queue.level <= ROOM - self._under_way)),
-            reaches.eq(self.heard_valid & self.heard.reaches),
-            equal.eq(self.heard.count == self.bound),
-            Cat(held.mixed.bank, held.mixed.set).eq(self.set),
-            held.mixed.tag.eq(self.heard.tag),
-            held.count.eq(self.heard.count),
+            self.space.eq(active & (queue.level <= QUEUE - self._in_flight)),
+            reaches.eq(self.result_valid & self.scan_result.reaches),
+            equal.eq(self.scan_result.count == self.bound),
+            Cat(held.key.bank, held.key.set).eq(self.set),
+            held.key.tag.eq(self.scan_result.tag),
+            held.count.eq(self.scan_result.count),
         ]
         m.d.comb += [
-            emits.eq(active & reaches & ~(equal & (ties < 0))),
-            queue.i.valid.eq(emits),
+            emit.eq(active & reaches & ~(equal & (ties < 0))),
+            queue.i.valid.eq(emit),
             queue.i.p.eq(held),
-            queue.i.p.last.eq(left == 1),
+            queue.i.p.last.eq(entry_count == 1),
         ]
-        with m.If(emits):
+        with m.If(emit):
             m.d.sync += [
-                left.eq(left - 1),
+                entry_count.eq(entry_count - 1),
                 ties.eq(ties - equal),
-                active.eq(left != 1),
+                active.eq(entry_count != 1),
             ]
 
-        chosen, key = queue.o.p, Signal(row_key(c))
+        oldest, key = queue.o.p, Signal(row_key(c))
         m.d.comb += [
-            key.as_value().eq(unhash_key_hw(chosen.mixed.as_value(), 0, c.key_width)),
+            key.as_value().eq(unhash_key_hw(oldest.key.as_value(), 0, c.key_width)),
             queue.o.ready.eq(~out.valid | out.ready),
         ]
         with m.If(queue.o.ready):
             m.d.sync += [
                 out.valid.eq(queue.o.valid),
                 out.p.present.eq(1),
-                out.p.last.eq(chosen.last),
+                out.p.last.eq(oldest.last),
                 out.p.value.row.eq(key.row),
                 out.p.value.table.eq(key.table),
-                out.p.value.count.eq(chosen.count),
+                out.p.value.count.eq(oldest.count),
             ]
         m.d.comb += self.done.eq(out.valid & out.ready & out.p.last)
 
         with m.If(self.start):
-            m.d.sync += [left.eq(self.entries), ties.eq(self.ties - 1),
+            m.d.sync += [entry_count.eq(self.entries), ties.eq(self.ties - 1),
                          active.eq(self.entries != 0)]
             with m.If(self.entries == 0):
                 m.d.sync += [out.valid.eq(1), out.p.present.eq(0), out.p.last.eq(1)]

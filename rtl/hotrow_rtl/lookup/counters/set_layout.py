@@ -1,5 +1,4 @@
-"""One set of the access counters, as it lies in memory, and how scans reach it."""
-
+"""Memory layout of a counter set, and the port through which scans reach it."""
 
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out, Signature
@@ -17,17 +16,17 @@ def counter_way(config: Config) -> data.StructLayout:
 
 
 def counter_set(config: Config) -> data.StructLayout:
-    """One memory word, of which one way is written at a time."""
+    """A memory word; each way has a write enable."""
     return data.StructLayout({"ways": data.ArrayLayout(counter_way(config), config.counter_ways)})
 
 
 def counter_credits(config: Config) -> data.ArrayLayout:
-    """Of every way of a set, how many lookups of rows that have none it outlives."""
+    """Eviction credit of each way of a set: how many competing lookups its row survives."""
     return data.ArrayLayout(CREDIT_WIDTH, config.counter_ways)
 
 
-def counter_place(config: Config) -> data.StructLayout:
-    """A mixed row key: bank, set within the bank, and the tag that the set keeps."""
+def hashed_key(config: Config) -> data.StructLayout:
+    """A hashed row key: bank, set within the bank, and the tag in the set."""
     return data.StructLayout({
         "bank": log2(config.banks),
         "set": log2(config.counter_sets // config.banks),
@@ -36,30 +35,30 @@ def counter_place(config: Config) -> data.StructLayout:
 
 
 def scanned_entry(config: Config) -> data.StructLayout:
-    """What a bank tells of an entry: its count, its tag, and whether the count reaches the bound.
-    All zero for a bank that was not asked."""
+    """Result of a scan request: an entry's count and tag, and whether the count reaches the bound.
+    All zero without a request."""
     return data.StructLayout({
         "count": config.counter_bits, "tag": config.counter_tag_width, "reaches": 1})
 
 
 class ScanPort(Signature):
-    """How harvest and decay reach the entries of a bank while no lookup is in flight.
+    """Requests of a scan to a counter bank, only while no lookup is in the bank.
 
-    Members
-    -------
+    Attributes
+    ----------
     active : Out(1)
-        Requests come from here.
+        A scan uses the bank.
     enable : Out(1)
-        The bank is asked for an entry.
+        A request.
     halve : Out(1)
-        And its count is to be halved; two such of the same set `CounterBank.distance` cycles apart.
+        Also halve the count. Two of these of the same set are `CounterBank.distance` cycles apart.
     set, ways : Out
-        Which one; one way.
+        The entry; one bit of `ways` is set.
     complement : Out
-        What a count that reaches the bound takes to overflow; 0 if there is no bound. Constant
-        during a scan, and 0 while lookups are in flight.
+        Two's complement of the bound: a count that reaches the bound overflows when this is added.
+        0 without a bound. Constant during a scan, and 0 while lookups are in the bank.
     entry : In(scanned_entry(config))
-        `CounterBank.latency` cycles after it was asked for, as it was before.
+        The entry before the request, `CounterBank.latency` cycles after it.
     """
 
     def __init__(self, config: Config):
