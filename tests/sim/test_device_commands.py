@@ -146,7 +146,7 @@ def test_jagged_sample_major_batches_of_64_bit_ids(card):
 def test_misses_of_a_full_set_are_listed_again(card):
     config, sets = card.transport.config, defaultdict(list)
     for row in range(1000):
-        bank, rest = placement.place(config, 1 << ROW_NUMBER_WIDTH | row)
+        bank, rest = placement.split_key(config, 1 << ROW_NUMBER_WIDTH | row)
         sets[bank, rest % config.miss_sets].append(row)
     first, second, third = next(rows for rows in sets.values() if len(rows) > MISS_WAYS)[:3]
     # The row of table 0, in another set or before the others, is looked up with each of them.

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.lookup.hashing.row_location import counter_place, place
+from hotrow_rtl.lookup.hashing.row_location import split_counter_key, split_key
 from hotrow_sim.golden.lookup.counters import Counters, pack_key, unpack_key
 
 TINY = preset("tiny")
@@ -40,8 +40,8 @@ class ByLists:
 
     def count(self, key, amount):
         """How many of these lookups hit."""
-        bank, rest = place(self.config, key)
-        number = counter_place(self.config, rest)[0] * self.config.banks + bank
+        bank, rest = split_key(self.config, key)
+        number = split_counter_key(self.config, rest)[0] * self.config.banks + bank
         ways, limit = self.sets[number], 2 ** self.config.counter_bits - 1
         for way in ways:
             if way[0] == key and way[1]:

@@ -8,7 +8,7 @@ from amaranth.lib import data
 from hotrow_rtl.config import log2, preset
 from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_rtl.interfaces.lookup_payloads import slot_in_bank, slot_number
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key, split_key
 from hotrow_rtl.lookup.hashing.xorshift import hash_key
 from hotrow_sim.golden.lookup.directory import Directory
 
@@ -122,7 +122,7 @@ def test_slot_is_that_of_the_hardware(config):
         slot, _ = directory.install(1, row, (0, 0))
         if slot == NO_SLOT:
             continue
-        bank, rest = place(config, 1 << 32 | row)
+        bank, rest = split_key(config, 1 << 32 | row)
         for choice in range(config.directory_choices):
             at = directory_hash(config, choice, rest) % (config.directory_sets // config.banks)
             for way in range(config.directory_ways):
@@ -146,7 +146,7 @@ def test_rows_of_one_set_are_told_apart(config):
     slots = {}
     for number in range(200):
         rest = (number * 977 * sets + sets - 1) & ((1 << config.bank_key_width) - 1)
-        key = key_of(config, 3, rest)
+        key = join_key(config, 3, rest)
         slot, present = directory.install(key >> 32, key & 0xFFFFFFFF, (parts, 0))
         assert not present, f"row {key:#x} was taken for one of {list(slots.values())}"
         if slot != NO_SLOT:

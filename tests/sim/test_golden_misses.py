@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 from hotrow_rtl.config import MISS_WAYS, preset
-from hotrow_rtl.lookup.hashing.row_location import key_of, place
+from hotrow_rtl.lookup.hashing.row_location import join_key, split_key
 from hotrow_sim.golden.lookup.miss_table import MissTable
 
 TINY = preset("tiny")
@@ -23,7 +23,7 @@ def by_lists(config, keys):
     """(index, listed, kept, repeated, place) of each key, one at a time."""
     sets, numbers, count = {}, {}, 0
     for key in map(int, keys):
-        bank, rest = place(config, key)
+        bank, rest = split_key(config, key)
         number = rest % config.miss_sets
         ways = sets.setdefault((bank, number), [])
         repeated = key in ways
@@ -74,7 +74,7 @@ def test_empty_batch():
 
 def test_one_set_keeps_its_first_rows():
     rest = np.arange(MISS_WAYS + 2, dtype=np.uint64) * np.uint64(TINY.miss_sets) + np.uint64(3)
-    keys = key_of(TINY, np.uint64(5), rest)
+    keys = join_key(TINY, np.uint64(5), rest)
     turns = [0, 1, 2, 0, 3, 2, 1, 3, 0]
     index, listed, _ = MissTable(TINY).number(keys[turns])
     assert listed.tolist() == [True, True, True, False, True, True, False, True, False]

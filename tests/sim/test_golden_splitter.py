@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT, BatchFlag
-from hotrow_rtl.lookup.hashing.row_location import place
+from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_sim.golden.lookup.reader import read_batch
 from hotrow_sim.golden.lookup.splitter import split
 
@@ -30,7 +30,7 @@ def brute_force(config, lookups, found, refused, beat):
             if key in known:
                 slots.append(MISS_FLAG | known[key])
             else:
-                bank, rest = place(config, key[0] << 32 | key[1])
+                bank, rest = split_key(config, key[0] << 32 | key[1])
                 held = filled.setdefault((bank, rest % config.miss_sets), [])
                 slots.append(MISS_FLAG | len(misses))
                 if len(held) < MISS_WAYS:
@@ -91,8 +91,8 @@ def test_uniform_batches(found, refused, popular):
 
 def test_rows_without_a_place_are_listed_at_each_appearance():
     """Six rows of one set of two ways, far apart and then close together."""
-    rows = [row for row in range(1 << 16) if place(TINY, row)[0] == 3
-            and place(TINY, row)[1] % TINY.miss_sets == 1][:6]
+    rows = [row for row in range(1 << 16) if split_key(TINY, row)[0] == 3
+            and split_key(TINY, row)[1] % TINY.miss_sets == 1][:6]
     apart = TINY.lanes * (TINY.window_beats + 3)
     ids = np.array(rows + [0] * (apart - 6) + rows[::-1] + rows, np.uint32)
     lookups = read_batch(ids, len(ids), 0, 1)

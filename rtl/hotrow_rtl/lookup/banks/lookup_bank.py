@@ -15,7 +15,7 @@ from ..counters.set_layout import ScanPort, scanned_entry
 from ..directory.payloads import plan_setting
 from ..directory.set_index import SetIndex
 from ..directory.slot_table import SlotTable, distance, latency
-from ..hashing.row_location import counter_place
+from ..hashing.row_location import split_counter_key
 from ..splitter.miss_table import MissTableBank
 from .bypass_table import BypassTable, newest_age
 from .hazard_distance import recent_hazards
@@ -189,8 +189,8 @@ class LookupBank(wiring.Component):
             slot_sets = [(Const(0, 1), Const(0, 1))]
         recent = [
             (CounterBank.distance, recent_hazards(
-                m, "count", CounterBank.distance, counter_place(c, hashed.bank_key)[0], 1,
-                counter_place(c, request.bank_key)[0], fire & (request.amount != 0))),
+                m, "count", CounterBank.distance, split_counter_key(c, hashed.bank_key)[0], 1,
+                split_counter_key(c, request.bank_key)[0], fire & (request.amount != 0))),
             (MissTableBank.distance, recent_hazards(
                 m, "miss", MissTableBank.distance, miss_set, hashed.miss, held_miss_set,
                 fire & request.miss)),

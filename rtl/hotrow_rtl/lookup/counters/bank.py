@@ -16,7 +16,7 @@ from ...config import CREDIT_LOG2, CREDIT_WIDTH, CREDITED_WIDTH, Config, log2
 from ...interfaces.lookup_payloads import NUMBER_WIDTH, amount_width, count_answer, count_request
 from ...primitives.bits import onehot_mux, saturate
 from ...primitives.ram import ClearedRam
-from ..hashing.row_location import counter_place
+from ..hashing.row_location import split_counter_key
 from .set_layout import ScanPort, counter_credits, counter_set, counter_way
 
 
@@ -86,7 +86,7 @@ class CounterBank(wiring.Component):
         valid, halve = ({name: Signal(name=f"{name}_{flag}") for name in rows}
                         for flag in ("valid", "halve"))
         request, fire = Signal(row), Signal()
-        request_set, request_tag = counter_place(c, self.requests.p.bank_key)
+        request_set, request_tag = split_counter_key(c, self.requests.p.bank_key)
         m.d.comb += [
             request.set.eq(Mux(scan.active, scan.set, request_set)),
             request.tag.eq(request_tag),

@@ -12,25 +12,25 @@ from ...config import Config, log2
 from .xorshift import hash_key, unhash_key
 
 
-def place(config: Config, key):
+def split_key(config: Config, key):
     """(bank, bank_key) of a packed (table, row) key."""
     hashed = hash_key(key, 0, config.key_width)
     return hashed & (config.banks - 1), hashed >> log2(config.banks)
 
 
-def key_of(config: Config, bank, bank_key):
-    """The packed key of a row; the inverse of `place`."""
+def join_key(config: Config, bank, bank_key):
+    """The packed key of a row; the inverse of `split_key`."""
     return unhash_key(bank_key << log2(config.banks) | bank, 0, config.key_width)
 
 
-def counter_place(config: Config, bank_key):
+def split_counter_key(config: Config, bank_key):
     """(set within the bank, tag) of a row in the access counters."""
     sets = config.counter_sets // config.banks
     return bank_key & (sets - 1), bank_key >> log2(sets)
 
 
-def counter_rest(config: Config, set_, tag):
-    """The `bank_key` of a counted row; the inverse of `counter_place`."""
+def join_counter_key(config: Config, set_, tag):
+    """The `bank_key` of a counted row; the inverse of `split_counter_key`."""
     return tag << log2(config.counter_sets // config.banks) | set_
 
 

@@ -11,7 +11,12 @@ the new row is dropped; otherwise the new row replaces it.
 
 import numpy as np
 from hotrow_rtl.config import CREDIT_LOG2, CREDITED_WIDTH, Config, log2
-from hotrow_rtl.lookup.hashing.row_location import counter_place, counter_rest, key_of, place
+from hotrow_rtl.lookup.hashing.row_location import (
+    join_counter_key,
+    join_key,
+    split_counter_key,
+    split_key,
+)
 
 from .combiner import owners
 
@@ -130,14 +135,14 @@ class Counters:
         at = np.flatnonzero(chosen)
         sets = (at // self.config.counter_ways).astype(np.uint64)
         bank_bits = np.uint64(log2(self.config.banks))
-        rest = counter_rest(self.config, sets >> bank_bits, self.tag.ravel()[at])
-        key = key_of(self.config, sets & np.uint64(self.config.banks - 1), rest)
+        rest = join_counter_key(self.config, sets >> bank_bits, self.tag.ravel()[at])
+        key = join_key(self.config, sets & np.uint64(self.config.banks - 1), rest)
         return *unpack_key(self.config, key), count[at]
 
     def _location(self, key):
         """Set and tag of each key."""
-        bank, rest = place(self.config, key)
-        sets, tags = counter_place(self.config, rest)
+        bank, rest = split_key(self.config, key)
+        sets, tags = split_counter_key(self.config, rest)
         return (sets << np.uint64(log2(self.config.banks)) | bank).astype(np.int64), tags
 
     def _count_owners(self, sets, tags, amount):

@@ -3,7 +3,7 @@
 import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.contract.encoding import NO_SLOT
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, split_key
 
 from .counters import pack_key
 
@@ -89,7 +89,7 @@ class Directory:
     def _location(self, choice, table, row, parts_log2, part):
         """Set and tag of each row."""
         c = self.config
-        bank, rest = place(c, pack_key(c, table, row))
+        bank, rest = split_key(c, pack_key(c, table, row))
         hashed = directory_hash(c, choice, rest)
         width = (log2(c.directory_sets // c.banks) - np.asarray(parts_log2)).astype(np.uint64)
         low = hashed & ((np.uint64(1) << width) - np.uint64(1))

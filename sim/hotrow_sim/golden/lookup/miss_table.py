@@ -7,7 +7,7 @@ row once per owner.
 
 import numpy as np
 from hotrow_rtl.config import MISS_WAYS, Config, log2
-from hotrow_rtl.lookup.hashing.row_location import place
+from hotrow_rtl.lookup.hashing.row_location import split_key
 
 
 class MissTable:
@@ -64,7 +64,7 @@ class MissTable:
     def _find(self, keys):
         """`kept`, whether an earlier owner has the row, its entry, and its first owner."""
         rows, first, row = np.unique(keys, return_index=True, return_inverse=True)
-        bank, rest = place(self.config, rows)
+        bank, rest = split_key(self.config, rows)
         sets = self.config.miss_sets
         set_ = (rest & np.uint64(sets - 1)).astype(np.int64)
         table_set = set_ << log2(self.config.banks) | bank.astype(np.int64)

@@ -10,7 +10,7 @@ from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp
 from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.payloads import Policy
 from hotrow_rtl.lookup.directory.slot_table import distance
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of, place
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key, split_key
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import (
     bypass_table_bits,
@@ -72,7 +72,7 @@ class Golden:
             missed = tuple(int(each[-1]) for each in
                            MissTable(self.config).find(np.array(keys, np.uint64)))
         if op == PLAN and not hit and not (missed and missed[1]):
-            entry = int(place(self.config, np.uint64(key))[1]) % 512
+            entry = int(split_key(self.config, np.uint64(key))[1]) % 512
             by = min(self.bypassed_by.get(entry, NEVER), self.state.planned - 1)
             if by > self.state.retired:
                 self.newest = max(self.newest, by)
@@ -110,7 +110,7 @@ def keys_of_bank(config, count, seed):
     keys = rng.choice(1 << config.bank_key_width - 8, count, replace=False).astype(np.uint64)
     if not config.planner:  # fewer sets
         keys = np.unique(keys & ~np.uint64(0x18) | keys % np.uint64(3) << np.uint64(3))
-    return rng.permutation(key_of(config, np.uint64(BANK), keys)).tolist()
+    return rng.permutation(join_key(config, np.uint64(BANK), keys)).tolist()
 
 
 def slot_of(config, slot):
@@ -161,7 +161,7 @@ class Player:
         parts = key % 2, key // 2 % (1 << key % 2)
         self.wanted.append((key, amount, miss, epoch, op, parts, batch))
         ctx.set(dut.requests.p, {
-            "bank_key": int(place(config, np.uint64(key))[1]), "amount": amount, "miss": miss,
+            "bank_key": int(split_key(config, np.uint64(key))[1]), "amount": amount, "miss": miss,
             "epoch": epoch, "op": op, "parts_log2": parts[0], "part": parts[1]})
         ctx.set(dut.requests.valid, 1)
         await ctx.tick().until(dut.requests.ready)
@@ -199,7 +199,7 @@ class Player:
             self.answered += 1
 
     def tag(self, key, slot):
-        hashed = directory_hash(self.config, slot.choice, place(self.config, np.uint64(key))[1])
+        hashed = directory_hash(self.config, slot.choice, split_key(self.config, np.uint64(key))[1])
         return int(hashed) >> self.config.bank_key_width - self.config.directory_tag_width
 
     def run(self, drive, limit=60_000):
@@ -318,7 +318,7 @@ def test_a_request_a_cycle_unless_sets_meet():
 
 def test_without_a_planner_only_edits_and_equal_sets_are_waited_for():
     player, keys = Player(PLAIN), [
-        int(key_of(PLAIN, np.uint64(BANK), np.uint64(7 * number % 8 << 4 | 7 * number % 8)))
+        int(join_key(PLAIN, np.uint64(BANK), np.uint64(7 * number % 8 << 4 | 7 * number % 8)))
         for number in range(64)]
 
     async def drive(ctx):

@@ -14,7 +14,7 @@ from hotrow_rtl.interfaces.lookup_payloads import (
     waiting_beat,
 )
 from hotrow_rtl.lookup.combiner.bank_request import BankRequestStage
-from hotrow_rtl.lookup.hashing.row_location import place
+from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
@@ -41,7 +41,7 @@ def check(config, at, beat, out):
         assert name == "lanes" or carried[name] == beat[name]
     for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes)):
         where = f"beat {at}, lane {number}"
-        bank, rest = place(config, lane["key"])
+        bank, rest = split_key(config, lane["key"])
         assert (got.valid, got.bank) == (lane["owner"], bank), where
         request, counts, splits = got.request, beat["counts"], beat["splits"]
         assert (request.bank_key, request.amount) == (rest, lane["amount"] * counts), where

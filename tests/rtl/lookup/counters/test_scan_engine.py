@@ -13,7 +13,7 @@ from hotrow_rtl.interfaces.lookup_payloads import count_answer, count_request
 from hotrow_rtl.interfaces.records import command, harvest_entry, outcome, result
 from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.counters.scan_engine import ScanEngine
-from hotrow_rtl.lookup.hashing.row_location import counter_rest, key_of, place
+from hotrow_rtl.lookup.hashing.row_location import join_counter_key, join_key, split_key
 from hotrow_sim.cycles.counters import bank_cycles, clear_cycles, decay_cycles, harvest_cycles
 from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.counters import Counters, pack_key, unpack_key
@@ -94,8 +94,8 @@ def trace(config, kind, count, seed):
 def rows_of_one_set(config, count, bank=1, at=0):
     """(table, row) that all fall into set `at` of a bank."""
     tag = np.arange(count, dtype=np.uint64) * np.uint64(977) + np.uint64(5)
-    rest = counter_rest(config, np.uint64(at), tag)
-    return unpack_key(config, key_of(config, np.uint64(bank), rest))
+    rest = join_counter_key(config, np.uint64(at), tag)
+    return unpack_key(config, join_key(config, np.uint64(bank), rest))
 
 
 KINDS = ("uniform", "skewed", "single", "one-set")
@@ -133,7 +133,7 @@ class Bench:
     async def _observe(self, ctx, table, row, beat):
         key = pack_key(self.config, table, row)
         owner, amount = np.unique(owners(key, beat, self.config.window_beats), return_counts=True)
-        bank, rest = place(self.config, key[owner])
+        bank, rest = split_key(self.config, key[owner])
         hits = self.golden.observe(table, row, beat)
         queues = [[(int(r), int(a)) for r, a in zip(rest[bank == b], amount[bank == b])]
                   for b in range(self.config.banks)]

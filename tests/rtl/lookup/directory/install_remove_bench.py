@@ -21,7 +21,7 @@ from hotrow_rtl.interfaces.records import ReadClient, command, outcome, result, 
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
-from hotrow_rtl.lookup.hashing.row_location import key_of
+from hotrow_rtl.lookup.hashing.row_location import join_key
 from hotrow_sim.golden.lookup import directory as golden
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
@@ -104,7 +104,7 @@ class Ring:
         assert lane.valid == (kept.status == Status.OK)
         found = {"hit": 1, "placed": 1, "slot": {"way": 1, "set": 1}}
         if lane.valid:
-            request, key = lane.request, key_of(c, lane.bank, lane.request.bank_key)
+            request, key = lane.request, join_key(c, lane.bank, lane.request.bank_key)
             shared = beat.shared
             assert not shared.miss and not request.amount
             row = key >> ROW_NUMBER_WIDTH, key & 0xFFFFFFFF, (request.parts_log2, request.part)

@@ -9,7 +9,7 @@ from hotrow_rtl.contract.encoding import AllFlag, Opcode
 from hotrow_rtl.interfaces.records import FAULT_DECERR
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.directory.slot_table import distance
-from hotrow_rtl.lookup.hashing.row_location import place
+from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_sim.cycles.directory import clear_cycles, list_cycles
 from hotrow_sim.golden.lookup import directory as golden
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
@@ -147,7 +147,7 @@ def cycles_and_model(config, entries):
     valid = (entries[:, 0] <= 1 << 19) & (entries[:, 1] < config.tables // 2)
     keys = entries[:, 1].astype(np.uint64) << np.uint64(ROW_NUMBER_WIDTH) | entries[:, 0].astype(
         np.uint64)
-    banks = place(config, keys)[0].tolist()
+    banks = split_key(config, keys)[0].tolist()
     cycles = Lists(config, ListedDirectory(config)).run([List(Opcode.INSTALL, entries)])
     return cycles, list_cycles(valid, LATENCY + 1, banks), list_cycles(valid, LATENCY + 1)
 
@@ -165,7 +165,7 @@ def test_cycles_agree_with_the_model(config, wrong):
 def test_rows_of_one_bank_wait_for_each_other():
     count, tables = 70, tables_of(TINY)
     same = [(row, table) for table in tables for row in range(tables[table][0] + 1)
-            if place(TINY, table << ROW_NUMBER_WIDTH | row)[0] == 3]
+            if split_key(TINY, table << ROW_NUMBER_WIDTH | row)[0] == 3]
     entries = np.array([same[number % len(same)] for number in range(count)])
     cycles, banked, apart = cycles_and_model(TINY, entries)
     assert cycles == banked

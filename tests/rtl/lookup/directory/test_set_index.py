@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import log2, preset
 from hotrow_rtl.lookup.directory.set_index import SetIndex
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key
 from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.testing.benches.stream_bench import StreamBench
@@ -30,7 +30,7 @@ def test_sets_and_tags(config):
 
     def expected(key, parts_log2, part):
         table, row = (int(each) for each in unpack_key(
-            config, np.uint64(key_of(config, BANK, key))))
+            config, np.uint64(join_key(config, BANK, key))))
         starts = Directory(config).set_starts([table], [row], [parts_log2], [part])
         for choice, (start,) in enumerate(starts):
             set_ = start // config.directory_ways % config.directory_sets // config.banks

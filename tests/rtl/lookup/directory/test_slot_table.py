@@ -11,7 +11,7 @@ from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp
 from hotrow_rtl.lookup.directory.payloads import Policy
 from hotrow_rtl.lookup.directory.slot_table import SlotTable
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, key_of
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key
 from hotrow_rtl.lookup.hashing.xorshift import unhash_key
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import slot_table_bits
@@ -60,7 +60,7 @@ class Player:
 
     def row(self, bank_key):
         """(key, partition, first slot of the set in each choice) of a row."""
-        key = int(key_of(self.config, BANK, bank_key))
+        key = int(join_key(self.config, BANK, bank_key))
         table, row = unpack_key(self.config, np.uint64(key))
         parts_log2 = int(table) % (log2(self.config.directory_partitions) + 1)
         partition = parts_log2, int(table) % (1 << parts_log2)
@@ -136,7 +136,7 @@ class Player:
             hashed = int(answer.tag) << low | int(place.set) & (1 << low) - 1
             evicted = unhash_key(hashed, 1, config.bank_key_width) if place.choice else hashed
             assert directory_hash(config, int(place.choice), evicted) == hashed
-            assert (int(key_of(config, BANK, evicted)), bool(answer.dirty)) == (victim, dirty)
+            assert (int(join_key(config, BANK, evicted)), bool(answer.dirty)) == (victim, dirty)
         self.seen["hit"] += hit
         self.seen["placed"] += slot is not None and not hit
         self.seen["evicts"] += victim is not None

@@ -7,7 +7,7 @@ from amaranth import Module, Signal
 from amaranth.sim import Simulator
 from hotrow.traces import open_trace
 from hotrow_rtl.config import PRESETS
-from hotrow_rtl.lookup.hashing.row_location import place
+from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_rtl.lookup.hashing.xorshift import CHAINS, hash_key, unhash_key
 from hotrow_rtl.lookup.hashing.xorshift_hardware import hash_key_hw, unhash_key_hw
 
@@ -124,7 +124,7 @@ def test_rows_of_a_real_log_spread_over_the_banks(config):
     columns = ("stock", "customer", "country", "hour_of_week")
     ids = open_trace(str(RETAIL), ids=columns).batch(0, 40_960).ids.reshape(-1, len(columns))
     tables = np.arange(len(columns), dtype=np.uint64) << np.uint64(config.row_width)
-    bank, _ = place(config, np.unique(tables | ids.astype(np.uint64)))
+    bank, _ = split_key(config, np.unique(tables | ids.astype(np.uint64)))
     load = np.bincount(bank.astype(int), minlength=config.banks)
     assert load.max() < 1.1 * load.mean(), load
 

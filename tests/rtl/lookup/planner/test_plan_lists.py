@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, split_key
 from hotrow_rtl.lookup.planner.plan_lists import PlanLists, Victims
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
@@ -20,7 +20,7 @@ def drawn(rng, count):
     row = rng.integers(0, 1 << TINY.row_width, count)
     zeros, choice = np.zeros(count, int), rng.integers(0, 2, count)
     starts = np.array(Directory(TINY).set_starts(table, row, zeros, zeros))[choice, range(count)]
-    rest = place(TINY, pack_key(TINY, table, row))[1]
+    rest = split_key(TINY, pack_key(TINY, table, row))[1]
     hashed = [int(directory_hash(TINY, each, one)) for each, one in zip(choice.tolist(), rest)]
     slots = starts + rng.integers(0, TINY.directory_ways, count)
     tags = [each >> TINY.bank_key_width - TINY.directory_tag_width for each in hashed]

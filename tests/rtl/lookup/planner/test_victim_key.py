@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from amaranth.lib import data
 from hotrow_rtl.config import preset
-from hotrow_rtl.lookup.hashing.row_location import directory_hash, place
+from hotrow_rtl.lookup.hashing.row_location import directory_hash, split_key
 from hotrow_rtl.lookup.planner.victim_key import VictimKey
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
@@ -23,7 +23,7 @@ def test_the_row_is_that_of_the_tag(config):
     table = rng.integers(0, config.tables, count)
     row = rng.integers(0, 1 << config.row_width, count)
     starts = Directory(config).set_starts(table, row, np.zeros(count, int), np.zeros(count, int))
-    _, rests = place(config, pack_key(config, table, row))
+    _, rests = split_key(config, pack_key(config, table, row))
     dut = VictimKey(config)
     bench = StreamBench(dut)
 

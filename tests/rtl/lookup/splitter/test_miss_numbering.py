@@ -20,7 +20,7 @@ from hotrow_rtl.interfaces.lookup_payloads import (
 )
 from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
-from hotrow_rtl.lookup.hashing.row_location import place
+from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_lane, number_shared
 from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering, split_beat
 from hotrow_sim.cost.design_memory import memory_bits
@@ -136,7 +136,7 @@ class Batch:
                         each["back"] = int(beat[n] - beat[owner[n]])
                         each["lane"] = int(lane[owner[n]])
                     elif splits:
-                        bank = int(place(config, int(keys[n]))[0])
+                        bank = int(split_key(config, int(keys[n]))[0])
                         answer["found"]["placed"] = int(n not in found)
                         if n not in found:
                             del answer["missed"]

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from hotrow_rtl.config import EPOCH_WIDTH, MISS_WAYS, preset
-from hotrow_rtl.lookup.hashing.row_location import key_of
+from hotrow_rtl.lookup.hashing.row_location import join_key
 from hotrow_rtl.lookup.splitter.miss_table import MissTableBank
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import miss_table_bits
@@ -30,7 +30,7 @@ def rows_of(config, rows, count, seed, sets=None):
 
 def expected(config, rests):
     """(kept, repeated, place) of one batch; no place of a row that is not kept."""
-    keys = key_of(config, np.uint64(1), np.array(rests, np.uint64))
+    keys = join_key(config, np.uint64(1), np.array(rests, np.uint64))
     return [(int(kept), int(repeated), int(place) if kept else None)
             for kept, repeated, place in zip(*MissTable(config).find(keys))]
 
