@@ -1,4 +1,4 @@
-"""Batch statistics: counts of lookups, hits, misses and refused lookups per batch."""
+"""Batch statistics: lookups, hits, misses and the first refused lookup of a batch."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,11 +12,11 @@ from .miss_numbering import split_beat
 
 
 class BatchStatistics(wiring.Component):
-    """Sum the multiplicities of the owners of each batch.
+    """Add up the amounts of the owners of each batch.
 
-    In a batch that splits, a lookup is a hit if its row has a slot; with a planner, if the row had
-    a slot when its owner reached the bank. In a batch that only counts, an owner whose row had no
-    counter is one miss, and every other lookup is a hit.
+    In a batch that splits a hit is a lookup with a slot; with a planner, one whose row had a slot
+    before the request of its owner. In any other batch a hit is a lookup whose row was counted
+    before: an owner whose row was not is one miss, the lookups that joined it are hits.
 
     Parameters
     ----------
@@ -27,14 +27,14 @@ class BatchStatistics(wiring.Component):
     beats : In(stream(crossbar_response(config, split_beat(config), config.slot_word_width)))
     outcome : Out(stream(outcome))
         One per batch, in order: lookups, hits, misses, unique (listed misses), refused (listed
-        misses that the miss table does not keep), and the first refused lookup with its position.
+        misses that the miss table did not keep), and status and index of the first refused lookup.
     restart : In(1)
         A pulse drops the batch in progress.
 
     Timing
     ------
-    One beat a cycle; the last beats of two batches are at least two cycles apart. The outcome is
-    valid 3 cycles after the last beat.
+    One beat a cycle, except that the last beats of two batches are at least two cycles apart. The
+    outcome follows the last beat by 3 cycles.
     """
 
     def __init__(self, config: Config):
@@ -49,24 +49,25 @@ class BatchStatistics(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, beat = self.config, self.beats.p.carried
-        ready, valid, last = Signal(init=1), Signal(2), Signal(2)
-        outcome_waits, end_waits = Signal(), Signal()  # in the next cycle
+        enable, valid, last = Signal(init=1), Signal(2), Signal(2)
+        # In the next cycle: an outcome is waiting, and the last beat of a batch is at the adder.
+        outcome_next, last_next = Signal(), Signal()
         m.d.comb += [
-            outcome_waits.eq(ready & valid[1] & last[1]
-                             | self.outcome.valid & ~self.outcome.ready),
-            end_waits.eq(Mux(ready, valid[0] & last[0], valid[1] & last[1])),
-            self.beats.ready.eq(ready),
+            outcome_next.eq(enable & valid[1] & last[1]
+                            | self.outcome.valid & ~self.outcome.ready),
+            last_next.eq(Mux(enable, valid[0] & last[0], valid[1] & last[1])),
+            self.beats.ready.eq(enable),
         ]
-        # Timing: `outcome.ready` is late, so a waiting outcome stalls the end of the next batch for
-        # one cycle more than it must.
-        m.d.sync += ready.eq(~(outcome_waits & end_waits))
-        with m.If(ready):
+        # Timing: `enable` is registered, so a last beat stalls even in the cycle in which the
+        # outcome before it is accepted.
+        m.d.sync += enable.eq(~(outcome_next & last_next))
+        with m.If(enable):
             m.d.sync += [
                 valid.eq(Cat(self.beats.valid, valid)),
                 last.eq(Cat(beat.last, last)),
             ]
 
-        # Per lane, then over the lanes of a beat, then over the beats.
+        # Sums of a lane, then of a beat, then of a batch.
         width = amount_width(c)
         served, missed = ([Signal(width, name=f"{name}{lane}", reset_less=True)
                            for lane in range(c.lanes)] for name in ("served", "missed"))
@@ -77,28 +78,28 @@ class BatchStatistics(wiring.Component):
             for name in ("served", "missed"))
         all_listed, all_unkept = (Signal(range(c.lanes + 1), name=f"all_{name}", reset_less=True)
                                   for name in ("listed", "unkept"))
-        first = Signal(data.StructLayout({
-            "any": 1, "status": STATUS_WIDTH, "lane_position": range(c.lanes)}))
-        position = Signal(32)  # in the batch, of the first lookup of the beat
-        here = Signal(range(c.lanes + 1), reset_less=True)
-        second = Signal(data.StructLayout({"any": 1, "status": STATUS_WIDTH, "position": 32}))
+        refusal = Signal(data.StructLayout({
+            "any": 1, "status": STATUS_WIDTH, "offset": range(c.lanes)}))
+        beat_index = Signal(32)  # index in the batch of the first lookup of the beat
+        present_count = Signal(range(c.lanes + 1), reset_less=True)
+        refusal_q = Signal(data.StructLayout({"any": 1, "status": STATUS_WIDTH, "index": 32}))
         present = [lane.present for lane in beat.lanes]
-        with m.If(ready):
+        with m.If(enable):
             m.d.sync += [
-                first.eq(0),
+                refusal.eq(0),
                 listed.eq(Cat(lane.listed for lane in beat.lanes)),
                 unkept.eq(Cat(lane.listed & ~lane.kept for lane in beat.lanes)),
                 all_served.eq(sum(served)),
                 all_missed.eq(sum(missed)),
                 all_listed.eq(sum(listed)),
                 all_unkept.eq(sum(unkept)),
-                here.eq(sum(present)),
-                second.any.eq(first.any),
-                second.status.eq(first.status),
-                second.position.eq(position + first.lane_position),
+                present_count.eq(sum(present)),
+                refusal_q.any.eq(refusal.any),
+                refusal_q.status.eq(refusal.status),
+                refusal_q.index.eq(beat_index + refusal.offset),
             ]
             with m.If(valid[0]):
-                m.d.sync += position.eq(Mux(last[0], 0, position + here))
+                m.d.sync += beat_index.eq(Mux(last[0], 0, beat_index + present_count))
             for number, lane in enumerate(beat.lanes):
                 absent = lane.absent if c.planner else lane.missed
                 m.d.sync += [
@@ -110,33 +111,35 @@ class BatchStatistics(wiring.Component):
                 lane = beat.lanes[number]
                 with m.If(lane.present & (lane.status != Status.OK)):
                     m.d.sync += [
-                        first.any.eq(1),
-                        first.status.eq(lane.status),
-                        first.lane_position.eq(sum(present[:number])),
+                        refusal.any.eq(1),
+                        refusal.status.eq(lane.status),
+                        refusal.offset.eq(sum(present[:number])),
                     ]
 
         total = Signal(data.StructLayout({
             "status": STATUS_WIDTH, "error_index": 32,
             "lookups": 32, "misses": 32, "unique": 32, "refused": 32}))
-        after = Signal.like(total)
+        total_next = Signal.like(total)
         m.d.comb += [
-            after.eq(total),
-            after.lookups.eq(total.lookups + all_served),
-            after.misses.eq(total.misses + all_missed),
-            after.unique.eq(total.unique + all_listed),
-            after.refused.eq(total.refused + all_unkept),
+            total_next.eq(total),
+            total_next.lookups.eq(total.lookups + all_served),
+            total_next.misses.eq(total.misses + all_missed),
+            total_next.unique.eq(total.unique + all_listed),
+            total_next.refused.eq(total.refused + all_unkept),
         ]
-        with m.If(second.any & (total.status == Status.OK)):
-            m.d.comb += [after.status.eq(second.status), after.error_index.eq(second.position)]
+        with m.If(refusal_q.any & (total.status == Status.OK)):
+            m.d.comb += [total_next.status.eq(refusal_q.status),
+                         total_next.error_index.eq(refusal_q.index)]
         with m.If(self.outcome.ready):
             m.d.sync += self.outcome.valid.eq(0)
-        with m.If(ready & valid[1]):
-            m.d.sync += total.eq(after)
+        with m.If(enable & valid[1]):
+            m.d.sync += total.eq(total_next)
             with m.If(last[1]):
                 m.d.sync += [total.eq(0), self.outcome.valid.eq(1)]
-                m.d.sync += [self.outcome.p[name].eq(after[name]) for name, _ in total.shape()]
-                m.d.sync += self.outcome.p.hits.eq(after.lookups - after.misses)
+                m.d.sync += [self.outcome.p[name].eq(total_next[name])
+                             for name, _ in total.shape()]
+                m.d.sync += self.outcome.p.hits.eq(total_next.lookups - total_next.misses)
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), position.eq(0), total.eq(0), self.outcome.valid.eq(0),
-                         ready.eq(1)]
+            m.d.sync += [valid.eq(0), beat_index.eq(0), total.eq(0), self.outcome.valid.eq(0),
+                         enable.eq(1)]
         return m

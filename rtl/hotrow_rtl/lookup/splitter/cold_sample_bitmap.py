@@ -1,4 +1,4 @@
-"""Cold-sample bitmap: one bit per sample of a batch, and the two sample lists made from it."""
+"""Cold-sample bitmap: marks the cold samples of a batch and partitions its samples by the marks."""
 
 from itertools import pairwise
 
@@ -16,26 +16,31 @@ HALVES = range(2)
 
 
 class WordMarker(wiring.Component):
-    """Set marks in words of one parity: read, hold, merge and write.
+    """Set marks in bitmap words of one parity: read, hold, merge and write.
 
-    A read does not see the writes of the two previous rounds. Marks are only ever set, so the
-    words of those rounds are merged into the word that was read.
+    A read misses what the two rounds before write. Marks are only ever added, so the unit merges
+    the words of those rounds into the one that it reads.
+
+    Parameters
+    ----------
+    config : Config
 
     Attributes
     ----------
     mark : In(1)
-        Set the bit in `places` of each lane in `members` in the word at `row` of `half`.
-    half, row, members, places : In
+        Set, in the word `row` of `half`, the bit `bits` of each lane in `members`.
+    half, row, members, bits : In
     read, read_half, read_row : Out
-        Read the word.
-    read_data : In
-        The words of both halves, from the next cycle on.
+        Read that word.
+    read_data : In(2 * config.lanes)
+        The words of both halves, from the cycle after the read.
     write, write_half, write_row, write_data : Out
     restart : In(1)
+        A pulse drops the marks in the pipeline.
 
     Timing
     ------
-    One word a cycle; the write occurs `latency` cycles later.
+    One word a cycle; it is written `latency` cycles later.
     """
 
     latency = 3
@@ -47,7 +52,7 @@ class WordMarker(wiring.Component):
             "half": In(1),
             "row": In(row_width(config)),
             "members": In(config.lanes),
-            "places": In(config.lanes * log2(config.lanes)),
+            "bits": In(config.lanes * log2(config.lanes)),
             "read": Out(1),
             "read_half": Out(1),
             "read_row": Out(row_width(config)),
@@ -61,36 +66,37 @@ class WordMarker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        c, place_width = self.config, log2(self.config.lanes)
+        c, bit_width = self.config, log2(self.config.lanes)
         stages = ("read", "held", "merged", "written")
-        at = [Signal(row_width(c) + 1, name=f"{name}_at", reset_less=True) for name in stages]
+        address = [Signal(row_width(c) + 1, name=f"{name}_address", reset_less=True)
+                   for name in stages]
         valid = Signal(len(stages))
-        members, places = Signal.like(self.members), Signal.like(self.places)
-        added, merging, found, merged = (Signal(c.lanes, name=name, reset_less=True) for name in (
-            "added", "merging", "found", "merged"))
-        written = [Signal(c.lanes, name=f"written{back}", reset_less=True) for back in range(2)]
-        again = Signal(2)
+        members, bits = Signal.like(self.members), Signal.like(self.bits)
+        added, added_q, found, merged = (Signal(c.lanes, name=name, reset_less=True) for name in (
+            "added", "added_q", "found", "merged"))
+        written = [Signal(c.lanes, name=f"written{age}", reset_less=True) for age in range(2)]
+        forward = Signal(2)
         m.d.sync += [
             valid.eq(Cat(self.mark, valid)),
-            at[0].eq(Cat(self.row, self.half)),
-            [after.eq(before) for before, after in pairwise(at)],
+            address[0].eq(Cat(self.row, self.half)),
+            [after.eq(before) for before, after in pairwise(address)],
             members.eq(self.members),
-            places.eq(self.places),
+            bits.eq(self.bits),
             added.eq(Cat(Cat(
-                members[lane] & (places.word_select(lane, place_width) == place)
-                for lane in range(c.lanes)).any() for place in range(c.lanes))),
-            found.eq(self.read_data.word_select(at[1][-1], c.lanes)),
-            merging.eq(added),
-            again.eq(Cat(valid[back] & (at[1] == at[back]) for back in (2, 3))),
+                members[lane] & (bits.word_select(lane, bit_width) == bit)
+                for lane in range(c.lanes)).any() for bit in range(c.lanes))),
+            found.eq(self.read_data.word_select(address[1][-1], c.lanes)),
+            added_q.eq(added),
+            forward.eq(Cat(valid[age] & (address[1] == address[age]) for age in (2, 3))),
             written[0].eq(merged),
             written[1].eq(written[0]),
         ]
         m.d.comb += [
-            merged.eq(merging | Mux(again[0], written[0], Mux(again[1], written[1], found))),
+            merged.eq(added_q | Mux(forward[0], written[0], Mux(forward[1], written[1], found))),
             self.read.eq(valid[0]),
-            Cat(self.read_row, self.read_half).eq(at[0]),
+            Cat(self.read_row, self.read_half).eq(address[0]),
             self.write.eq(valid[2]),
-            Cat(self.write_row, self.write_half).eq(at[2]),
+            Cat(self.write_row, self.write_half).eq(address[2]),
             self.write_data.eq(merged),
         ]
         with m.If(self.restart):
@@ -99,11 +105,11 @@ class WordMarker(wiring.Component):
 
 
 class ColdSampleBitmap(wiring.Component):
-    """Mark the cold samples of a batch in any order, then list popular and cold samples.
+    """Mark the cold samples of a batch in any order, then list the popular and the other samples.
 
-    A mark may arrive at any time during the batch: a sample of a feature-major batch can turn cold
-    at the last table. While one batch is listed, the next one is marked in the other half of the
-    memories; a third batch waits.
+    A mark may come at any time during the batch, since a sample may turn cold only with the last
+    table of a feature-major batch. The bitmap has two halves: while one batch is listed, the next
+    is marked; a third batch waits.
 
     Parameters
     ----------
@@ -112,22 +118,22 @@ class ColdSampleBitmap(wiring.Component):
     Attributes
     ----------
     batches : In(stream(batch_samples(config)))
-        One per batch, in order; up to `BATCHES` of them wait for their last beat.
+        One per batch, in order. A queue holds those of `BATCHES` batches.
     beats : In(stream(marked_beat(config)))
-        A batch has at least one.
+        At least one per batch.
     popular, nonpopular, counted
         See `SamplePartition`.
     restart : In(1)
         A pulse drops all batches.
     ready : Out(1)
-        Low while the memories are cleared; beats wait.
+        Low while the memories are cleared; the unit then accepts no beat.
 
     Timing
-    ------
-    A beat takes as many cycles as the larger of its numbers of even and of odd words; `lanes`
-    consecutive samples take one. The lists end ceil(samples / lanes) + `latency` cycles after the
-    last beat of the batch, if that beat takes one cycle and the previous lists have ended. A third
-    batch may wait up to 4 cycles for a half. Clearing takes `batch_samples` / (2 * `lanes`) cycles.
+    ------ One beat a cycle if its marks lie in one even and one odd word of `lanes` samples, as
+    those of any `lanes` consecutive samples do; otherwise as many cycles as the beat has even, or
+    odd, words. The lists end ceil(samples / lanes) + `latency` cycles after the last beat of the
+    batch if that beat takes one cycle and the previous lists have ended. The batch after the next
+    may wait up to 4 cycles for a half. A clear takes `batch_samples` / (2 * `lanes`) cycles.
     """
 
     latency = BitmapWriteScheduler.latency + WordMarker.latency + SamplePartition.latency
@@ -148,76 +154,77 @@ class ColdSampleBitmap(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.scheduler = scheduler = BitmapWriteScheduler(c)
-        m.submodules.lists = lists = SamplePartition(c)
+        m.submodules.partition = partition = SamplePartition(c)
         rams = [[ClearedRam(c.lanes, 1 << row_width(c)) for _ in PARITIES] for _ in HALVES]
         for half in HALVES:
             for parity, name in zip(PARITIES, ("even", "odd"), strict=True):
                 m.submodules[f"{name}{half}"] = rams[half][parity]
                 m.d.comb += rams[half][parity].clear.eq(self.restart)
         connect(m, flipped(self.beats), scheduler.beats)
-        for name in ("batches", "popular", "nonpopular", "counted"):
-            port, own = getattr(lists, name), flipped(getattr(self, name))
-            connect(m, *((own, port) if name == "batches" else (port, own)))
+        connect(m, flipped(self.batches), partition.batches)
+        for name in ("popular", "nonpopular", "counted"):
+            connect(m, getattr(partition, name), flipped(getattr(self, name)))
         m.d.comb += [
             scheduler.restart.eq(self.restart),
-            lists.restart.eq(self.restart),
+            partition.restart.eq(self.restart),
         ]
         m.d.sync += self.ready.eq(
             Cat(ram.ready for pair in rams for ram in pair).all() & ~self.restart)
 
-        # Batches alternate between the halves, and keep one until it is listed.
-        used, half, round_ = Signal(range(3)), Signal(), scheduler.rounds.p
-        has_half, fire, ends_batch = Signal(), Signal(), Signal()
+        # Batches use the halves alternately, each until its samples are listed.
+        used_count, half, write = Signal(range(3)), Signal(), scheduler.rounds.p
+        has_half, fire, ends = Signal(), Signal(), Signal()
         m.d.comb += [
             scheduler.rounds.ready.eq(has_half),
             fire.eq(scheduler.rounds.valid & scheduler.rounds.ready),
-            ends_batch.eq(fire & round_.last),
+            ends.eq(fire & write.last),
         ]
         m.d.sync += [
-            half.eq(half ^ ends_batch),
-            used.eq(used + ends_batch - lists.over),
-            has_half.eq(self.ready & (lists.over | Mux(ends_batch, used == 0, used != 2))),
+            half.eq(half ^ ends),
+            used_count.eq(used_count + ends - partition.over),
+            has_half.eq(self.ready & (
+                partition.over | Mux(ends, used_count == 0, used_count != 2))),
         ]
 
-        ends = Signal(2)
+        ends_q = Signal(2)
         markers = []
         for parity, name in zip(PARITIES, ("even", "odd"), strict=True):
             m.submodules[f"{name}_marker"] = marker = WordMarker(c)
             markers.append(marker)
             m.d.comb += [
                 marker.restart.eq(self.restart),
-                marker.mark.eq(fire & round_.members[parity].any()),
+                marker.mark.eq(fire & write.members[parity].any()),
                 marker.half.eq(half),
-                marker.row.eq(round_.rows[parity]),
-                marker.members.eq(round_.members[parity]),
-                marker.places.eq(Cat(round_.places)),
+                marker.row.eq(write.rows[parity]),
+                marker.members.eq(write.members[parity]),
+                marker.bits.eq(Cat(write.bits)),
                 marker.read_data.eq(Cat(pair[parity].read_data for pair in rams)),
             ]
-        m.d.sync += ends.eq(Cat(ends_batch, ends))
-        m.d.comb += lists.complete.eq(ends[1])
+        m.d.sync += ends_q.eq(Cat(ends, ends_q))
+        m.d.comb += partition.complete.eq(ends_q[1])
 
-        # `SamplePartition` reads the other half.
-        found_half, found_parity = Signal(), Signal()
-        with m.If(lists.read):
-            m.d.sync += [found_half.eq(lists.read_half), found_parity.eq(lists.read_word[0])]
+        # `partition` reads and clears one half while the markers write the other.
+        read_half, read_parity = Signal(), Signal()
+        with m.If(partition.read):
+            m.d.sync += [read_half.eq(partition.read_half), read_parity.eq(partition.read_word[0])]
         words = Cat(ram.read_data for pair in rams for ram in pair)
-        m.d.comb += lists.read_data.eq(words.word_select(Cat(found_parity, found_half), c.lanes))
+        m.d.comb += partition.read_data.eq(
+            words.word_select(Cat(read_parity, read_half), c.lanes))
         for half_number, pair in enumerate(rams):
-            for parity, ram in enumerate(pair):
-                marker = markers[parity]
+            for parity, (ram, marker) in enumerate(zip(pair, markers, strict=True)):
                 marks = marker.read & (marker.read_half == half_number)
                 writes = marker.write & (marker.write_half == half_number)
-                scans = lists.read & (lists.read_half == half_number) & (
-                    lists.read_word[0] == parity)
-                clears = lists.clear & (lists.clear_half == half_number) & (
-                    lists.clear_word[0] == parity)
+                lists = partition.read & (partition.read_half == half_number) & (
+                    partition.read_word[0] == parity)
+                clears = partition.clear & (partition.clear_half == half_number) & (
+                    partition.clear_word[0] == parity)
                 m.d.comb += [
-                    ram.read_enable.eq(marks | scans),
-                    ram.read_address.eq(Mux(marks, marker.read_row, lists.read_word[1:])),
+                    ram.read_enable.eq(marks | lists),
+                    ram.read_address.eq(Mux(marks, marker.read_row, partition.read_word[1:])),
                     ram.write_enable.eq(writes | clears),
-                    ram.write_address.eq(Mux(writes, marker.write_row, lists.clear_word[1:])),
+                    ram.write_address.eq(Mux(writes, marker.write_row, partition.clear_word[1:])),
                     ram.write_data.eq(Mux(writes, marker.write_data, 0)),
                 ]
         with m.If(self.restart):
-            m.d.sync += [used.eq(0), half.eq(0), has_half.eq(0), ends.eq(0)]
+            m.d.sync += [used_count.eq(0), half.eq(0), has_half.eq(0), ends_q.eq(0)]
         return m

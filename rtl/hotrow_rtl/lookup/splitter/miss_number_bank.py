@@ -1,4 +1,4 @@
-"""Miss number bank: the list positions of the rows in one bank of the miss table."""
+"""Miss number bank: the numbers of the rows in one bank of the miss table."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,24 +10,24 @@ from ...primitives.ram import Ram
 
 
 def number_lane(config: Config) -> data.StructLayout:
-    """The part of a `number_request` that each lane sends; `before`: rows listed in lower lanes."""
+    """Part of a `number_request` that each lane has to itself. `before`: rows that lower lanes of
+    the beat add to the list of misses."""
     return data.StructLayout({
         "write": 1, "place": miss_place(config), "before": log2(config.lanes)})
 
 
 def number_shared(config: Config) -> data.StructLayout:
-    """The part that all lanes of a beat share: `count` rows were listed before the beat."""
+    """Part of a `number_request` that all lanes share. `count`: rows listed by earlier beats."""
     return data.StructLayout({"count": config.slot_word_width})
 
 
 def number_request(config: Config) -> data.StructLayout:
-    """With `write`, store `count` + `before` as the number of a place of the miss table; otherwise
-    read the number of the place."""
+    """Write `count` + `before` as the number of the entry `place` of the miss table, or read it."""
     return joined(number_lane(config), number_shared(config))
 
 
 class MissNumberBank(wiring.Component):
-    """One number per place.
+    """A memory with one number per entry of the miss table.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ class MissNumberBank(wiring.Component):
     ----------
     requests : In(stream(number_request(config)))
     answers : Out(stream(config.slot_word_width, always_ready=True))
-        One per request, in order: the number of the place after the request. Undefined if the place
-        was never written.
+        One per request, in order: the number of the entry after the request. Undefined for an entry
+        that was never written.
     restart : In(1)
-        A pulse drops the requests in flight, including one in the same cycle.
+        A pulse drops the requests in the pipeline, that of the same cycle included.
 
     Timing
     ------
-    One request a cycle, also for one place repeatedly; the answer `latency` cycles later.
+    One request a cycle, to any entry; the answer follows `latency` cycles later.
     """
 
     latency = 2  # read and hold
@@ -60,23 +60,23 @@ class MissNumberBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         request, width = self.requests.p, self.config.slot_word_width
-        m.submodules.rows = rows = Ram(width, 1 << miss_place(self.config))
+        m.submodules.numbers = numbers = Ram(width, 1 << miss_place(self.config))
         read, written = Signal(), Signal(reset_less=True)
-        wanted, number = Signal(width), Signal(width, reset_less=True)
-        # The write occurs in the cycle of its request, so the next request reads it.
+        number, number_q = Signal(width), Signal(width, reset_less=True)
+        # A number is written in the cycle of its request, so the next request reads it.
         m.d.comb += [
-            wanted.eq(request.count + request.before),
+            number.eq(request.count + request.before),
             self.requests.ready.eq(1),
-            rows.write_enable.eq(self.requests.valid & request.write),
-            rows.write_address.eq(request.place),
-            rows.write_data.eq(wanted),
-            rows.read_address.eq(request.place),
+            numbers.write_enable.eq(self.requests.valid & request.write),
+            numbers.write_address.eq(request.place),
+            numbers.write_data.eq(number),
+            numbers.read_address.eq(request.place),
         ]
         m.d.sync += [
             read.eq(self.requests.valid & ~self.restart),
             written.eq(request.write),
-            number.eq(wanted),
+            number_q.eq(number),
             self.answers.valid.eq(read & ~self.restart),
-            self.answers.p.eq(Mux(written, number, rows.read_data)),
+            self.answers.p.eq(Mux(written, number_q, numbers.read_data)),
         ]
         return m

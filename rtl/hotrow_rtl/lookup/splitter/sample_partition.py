@@ -1,8 +1,8 @@
-"""Sample partition: read the marks of a batch and list its popular and its cold samples."""
+"""Sample partition: reads the bitmap of a batch and lists its popular and its cold samples."""
 
 from amaranth import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
@@ -10,7 +10,7 @@ from ...primitives.bits import prefix_popcount
 from ...primitives.fifo import RamFifo
 from ...primitives.skid_buffer import SkidBuffer
 
-BATCHES = 4  # whose number of samples is queued
+BATCHES = 4  # batches whose number of samples is queued
 
 
 def batch_samples(config: Config) -> data.StructLayout:
@@ -24,10 +24,10 @@ def counted_samples() -> data.StructLayout:
 
 
 class SamplePartition(wiring.Component):
-    """List the unmarked and the marked samples of each batch, `lanes` samples a cycle.
+    """List the unmarked and the marked samples of each batch, `lanes` of them a cycle.
 
-    One word holds the marks of `lanes` consecutive samples. Batches alternate between two halves
-    of the memory, and start at word 0.
+    A word holds the marks of `lanes` consecutive samples. The words of a batch start at 0 in one of
+    two memories (halves), which batches use alternately.
 
     Parameters
     ----------
@@ -38,30 +38,30 @@ class SamplePartition(wiring.Component):
     batches : In(stream(batch_samples(config)))
         One per batch, in order.
     complete : In(1)
-        A pulse: the marks of one more batch are readable from two cycles later on.
+        A pulse: the marks of another batch can be read from the next cycle but one.
     read, read_half, read_word : Out
-        Read the word.
-    read_data : In(lanes)
-        The word, from the next cycle until the next read.
+        Read that word.
+    read_data : In(config.lanes)
+        The word, from the cycle after its read until the next read.
     clear, clear_half, clear_word : Out
         Write zero to a word that has been read.
     over : Out(1)
-        A pulse while the last word of a batch is cleared.
+        A pulse with the last clear of a batch.
     popular, nonpopular : Out(stream(lane_results(config, 32)))
-        Numbers of unmarked and of marked samples, ascending; both lists assert `last` with the
-        final samples of the batch. A beat without samples is dropped unless it is the last.
+        Numbers of the unmarked and of the marked samples, ascending. Both lists end with `last`;
+        a beat without samples appears only if it is the last.
     counted : Out(stream(counted_samples()))
-        The number of `popular` samples, once per batch, after its last list elements.
+        One per batch, after its last beat in both lists.
     restart : In(1)
         A pulse drops all batches.
 
     Timing
     ------
-    A batch takes ceil(samples / lanes) cycles, without a gap between batches. A list element is
-    valid 3 cycles after the read.
+    A batch takes ceil(samples / lanes) cycles; batches follow each other without a gap. A beat of a
+    list follows its read by `latency` cycles.
     """
 
-    latency = 3  # read, partition, output
+    latency = 3  # read, partition, offer
 
     def __init__(self, config: Config):
         self.config = config
@@ -87,115 +87,112 @@ class SamplePartition(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.sizes = sizes = RamFifo(batch_samples(c), BATCHES)
-        # Timing: a buffer between the counts of the queue and `begin`.
+        # Timing: a register between the counters of the queue and `begin`.
         m.submodules.size = size = ResetInserter(self.restart)(SkidBuffer(batch_samples(c)))
-        samples = size.o.p
-        m.d.comb += [
-            sizes.clear.eq(self.restart),
-        ]
-        wiring.connect(m, sizes.o, size.i)
-        wiring.connect(m, wiring.flipped(self.batches), sizes.i)
+        m.d.comb += sizes.clear.eq(self.restart)
+        connect(m, batches=flipped(self.batches), sizes=sizes.i)
+        connect(m, sizes=sizes.o, size=size.i)
 
         # Read the words of a batch.
-        walking, begin, final = Signal(), Signal(), Signal()
-        completed = Signal(2)  # batches, at most 2
-        half = Signal(init=1)  # of the batch in progress; the first batch is in half 0
+        busy, begin, final = Signal(), Signal(), Signal()
+        complete_count = Signal(2)  # batches to read
+        half = Signal(init=1)  # of the batch in progress; the first batch uses half 0
         word, last_word = Signal(self.word_width), Signal(self.word_width)
-        last_present = Signal(c.lanes)  # samples in the last word
-        found, found_last, read_fire = Signal(), Signal(), Signal()
-        greatest = Signal(log2(c.batch_samples))  # number of a sample
+        last_present = Signal(c.lanes)  # lanes with a sample in the last word
+        read_valid, read_last, enable = Signal(), Signal(), Signal()
+        greatest = Signal(log2(c.batch_samples))  # number of the last sample
         m.d.comb += [
             final.eq(word == last_word),
-            self.read.eq(walking & (~found | read_fire)),
+            self.read.eq(busy & (~read_valid | enable)),
             self.read_half.eq(half),
             self.read_word.eq(word),
-            begin.eq((completed != 0) & size.o.valid & (~walking | self.read & final)),
+            begin.eq((complete_count != 0) & size.o.valid & (~busy | self.read & final)),
             size.o.ready.eq(begin),
-            greatest.eq(samples.samples - 1),
+            greatest.eq(size.o.p.samples - 1),
         ]
-        m.d.sync += completed.eq(completed + self.complete - begin)
+        m.d.sync += complete_count.eq(complete_count + self.complete - begin)
         with m.If(self.read):
-            m.d.sync += [word.eq(word + 1), walking.eq(~final)]
+            m.d.sync += [word.eq(word + 1), busy.eq(~final)]
         with m.If(begin):
             m.d.sync += [
-                walking.eq(1),
+                busy.eq(1),
                 half.eq(~half),
                 word.eq(0),
                 last_word.eq(greatest[log2(c.lanes):]),
-                last_present.eq(Cat(lane <= greatest[:log2(c.lanes)] for lane in range(c.lanes))),
+                last_present.eq(Cat(
+                    lane <= greatest[:log2(c.lanes)] for lane in range(c.lanes))),
             ]
 
-        # A word is cleared when the next stage accepts it.
-        there, at = Signal(c.lanes), Signal(self.word_width)
+        # Clear a word when its marks leave this stage.
+        present, read_word = Signal(c.lanes), Signal(self.word_width)
         with m.If(self.read):
             m.d.sync += [
                 self.clear_half.eq(half),
-                at.eq(word),
-                found_last.eq(final),
-                there.eq(Mux(final, last_present, ~Const(0, c.lanes))),
+                read_word.eq(word),
+                read_last.eq(final),
+                present.eq(Mux(final, last_present, ~Const(0, c.lanes))),
             ]
-        with m.If(self.read | read_fire):
-            m.d.sync += found.eq(self.read)
-        # Timing: a buffer between the `ready` of the lists and the memory of the marks.
-        part = data.StructLayout({"marks": c.lanes, "there": c.lanes, "at": len(at), "last": 1})
-        m.submodules.parted = parted = ResetInserter(self.restart)(SkidBuffer(part))
-        parting, now = parted.i.p, parted.o.p
+        with m.If(self.read | enable):
+            m.d.sync += read_valid.eq(self.read)
+        # Timing: ends the path of `ready` from the lists to the bitmap.
+        m.submodules.marked = marked = ResetInserter(self.restart)(SkidBuffer(data.StructLayout({
+            "marks": c.lanes, "present": c.lanes, "word": len(read_word), "last": 1})))
         m.d.comb += [
-            read_fire.eq(found & parted.i.ready),
-            self.clear.eq(read_fire),
-            self.clear_word.eq(at),
-            self.over.eq(read_fire & found_last),
-            parting.marks.eq(self.read_data),
-            parting.there.eq(there),
-            parting.at.eq(at),
-            parting.last.eq(found_last),
-            parted.i.valid.eq(found),
+            enable.eq(read_valid & marked.i.ready),
+            self.clear.eq(enable),
+            self.clear_word.eq(read_word),
+            self.over.eq(enable & read_last),
+            marked.i.valid.eq(read_valid),
+            marked.i.p.marks.eq(self.read_data),
+            marked.i.p.present.eq(present),
+            marked.i.p.word.eq(read_word),
+            marked.i.p.last.eq(read_last),
         ]
 
-        # Send the samples to both lists, and count the popular ones.
-        counts, counts_last, counting = Signal(range(c.lanes + 1)), Signal(), Signal()
-        total, more, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
-        warm = ~now.marks & now.there
-        # Timing: one buffer per list, as the packers of the lists are placed far apart.
-        entry = data.StructLayout({"present": c.lanes, "at": len(at), "last": 1})
-        skids = [ResetInserter(self.restart)(SkidBuffer(entry)) for _ in range(2)]
-        m.submodules.popular, m.submodules.nonpopular = skids
-        lists = ((self.popular, skids[0], warm),
-                 (self.nonpopular, skids[1], now.marks & now.there))
-        fire, sinks_ready = Signal(), Signal()
+        # Offer the samples to both lists, and count the popular ones.
+        p = marked.o.p
+        popular = ~p.marks & p.present
+        count, count_last, count_valid = Signal(range(c.lanes + 1)), Signal(), Signal()
+        total, total_next, adds = Signal(len(greatest) + 1), Signal(len(greatest) + 1), Signal()
+        # Timing: a register for each list, since the two sinks are apart.
+        entry = data.StructLayout({"present": c.lanes, "word": len(read_word), "last": 1})
+        buffers = [ResetInserter(self.restart)(SkidBuffer(entry)) for _ in range(2)]
+        m.submodules.popular, m.submodules.nonpopular = buffers
+        fire, ready = Signal(), Signal()
         m.d.comb += [
-            sinks_ready.eq((~counting | adds) & Cat(skid.i.ready for skid in skids).all()),
-            parted.o.ready.eq(sinks_ready),
-            fire.eq(parted.o.valid & sinks_ready),
-            more.eq(total + counts),
-            adds.eq(counting & ~(counts_last & self.counted.valid)),
+            ready.eq((~count_valid | adds) & Cat(buffer.i.ready for buffer in buffers).all()),
+            marked.o.ready.eq(ready),
+            fire.eq(marked.o.valid & ready),
+            total_next.eq(total + count),
+            adds.eq(count_valid & ~(count_last & self.counted.valid)),
         ]
-        for out, skid, present in lists:
+        for out, buffer, listed in ((self.popular, buffers[0], popular),
+                                    (self.nonpopular, buffers[1], p.marks & p.present)):
             m.d.comb += [
-                skid.i.p.present.eq(present),
-                skid.i.p.at.eq(now.at),
-                skid.i.p.last.eq(now.last),
-                skid.i.valid.eq(fire & (present.any() | now.last)),
-                skid.o.ready.eq(out.ready),
-                out.valid.eq(skid.o.valid),
-                [value.eq(Cat(Const(lane, log2(c.lanes)), skid.o.p.at))
+                buffer.i.p.present.eq(listed),
+                buffer.i.p.word.eq(p.word),
+                buffer.i.p.last.eq(p.last),
+                buffer.i.valid.eq(fire & (listed.any() | p.last)),
+                buffer.o.ready.eq(out.ready),
+                out.valid.eq(buffer.o.valid),
+                [value.eq(Cat(Const(lane, log2(c.lanes)), buffer.o.p.word))
                  for lane, value in enumerate(out.p.values)],
-                out.p.present.eq(skid.o.p.present),
-                out.p.last.eq(skid.o.p.last),
+                out.p.present.eq(buffer.o.p.present),
+                out.p.last.eq(buffer.o.p.last),
             ]
         with m.If(fire):
-            m.d.sync += [counts.eq(prefix_popcount(warm)[1]), counts_last.eq(now.last)]
+            m.d.sync += [count.eq(prefix_popcount(popular)[1]), count_last.eq(p.last)]
         with m.If(fire | adds):
-            m.d.sync += counting.eq(fire)
+            m.d.sync += count_valid.eq(fire)
         with m.If(self.counted.ready):
             m.d.sync += self.counted.valid.eq(0)
         with m.If(adds):
-            m.d.sync += total.eq(Mux(counts_last, 0, more))
-            with m.If(counts_last):
-                m.d.sync += [self.counted.valid.eq(1), self.counted.p.popular.eq(more)]
+            m.d.sync += total.eq(Mux(count_last, 0, total_next))
+            with m.If(count_last):
+                m.d.sync += [self.counted.valid.eq(1), self.counted.p.popular.eq(total_next)]
         with m.If(self.restart):
             m.d.sync += [
-                [flag.eq(0) for flag in (walking, found, counting, completed, total,
+                [flag.eq(0) for flag in (busy, read_valid, count_valid, complete_count, total,
                                          self.counted.valid)],
                 half.eq(1),
             ]

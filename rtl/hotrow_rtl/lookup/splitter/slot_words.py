@@ -1,4 +1,5 @@
-"""Slot words: the slot word of every lookup of a split batch, and the samples that are cold."""
+"""Slot words: the slot word of every lookup of a split batch, and the samples with a cold
+lookup."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,7 +14,7 @@ from .miss_numbering import split_beat
 
 
 class SlotWords(wiring.Component):
-    """Return each owner's slot or miss number, also for the lookups that joined the owner.
+    """Form the slot word of each owner, and copy it to the lookups that joined the owner.
 
     Parameters
     ----------
@@ -22,14 +23,14 @@ class SlotWords(wiring.Component):
     Attributes
     ----------
     beats : In(stream(crossbar_response(config, split_beat(config), config.slot_word_width)))
-        Beats of batches that do not split are dropped.
+        The unit drops beats of batches that do not split.
     slots : Out(stream(lane_results(config, 32)))
-        The contract's slot words.
+        Slot words as in the contract.
     marks : Out(stream(marked_beat(config)))
-        Samples that have a lookup without a slot, refused ones included.
+        Samples of lookups without a slot, refused lookups included.
     op : In(DirectoryOp)
-        With a planner: the operation of a batch that splits, see `BankRequestStage`. A PLAN marks
-        no samples, and the number of a missed lookup is its slot. A MARK is dropped.
+        With a planner: the operation of a batch that splits, as in `BankRequestStage`. A planned
+        batch marks no samples, and a miss has its number as slot. The unit drops a marked batch.
     restart : In(1)
         A pulse drops the beats inside.
 
@@ -38,7 +39,7 @@ class SlotWords(wiring.Component):
     Latency `latency` cycles, one beat a cycle.
     """
 
-    latency = 3  # store, read the beat joined, choose the lane
+    latency = 3  # store, read the beat of the owner, select its lane
 
     def __init__(self, config: Config):
         self.config = config
@@ -55,86 +56,83 @@ class SlotWords(wiring.Component):
         m = Module()
         c, beat, slots, marks = self.config, self.beats.p, self.slots, self.marks
         lanes = range(c.lanes)
-        ready, valid = Signal(), Signal(2)
+        enable, valid = Signal(), Signal(2)
         m.d.comb += [
-            ready.eq((~slots.valid | slots.ready) & (~marks.valid | marks.ready)),
-            self.beats.ready.eq(ready),
+            enable.eq((~slots.valid | slots.ready) & (~marks.valid | marks.ready)),
+            self.beats.ready.eq(enable),
         ]
         for out in (slots, marks):
             with m.If(out.ready):
                 m.d.sync += out.valid.eq(0)
-        with m.If(ready):
+        with m.If(enable):
             m.d.sync += [
                 valid.eq(Cat(self.beats.valid & beat.carried.splits, valid)),
                 slots.valid.eq(valid[1]),
                 marks.valid.eq(valid[1]),
             ]
-        flag = MISS_FLAG
+        miss_flag = MISS_FLAG
         if c.planner:
             finds = self.op == DirectoryOp.FIND
-            flag = Mux(finds, MISS_FLAG, 0)
-            with m.If(ready):
+            miss_flag = Mux(finds, MISS_FLAG, 0)
+            with m.If(enable):
                 m.d.sync += [
                     valid[0].eq(self.beats.valid & beat.carried.splits
                                 & (self.op != DirectoryOp.MARK)),
                     marks.valid.eq(valid[1] & finds),
                 ]
 
-        # A slot word without its upper bits: the miss flag, and the slot or number.
-        word = data.StructLayout({"missed": 1, "value": c.slot_word_width})
+        word = data.StructLayout({"miss": 1, "value": c.slot_word_width})  # without upper bits
         words = data.ArrayLayout(word, c.lanes)
-        kept = data.StructLayout({
+        lookup = data.StructLayout({
             "present": 1, "refused": 1, "back": range(c.window_beats + 1),
             "lane": range(c.lanes), "sample": marked_beat(c)["samples"].shape.elem_shape})
-        beat_shape = data.StructLayout({"lanes": data.ArrayLayout(kept, c.lanes), "last": 1})
-        own, chosen = (Signal(beat_shape, name=name, reset_less=True) for name in ("own", "chosen"))
-        # Every lane has a copy of the words of the beats that it may join and of its own beat.
-        entered = Signal(words)
-        depth = 1 << (c.window_beats + 1).bit_length()  # one more, for the beat that enters
-        at, own_at = (Signal(range(depth), name=name) for name in ("at", "own_at"))
+        lookups = data.StructLayout({"lanes": data.ArrayLayout(lookup, c.lanes), "last": 1})
+        stored, read = (Signal(lookups, name=name, reset_less=True) for name in ("stored", "read"))
+        # Each lane has a copy of the words of all beats within the window, and of the newest beat.
+        beat_words = Signal(words)
+        depth = 1 << (c.window_beats + 1).bit_length()
+        address, stored_address = (
+            Signal(range(depth), name=name) for name in ("address", "stored_address"))
         copies = [Ram(words.size, depth) for _ in lanes]
-        # Timing: `beats.valid` is late and enables only these two addresses; a word that is stored
-        # without a beat is overwritten.
-        with m.If(ready & self.beats.valid):
-            m.d.sync += [at.eq(at + 1), own_at.eq(at)]
-        with m.If(ready):
-            m.d.sync += own.last.eq(beat.carried.last)
-        for number, (lane, to, into, answer) in enumerate(zip(
-                beat.carried.lanes, own.lanes, entered, beat.answers, strict=True)):
+        # Timing: the late `beats.valid` enables only the addresses; the next beat overwrites what
+        # is stored without a beat.
+        with m.If(enable & self.beats.valid):
+            m.d.sync += [address.eq(address + 1), stored_address.eq(address)]
+        with m.If(enable):
+            m.d.sync += stored.last.eq(beat.carried.last)
+        for number, (lane, store, into, answer) in enumerate(zip(
+                beat.carried.lanes, stored.lanes, beat_words, beat.answers, strict=True)):
             m.d.comb += [
-                into.missed.eq(lane.missed),
+                into.miss.eq(lane.missed),
                 into.value.eq(Mux(lane.missed & ~lane.listed, answer, lane.number)),
             ]
-            with m.If(ready):
+            with m.If(enable):
                 m.d.sync += [
-                    *(to[name].eq(lane[name]) for name in ("present", "back", "sample")),
-                    to.refused.eq(lane.present & (lane.status != Status.OK)),
-                    to.lane.eq(Mux(lane.joins, lane.lane, number)),
+                    *(store[name].eq(lane[name]) for name in ("present", "back", "sample")),
+                    store.refused.eq(lane.present & (lane.status != Status.OK)),
+                    store.lane.eq(Mux(lane.joins, lane.lane, number)),
                 ]
         for lane, copy in enumerate(copies):
             m.submodules[f"words{lane}"] = copy
             m.d.comb += [
-                copy.write_enable.eq(ready),
-                copy.write_address.eq(at),
-                copy.write_data.eq(entered.as_value()),
-                copy.read_enable.eq(ready),
-                copy.read_address.eq(own_at - own.lanes[lane].back),
+                copy.write_enable.eq(enable),
+                copy.write_address.eq(address),
+                copy.write_data.eq(beat_words.as_value()),
+                copy.read_enable.eq(enable),
+                copy.read_address.eq(stored_address - stored.lanes[lane].back),
             ]
-        with m.If(ready):
-            m.d.sync += chosen.eq(own)
-
-        with m.If(ready):
-            m.d.sync += [slots.p.last.eq(chosen.last), marks.p.last.eq(chosen.last)]
+        with m.If(enable):
+            m.d.sync += [read.eq(stored), slots.p.last.eq(read.last), marks.p.last.eq(read.last)]
             for lane in lanes:
-                kept, found = chosen.lanes[lane], Signal(word, name=f"found{lane}")
-                m.d.comb += found.eq(data.View(words, copies[lane].read_data)[kept.lane])
+                lookup, owner = read.lanes[lane], Signal(word, name=f"owner{lane}")
+                m.d.comb += owner.eq(data.View(words, copies[lane].read_data)[lookup.lane])
                 m.d.sync += [
-                    slots.p.present[lane].eq(kept.present),
+                    slots.p.present[lane].eq(lookup.present),
                     slots.p.values[lane].eq(Mux(
-                        kept.refused, NO_SLOT,
-                        Mux(found.missed, flag | found.value, found.value))),
-                    marks.p.samples[lane].eq(kept.sample),
-                    marks.p.marks[lane].eq(kept.present & (kept.refused | found.missed)),
+                        lookup.refused, NO_SLOT,
+                        Mux(owner.miss, miss_flag | owner.value, owner.value))),
+                    marks.p.samples[lane].eq(lookup.sample),
+                    marks.p.marks[lane].eq(lookup.present & (lookup.refused | owner.miss)),
                 ]
         with m.If(self.restart):
             m.d.sync += [valid.eq(0), slots.valid.eq(0), marks.valid.eq(0)]
