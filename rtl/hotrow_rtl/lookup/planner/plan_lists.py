@@ -50,7 +50,7 @@ class Victims(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, out, valid = self.beats, self.rows, Signal(self.latency)
-        ready, kept = Signal(), Cat(beat.p.evicts, beat.p.last)
+        ready, flags = Signal(), Cat(beat.p.evicts, beat.p.last)
         m.d.comb += [
             ready.eq(~out.valid | out.ready),
             beat.ready.eq(ready),
@@ -59,11 +59,11 @@ class Victims(wiring.Component):
         with m.If(ready):
             m.d.sync += valid.eq(Cat(beat.valid, valid))
         for step in range(self.latency):
-            register = Signal(len(kept), name=f"kept{step}", reset_less=True)
+            register = Signal(len(flags), name=f"flags{step}", reset_less=True)
             with m.If(ready):
-                m.d.sync += register.eq(kept)
-            kept = register
-        m.d.comb += Cat(out.p.present, out.p.last).eq(kept)
+                m.d.sync += register.eq(flags)
+            flags = register
+        m.d.comb += Cat(out.p.present, out.p.last).eq(flags)
         for lane in range(self.config.lanes):
             m.submodules[f"key{lane}"] = key = VictimKey(self.config)
             m.d.comb += [
@@ -133,12 +133,12 @@ class PlanTally(wiring.Component):
         ]
         done = counted.valid & counted.ready
         for name, lanes in counts.items():
-            one = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
-            some = Signal(range(len(lanes) + 1), name=f"{name}_some", reset_less=True)
+            lanes_q = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
+            count = Signal(range(len(lanes) + 1), name=f"{name}_count", reset_less=True)
             total = Signal(32, name=f"{name}_total")
-            m.d.sync += [one.eq(lanes), some.eq(sum(one))]
+            m.d.sync += [lanes_q.eq(lanes), count.eq(sum(lanes_q))]
             with m.If(valid[1]):
-                m.d.sync += total.eq(total + some)
+                m.d.sync += total.eq(total + count)
             with m.If(done | self.restart):
                 m.d.sync += total.eq(0)
             m.d.comb += counted.p[name].eq(total)

@@ -23,7 +23,7 @@ class LaneAssigner(wiring.Component):
     ----------
     pieces : In(stream(piece(config)))
     words : In(stream)
-        From `ReadClient`: ids, one word for each piece with `leaves`.
+        From `ReadClient`: ids, one word for each piece with `completes`.
     lookups : Out(stream(unchecked_beat(config)))
 
     Timing
@@ -43,8 +43,8 @@ class LaneAssigner(wiring.Component):
         m = Module()
         c, given, out = self.config, self.pieces.p, self.lookups
         lanes = range(c.lanes)
-        held, leaves, last, wide = (
-            Signal(name=name) for name in ("held", "leaves", "last", "wide"))
+        held, completes, last, wide = (
+            Signal(name=name) for name in ("held", "completes", "last", "wide"))
         ids = Signal.like(given.ids)
         width = bag_owner(c).size + len(given.fault)
         here, next_, kept = (
@@ -55,12 +55,12 @@ class LaneAssigner(wiring.Component):
 
         fire, ready = Signal(), Signal()
         m.d.comb += [
-            fire.eq(held & (~leaves | self.words.valid & out.ready)),
+            fire.eq(held & (~completes | self.words.valid & out.ready)),
             ready.eq(~held | fire),
             self.pieces.ready.eq(ready),
         ]
         with m.If(ready):
-            m.d.sync += [held.eq(self.pieces.valid), leaves.eq(given.leaves),
+            m.d.sync += [held.eq(self.pieces.valid), completes.eq(given.completes),
                          last.eq(given.last), wide.eq(given.wide), ids.eq(given.ids)]
         for which, registers, covered in (("here", here, is_here), ("next", next_, is_next)):
             owners = lane_owners(m, c, which, given[which], given.owners)
@@ -72,7 +72,7 @@ class LaneAssigner(wiring.Component):
         merged = [Signal(width, name=f"merged{lane}") for lane in lanes]
         m.d.comb += [owner.eq(Mux(is_kept[lane], kept[lane], here[lane]))
                      for lane, owner in enumerate(merged)]
-        with m.If(fire & leaves):
+        with m.If(fire & completes):
             m.d.sync += [is_kept.eq(Mux(last, 0, is_next))]
             m.d.sync += [before.eq(after) for before, after in zip(kept, next_, strict=True)]
         with m.Elif(fire):
@@ -81,8 +81,8 @@ class LaneAssigner(wiring.Component):
 
         word = self.words.p
         m.d.comb += [
-            out.valid.eq(held & leaves & self.words.valid),
-            self.words.ready.eq(held & leaves & out.ready),
+            out.valid.eq(held & completes & self.words.valid),
+            self.words.ready.eq(held & completes & out.ready),
             out.p.last.eq(last),
         ]
         for number, (lane, owner) in enumerate(zip(out.p.lanes, merged, strict=True)):

@@ -51,15 +51,16 @@ class LengthBuffer(wiring.Component):
         m.submodules.memory = memory = Ram(self.config.bus_width, self.rows)
         write_at, read_at, begin = (
             Signal(range(self.rows), name=name) for name in ("write_at", "read_at", "begin"))
-        free = Signal(range(self.rows + 1), init=self.rows)
-        fresh, kept = (Signal(range(self.rows + 1), name=name) for name in ("fresh", "kept"))
-        full, some = Signal(), Signal()  # no row is free; words are committed
+        free_count = Signal(range(self.rows + 1), init=self.rows)
+        new_count, kept_count = (
+            Signal(range(self.rows + 1), name=name) for name in ("new_count", "kept_count"))
+        full, has_kept = Signal(), Signal()  # no row is free; words are committed
         store, load, read, output_ready = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.i.ready.eq(~full),
             store.eq(self.i.valid & self.i.ready),
             output_ready.eq(~self.o.valid | self.o.ready),
-            load.eq(some & (~read | output_ready) & ~self.keep & ~self.drop),
+            load.eq(has_kept & (~read | output_ready) & ~self.keep & ~self.drop),
             memory.write_enable.eq(store),
             memory.write_address.eq(write_at),
             memory.write_data.eq(self.i.p.data),
@@ -74,19 +75,20 @@ class LengthBuffer(wiring.Component):
 
         # Timing: `store` and `load` are late; they enable registers and do not enter carry chains.
         last_kept = Signal()
-        m.d.comb += last_kept.eq(kept == 1)
+        m.d.comb += last_kept.eq(kept_count == 1)
         with m.If(load):
             m.d.sync += read_at.eq(read_at + 1)
         with m.If(store):
-            m.d.sync += [write_at.eq(write_at + 1), fresh.eq(fresh + 1)]
+            m.d.sync += [write_at.eq(write_at + 1), new_count.eq(new_count + 1)]
         with m.If(store ^ load):
-            m.d.sync += [free.eq(Mux(store, free - 1, free + 1)), full.eq(store & (free == 1))]
+            m.d.sync += [free_count.eq(Mux(store, free_count - 1, free_count + 1)),
+                         full.eq(store & (free_count == 1))]
         with m.If(load):
-            m.d.sync += [kept.eq(kept - 1), some.eq(~last_kept)]
+            m.d.sync += [kept_count.eq(kept_count - 1), has_kept.eq(~last_kept)]
         with m.If(self.drop):
-            m.d.sync += [write_at.eq(begin), fresh.eq(0), free.eq(free + fresh),
-                         full.eq(full & (fresh == 0))]
+            m.d.sync += [write_at.eq(begin), new_count.eq(0), free_count.eq(free_count + new_count),
+                         full.eq(full & (new_count == 0))]
         with m.If(self.keep):
-            m.d.sync += [begin.eq(write_at), fresh.eq(0), kept.eq(kept + fresh),
-                         some.eq(some | (fresh != 0))]
+            m.d.sync += [begin.eq(write_at), new_count.eq(0), kept_count.eq(kept_count + new_count),
+                         has_kept.eq(has_kept | (new_count != 0))]
         return m

@@ -53,20 +53,20 @@ class LengthSum(wiring.Component):
         remaining = Signal(bags_width(self.config))
         draining = Signal(levels)  # bit n: level n of the tree holds a word's lengths
         busy = Signal()
-        some, final = Signal(), Signal()  # words remain; one remains
-        fire = self.words.valid & some
+        has_words, final = Signal(), Signal()  # words remain; one remains
+        fire = self.words.valid & has_words
         total = self.total
 
         m.d.comb += [
             self.start.ready.eq(~busy & ~total.valid),
-            self.words.ready.eq(some),
+            self.words.ready.eq(has_words),
         ]
         with m.If(self.start.valid & self.start.ready):
             m.d.sync += [
-                busy.eq(1), remaining.eq(self.start.p.count), total.p.eq(0), some.eq(1),
+                busy.eq(1), remaining.eq(self.start.p.count), total.p.eq(0), has_words.eq(1),
                 final.eq(self.start.p.count <= per_word)]
         with m.If(fire):
-            m.d.sync += [remaining.eq(remaining - per_word), some.eq(~final),
+            m.d.sync += [remaining.eq(remaining - per_word), has_words.eq(~final),
                          final.eq(remaining <= 2 * per_word)]
             with m.If(total.p.fault == 0):
                 m.d.sync += total.p.fault.eq(self.words.p.fault)
@@ -82,7 +82,7 @@ class LengthSum(wiring.Component):
         m.d.sync += draining.eq(draining << 1 | fire)
         with m.If(draining[-1]):
             m.d.sync += total.p.sum.eq(total.p.sum + sums[0])
-        with m.If(busy & ~some & ~draining.any()):
+        with m.If(busy & ~has_words & ~draining.any()):
             m.d.sync += [busy.eq(0), total.valid.eq(1)]
         with m.If(total.valid & total.ready):
             m.d.sync += total.valid.eq(0)

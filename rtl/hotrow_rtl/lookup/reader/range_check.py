@@ -53,7 +53,7 @@ class RangeCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c, out = self.config, self.beats
-        kept = table_extent(c)
+        extent = table_extent(c)
         reading = Signal(unchecked_beat(c), reset_less=True)
         m.submodules.exit = exit_ = ResetInserter(self.restart)(SkidBuffer(lookup_beat(c)))
         compared = exit_.i.p
@@ -65,9 +65,9 @@ class RangeCheck(wiring.Component):
         last = Signal(reset_less=True)
         valid = Signal(2)
         ready = Signal()
-        copies = [Ram(kept, c.tables, reads_old=True) for _ in range(c.lanes)]
+        copies = [Ram(extent, c.tables, reads_old=True) for _ in range(c.lanes)]
         cleared = Signal(range(c.tables))
-        write, entry_written = Signal(), Signal(kept)
+        write, entry_written = Signal(), Signal(extent)
         write_at = Signal.like(cleared)
         connect(m, exit_.o, flipped(out))
         m.d.comb += [
@@ -95,7 +95,7 @@ class RangeCheck(wiring.Component):
         for number, copy in enumerate(copies):
             m.submodules[f"tables{number}"] = copy
             read, held, lane = reading.lanes[number], holding[number], compared.lanes[number]
-            entry = Signal(kept, name=f"entry{number}", reset_less=True)
+            entry = Signal(extent, name=f"entry{number}", reset_less=True)
             m.d.comb += [
                 copy.write_enable.eq(write),
                 copy.write_address.eq(write_at),

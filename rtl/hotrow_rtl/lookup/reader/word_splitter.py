@@ -13,8 +13,8 @@ def piece(config: Config) -> data.StructLayout:
     """The part of a chunk that concerns one word of ids and the next word.
 
     `here` and `next` have `lanes` bits for each bag, the first bag of the chunk lowest. Bit n: the
-    bag ends after lane n of this word, or of the next word. `leaves`: this is the last piece of the
-    word, which has `ids` ids; `last`: it is the last word of the batch.
+    bag ends after lane n of this word, or of the next word. `completes`: this is the last piece of
+    the word, which has `ids` ids; `last`: it is the last word of the batch.
     """
     return data.StructLayout({
         "here": chunk_bags(config) * config.lanes,
@@ -23,7 +23,7 @@ def piece(config: Config) -> data.StructLayout:
         "fault": 2,
         "wide": 1,
         "ids": log2(config.lanes) + 1,
-        "leaves": 1,
+        "completes": 1,
         "last": 1,
     })
 
@@ -72,20 +72,20 @@ class WordSplitter(wiring.Component):
         owners = Signal.like(self.owners.p, reset_less=True)
         fault, final = Signal(2), Signal()
         tail = bags[-1]
-        tail_leaves, tail_closes = Signal(), Signal()  # decoded one cycle ahead
-        fire, leaves, exhausts, ends = (
-            Signal(name=name) for name in ("fire", "leaves", "exhausts", "ends"))
+        tail_completes, tail_closes = Signal(), Signal()  # decoded one cycle ahead
+        fire, completes, exhausts, ends = (
+            Signal(name=name) for name in ("fire", "completes", "exhausts", "ends"))
         m.d.comb += [
             fire.eq(held & busy & out.ready),
-            leaves.eq(tail_leaves),
-            exhausts.eq(leaves & at_last),
+            completes.eq(tail_completes),
+            exhausts.eq(completes & at_last),
             ends.eq(done | exhausts | tail_closes),
             out.valid.eq(held & busy & ~done),
             out.p.owners.eq(owners),
             out.p.fault.eq(fault),
             out.p.wide.eq(wide),
             out.p.ids.eq(Mux(at_last, final_ids, Mux(wide, c.lanes // 2, c.lanes))),
-            out.p.leaves.eq(leaves),
+            out.p.completes.eq(completes),
             out.p.last.eq(at_last),
         ]
         for number, bag in enumerate(bags):
@@ -102,15 +102,15 @@ class WordSplitter(wiring.Component):
             self.owners.ready.eq(load),
         ]
         with m.If(fire):
-            with m.If(leaves & ~done):
+            with m.If(completes & ~done):
                 m.d.sync += [left.eq(left - 1), at_last.eq(left == 2)]
             with m.If(ends):
                 m.d.sync += [held.eq(0), done.eq(done | exhausts)]
                 with m.If(final):
                     m.d.sync += busy.eq(0)
-            stays = tail.later & ~tail.next
-            m.d.sync += [tail_leaves.eq(stays | tail.open),
-                         tail_closes.eq(~tail.open & (~stays | (tail.words == 2)))]
+            continues = tail.later & ~tail.next
+            m.d.sync += [tail_completes.eq(continues | tail.open),
+                         tail_closes.eq(~tail.open & (~continues | (tail.words == 2)))]
             for bag in bags:
                 m.d.sync += [
                     bag.words.eq(bag.words - 1),
@@ -126,7 +126,7 @@ class WordSplitter(wiring.Component):
             m.d.sync += [bag.eq(end) for bag, end in zip(bags, self.ends.p.ends, strict=True)]
             given_tail = self.ends.p.ends[len(bags) - 1]
             m.d.sync += [
-                tail_leaves.eq(given_tail.later | given_tail.open),
+                tail_completes.eq(given_tail.later | given_tail.open),
                 tail_closes.eq(~given_tail.open & (~given_tail.later | given_tail.next)),
             ]
 
