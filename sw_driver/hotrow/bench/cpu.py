@@ -121,7 +121,7 @@ def _measure(work, total, threads, steps):
     for step in STEPS:
         for library in libraries:
             here = [at for at, entry in enumerate(tried) if entry[:2] == (step, library)]
-            record = {"step": step, "library": library}
+            record: dict = {"step": step, "library": library}
             for rate, suffix in ((machine, ""), (core, "_core")):
                 best = max(here, key=rate.__getitem__)
                 record |= {f"variant{suffix}": tried[best][2],

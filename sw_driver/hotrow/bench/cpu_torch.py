@@ -8,7 +8,8 @@ from .cpu_work import Cut, Work
 def tensors(work: Work) -> Work:
     """The same work in tensors on the same memory."""
     return Work(work.total, torch.from_numpy(work.hot), [
-        Cut(*map(torch.from_numpy, (cut.rows, cut.slots, cut.sample, cut.ends)), cut.columns)
+        Cut(torch.from_numpy(cut.rows), torch.from_numpy(cut.slots), torch.from_numpy(cut.sample),
+            torch.from_numpy(cut.ends), cut.columns)
         for cut in work.cuts])
 
 

@@ -5,6 +5,7 @@ table to each id is not timed.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +32,10 @@ class Cut:
         Lookups per sample; None if the samples differ.
     """
 
-    rows: object
-    slots: object
-    sample: object
-    ends: object
+    rows: Any
+    slots: Any
+    sample: Any
+    ends: Any
     columns: int | None
 
     @property
@@ -56,7 +57,7 @@ class Work:
     """
 
     total: int
-    hot: object
+    hot: Any
     cuts: list
 
 

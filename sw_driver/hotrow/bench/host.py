@@ -42,7 +42,8 @@ def host(options, trace, steps) -> dict:
     rule = OPTIMIZERS[options.optimizer](options.lr)
     peers = _peers(trace.cardinalities, options.dim, rule)
     advance = steps.begin("training", len(options.modes) + 2 * len(peers))
-    times, found = {name: [] for name in peers}, []
+    times: dict[str, list[float]] = {name: [] for name in peers}
+    found = []
 
     def time_peers():
         for name, step in peers.items():

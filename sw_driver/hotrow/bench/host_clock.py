@@ -32,7 +32,8 @@ class PartClock:
     """
 
     def __init__(self, clock):
-        self.seconds, self._clock, self._parts, self._last = Counter(), clock, [], clock()
+        self.seconds: Counter = Counter()
+        self._clock, self._parts, self._last = clock, [], clock()
 
     @property
     def part(self):

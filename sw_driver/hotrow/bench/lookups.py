@@ -154,7 +154,8 @@ def split(device: Device, workload: Workload, hot: RowList, advance) -> dict:
 
 def run(submit, batches, advance):
     """Results of one command per batch, with several commands in flight."""
-    waiting, results = deque(), []
+    waiting: deque = deque()
+    results = []
     for batch in batches:
         waiting.append(submit(batch))
         if len(waiting) == IN_FLIGHT:

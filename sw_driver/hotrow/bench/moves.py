@@ -6,6 +6,7 @@ cycles, which must agree with the cycles in the completion.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Work:
         The moved rows, the pooled bags, or the gradients.
     """
 
-    kind: object
+    kind: Any
     row_bytes: int
     table_rows: int
     count: int
@@ -69,7 +70,7 @@ class Work:
 
 def measure(kind_name, options, steps) -> dict:
     """Move the rows on the card, then by NumPy and PyTorch."""
-    kind = KINDS[kind_name]
+    kind: Any = KINDS[kind_name]
     config = _config(kind, options)
     work = _work(kind, options, config)
     steps.begin("making the table")
@@ -186,7 +187,8 @@ def _cpu_seconds(kind, work, advance):
     """Least time of each implementation on this machine by name, on one thread and on all."""
     import torch
 
-    found, before = {}, torch.get_num_threads()
+    found: dict[str, float] = {}
+    before = torch.get_num_threads()
     works = [(name, function) for name, function in kind.on_cpu(work)]
     try:
         for threads, where in ((1, "core"), (before, "machine")):

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,8 @@ def planner_of(options) -> Preset:
         print(f"preset {config.name} has no planner: a card like it with a planner is simulated",
               file=sys.stderr)
         config = config.with_planner()
-    name, changed = config.name, {}
+    name = config.name
+    changed: dict = {}
     if options.counters is not None:
         name += f"-counters-{options.counters}"
         changed["counter_sets"] = sets_of(
@@ -192,7 +194,8 @@ def _card(options, config, workload, first, steps):
 
 def _run(device, batches, policy, past, future, advance):
     """Mark and plan all batches; the results of both kinds, in order."""
-    marks, plans, waiting = [], [], None
+    marks, plans = [], []
+    waiting: Any = None
     for step, number in steps_of(len(batches), future):
         if step == "mark":
             marks.append(device.mark_async(batches[number], number))

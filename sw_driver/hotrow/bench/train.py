@@ -39,7 +39,8 @@ def train(options, trace, steps) -> dict:
                              rule.initial if rule.state else None, rule.state or "row")
     arena = _Arena(options, trace, batches, tables, rule)
     names = [*options.modes, *(PEERS if options.peers else ())]
-    records, absent = {}, []
+    records: dict[str, dict] = {}
+    absent = []
     advance = steps.begin("training", options.rounds * len(names))
     for _ in range(options.rounds):
         for name in names:
@@ -108,7 +109,7 @@ class _Arena:
     def _steps(self, contender, watch):
         """Run all steps; return the seconds after the warm-up, and the StepResults."""
         announced, end = 0, watch and contender.watch(watch.look)
-        results, started = [], None
+        results, started = [], time.perf_counter()
         for number, samples in enumerate(self.batches):
             if number == self.options.warm_up:
                 if end:

@@ -34,6 +34,12 @@ class Peer:
         self.dense_optimizer = torch.optim.SGD(model.parameters(), rule.lr)
         self.sparse_optimizer = self.build(tables, rule)
 
+    def build(self, tables, rule):
+        """Make the embeddings: their optimizer, or None where backward updates them."""
+
+    def pooled(self, ids):
+        """Embeddings of ids int64[samples, tables]: float32[samples, tables, dim]."""
+
     def __enter__(self):
         return self
 
@@ -72,6 +78,11 @@ class Peer:
         return StepResult(logits.detach().numpy(), samples.ids.size, samples.ids.size, len(samples))
 
 
+def _bag(weights):
+    return nn.EmbeddingBag(weights.shape[0], weights.shape[1], mode="sum", sparse=True,
+                           _weight=weights)
+
+
 class TorchTables(Peer):
     """`nn.EmbeddingBag(sparse=True)`, one per table."""
 
@@ -79,7 +90,7 @@ class TorchTables(Peer):
 
     def build(self, tables, rule):
         self.bags = nn.ModuleList(
-            nn.EmbeddingBag(*weights.shape, mode="sum", sparse=True, _weight=weights)
+            _bag(weights)
             for weights, _ in map(tables.table, range(tables.count)))
         return _sparse_sgd(self.bags, rule)
 
@@ -95,7 +106,7 @@ class TorchMerged(Peer):
 
     def build(self, tables, rule):
         weights = tables.rows.weights
-        self.bag = nn.EmbeddingBag(*weights.shape, mode="sum", sparse=True, _weight=weights)
+        self.bag = _bag(weights)
         self.first = torch.from_numpy(tables.first)
         return _sparse_sgd(self.bag, rule)
 
