@@ -235,7 +235,8 @@ def test_slots_by_how_often_rows_are_accessed(make):
     assert collection.learn(ids_freq_mapping=counts, warmup_ratio=0.5) == 128  # of 256 slots
     wanted = [("user", row) for row in range(6, 300, 7)] + [("place", row) for row in range(90)]
     found = [(group.configs[table].name, row)
-             for storage, group in zip(collection.store.storages, collection._groups, strict=True)
+             for storage, group in zip(collection.store.storages, collection.store.groups,
+                                       strict=True)
              for rows in [group.tables.locate(storage.resident)]
              for table, row in zip(rows.table, rows.row, strict=True)]
     assert set(found) <= set(wanted) and {("user", row) for row in range(6, 300, 7)} <= set(found)

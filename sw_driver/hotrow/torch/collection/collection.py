@@ -2,36 +2,28 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 
-from ... import device as driver
-from ...device import Device
 from ...errors import Error
 from ..features.configs import check_tables, group_tables
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
 from ..optim.arithmetic import OPTIMIZERS
-from ..optim.finite_check import DeferredFiniteCheck, FiniteCheck
-from ..optim.gradients import StagedBags, StagedGradients
-from ..optim.lookup import Lookup, PooledLookup
+from ..optim.lookup import PooledLookup
 from ..optim.row_optimizer import RowOptimizer
+from ..optim.staging import GradientStage
 from ..store.base import Store
-from ..store.cached import CachedStore
-from ..store.cold_pooling import ColdPooling
-from ..store.placement_policy import HotlinePolicy, LookAheadPolicy, open_planner, share_of
-from ..store.resident import ResidentStore
+from ..store.opening import MODES, open_store
 from .contents import TableContents
 from .ranking import interleaved, most_counted
 
-MODES = ("resident", "hotline", "scratchpipe", "freqcache")
-COLD = ("gathered", "pooled")
+__all__ = ["MODES", "HotEmbeddingBagCollection"]
+
 WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
-_POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 
 
 class HotEmbeddingBagCollection(nn.Module):
@@ -92,16 +84,11 @@ class HotEmbeddingBagCollection(nn.Module):
     ----------
     optimizer : RowOptimizer
     tables : tuple of TableConfig
-    layout : FeatureLayout
-    store : Store
-    contents : TableContents
 
     Raises
     ------
     Error
     """
-
-    store: Store
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  preset="ecp5-85f", policy=None, admission=False, cold="gathered",
@@ -110,47 +97,22 @@ class HotEmbeddingBagCollection(nn.Module):
         super().__init__()
         self.tables, self.mode = tuple(tables), mode
         check_tables(self.tables)
-        _check_mode(mode, device, cold)
         memory = memory_on(slots_device)
-        if memory.asynchronous and mode == "resident":
-            raise Error("mode resident trains tables in host memory: leave slots_device out")
         rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
-        self._groups = groups or group_tables(self.tables, rule)
-        self.layout = FeatureLayout(self.tables, self._groups, bounds_check_mode)
-        if groups is None:
-            for group in self._groups:
+        existing, groups = groups, groups or group_tables(self.tables, rule)
+        self.layout = FeatureLayout(self.tables, groups, bounds_check_mode)
+        self.store: Store = open_store(
+            groups, rule, memory, device, mode, preset, policy, admission, cold, cache_load_factor,
+            share, depth=depth, look_ahead=look_ahead, workers=workers, before=before)
+        if existing is None:
+            for group in groups:
                 group.tables.initialise(torch.seed() if seed is None else seed)
-        self.contents = TableContents(self._groups)
-        self._finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
-        self._staged = [StagedGradients(group.kind.dim, memory.device) for group in self._groups]
-        self._staged_bags = [StagedBags(group.kind.dim) for group in self._groups
-                             if cold == "pooled"]
-        self._all_staged: list[StagedGradients | StagedBags] = [*self._staged, *self._staged_bags]
+        self.contents = TableContents(groups)
+        self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._anchor = torch.zeros(0, requires_grad=True)
-        self._opened: Device | None = None
         self._part: tuple[torch.Tensor, bool, bool] | None = None
         self.batches = 0
         self.optimizer = RowOptimizer(self, rule)
-        if mode == "resident":
-            self.store = ResidentStore(self._groups)
-            return
-        if isinstance(device, str):
-            opened = driver.open if mode == "hotline" else open_planner
-            device = self._opened = opened(device, preset)
-        if cache_load_factor is not None:
-            rows = sum(config.num_embeddings for config in self.tables)
-            share = share_of(device.geometry.slots, cache_load_factor * rows)
-        try:
-            placement = HotlinePolicy(device) if mode == "hotline" else LookAheadPolicy(
-                device, policy or _POLICY[mode], admission)
-            self.store = CachedStore(
-                self._groups, device, placement, depth, look_ahead, workers, share, before, memory,
-                partial(ColdPooling, rule=rule) if cold == "pooled" else None)
-        except BaseException:
-            self._close_device()
-            raise
-
-    # Lookups.
 
     def forward(self, inputs, offsets=None, per_sample_weights=None):
         """The embeddings of a batch, in the form that the class describes.
@@ -206,9 +168,8 @@ class HotEmbeddingBagCollection(nn.Module):
         weights = request.weights_of(bags)
         results, feature = [], 0
         for segment, rows in zip(request.segments, located, strict=True):
-            lookup = Lookup(segment, rows, self.layout.divisor(request, segment, feature),
-                            self._staged[segment.group], self.layout.pooled,
-                            self._staged_bags[segment.group] if self._staged_bags else None)
+            lookup = self._gradients.lookup(
+                segment, rows, self.layout.divisor(request, segment, feature), self.layout.pooled)
             feature += segment.features
             here = None
             if weights is not None:
@@ -222,7 +183,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _request(self, bags, ahead=0):
         """Check Bags of the batch that many `ahead` of the next one: Request."""
-        if bags.weights is not None and self._staged_bags:
+        if bags.weights is not None and self.store.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
         return self.layout.request(bags, f"batch {self.batches + ahead}")
 
@@ -279,8 +240,6 @@ class HotEmbeddingBagCollection(nn.Module):
                             "yielded")
         self.batches += 1
 
-    # Gradients.
-
     def gradients(self):
         """Tensors whose `grad` are the staged gradients: for clipping, not for another optimizer.
 
@@ -290,35 +249,25 @@ class HotEmbeddingBagCollection(nn.Module):
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
             whose gradients are of bags with cold rows, each bag once.
         """
-        return [staged.tensor for staged in self._all_staged]
+        return [staged.tensor for staged in self._gradients.all]
 
     def staged(self):
         """The staged gradients of rows: list of StagedGradients, one per group."""
-        return list(self._staged)
+        return list(self._gradients.rows)
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
-        rule = self.optimizer.rule
-        finite = self._finite.check(self.batches - 1, [
-            *zip(self._groups, self._staged, strict=True),
-            *zip(self._groups, self._staged_bags, strict=False)])
-        self.store.apply_all(self._staged, rule, finite)
-        for group, staged in enumerate(self._staged_bags):
-            if staged.values is not None:
-                self.store.apply_bags(group, staged, rule)
-                staged.clear()
+        self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
         self.store.finish()
 
     def finish(self):
         """Release batches whose backward has run or cannot run, unless gradients are staged."""
-        self.store.finish(any(staged.values is not None for staged in self._all_staged))
+        self.store.finish(holds_gradients=not self._gradients.empty)
 
     def abandon(self):
         """Release prefetched batches that will not be trained."""
         self.store.abandon()
         self.finish()
-
-    # The cache.
 
     def learn(self, rows=None, warmup_ratio=None, ids_freq_mapping=None, *, limit=None, decay=0):
         """Give the most accessed rows their slots, between two steps.
@@ -381,15 +330,15 @@ class HotEmbeddingBagCollection(nn.Module):
         `slots`, `bypass` (the bypass area), `staging` (rows on their way) and `gradients`, state
         included; `metadata` of the host, `metadata_bits_per_slot`. Empty for resident.
         """
-        gradients = sum(staged.values.nbytes + staged.rows.nbytes for staged in self._all_staged
-                        if staged.values is not None)
-        return {**self.store.memory(), "gradients": gradients} if self.store.slots else {}
+        if not self.store.slots:
+            return {}
+        return {**self.store.memory(), "gradients": self._gradients.nbytes}
 
     @property
     def statistics(self):
         """Counts of the cache: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
         `rows_moved` and `link_bytes`; empty for resident."""
-        return self.store.counts()
+        return self.store.statistics.total if self.store.statistics else {}
 
     @property
     def table_statistics(self):
@@ -399,14 +348,12 @@ class HotEmbeddingBagCollection(nn.Module):
         hits, among which are repeated lookups of a row that the batch fetches, unless they are few
         beats apart. Empty for resident.
         """
-        return self.store.counts_by_table()
-
-    # Contents.
+        return self.store.statistics.by_table if self.store.statistics else {}
 
     def flush(self):
         """Bring the tables up to date."""
         self.store.flush()
-        self._finite.settle(wait=True)
+        self._gradients.finite.settle(wait=True)
 
     def reset_cache_states(self):
         """Write back, and empty the slots."""
@@ -461,18 +408,9 @@ class HotEmbeddingBagCollection(nn.Module):
             unexpected_keys += [key for key in state_dict
                                 if key.startswith(prefix) and key not in known]
 
-    # Its end.
-
     def close(self):
         """Write back, end the threads, and close a device that the collection opened."""
-        try:
-            self.store.close()
-        finally:
-            self._close_device()
-
-    def _close_device(self):
-        if self._opened is not None:
-            self._opened.close()
+        self.store.close()
 
     def __enter__(self):
         return self
@@ -485,19 +423,3 @@ class HotEmbeddingBagCollection(nn.Module):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
 
-
-def _check_mode(mode, device, cold):
-    """Raise Error if mode, device and cold do not go together."""
-    if mode not in MODES:
-        raise Error(f"mode is {', '.join(MODES)}, not {mode!r}")
-    if cold not in COLD:
-        raise Error(f"cold is {' or '.join(map(repr, COLD))}, not {cold!r}")
-    if mode != "hotline" and cold != COLD[0]:
-        raise Error(f"mode {mode} has no cold rows: leave cold out")
-    if device is None and mode != "resident":
-        raise Error(f"mode {mode} needs a device: an open one, or a transport such as 'model' or "
-                    f"'sim'")
-    if device is not None and mode == "resident":
-        raise Error("mode resident takes no device")
-    if device is not None and not isinstance(device, (str, Device)):
-        raise Error(f"device is an open hotrow.Device or the name of a transport, not {device!r}")

@@ -4,12 +4,7 @@ from ...errors import Error
 
 
 class TableContents:
-    """Views of the tables of some groups; slots may hold later values.
-
-    Parameters
-    ----------
-    groups : sequence of TableGroup
-    """
+    """Views of the tables of some groups; slots may hold later values."""
 
     def __init__(self, groups):
         self._groups = tuple(groups)

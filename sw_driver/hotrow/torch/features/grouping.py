@@ -9,46 +9,23 @@ from .bags import Bags
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """The part of a batch's bags that looks up in one group.
-
-    Attributes
-    ----------
-    group : int
-        Index of the group.
-    flat : int64[n]
-        Flat row of each lookup.
-    lengths : int64[bags]
-    lookups : slice
-        Range of the segment in the batch's lookups.
-    features : int
-    """
+    """The part of a batch's bags that looks up in one group."""
 
     group: int
-    flat: torch.Tensor
-    lengths: torch.Tensor
-    lookups: slice
+    flat: torch.Tensor  # int64[n]: flat row of each lookup
+    lengths: torch.Tensor  # int64[bags]
+    lookups: slice  # of the batch's lookups
     features: int
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Lookups of one batch, with every id checked.
+    """Lookups of one batch, with every id checked."""
 
-    Attributes
-    ----------
-    bags : Bags
-        Sorted by group.
-    segments : list of Segment
-    order : list of int
-        Feature of the caller's bags at each place of `bags`.
-    source : Bags
-        What the caller asked for.
-    """
-
-    bags: Bags
+    bags: Bags  # sorted by group
     segments: list[Segment]
-    order: list[int]
-    source: Bags
+    order: list[int]  # feature of `source` at each place of `bags`
+    source: Bags  # of the caller
 
     def weights_of(self, source):
         """Weights of equal Bags of the caller, sorted as `bags`: float32[n] or None."""

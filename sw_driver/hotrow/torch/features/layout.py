@@ -50,18 +50,7 @@ class FeatureLayout:
         return Bags.of(tables, inputs, offsets, weights, names)
 
     def request(self, bags, batch):
-        """Check Bags and sort them by group: Request.
-
-        Parameters
-        ----------
-        bags : Bags
-        batch : str
-            The batch in words, for errors.
-
-        Raises
-        ------
-        BatchError
-        """
+        """Check Bags of a `batch`, named in errors, and sort them by group: Request."""
         self.check_weights(bags)
         return self._grouping.request(
             bags.checked(self.configs, batch, self._bounds_check_mode), bags)

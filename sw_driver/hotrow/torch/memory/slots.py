@@ -15,9 +15,8 @@ class SlotStorage:
 
     Parameters
     ----------
-    slots : int
-    area : int
-        First size of the bypass area, in rows.
+    slots, area : int
+        Slots, and first rows of the bypass area.
     kind : RowKind
     flat_rows : int
         Flat rows of the group.

@@ -13,17 +13,13 @@ class FiniteCheck:
     """The check where the host can read gradients at once."""
 
     def check(self, batch, staged):
-        """Refuse gradients of the step after batch number `batch`; return None.
+        """Raise Error, which names the row, if a gradient is not finite; return None.
 
         Parameters
         ----------
         batch : int
+            Number of the last batch of the step.
         staged : sequence of (TableGroup, StagedGradients or StagedBags)
-
-        Raises
-        ------
-        Error
-            A gradient is not finite; the error names its row.
         """
         for group, each in staged:
             if each.values is None:
@@ -43,11 +39,6 @@ class DeferredFiniteCheck(FiniteCheck):
     """The check on a GPU: the host does not wait for its result.
 
     A step with a gradient that is not finite changes no row; a later call raises the error.
-
-    Parameters
-    ----------
-    memory : SlotMemory
-        Memory of the gradients.
     """
 
     def __init__(self, memory):
@@ -67,13 +58,7 @@ class DeferredFiniteCheck(FiniteCheck):
         return finite
 
     def settle(self, wait=False):
-        """Read the results that have arrived, or `wait` for all.
-
-        Raises
-        ------
-        Error
-            One of the steps was not applied.
-        """
+        """Raise Error if the arrived results, or all with `wait`, have a step not applied."""
         while self._pending and (wait or self._memory.is_done(self._pending[0][2])):
             batch, result, event = self._pending.popleft()
             self._memory.synchronize(event)

@@ -13,15 +13,13 @@ class Lookup:
     ----------
     segment : Segment
     located : LocatedRows
-        Where the store has the segment's rows.
+        The segment's rows in the store.
     divisor : float32[bags, 1] or None
         Divisor of each bag's sum.
-    staged : StagedGradients
-        Of the segment's group.
+    staged, staged_bags : StagedGradients, StagedBags or None
+        Of the segment's group; bags if the card pools rows.
     pooled : bool
         Whether bags are pooled; otherwise each lookup returns its row.
-    staged_bags : StagedBags, optional
-        Of the group, where the card pools rows.
 
     Attributes
     ----------
@@ -77,14 +75,7 @@ class PooledLookup(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, anchor, weights, lookup):
-        """
-        Parameters
-        ----------
-        anchor : Tensor
-            Requires a gradient, so that autograd runs backward; it receives none.
-        weights : float32[n] or None
-        lookup : Lookup
-        """
+        """Run `lookup.pool(weights)`; `anchor` requires a gradient, so that backward runs."""
         ctx.lookup = lookup
         ctx.set_materialize_grads(False)
         pooled, rows = lookup.pool(weights)

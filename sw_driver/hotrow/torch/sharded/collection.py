@@ -60,11 +60,12 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
-        self.ranks, self._sharding, self._groups = ranks, sharding, sharding.spans
+        self.ranks = ranks
         self.layout = FeatureLayout(self.tables, sharding.spans, bounds_check_mode)
         self.store = ShardedStore(self.store, sharding, ranks)
         self.contents = ShardedContents(sharding, ranks)
-        self._finite = AgreedFiniteCheck(ranks)
+        self._gradients.groups = tuple(sharding.spans)
+        self._gradients.finite = AgreedFiniteCheck(ranks)
         sharding.initialise(ranks.first(torch.seed() % (1 << 62) if seed is None else seed))
 
     def parts(self):
@@ -104,12 +105,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
 
 class AgreedFiniteCheck(FiniteCheck):
-    """A check whose refusal every rank raises.
-
-    Parameters
-    ----------
-    ranks : Ranks
-    """
+    """A check whose refusal every rank raises."""
 
     def __init__(self, ranks):
         self._ranks = ranks

@@ -5,13 +5,7 @@ from ..memory.tables import digest_of
 
 
 class ShardedContents(TableContents):
-    """Whole tables, gathered from all ranks; every call but `assign` and `locate` is collective.
-
-    Parameters
-    ----------
-    sharding : Sharding
-    ranks : Ranks
-    """
+    """Whole tables, gathered from all ranks; every call but `assign` and `locate` is collective."""
 
     def __init__(self, sharding, ranks):
         super().__init__(sharding.spans)

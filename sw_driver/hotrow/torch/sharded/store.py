@@ -17,40 +17,18 @@ _BAG = 64  # ids that form a bag of the inner batch, so that a device reads few 
 
 @dataclass(eq=False)
 class RoutedBatch:
-    """A batch whose ids were sent to the owners of their rows.
+    """A batch whose ids were sent to the owners of their rows."""
 
-    Attributes
-    ----------
-    request : Request
-        Lookups of this rank.
-    asked : int64[u]
-        Code of each of its rows, once, by owner.
-    at : int64[n]
-        Index in `asked` of each lookup.
-    asked_of : int64[world]
-        Rows of `asked` that each rank owns.
-    inner : Request
-        Lookups of all ranks in this rank's rows.
-    codes : int64[v]
-        Code of each row of these lookups, once for each rank that asks for it, by asking rank.
-    codes_for : int64[world]
-        Rows of `codes` for each rank.
-    inner_at : int64[m]
-        Index in `codes` of each inner lookup.
-    done : bool
-        Whether every rank is done with the batch.
-    """
-
-    request: Request
-    asked: torch.Tensor
-    at: torch.Tensor
-    asked_of: torch.Tensor
-    inner: Request
-    codes: torch.Tensor
-    codes_for: torch.Tensor
-    inner_at: torch.Tensor
+    request: Request  # lookups of this rank
+    asked: torch.Tensor  # int64[u]: code of each of its rows, once, by owner
+    at: torch.Tensor  # int64[n]: index in `asked` of each lookup
+    asked_of: torch.Tensor  # int64[world]: rows of `asked` that each rank owns
+    inner: Request  # lookups of all ranks in this rank's rows
+    codes: torch.Tensor  # int64[v]: code of each of their rows, once per asking rank, by rank
+    codes_for: torch.Tensor  # int64[world]: rows of `codes` for each rank
+    inner_at: torch.Tensor  # int64[m]: index in `codes` of each inner lookup
     pending: PendingBackward = field(default_factory=PendingBackward)
-    done: bool = False
+    done: bool = False  # at every rank
 
 
 class ShardedStore(Store):
@@ -58,14 +36,8 @@ class ShardedStore(Store):
 
     A lookup goes to the owner of its row, repeated ones too, so that the owner's device counts the
     lookups of all ranks; a row comes back once for each rank that asks. All ranks make the same
-    calls in the same order, `flush`, `abandon`, `close` and `prefetch` of nothing aside.
-
-    Parameters
-    ----------
-    inner : Store
-        This rank's store of `sharding.shards`.
-    sharding : Sharding
-    ranks : Ranks
+    calls in the same order, `flush`, `abandon`, `close` and `prefetch` of nothing aside. `inner` is
+    this rank's store of `sharding.shards`.
     """
 
     def __init__(self, inner, sharding, ranks):
@@ -73,7 +45,7 @@ class ShardedStore(Store):
         self.inner, self.sharding, self.ranks = inner, sharding, ranks
         self.slots, self.storages = inner.slots, inner.storages
         self.depth, self.look_ahead = inner.depth, inner.look_ahead
-        self.device = inner.device
+        self.device, self.statistics = inner.device, inner.statistics
         self.batch_stages, self.micro_batches = inner.batch_stages, inner.micro_batches
         self._grouping = Grouping(sharding.shards)
         self._starts = torch.from_numpy(_starts(sharding))
@@ -156,12 +128,6 @@ class ShardedStore(Store):
 
     def warm(self, rows):
         return self.inner.warm(rows)
-
-    def counts(self):
-        return self.inner.counts()
-
-    def counts_by_table(self):
-        return self.inner.counts_by_table()
 
     def memory(self):
         return self.inner.memory()

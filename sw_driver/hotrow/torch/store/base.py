@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,30 +23,18 @@ if TYPE_CHECKING:
     from ..memory.slots import SlotStorage
     from .batch_stages import BatchStages
     from .micro_batches import MicroBatches
+    from .statistics import CacheStatistics
 
 
 @dataclass(frozen=True, eq=False)
 class LocatedRows:
-    """The rows of a segment's lookups.
-
-    Attributes
-    ----------
-    rows : Rows
-    at : int64[n]
-        Index in `rows` of each lookup's row.
-    lock : context manager
-        Keeps the memory of `rows` in place.
-    sums : float32[bags, D], optional
-        Part of each bag that the card pooled.
-    cold : bool[n], optional
-        Lookups in `sums`; their index in `rows` is that of a row of zeros.
-    """
+    """The rows of a segment's lookups."""
 
     rows: Rows
-    at: torch.Tensor
-    lock: AbstractContextManager = field(default_factory=nullcontext)
-    sums: torch.Tensor | None = None
-    cold: torch.Tensor | None = None
+    at: torch.Tensor  # int64[n]: index in `rows` of each lookup's row
+    lock: AbstractContextManager = field(default_factory=nullcontext)  # keeps `rows` in place
+    sums: torch.Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
+    cold: torch.Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
 
 
 class PendingBackward:
@@ -86,13 +74,17 @@ class Store(ABC):
         One per group; none without a device.
     depth, look_ahead : int
         As in `CachedStore`.
-    device, batch_stages, micro_batches
+    pools_cold_rows : bool
+        Whether the card pools rows without a slot.
+    device, statistics, batch_stages, micro_batches
         As in `CachedStore`; None in a store without a device.
     """
 
     slots, depth, look_ahead = 0, 1, 0
+    pools_cold_rows = False
     storages: Sequence[SlotStorage] = ()
     device: Device | None = None
+    statistics: CacheStatistics | None = None
     batch_stages: BatchStages | None = None
     micro_batches: MicroBatches | None = None
 
@@ -170,15 +162,7 @@ class Store(ABC):
         """Give rows their slots between two batches; return how many have one."""
         return 0
 
-    def counts(self) -> dict[str, int]:
-        """Counts of the cache; empty without one."""
-        return {}
-
-    def counts_by_table(self) -> dict[str, dict[str, int]]:
-        """Counts of each table's part of the cache, by name; empty without one."""
-        return {}
-
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> dict[str, float]:
         """Bytes beside the tables, without gradients; empty without slots."""
         return {}
 

@@ -26,20 +26,7 @@ class BatchStages:
     - Operations of the stages on the slots' memory run after those that the trainer issued before
       it released the last batch; the trainer's run after the insert of its batch.
 
-    Parameters
-    ----------
-    window : BatchWindow
-    policy : LookAheadPolicy or HotlinePolicy
-    slot_map : SlotMap
-    host : HostTables
-    statistics : CacheStatistics
-    memory : SlotMemory
-    lock : context manager
-        Held while slots and statistics change.
-    depth, look_ahead, workers, before
-        As in `CachedStore`.
-    cold : ColdPooling, optional
-        Pools bypassed rows on the card instead of fetching them.
+    Its parameters are parts of a `CachedStore`; the lock is held while slots and statistics change.
 
     Attributes
     ----------

@@ -46,34 +46,24 @@ class CachedStore(Store):
         Memory of the slots; host memory by default.
     cold : callable, optional
         Makes the ColdPooling from (groups, device, slot map, statistics).
+    owns_device : bool
+        Whether `close` closes the device.
 
-    Attributes
-    ----------
-    window : BatchWindow
-    slot_map : SlotMap
-    statistics : CacheStatistics
-    host : HostTables
-    cold : ColdPooling or None
-    batch_stages : BatchStages
-    stages : Stages
-    micro_batches : MicroBatches
-    storages : list of SlotStorage
-    slots : int
-        Slots of all groups.
     """
 
     device: Device
     storages: list[SlotStorage]
+    statistics: CacheStatistics
     batch_stages: BatchStages
     micro_batches: MicroBatches
 
     def __init__(self, groups, device, policy, depth=4, look_ahead=2, workers=0, share=1,
-                 before=None, memory=None, cold=None):
+                 before=None, memory=None, cold=None, owns_device=False):
         super().__init__(groups)
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
                         f"{policy.window} batches, and needs at least one")
-        self.device, self.policy = device, policy
+        self.device, self.policy, self._owns_device = device, policy, owns_device
         self.depth, self.look_ahead = depth, look_ahead
         self.lock, self.slot_memory = threading.RLock(), memory or SlotMemory()
         policy.clear()  # before tables come, whose parts of the directory may be others
@@ -83,6 +73,7 @@ class CachedStore(Store):
         self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)
         self.cold = cold and cold(self.groups, device, self.slot_map, self.statistics)
+        self.pools_cold_rows = self.cold is not None
         self.window = BatchWindow(policy.window, look_ahead)
         self.batch_stages = BatchStages(
             self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
@@ -295,12 +286,6 @@ class CachedStore(Store):
         else:
             self.cold.apply(group, staged, rule)
 
-    def counts(self):
-        return self.statistics.total
-
-    def counts_by_table(self):
-        return self.statistics.by_table
-
     def memory(self):
         with self.stages.changed, self.lock:
             row_bytes = [group.kind.row_bytes for group in self.groups]
@@ -318,6 +303,14 @@ class CachedStore(Store):
             }
 
     def close(self):
+        try:
+            self._give_back()
+        finally:
+            if self._owns_device:
+                self.device.close()
+
+    def _give_back(self):
+        """Write back, and leave the device without the collection's tables."""
         registered = self.slot_map.registered
         if not registered:
             return

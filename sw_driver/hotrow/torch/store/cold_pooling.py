@@ -17,16 +17,7 @@ _ENTRY_BYTES, _NUMBER_BYTES, _LENGTH_BYTES = 8, 4, 2  # of a row list, a bag num
 
 
 class ColdPooling:
-    """Pools the cold lookups of batches and updates their rows.
-
-    Parameters
-    ----------
-    groups : sequence of TableGroup
-    device : Device
-    slot_map : SlotMap
-    statistics : CacheStatistics
-        Counts bags as rows that cross the link.
-    rule : SGD or RowwiseAdagrad
+    """Pools the cold lookups of batches and updates their rows; statistics count bags as rows.
 
     Raises
     ------
@@ -110,13 +101,7 @@ class ColdPooling:
 
 
 class _BagBuffer:
-    """An array float32[bags, D] that the card reads and writes in place.
-
-    Parameters
-    ----------
-    device : Device
-    dim : int
-    """
+    """An array float32[bags, D] that the card reads and writes in place."""
 
     def __init__(self, device, dim):
         self._device, self._dim, self._array, self._buffer = device, dim, None, None

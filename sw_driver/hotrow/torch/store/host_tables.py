@@ -5,18 +5,7 @@ from collections import deque
 
 
 class HostTables:
-    """Rows of groups of tables, by flat row.
-
-    Parameters
-    ----------
-    groups : sequence of TableGroup
-    device : Device
-    slot_map : SlotMap
-    statistics : CacheStatistics
-        Counts the rows that cross the link.
-    memory : SlotMemory
-        Memory on the other end of a transfer.
-    """
+    """Rows of groups of tables, by flat row; `memory` is the other end of every transfer."""
 
     def __init__(self, groups, device, slot_map, statistics, memory):
         self._groups, self._device = groups, device

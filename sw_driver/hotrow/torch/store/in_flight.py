@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...batch import Batch
 from ...errors import Error
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
@@ -14,56 +15,26 @@ from .base import PendingBackward
 
 @dataclass(eq=False)
 class GroupTransfer:
-    """The rows of one group that a batch needs, and their way to the slots.
-
-    Attributes
-    ----------
-    slots : int64[n]
-        Slot of each lookup; the group's slots + k for the k-th row without one.
-    fills, victims : int64[f], int64[v]
-        Flat rows to fetch, and trained rows that leave their slots.
-    fill_slots, victim_slots : int64[f], int64[v]
-        Numbered as `slots`.
-    bypassed : int
-        Rows without a slot.
-    fetched, written_back : Rows or None
-        Contents of `fills` and `victims` in host memory, on their way.
-    uploaded : Rows or None
-        Contents of `fills` in the memory of the slots, on their way.
-    read_event, insert_event : event
-        Of the slots' memory: victims were read; fills are in their slots.
-    bypass_places : int64[bypassed]
-        Places of the bypass area.
-    places : int64[n] or None
-        Place in the storage of each lookup's row; None before the rows are there.
-    device_places : int64[n] or None
-        `places` in the memory of the slots.
-    cold : bool[n], optional
-        Lookups that the card pools, in mode hotline with cold="pooled".
-    pooling : Future or None
-        Of POOL, while it runs.
-    sums : float32[bags, D], optional
-        The bags' cold lookups, pooled by the card.
-    """
+    """The rows of one group that a batch needs, and their way to the slots."""
 
     segment: Segment
-    slots: torch.Tensor
-    fills: torch.Tensor
-    fill_slots: torch.Tensor
-    victims: torch.Tensor
-    victim_slots: torch.Tensor
-    bypassed: int
-    fetched: Rows | None = None
-    written_back: Rows | None = None
-    uploaded: Rows | None = None
-    read_event: Any = None
-    insert_event: Any = None
-    bypass_places: torch.Tensor | None = None
-    places: torch.Tensor | None = None
-    device_places: torch.Tensor | None = None
-    cold: torch.Tensor | None = None
-    pooling: Any = None
-    sums: torch.Tensor | None = None
+    slots: torch.Tensor  # int64[n]: of each lookup; the group's slots + k for k-th row without one
+    fills: torch.Tensor  # int64[f]: flat rows to fetch
+    fill_slots: torch.Tensor  # int64[f], numbered as `slots`
+    victims: torch.Tensor  # int64[v]: trained flat rows that leave their slots
+    victim_slots: torch.Tensor  # int64[v]
+    bypassed: int  # rows without a slot
+    fetched: Rows | None = None  # contents of `fills` in host memory, on their way
+    uploaded: Rows | None = None  # and in the memory of the slots
+    written_back: Rows | None = None  # contents of `victims` in host memory, on their way
+    read_event: Any = None  # of the slots' memory: victims were read
+    insert_event: Any = None  # fills are in their slots
+    bypass_places: torch.Tensor | None = None  # int64[bypassed], in the bypass area
+    places: torch.Tensor | None = None  # int64[n]: of each lookup's row, once the rows are there
+    device_places: torch.Tensor | None = None  # the same in the memory of the slots
+    cold: torch.Tensor | None = None  # bool[n]: lookups that the card pools
+    pooling: Any = None  # Future of POOL while it runs
+    sums: torch.Tensor | None = None  # float32[bags, D]: the bags' cold lookups
 
     def placed(self, slots, first):
         """Places in the storage of slots int64[k]; from `first` on they number bypassed rows."""
@@ -89,29 +60,14 @@ class GroupTransfer:
 
 @dataclass(eq=False)
 class BatchInFlight:
-    """A batch between `prefetch` and `finish`.
-
-    Attributes
-    ----------
-    batch : Batch
-        As the device takes it.
-    marked_at : int or None
-        First batch that was planned after this one's rows were marked.
-    marked : int
-        Batches whose rows were marked before this one was planned.
-    wait_for : int
-        Batch whose bypassed rows must be in the tables before this one's rows are read, or -1.
-    transfers : list of GroupTransfer
-        One per segment, once planned.
-    pending : PendingBackward
-    """
+    """A batch between `prefetch` and `finish`."""
 
     request: Request
-    batch: Any
-    marked_at: int | None = None
-    marked: int = 0
-    wait_for: int = -1
-    transfers: list[GroupTransfer] = field(default_factory=list)
+    batch: Batch
+    marked_at: int | None = None  # first batch that was planned after this one's rows were marked
+    marked: int = 0  # batches whose rows were marked before this one was planned
+    wait_for: int = -1  # its bypassed rows must be in the tables before this one's rows are read
+    transfers: list[GroupTransfer] = field(default_factory=list)  # one per segment, once planned
     pending: PendingBackward = field(default_factory=PendingBackward)
 
 

@@ -8,15 +8,7 @@ from .base import LocatedRows
 
 
 class MicroBatches:
-    """Splits the batch to be taken next, in mode `hotline`.
-
-    Parameters
-    ----------
-    window : BatchWindow
-    stages : Stages
-    slot_map : SlotMap
-    memory : SlotMemory
-    lock : context manager
+    """Splits the batch to be taken next, in mode `hotline`; its parameters are parts of the store.
 
     Attributes
     ----------

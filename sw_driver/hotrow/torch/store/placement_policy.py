@@ -45,27 +45,13 @@ def share_of(slots, wanted):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Slots for the rows of a batch.
+    """Slots for the rows of a batch."""
 
-    Attributes
-    ----------
-    slots : int64[lookups]
-        Slot of each lookup; the directory's slots + k for the k-th row without one.
-    fills : PlacedRows
-        Rows to fetch, each once, with slots numbered likewise.
-    evictions : PlacedRows
-        Rows that leave their slots before.
-    wait_for : int
-        Batch whose bypassed rows must be in the tables before rows are read; -1 for none.
-    hits : int
-        Lookups that found a slot.
-    """
-
-    slots: np.ndarray
-    fills: PlacedRows
-    evictions: PlacedRows
-    wait_for: int
-    hits: int
+    slots: np.ndarray  # int64[lookups]; the directory's slots + k for the k-th row without one
+    fills: PlacedRows  # rows to fetch, each once, with slots numbered likewise
+    evictions: PlacedRows  # rows that leave their slots before
+    wait_for: int  # batch whose bypassed rows must be in the tables before rows are read, or -1
+    hits: int  # lookups that found a slot
 
 
 class LookAheadPolicy:

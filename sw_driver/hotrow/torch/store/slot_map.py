@@ -14,14 +14,6 @@ _FIRST_AREA = 64  # rows of a group's bypass area at first
 class SlotMap:
     """Registers the groups' tables with a device; every group gets a part of the directory.
 
-    Parameters
-    ----------
-    groups : sequence of TableGroup
-    device : Device
-    share : int
-        The groups' slots are one of this many parts of the directory, a power of two.
-    memory : SlotMemory
-
     Attributes
     ----------
     registered : dict of int to Table

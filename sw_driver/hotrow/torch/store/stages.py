@@ -56,6 +56,8 @@ class Stages:
         self.changed = threading.Condition(threading.RLock())
         self._busy = [False] * len(stages)
         self._failure, self._threads, self._stopping = None, [], False
+        if workers:
+            atexit.register(_stop, weakref.ref(self))
 
     def choose(self, ready):
         """Choose one of the stages int[k] that can run: the last, which brings a batch furthest."""
@@ -79,7 +81,6 @@ class Stages:
             self._stopping = False
             self._threads = [threading.Thread(target=self._work, daemon=True)
                              for _ in range(self.workers)]
-        atexit.register(_stop, weakref.ref(self))
         for thread in self._threads:
             thread.start()
 

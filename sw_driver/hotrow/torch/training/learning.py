@@ -31,16 +31,7 @@ class LearningSchedule:
         return self.every > 0 and number > 0 and number % self.every == 0
 
     def before(self, number, samples, trainer, check):
-        """Count, learn or do nothing before the step of a batch.
-
-        Parameters
-        ----------
-        number : int
-        samples : Samples
-        trainer : CollectionTrainer
-        check : StepCheck
-            Checks the rows that move.
-        """
+        """Count, learn or do nothing before the step of batch `number`; `check` the rows moved."""
         if number < self.batches:
             trainer.observe(samples)
         elif number == self.batches:

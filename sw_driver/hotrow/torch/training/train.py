@@ -62,16 +62,6 @@ def train(options, progress):
 
 
 class _Run:
-    """One run.
-
-    Parameters
-    ----------
-    options, progress
-        As in `train`.
-    trace : Trace
-    device : Device or None
-    """
-
     def __init__(self, options, trace, device, progress):
         self.options, self.trace, self.device, self.progress = options, trace, device, progress
         self.cached = options.mode in CACHED

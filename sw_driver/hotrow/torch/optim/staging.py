@@ -1,0 +1,59 @@
+"""The staged gradients of all groups of a collection, and the step that applies them."""
+
+from .finite_check import DeferredFiniteCheck, FiniteCheck
+from .gradients import StagedBags, StagedGradients
+from .lookup import Lookup
+
+
+class GradientStage:
+    """Gradients from backward to `optimizer.step()`.
+
+    Parameters
+    ----------
+    groups : sequence of TableGroup
+    memory : SlotMemory
+        Memory of the gradients.
+    bags : bool
+        Whether the card pools rows, whose gradients are those of their bags.
+
+    Attributes
+    ----------
+    groups : tuple of TableGroup
+    rows : list of StagedGradients, one per group
+    finite : FiniteCheck
+    """
+
+    def __init__(self, groups, memory, bags=False):
+        self.groups = tuple(groups)
+        self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
+        self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
+        self.finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
+
+    @property
+    def all(self) -> list[StagedGradients | StagedBags]:
+        return [*self.rows, *self._bags]
+
+    @property
+    def empty(self):
+        """Whether nothing is staged."""
+        return all(staged.values is None for staged in self.all)
+
+    @property
+    def nbytes(self):
+        return sum(staged.values.nbytes + staged.rows.nbytes for staged in self.all
+                   if staged.values is not None)
+
+    def lookup(self, segment, located, divisor, pooled):
+        """A Lookup whose backward stages its gradients here."""
+        return Lookup(segment, located, divisor, self.rows[segment.group], pooled,
+                      self._bags[segment.group] if self._bags else None)
+
+    def apply(self, store, rule, batch):
+        """Check the gradients of the step after batch number `batch`, apply and clear them."""
+        finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
+                                           *zip(self.groups, self._bags, strict=False)])
+        store.apply_all(self.rows, rule, finite)
+        for group, staged in enumerate(self._bags):
+            if staged.values is not None:
+                store.apply_bags(group, staged, rule)
+                staged.clear()
