@@ -142,7 +142,7 @@ class BankQueue(wiring.Component):
                 self.done.eq(completes | (done_count != 1)),
             ]
         # One memory row per beat: lanes are written one by one and read together.
-        m.submodules.answers = rows = Ram(self._answer * lanes, self._beats, parts=lanes)
+        m.submodules.answer_rows = rows = Ram(self._answer * lanes, self._beats, parts=lanes)
         read_lanes_q = Signal(lanes, reset_less=True)
         m.d.comb += [
             rows.write_enable.eq(Mux(self.answer.valid, 1 << oldest.lane, 0)),

@@ -116,20 +116,20 @@ class PlanTally(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, counted = self.beats.p, self.counted
-        wait_for = DependencyReducer(self.config)
-        m.submodules.wait_for = ResetInserter(self.restart)(wait_for)
+        reducer = DependencyReducer(self.config)
+        m.submodules.reducer = ResetInserter(self.restart)(reducer)
         counts = {"unique": beat.first | beat.bypassed, "entries": beat.fetched,
                 "evictions": beat.evicts, "bypasses": beat.bypassed}
         valid, last = Signal(2), Signal(2)
         m.d.sync += [
             valid.eq(Cat(self.beats.valid, valid)),
             last.eq(Cat(beat.last, last)),
-            wait_for.start.eq(valid[1] & last[1]),
+            reducer.start.eq(valid[1] & last[1]),
         ]
         m.d.comb += [
-            wait_for.batch.eq(self.batch),
-            *(port.eq(newest) for port, newest in zip(wait_for.banks, self.newest, strict=True)),
-            counted.p.wait_for.eq(wait_for.wait_for),
+            reducer.batch.eq(self.batch),
+            *(port.eq(newest) for port, newest in zip(reducer.banks, self.newest, strict=True)),
+            counted.p.wait_for.eq(reducer.wait_for),
         ]
         done = counted.valid & counted.ready
         for name, lanes in counts.items():
@@ -142,12 +142,12 @@ class PlanTally(wiring.Component):
             with m.If(done | self.restart):
                 m.d.sync += total.eq(0)
             m.d.comb += counted.p[name].eq(total)
-        with m.If(wait_for.done):
+        with m.If(reducer.done):
             m.d.sync += counted.valid.eq(1)
         with m.Elif(done):
             m.d.sync += counted.valid.eq(0)
         with m.If(self.restart):
-            m.d.sync += [valid.eq(0), wait_for.start.eq(0), counted.valid.eq(0)]
+            m.d.sync += [valid.eq(0), reducer.start.eq(0), counted.valid.eq(0)]
         return m
 
 

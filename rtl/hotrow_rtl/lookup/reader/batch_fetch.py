@@ -53,7 +53,7 @@ class BatchFetch(wiring.Component):
         c, given = self.config, self.command.p
         m.submodules.length_sum = length_sum = LengthSum(c)
         m.submodules.store = store = LengthBuffer(c)
-        m.submodules.bags = sequencer = BagSequencer(c)
+        m.submodules.sequencer = sequencer = BagSequencer(c)
         connect(m, store=store.o, sequencer=sequencer.kept)
         connect(m, port=flipped(self.ids.words), sequencer=sequencer.ids)
         connect(m, sequencer=sequencer.lookups, lookups=flipped(self.lookups))
