@@ -38,4 +38,4 @@ def read(name) -> dict:
 
 
 def load() -> Constants:
-    return Constants({name: Constant(**entry) for name, entry in read("constants").items()})
+    return Constants({name: Constant(*entry) for name, entry in read("constants").items()})

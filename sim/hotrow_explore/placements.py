@@ -148,7 +148,7 @@ def hybrid(question):
 
 
 def parameter_servers(question):
-    """Tables on servers behind a network; updates are asynchronous, so everything overlaps."""
+    """Tables on parameter servers; updates are asynchronous, so everything overlaps."""
     system, m, work = question.system, question.machine, question.workload
     if not system.parameter_servers:
         raise DoesNotFit(f"{system.title} has no parameter servers")

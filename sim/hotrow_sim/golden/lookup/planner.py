@@ -28,7 +28,7 @@ class Plan:
     slots : uint32[n]
         Per lookup; NO_SLOT for a bypassed row.
     fills : list of (slot, key)
-        Rows to read, in order of their first lookup; keys as of `pack_key`.
+        Rows to read, in order of their first lookup; keys from `pack_key`.
     evictions : list of (slot, key, dirty)
         Rows that fills replace; rows that are not `dirty` need no write-back.
     bypassed : list of key

@@ -5,21 +5,25 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hotrow_rtl.contract.encoding import Opcode, PoolFlag, UpdateFlag, packed_address
 
-from ...golden.mover.pool import pool_rows
-from ...golden.mover.update import update_rows
 from ...golden.records import ROW_RECORD
 from . import row_bench as rowbench
-from .row_bench import DESTINATION, REGIONS, SOURCE_LIST, TABLES, TARGET_LIST, Image, word_faults
+from .row_bench import (
+    DESTINATION,
+    LENGTH_LIST,
+    SOURCE_LIST,
+    TARGET_LIST,
+    WEIGHT_LIST,
+    MoveCommand,
+)
 
 TINY = replace(rowbench.TINY, arithmetic=True)
-LENGTH_LIST, WEIGHT_LIST = 0x3000, 0x4000
 LISTED, MEAN, WEIGHTED = PoolFlag.LISTED, PoolFlag.MEAN, PoolFlag.WEIGHTED
 TYPED, ADAGRAD = UpdateFlag.TYPED, UpdateFlag.ADAGRAD  # LISTED is common to both
 GRADIENTS = packed_address(0, 0x10)
 
 
 @dataclass
-class Pool:
+class Pool(MoveCommand):
     """A POOL of bags with these `lengths`, with random lists."""
 
     seed: int
@@ -45,18 +49,6 @@ class Pool:
         self.targets = rng.permutation(max(self.slots, bags))[:bags].astype("<u4")
         self.weights = rng.normal(0, 1, self.count).astype("<f4").view("<u4")
 
-    def expect(self, image, config):
-        """Outcome of the golden model, which changes `image`."""
-        listed, weighted = self.flags & LISTED, self.flags & WEIGHTED
-        slots = self.targets if listed else np.arange(len(self.lengths))
-        weights = self.weights if weighted else np.full(self.count, 0x3F800000, np.uint32)
-        return pool_rows(
-            self.payload(), self.entries, self.lengths, slots, weights, TABLES, REGIONS,
-            Image(image), config, word_faults(self, "rows", config),
-            word_faults(self, "lengths", config),
-            word_faults(self, "targets", config) if listed else 0,
-            word_faults(self, "weights", config) if weighted else 0)
-
     def payload(self):
         return {"opcode": Opcode.POOL, "flags": int(self.flags), "source": SOURCE_LIST,
                 "targets": TARGET_LIST, "lengths": LENGTH_LIST, "weights": WEIGHT_LIST,
@@ -71,7 +63,7 @@ class Pool:
 
 
 @dataclass
-class Update:
+class Update(MoveCommand):
     """An UPDATE of distinct rows with these numbers of gradients, with random lists."""
 
     seed: int
@@ -99,15 +91,6 @@ class Update:
         self.entries = np.zeros(self.count, ROW_RECORD)
         self.entries["table"], self.entries["row"] = chosen.T
         self.targets = rng.integers(0, self.slots, self.gradient_count).astype("<u4")
-
-    def expect(self, image, config):
-        """Outcome of the golden model, which changes `image`."""
-        listed = self.flags & LISTED
-        numbers = self.targets if listed else np.arange(self.gradient_count)
-        return update_rows(
-            self.payload(), self.entries, self.lengths, numbers, TABLES, REGIONS, Image(image),
-            config, word_faults(self, "rows", config), word_faults(self, "lengths", config),
-            word_faults(self, "targets", config) if listed else 0)
 
     def payload(self):
         def bits(value):

@@ -9,11 +9,10 @@ from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status, packed_addr
 from hotrow_rtl.interfaces.records import COMMAND_PARTS
 from hotrow_rtl.mover.engine import RowMover
 
-from ...golden.mover.copy_fill import move_span
-from ...golden.mover.gather_scatter import move_rows
 from ...golden.records import ROW_RECORD
 from ...golden.region_check import Region, Table, unpack_address
 from ...memory import Behaviour, MemoryModel
+from ...model.move_engine import MoveEngine
 from ..axi_responders import read_responder, write_responder
 from .command_parts import submit
 from .stream_bench import STEADY, StreamBench
@@ -49,7 +48,9 @@ TABLES = {
 DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
 STATE_SLOTS = packed_address(3, 0x24)
 LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
-SOURCE_LIST, TARGET_LIST = 0x1000, 0x2000  # addresses on the list port
+SOURCE_LIST, TARGET_LIST, LENGTH_LIST, WEIGHT_LIST = 0x1000, 0x2000, 0x3000, 0x4000  # addresses
+LIST_NAMES = {SOURCE_LIST: "rows", TARGET_LIST: "targets", LENGTH_LIST: "lengths",
+              WEIGHT_LIST: "weights"}
 LISTS = {"rows": 8, "targets": 4, "lengths": 2, "weights": 4}  # bytes of an element
 CALM = Behaviour()
 ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, latency=5,
@@ -57,10 +58,15 @@ ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, l
 
 
 class Image:
-    """Memory of the golden model."""
+    """Memory of the golden model: `octets`, and the lists of a command."""
 
-    def __init__(self, octets):
-        self.octets = octets
+    def __init__(self, octets, command, config):
+        self.octets, self.command, self.config = octets, command, config
+
+    def read_list(self, address, dtype, count):
+        name = LIST_NAMES[address]
+        elements, _ = self.command.list(name)
+        return elements[:count], word_faults(self.command, name, self.config)[:count]
 
     def view(self, address, size, write=False):
         return self.octets[address - BASE:address - BASE + size]
@@ -70,8 +76,18 @@ class Image:
         return 0
 
 
+class MoveCommand:
+    """Base of the commands."""
+
+    def expect(self, image, config):
+        """Outcome of the golden model, which changes `image`."""
+        payload = self.payload()
+        return MoveEngine(config, Image(image, self, config), REGIONS, TABLES).execute(
+            payload, payload)
+
+
 @dataclass
-class Gather:
+class Gather(MoveCommand):
     """A GATHER with random lists."""
 
     seed: int
@@ -92,13 +108,6 @@ class Gather:
         self.entries["table"] = rng.choice(self.tables, self.count)
         self.entries["row"] = rng.integers(0, self.rows, self.count)
         self.targets = rng.permutation(max(self.slots, self.count))[:self.count].astype("<u4")
-
-    def expect(self, image, config):
-        """Outcome of the golden model, which changes `image`."""
-        slots = self.targets if self.flags & LISTED else np.arange(self.count)
-        return move_rows(self.payload(), self.entries, slots, TABLES, REGIONS, Image(image), config,
-                         word_faults(self, "rows", config),
-                         word_faults(self, "targets", config) if self.flags & LISTED else 0)
 
     def list(self, name):
         """A list and the faults of its elements by position."""
@@ -135,7 +144,7 @@ class Scatter(Gather):
 
 
 @dataclass
-class Span:
+class Span(MoveCommand):
     """A COPY of `count` bytes, or a FILL with a `pattern`."""
 
     count: int
@@ -143,10 +152,6 @@ class Span:
     destination: int = DESTINATION
     pattern: int | None = None
     seed: int = 0
-
-    def expect(self, image, config):
-        """Outcome of the golden model, which changes `image`."""
-        return move_span(self.payload(), REGIONS, Image(image), config)
 
     def payload(self):
         fills = self.pattern is not None
