@@ -38,7 +38,7 @@ def adder_slots(rows):
     return max(1, slots)
 
 
-def pool_cycles(config: Config, elements, lengths):
+def pool_cycles(config: Config, elements, lengths) -> int:
     """From the first word to the last pooled word, without stalls and means.
 
     A simulation of the beats. The accumulator accepts one per cycle while the partial sums of two
@@ -52,10 +52,6 @@ def pool_cycles(config: Config, elements, lengths):
         Of a row.
     lengths : sequence of int
         Rows of each bag.
-
-    Returns
-    -------
-    int
     """
     return _PoolBeats(config, elements, list(lengths)).run()
 
@@ -203,7 +199,7 @@ def squared_cycles(config: Config, elements):
     return beats_per_row(config, elements) + SQUARED + LEVEL * levels
 
 
-def update_cycles(config: Config, elements, counts, adagrad):
+def update_cycles(config: Config, elements, counts, adagrad) -> int:
     """From the first gradient to the last updated word, without stalls.
 
     Parameters
@@ -215,10 +211,6 @@ def update_cycles(config: Config, elements, counts, adagrad):
         Gradients of each row.
     adagrad : bool
         Row-wise Adagrad, else SGD.
-
-    Returns
-    -------
-    int
     """
     _, ended = summed_rows(config, elements, counts, adagrad)
     return round(ended + SUMMED + APPLIED + adagrad * squared_cycles(config, elements))

@@ -16,7 +16,7 @@ def _ports(config: Config):
 
 
 def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency, write_latency,
-                     first_word=0, mean=False):
+                     first_word=0, mean=False) -> int:
     """From a POOL to its outcome, with memory that never stalls and sufficient reads in flight.
 
     Parameters
@@ -31,10 +31,6 @@ def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency,
     read_latency, write_latency, first_word
         As for `mover.move_cycles`.
     mean : bool
-
-    Returns
-    -------
-    int
     """
     computed = (mean_cycles if mean else pool_cycles)(config, elements, lengths)
     words = -(-row_bytes // config.bus_bytes)
@@ -43,7 +39,7 @@ def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency,
 
 
 def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_bytes, adagrad,
-                       read_latency, write_latency, first_word=0):
+                       read_latency, write_latency, first_word=0) -> int:
     """From an UPDATE to its outcome, likewise.
 
     The words of a row's gradients, of the row and of its state are consecutive. While the gradients
@@ -62,10 +58,6 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
         Row-wise Adagrad, else SGD.
     read_latency, write_latency, first_word
         As for `mover.move_cycles`.
-
-    Returns
-    -------
-    int
     """
     words, gradient = (-(-each // config.bus_bytes) for each in (row_bytes, gradient_bytes))
     streamed, ended = summed_rows(config, elements, counts, adagrad, words + adagrad)

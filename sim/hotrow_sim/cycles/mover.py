@@ -31,7 +31,7 @@ def buffer_words(config: Config) -> int:
 
 
 def move_cycles(config: Config, words, read_latency, write_latency, first_word=0, ports=None,
-                at_once=None):
+                at_once=None) -> int:
     """From the last part of a command to its outcome, with memory that never stalls and copies that
     cross no page.
 
@@ -51,10 +51,6 @@ def move_cycles(config: Config, words, read_latency, write_latency, first_word=0
         With several row ports, the port of each copy (`port_interleave.row_port`), all rows.
     at_once : int, optional
         Copies per cycle; default the entries of a bus word of the list.
-
-    Returns
-    -------
-    int
     """
     first = first_word + REQUESTED
     if config.row_ports == 1:

@@ -70,7 +70,7 @@ def bursts_of_ports(sides, size, bus_bytes):
 
 
 def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=None,
-                behaviour=None):
+                behaviour=None) -> int:
     """Cycles from the first request to the last response.
 
     Parameters
@@ -86,10 +86,6 @@ def bare_cycles(reads, writes, size, *, arrays, bus_bytes, outstanding, dram=Non
     dram : DramTiming, optional
     behaviour : Behaviour, optional
         Of every port; ideal by default.
-
-    Returns
-    -------
-    int
     """
     model, behaviour = MemoryModel(dram), behaviour or Behaviour()
     for address, array in arrays.items():

@@ -107,7 +107,7 @@ class Device:
         self.cycle = max(self.cycle, *(queue.clock for queue in self.queues.values()))
 
 
-def open_transport(preset="ecp5-85f", config=None):
+def open_transport(preset="ecp5-85f", config=None) -> Device:
     """Open the model of an accelerator.
 
     Parameters
@@ -116,10 +116,6 @@ def open_transport(preset="ecp5-85f", config=None):
         Name of a preset of ``hotrow_rtl.config``.
     config : Config, optional
         Replaces the preset.
-
-    Returns
-    -------
-    Device
 
     Raises
     ------

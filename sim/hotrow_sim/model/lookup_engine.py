@@ -46,7 +46,7 @@ class LookupEngine:
             Opcode.MARK: self._mark,
         }
 
-    def execute(self, command, addresses):
+    def execute(self, command, addresses) -> Outcome:
         """Execute a validated command.
 
         Parameters
@@ -54,10 +54,6 @@ class LookupEngine:
         command : dict of str to int
         addresses : dict of str to int
             Byte address of each list, by operand.
-
-        Returns
-        -------
-        Outcome
         """
         return self._serve[command["opcode"]](command, addresses)
 

@@ -14,7 +14,7 @@ from .progress import Progress
 from .toolchain import find_verilator
 
 
-def device_library(config: Config, trace=False, litedram=False):
+def device_library(config: Config, trace=False, litedram=False) -> Path:
     """Path of the device's shared library, built unless the cache has it.
 
     Parameters
@@ -24,10 +24,6 @@ def device_library(config: Config, trace=False, litedram=False):
         The library can record its signals, and is slower.
     litedram : bool
         A LiteDRAM controller serves the row ports.
-
-    Returns
-    -------
-    Path
 
     Raises
     ------

@@ -223,7 +223,7 @@ class Device:
 
 
 def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=0.0,
-                   reorder=False, seed=0, behaviour=None, trace=None, memory="ideal"):
+                   reorder=False, seed=0, behaviour=None, trace=None, memory="ideal") -> Device:
     """Open a simulated accelerator. The first use builds it, in a minute or more.
 
     Parameters
@@ -248,10 +248,6 @@ def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=
         "ideal" serves every port at once. "ddr3" and "hbm" model banks and channels that all ports
         share, at the preset's clock; latency and stalls add to their timing. "litedram" is a real
         controller, also Verilated, at the row ports; the other parameters apply to the other ports.
-
-    Returns
-    -------
-    Device
 
     Raises
     ------

@@ -41,7 +41,7 @@ class PlanLists:
     relisted: bool
 
 
-def plan_lists(config, keys, beat, plan):
+def plan_lists(config, keys, beat, plan) -> PlanLists:
     """The lists of a plan, in the order of lookups.
 
     Parameters
@@ -53,10 +53,6 @@ def plan_lists(config, keys, beat, plan):
         Beat of each lookup.
     plan : Plan
         Of those lookups.
-
-    Returns
-    -------
-    PlanLists
     """
     owner = owners(keys, beat, config.window_beats)
     rows, first, row = np.unique(keys, return_index=True, return_inverse=True)

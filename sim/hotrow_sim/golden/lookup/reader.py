@@ -26,7 +26,7 @@ class Lookups:
     samples: int
 
 
-def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None):
+def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None) -> Lookups:
     """Expand a batch.
 
     Parameters
@@ -37,10 +37,6 @@ def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None):
     flags : BatchFlag
     lengths : uint16[B * T], optional
         Ids of each bag, in the order of the bags; default 1.
-
-    Returns
-    -------
-    Lookups
     """
     bags = samples * table_count
     lengths = np.ones(bags, dtype=np.uint16) if lengths is None else lengths

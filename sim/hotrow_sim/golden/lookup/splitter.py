@@ -33,7 +33,7 @@ class Split:
     unkept: int
 
 
-def split(config, lookups, found, refused, beat):
+def split(config, lookups, found, refused, beat) -> Split:
     """Partition a batch.
 
     Parameters
@@ -48,10 +48,6 @@ def split(config, lookups, found, refused, beat):
     beat : int64[n]
         Beat of each lookup. Lookups of one row in one combiner window are one miss, whether or not
         the miss table has an entry for the row.
-
-    Returns
-    -------
-    Split
     """
     slots = np.where(refused, np.uint32(NO_SLOT), found)
     missed = np.flatnonzero((found == NO_SLOT) & ~refused)

@@ -130,7 +130,7 @@ class Holds:
         return bool(sound)
 
 
-def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: None):
+def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: None) -> Tally:
     """Run sessions until `lookups` lookups have been planned.
 
     Parameters
@@ -144,10 +144,6 @@ def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: No
         Called with `config`; default the Verilated device.
     say : callable
         Receives a line after every session.
-
-    Returns
-    -------
-    Tally
 
     Raises
     ------

@@ -68,7 +68,7 @@ class Tally:
                 self.bytes += done["bytes"]
 
 
-def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda text: None):
+def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda text: None) -> Tally:
     """Run sessions until `rows` rows have been moved.
 
     Parameters
@@ -84,10 +84,6 @@ def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda te
         Called with a configuration and the behaviours by port; default the Verilated device.
     say : callable
         Receives a line after every session.
-
-    Returns
-    -------
-    Tally
 
     Raises
     ------

@@ -110,7 +110,7 @@ class StreamUnit:
         if hasattr(self, "_handle"):
             self._library.hotrow_stream_close(self._handle)
 
-    def run(self, settings, given, counts, gaps=None, pauses=None, limit=1_000_000):
+    def run(self, settings, given, counts, gaps=None, pauses=None, limit=1_000_000) -> StreamRun:
         """Reset the component and run its streams.
 
         Parameters
@@ -126,10 +126,6 @@ class StreamUnit:
             payload of each output; repeated as needed, default none.
         limit : int
             Cycles after which the run ends incomplete.
-
-        Returns
-        -------
-        StreamRun
 
         Raises
         ------
