@@ -1,0 +1,210 @@
+"""Ctrl-C anywhere in the driver: results stay right, or an error comes that `reset` cures."""
+
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import hotrow
+import numpy as np
+import pytest
+from hotrow import DeviceError
+
+CARDS = ("model",)
+DRIVER = str(Path(hotrow.__file__).parent)
+ROWS = 64
+
+
+class Interrupt:
+    """A trace function that raises KeyboardInterrupt before one line of the driver.
+
+    Parameters
+    ----------
+    at : int
+        Number of the line, in the order in which lines are reached.
+    """
+
+    def __init__(self, at):
+        self.at, self.reached, self.where = at, 0, None
+
+    def __call__(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(DRIVER):
+            return None
+        if event == "line":
+            self.reached += 1
+            if self.reached == self.at:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.fixture
+def table(device):
+    weights = hotrow.empty((ROWS, 8), np.float32)
+    weights[:] = np.arange(ROWS)[:, None]
+    return device.register_table(weights)
+
+
+def gathers(device, table, rng):
+    """Gathers to memory of the driver and to an array of the caller: pairs (future, rows)."""
+    out, slots = hotrow.empty((16, 8), np.float32), rng.permutation(16)[:5]
+    for number in range(2):
+        rows = rng.integers(0, ROWS, 5)
+        if number:
+            yield device.gather_async((table, rows), out=out, slots=slots), rows, slots
+        else:
+            yield device.gather_async((table, rows)), rows, slice(None)
+
+
+def sound(device, table, rng, futures):
+    """Whether every result that came is right and a later call works."""
+    try:
+        for future, rows, places in futures:
+            assert (future.result(2)[places][:, 0] == rows).all()
+        rows = rng.integers(0, ROWS, 6)
+        assert (device.gather((table, rows))[:, 0] == rows).all()
+        return True
+    except DeviceError:
+        return False
+
+
+def idle(device):
+    """Whether no command uses a buffer."""
+    device.fence(queue="lookup"), device.fence(queue="move")
+    return not any(buffer.uses for buffer in device.regions._buffers if buffer)
+
+
+def interrupted(call, at):
+    """Call; KeyboardInterrupt comes before line number `at`. Whether it came, and where."""
+    trace = Interrupt(at)
+    try:
+        sys.settrace(trace)
+        call()
+    except KeyboardInterrupt:
+        return trace.where
+    finally:
+        sys.settrace(None)
+    return None
+
+
+def test_at_every_line_of_a_gather(device, table):
+    rng, at, where = np.random.default_rng(1), 0, "begin"
+    while where:
+        at, futures = at + 1, []
+
+        def call(futures=futures):
+            futures.extend(gathers(device, table, rng))
+            for future, *_ in futures:
+                future.result()
+        where = interrupted(call, at)
+        if not sound(device, table, rng, futures):
+            device.reset()
+            assert sound(device, table, rng, []), where
+        assert idle(device), where
+        assert len([each for each in device.regions._buffers if each]) < 9, "regions are given back"
+    assert at > 300
+
+
+def test_at_every_line_of_a_plan(device, table):
+    """Rows that a lost plan gave slots are never taken for gathered ones."""
+    ids, at, where, lost, number = np.arange(10)[:, None], 0, "begin", 0, 0
+    while where:
+        at += 1
+        where = interrupted(lambda: device.plan(ids), at)
+        try:
+            plan = device.plan(ids)
+        except DeviceError as error:
+            assert "clear_directory" in str(error), where
+            device.clear_directory()
+            plan, number, lost = device.plan(ids), 0, lost + 1
+        assert (plan.hits == 10) == (number > 0), "slots of rows that the caller was given"
+        number = plan.number + 1
+        device.retire(plan.number)
+        assert idle(device), where
+    assert at > 200 and lost > 50
+
+
+def test_at_every_line_of_clear_directory(device, table):
+    ids, at, where = np.arange(10)[:, None], 0, "begin"
+    while where:
+        at += 1
+        device.clear_directory()
+        device.plan(ids)
+        where = interrupted(device.clear_directory, at)
+        try:
+            plan = device.plan(ids)
+        except DeviceError as error:
+            assert "clear_directory" in str(error), where
+            device.clear_directory()
+            plan = device.plan(ids)
+        assert (plan.number, plan.hits) in ((0, 0), (1, 10)), where
+        assert idle(device), where
+    assert at > 50
+
+
+def test_at_any_time(device, table):
+    """By a timer, in the middle of the model too."""
+    def stop(*_):
+        raise KeyboardInterrupt
+    times, rng = random.Random(1), np.random.default_rng(1)
+    before, interrupts = signal.signal(signal.SIGALRM, stop), 0
+    try:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            futures = []
+            try:
+                signal.setitimer(signal.ITIMER_REAL, times.uniform(2e-4, 5e-3))
+                while time.monotonic() < end:
+                    futures = list(gathers(device, table, rng))
+                    for future, *_ in futures:
+                        future.result()
+            except KeyboardInterrupt:
+                interrupts += 1
+            except DeviceError:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            if not sound(device, table, rng, futures):
+                device.reset()
+                assert sound(device, table, rng, [])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 3 and idle(device)
+
+
+def test_another_thread_may_signal_what_a_full_ring_waits_for():
+    with hotrow.open("model", preset="tiny", ring_entries=2, timeout=30) as device:
+        table = device.register_table(hotrow.empty((ROWS, 4), np.float32))
+        for _ in range(2):
+            device.wait_event_async(0, 1, queue="move")
+        other = threading.Timer(0.1, lambda: device.write_event(0, 1))
+        started = time.monotonic()
+        other.start()
+        device.gather((table, [1]))
+        other.join()
+        assert time.monotonic() - started < 10
+
+
+def test_threads_share_a_small_ring():
+    with hotrow.open("model", preset="tiny", ring_entries=2, timeout=30) as device:
+        weights = hotrow.empty((ROWS, 4), np.float32)
+        weights[:] = np.arange(ROWS)[:, None]
+        table, right = device.register_table(weights), []
+
+        def work(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(20):
+                rows = [rng.integers(0, ROWS, 5) for _ in range(3)]
+                futures = [device.gather_async((table, each)) for each in rows]
+                right.append(all((future.result()[:, 0] == each).all()
+                                 for future, each in zip(futures, rows, strict=True)))
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert right == [True] * 80
