@@ -1,26 +1,27 @@
-"""The one object that gives hardware, golden models, cycle models and costs their geometry."""
+"""The parameters of an accelerator, for hardware, golden models, cycle models and cost models."""
 
 from dataclasses import dataclass, fields, replace
 
-ROW_NUMBER_WIDTH = 32  # as it stands in memory: up to 2**32 rows a table
+ROW_NUMBER_WIDTH = 32  # bits of a row number in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
 ROW_ALIGNMENT = 16  # bytes: regions, weights, row strides and row destinations
 STATE_ALIGNMENT = 4  # bytes: packed per-row optimizer state
-MISS_WAYS = 2  # of a set of the miss table
-CREDIT_LOG2 = 5  # lookups of others that a counted row outlives, for each time that it was counted
-CREDITED_WIDTH = 2  # as far as these bits go
+MISS_WAYS = 2  # ways of a set of the miss table
+# Eviction credit of the counters: a row survives 2**CREDIT_LOG2 competing lookups per previous hit;
+# hits that fit CREDITED_WIDTH bits count.
+CREDIT_LOG2 = 5
+CREDITED_WIDTH = 2
 CREDIT_WIDTH = CREDIT_LOG2 + CREDITED_WIDTH
-EPOCH_WIDTH = 8  # batches that the miss table tells apart before it must be cleared
-SLOT_NUMBER_WIDTH = 8  # of a replacement policy: a count, as far as it goes
-BYPASS_STAMPS = 512  # of the planner in one bank: what a block RAM holds
-RING_BEATS = 32  # beats that the banks work on, from their first to their last
-NUMBER_BEATS = 16  # and those that wait for the numbers of misses, whose banks answer sooner
-NARROW_BUS = 8  # bytes: an entry of a list of rows, and half of what rows are aligned to
+EPOCH_WIDTH = 8  # bits of the batch number in the miss table, which is cleared when it wraps
+SLOT_NUMBER_WIDTH = 8  # bits of a saturating number by which a replacement policy orders slots
+BYPASS_STAMPS = 512  # entries of the planner's bypass table in one bank: one block RAM
+RING_BEATS = 32  # beats in flight in the banks of counters and directory
+NUMBER_BEATS = 16  # beats in flight in the banks of the miss table, whose latency is shorter
+NARROW_BUS = 8  # bytes: an entry of a list of rows, and half of the alignment of rows
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
-PLANNER_BEATS = 8  # in which lookups of a row join, on a card that is given a planner
-# Bytes of a table that lie at one row port, before the next ones lie at another; see row_steering.
-PORT_INTERLEAVE = 256
+PLANNER_BEATS = 8  # window_beats of a card to which `with_planner` adds a planner
+PORT_INTERLEAVE = 256  # consecutive bytes of a table at one row port
 
 
 def log2(value: int) -> int:
@@ -37,58 +38,59 @@ class Config:
     name : str
         Name of the preset, or of the user's own variant.
     bus_bytes : int
-        Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes of it.
-        One of 8 has one row port, and neither arithmetic nor a planner.
+        Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes wide. A
+        bus of 8 bytes has one row port, no arithmetic and no planner.
     lane_banks : int
-        Banks of counters, directory and miss table for every lane, 1 or 2. With one a lane waits
-        for others more often, as two hot rows may share a bank.
+        Banks of counters, directory and miss table for every lane, 1 or 2. With 1 lanes stall more
+        often, because two hot rows may share a bank.
     address_width : int
         Bits of an AXI4 byte address, 32 to 64.
     handles : int
-        Memory regions that the host can register at a time (power of two, 8 to 65536).
+        Memory regions that the host can register at the same time (power of two, 8 to 65536).
     tables : int
-        Embedding tables that the host can register at a time (power of two, 2 to 1024).
+        Embedding tables that the host can register at the same time (power of two, 2 to 1024).
     counter_sets, counter_ways, counter_bits : int
         Access counters: sets (power of two), ways of a set, bits of one count.
     directory_choices, directory_sets, directory_ways : int
         Row directory: hash choices (1 or 2), sets of each choice (power of two), ways of a set.
     directory_partitions : int
-        Largest number of equal parts into which the sets of a choice can be divided among groups
-        of tables with unlike strides (power of two).
+        Largest number of equal parts of the directory, for groups of tables with different strides
+        (power of two).
     stamp_bits : int
-        Bits of the batch numbers that the planner keeps with every slot, 4 to 16: a quarter of
-        what they tell apart may be planned or marked and not retired.
+        Bits of the batch numbers that the planner keeps with every slot, 4 to 16. At most
+        2**(stamp_bits - 2) batches may be planned or marked and not retired.
     batch_samples : int
-        Most samples in a batch; a batch keeps one bit per sample on the card (power of two).
+        Largest number of samples in a batch; the card keeps one bit per sample (power of two).
     batch_lookups : int
-        Most lookups in a batch (power of two, up to 2**31): as wide are the numbers of missed rows.
+        Largest number of lookups in a batch (power of two, up to 2**31); sets the width of the
+        index of a missed row.
     miss_entries : int
-        Entries of the table that keeps the misses of a SPLIT unique (power of two).
+        Entries of the miss table, which finds repeated misses of a SPLIT (power of two).
     burst_beats : int
         Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB; on a bus of
         8 bytes at least 8).
     outstanding : int
         Rows in flight on each row port, each with an AXI id of its own (power of two, at most
-        1024). A word per cycle of rows of w words takes (latency + w + 5) / w of them.
+        1024). Full rate on rows of w words needs (latency + w + 5) / w of them.
     row_bytes : int
-        Longest row that the row mover carries, 64 to 4096 bytes (power of two).
+        Longest row that the row mover moves, 64 to 4096 bytes (power of two).
     row_ports : int
         AXI4 ports of the row mover, each with a read and a write bus: 1, 2, 4 or 8.
     result_ports : int
-        AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT of misses alone writes as fast as
-        one of hits alone.
+        AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT in which every lookup misses writes
+        as fast as one in which every lookup hits.
     window_beats : int
-        Beats before its own, 1 to 15, in which a lookup finds one of its row to join. A bank
-        without planner takes one of a row every 5 cycles: 4 suffice. One that plans needs 4 +
-        log2(`directory_choices` * `directory_ways`), and as much between two rows of one set.
+        Earlier beats, 1 to 15, with whose lookups a lookup of the same row is combined. A bank
+        without planner accepts a row every 5 cycles, for which 4 beats suffice. A bank with planner
+        needs 4 + log2(`directory_choices` * `directory_ways`), also between two rows of one set.
     events : int
         Event counters shared by the two command queues (power of two).
     arithmetic : bool
-        The row mover pools and updates rows, too.
+        The card has POOL and UPDATE.
     planner : bool
-        The directory gives slots to the rows of coming batches and holds them (PLAN, MARK).
+        The card has PLAN and MARK, which give slots to the rows of coming batches and hold them.
     clock_mhz : int
-        Clock for which cycles are turned into projected times. An assumption, not a measurement.
+        Clock that converts cycles to projected times. An assumption, not a measurement.
     """
 
     name: str
@@ -143,7 +145,7 @@ class Config:
         within("batch_samples", 64, 1 << 20, power_of_two=True)
         within("batch_lookups", self.batch_samples, 1 << 31, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
-        # The stripes of a list start on addresses of LIST_ALIGNMENT.
+        # Stripes of a list start on a multiple of LIST_ALIGNMENT.
         least = LIST_ALIGNMENT // NARROW_BUS if self.bus_bytes == NARROW_BUS else 2
         within("burst_beats", least, 4096 // self.bus_bytes, power_of_two=True)
         within("outstanding", 1, 1024, power_of_two=True)
@@ -155,13 +157,12 @@ class Config:
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         within("clock_mhz", 1, 2000)
         if self.row_ports not in (1, 2, 4, 8):
-            raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address choose "
-                             f"its port and a bus word lists rows for eight, "
+            raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address select "
+                             f"its port and a bus word lists up to eight rows, "
                              f"not {self.row_ports!r}")
         if self.result_ports not in (1, 2, 4):
-            raise ValueError(f"result_ports must be 1 for all results, 2 to write slots over one "
-                             f"of their own, or 4 to write missed rows over two of their own as "
-                             f"well, not {self.result_ports!r}")
+            raise ValueError(f"result_ports must be 1 for all results, 2 with a port for slots, or "
+                             f"4 with two more ports for missed rows, not {self.result_ports!r}")
         if self.bus_bytes == NARROW_BUS and (
                 self.arithmetic or self.planner or self.row_ports > 1):
             raise ValueError(f"a bus of {NARROW_BUS} bytes takes arithmetic=False, planner=False "
@@ -191,23 +192,27 @@ class Config:
 
     @property
     def bus_width(self) -> int:
+        """Bits of one bus word."""
         return 8 * self.bus_bytes
 
     @property
     def table_width(self) -> int:
+        """Bits of a table number."""
         return log2(self.tables)
 
     @property
     def slot_word_width(self) -> int:
-        """Bits of a slot, and of a missed row's place in the list of them; a planner numbers those
-        without a slot behind all slots."""
+        """Bits of a slot or of an index into the miss list.
+
+        With a planner, bypassed rows have the numbers after the last slot.
+        """
         if self.planner:
             return min(31, (self.slots + self.batch_lookups - 1).bit_length())
         return max(log2(self.slots), log2(self.batch_lookups))
 
     @property
     def stored_lengths(self) -> int:
-        """Bags of a jagged batch whose lengths are kept from their sum on; of more, read twice."""
+        """Bags whose lengths the card keeps after it has summed them; it reads others twice."""
         return max(self.batch_samples // 2, 4 * self.lanes)
 
     @property
@@ -217,24 +222,25 @@ class Config:
 
     @property
     def sweep_batches(self) -> int:
-        """Batches from one sweep of the planner's stamps to the next; and the most that may be
-        planned or marked and not retired."""
+        """Batches between two sweeps of the planner's stamps.
+
+        It is also the largest number of batches that are planned or marked and not retired.
+        """
         return 1 << self.stamp_bits - 2
 
     @property
     def oldest_stamp(self) -> int:
-        """Batches after which a sweep tells no longer when a slot was used last."""
+        """Largest age of a slot's last use in batches; a sweep sets greater ages to this one."""
         return (1 << self.stamp_bits - 1) - 1
 
     @property
     def bypass_stamps(self) -> int:
-        """Entries of the planner's table of bypassed rows: rows of as many lowest bits of the mixed
-        key share one."""
+        """Entries of the planner's bypass table, indexed by the lowest bits of the hashed key."""
         return BYPASS_STAMPS * self.banks
 
     @property
     def row_width(self) -> int:
-        """Bits of the number of a row that exists: a table lies in memory, row by row."""
+        """Bits of the number of a row that exists, as a table fits the address space."""
         return min(ROW_NUMBER_WIDTH, self.address_width - log2(ROW_ALIGNMENT))
 
     @property
@@ -244,12 +250,12 @@ class Config:
 
     @property
     def entry_width(self) -> int:
-        """Lowest bits of a row in a list in memory, its table included; those above are zero."""
+        """Bits of a list entry in memory that may be set: row number and table."""
         return ROW_NUMBER_WIDTH + self.table_width
 
     @property
     def bank_key_width(self) -> int:
-        """Bits of a mixed key that its bank does not tell."""
+        """Bits of a hashed key without its bank bits."""
         return self.key_width - log2(self.banks)
 
     @property
@@ -267,17 +273,16 @@ class Config:
 
     @property
     def directory_tag_width(self) -> int:
-        """Bits of the mixed key that bank and the smallest partition's set do not tell."""
+        """Bits of a hashed key without those of its bank and of a set of the smallest partition."""
         return self.key_width - log2(self.directory_sets // self.directory_partitions)
 
     @property
     def slot_bits(self) -> int:
-        """Bits that the planner keeps with every slot: the tag, two stamps, the policy's number,
-        valid and dirty."""
+        """Bits that the planner keeps with every slot: tag, two stamps, number, valid and dirty."""
         return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 2
 
     def with_planner(self) -> "Config":
-        """This card, or one like it that has a planner."""
+        """This card, or a variant with a planner."""
         if self.planner:
             return self
         return replace(self, planner=True, window_beats=max(self.window_beats, PLANNER_BEATS))
@@ -294,16 +299,16 @@ PRESETS = {
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
                window_beats=PLANNER_BEATS, events=8, planner=True, clock_mhz=50),
-        # What the boards carry. A memory of up to 512 rows takes as many block RAMs as one of two.
-        # The comparisons of a wider window are more wires in one place than routing takes.
+        # The card of the boards. A memory of up to 512 rows takes as many block RAMs as one of 2.
+        # A wider window needs more comparators than the router can place together.
         Config(name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64,
                tables=32, counter_sets=1024, counter_ways=4, directory_sets=1024, directory_ways=2,
                directory_partitions=2, batch_samples=2048, batch_lookups=1 << 20,
                miss_entries=1024, burst_beats=8,
                outstanding=8, row_bytes=512, result_ports=1, window_beats=1, events=8,
                arithmetic=False, clock_mhz=40),
-        # Geometry fits block RAMs of 512 rows of 36 bits, of which the device has 208. Arithmetic
-        # is left out: a multiply-add per bus lane is more logic than what the rest leaves.
+        # The device has 208 block RAMs of 512 rows of 36 bits. There is no room for arithmetic,
+        # which needs a multiply-add unit per bus lane.
         Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
                counter_sets=4096, counter_ways=4, directory_sets=4096, directory_ways=4,
                directory_partitions=2, batch_samples=8192, batch_lookups=1 << 20,

@@ -113,7 +113,7 @@ class BatchFlag(IntFlag):
 
 
 class PlanFlag(IntFlag):
-    """Layout of a batch as in `BatchFlag`, and which rows stay (PLAN)."""
+    """Layout of a batch as in `BatchFlag`, and which rows keep their slots (PLAN)."""
 
     ID64 = 1
     FEATURE_MAJOR = 2
@@ -126,7 +126,7 @@ class PlanFlag(IntFlag):
 
 
 class AllFlag(IntFlag):
-    """DECAY, REMOVE."""
+    """Which entries are changed (DECAY, REMOVE)."""
 
     ALL = 1
 
@@ -139,7 +139,7 @@ class GatherFlag(IntFlag):
 
 
 class PoolFlag(IntFlag):
-    """What becomes of a bag of rows (POOL)."""
+    """How a bag of rows is reduced, and where its result goes (POOL)."""
 
     LISTED = 1
     MEAN = 2
@@ -147,7 +147,7 @@ class PoolFlag(IntFlag):
 
 
 class UpdateFlag(IntFlag):
-    """Which gradients a row takes, and how (UPDATE)."""
+    """Where gradients are, their type, and the optimizer (UPDATE)."""
 
     LISTED = 1
     TYPED = 2
@@ -155,7 +155,7 @@ class UpdateFlag(IntFlag):
 
 
 class Operation(IntEnum):
-    """What a request asks for."""
+    """What the card does for a request."""
 
     BIND = 1
     READ_REGISTER = 2
@@ -181,40 +181,45 @@ class LinkStatus(IntEnum):
 STATUS_DOC = {
     Status.OK: "done",
     Status.BAD_OPCODE: "unknown, or not served by this queue; index = opcode",
-    Status.BAD_FLAGS: "a flag that the command does not have; index = flags",
+    Status.BAD_FLAGS: "flags that the command does not define, or not together; index = flags",
     Status.EMPTY: "no samples, tables, lookups or entries",
-    Status.TOO_LARGE: "more samples than batch_samples; index = samples. Or more lookups than "
-        "batch_lookups; index = lookups",
-    Status.LOOKUPS: "dense: count is not samples * tables; jagged: not the sum; index = expected."
-        " Of bags of rows: index = sum of the lengths, or up to the one that is too long",
-    Status.TABLE_UNKNOWN: "index = position in the list, or the table number for a batch",
-    Status.MISALIGNED: "a byte address off its boundary; or index = stride, or count of bytes",
+    Status.TOO_LARGE: "more samples than batch_samples, index = samples; or more lookups than"
+        " batch_lookups, index = lookups",
+    Status.LOOKUPS: "dense: count is not samples * tables; jagged: count is not the sum of "
+        "the lengths; index = the expected count. Bags of rows: index = sum of the lengths, or "
+        "the sum up to the first bag that is too long",
+    Status.TABLE_UNKNOWN: "no such table; index = position in the list, or the number in a "
+        "batch",
+    Status.MISALIGNED: "a byte address that is not aligned; or a stride or count of bytes, "
+        "which is the index",
     Status.REGION: "unregistered handle, or bytes beyond the region's end",
     Status.READ_ONLY: "the command would write to a region registered for reading",
-    Status.ROW_OUT_OF_RANGE: "index = position of the id in the batch or list",
-    Status.STRIDE: "a table's row is longer than the slots' stride; index = position",
-    Status.BAD_EVENT: "index = event",
+    Status.ROW_OUT_OF_RANGE: "no such row; index = position of the id in the batch or list",
+    Status.STRIDE: "a table's row is longer than the slots' stride; index = position in the "
+        "list",
+    Status.BAD_EVENT: "no such event; index = event",
     Status.ABORTED: "the host aborted a WAIT",
     Status.SLVERR: "the memory answered with a slave error",
     Status.DECERR: "the memory answered with a decode error",
     Status.TIMEOUT: "the memory did not answer in time",
-    Status.ROW_SHAPE: "not the bytes or element type of the first listed row, or not the state "
-        "that the command needs; index = position in the list",
-    Status.BATCH_ORDER: "PLAN: not the batch after the one planned last; MARK: not one after the "
-        "one planned last; index = the batch after it",
-    Status.WINDOW: "PLAN, MARK: more than PLAN_WINDOW batches planned or marked and not retired: "
-        "retire some; index = newest retired batch",
+    Status.ROW_SHAPE: "the row's bytes or element type differ from those of the first listed "
+        "row, or it lacks the state that the command needs; index = position in the list",
+    Status.BATCH_ORDER: "PLAN: not the batch after the last planned batch; MARK: a batch that"
+        " is already planned; index = the batch after the last planned batch",
+    Status.WINDOW: "PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
+        "retired: retire some; index = newest retired batch",
 }
 LINK_STATUS_DOC = {
     LinkStatus.OK: "done",
-    LinkStatus.MORE: "done; ask again for the rest",
-    LinkStatus.BAD_OPERATION: "there is no such operation",
-    LinkStatus.BAD_LENGTH: "not a length that the operation takes; nothing was done",
-    LinkStatus.REFUSED: "the register, or a byte of the memory, does not exist or cannot be "
-        "accessed so",
-    LinkStatus.MEMORY_STARTING: "of a BIND or an access to memory: it is not ready yet; ask again",
-    LinkStatus.MEMORY_FAILED: "of a BIND or an access to memory: the card's DRAM did not "
-        "calibrate, no delay was found at which its reads come right",
+    LinkStatus.MORE: "done; request the rest",
+    LinkStatus.BAD_OPERATION: "no such operation",
+    LinkStatus.BAD_LENGTH: "a length that the operation does not have; nothing was done",
+    LinkStatus.REFUSED: "the register or a byte of the memory does not exist, or has no such "
+        "access",
+    LinkStatus.MEMORY_STARTING: "BIND and accesses to memory: the memory is not ready; try "
+        "again",
+    LinkStatus.MEMORY_FAILED: "BIND and accesses to memory: the card's DRAM did not "
+        "calibrate, as no delay was found at which its reads are right",
 }
 QUEUE_OF = {
     Opcode.NOP: "both", Opcode.FENCE: "both", Opcode.WAIT: "both", Opcode.SIGNAL: "both",

@@ -1,4 +1,4 @@
-"""What a command must satisfy before it may have any effect, derived from `contract_commands`."""
+"""The checks that a command passes before it has any effect, derived from `commands`."""
 
 from dataclasses import dataclass
 from enum import IntFlag
@@ -20,11 +20,21 @@ from .encoding import (
 
 @dataclass(frozen=True)
 class Extent:
-    """Memory behind an address operand: `unit` elements of 2**`element_log2` bytes.
+    """The memory that an address operand names.
 
-    `unit` is "count", "samples", "bags" (of a list), or "batch bags" (samples * table_count);
-    `write` tells a result; the operand is used when the command has `flag` set, or always; with
-    `doubled_by` set its elements are twice as long.
+    Attributes
+    ----------
+    unit : str
+        Number of elements: "count", "samples", "bags" (of a list), or "batch bags" (samples *
+        table_count).
+    element_log2 : int
+        An element has 2**element_log2 bytes.
+    write : bool
+        The command writes the memory.
+    flag : IntFlag or None
+        The flag with which the command uses the operand; None for always.
+    doubled_by : IntFlag or None
+        The flag with which elements are twice as long.
     """
 
     unit: str
@@ -60,13 +70,13 @@ _POOL = {
 }
 _UPDATE = {
     "lengths": Extent("count", 1),
-    "targets": Extent("bags", 2, flag=UpdateFlag.LISTED),  # `gradient_count` is in the same place
+    "targets": Extent("bags", 2, flag=UpdateFlag.LISTED),  # gradient_count shares the bytes of bags
 }
 SPANS = (Opcode.COPY, Opcode.FILL)  # `count` consecutive bytes each
 ARITHMETIC = (Opcode.POOL, Opcode.UPDATE)  # of a card with `Config.arithmetic`
 PLANNING = (Opcode.PLAN, Opcode.MARK)  # of a card with `Config.planner`
-CONTRARY = {Opcode.PLAN: PlanFlag.COUNT | PlanFlag.ADMIT}  # flags that may not all be set
-# Where the slot of a row ends depends on its table and target: these are checked row by row.
+CONTRARY = {Opcode.PLAN: PlanFlag.COUNT | PlanFlag.ADMIT}  # flags that exclude each other
+# The end of a row's slot depends on its table and target: these operands are checked row by row.
 _CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination"),
                    Opcode.SCATTER: ("rows", "state_rows"),
                    Opcode.POOL: ("destination",),
@@ -77,18 +87,18 @@ _CHECKED_BY_ROW = {Opcode.GATHER: ("destination", "state_destination"),
 class Rule:
     """How one command is checked.
 
-    Members
-    -------
+    Attributes
+    ----------
     flags : int
         Bits that the command defines.
     contrary : int
-        Bits of those that may not all be set, or 0: else the flags are refused as undefined ones.
+        Defined bits that exclude each other, or 0; a command with all of them set is refused.
     is_batch, is_list, is_span, has_event, has_stride : bool
-        Which shape checks apply. At most one of the first three holds. The operands of a span
-        begin on any 4 bytes and stay packed; those of others begin on a multiple of LIST_ALIGNMENT
-        and are replaced by byte addresses.
+        The shape checks of the command. At most one of the first three is set. The operands of a
+        span begin on any 4 bytes and stay packed; other operands begin on a multiple of
+        LIST_ALIGNMENT and are replaced by byte addresses.
     is_pool, is_update : bool
-        A list with `bags`, or `gradient_count` in the same place.
+        A list with `bags`, or with `gradient_count`.
     is_plan : bool
         A batch whose results have other lengths than those of a SPLIT.
     may_be_all : bool

@@ -96,7 +96,7 @@ def _documents(name, kind):
     """A dict from the members of an enumeration to their documentation."""
     yield f"{name} = {{"
     for each in kind:
-        first, *more = textwrap.wrap(each.doc, 92, initial_indent=f"{_name(each)}: ",
+        first, *more = textwrap.wrap(each.doc, 88, initial_indent=f"{_name(each)}: ",
                                      drop_whitespace=False)
         first = first.removeprefix(f"{_name(each)}: ")
         yield f"    {_name(each)}: {_quoted(first)}" + ("" if more else ",")

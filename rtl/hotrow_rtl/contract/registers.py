@@ -14,8 +14,10 @@ class Access(IntEnum):
 
 @dataclass(frozen=True)
 class Register:
-    """One 32-bit register of the AXI4-Lite slave, `offset` in bytes. With `needs`, an attribute of
-    Config, only cards have it whose Config has that."""
+    """One 32-bit register of the AXI4-Lite slave at byte `offset`.
+
+    Only a card whose Config has the attribute `needs` set has the register; None for every card.
+    """
 
     name: str
     offset: int
@@ -27,7 +29,7 @@ class Register:
 QUEUE_OFFSETS = {"lookup": 0x100, "move": 0x140}
 _RO, _RW, _WO = Access.READ_ONLY, Access.READ_WRITE, Access.WRITE_ONLY
 
-# Geometry that the driver reads from the card: (register, attribute of Config).
+# Geometry that the driver reads from the card: (register, offset, attribute of Config).
 GEOMETRY = tuple((f"{name.upper()}", 0x010 + 4 * i, name) for i, name in enumerate((
     "bus_bytes", "handles", "tables", "counter_sets", "counter_ways", "counter_bits",
     "directory_choices", "directory_sets", "directory_ways", "directory_partitions",
@@ -50,9 +52,9 @@ def _queue(queue):
                  "clear only an idle queue), bit 1 halt on error; write 1 to bit 2 to abort the "
                  "WAIT in progress, to bit 3 to resume a halted queue (both read 0)"),
         Register(f"{name}_TAIL", base + 0x18, _RW,
-                 "doorbell: commands submitted since the queue was enabled, modulo 2**32; a value "
-                 "behind the present one or more than the ring's entries ahead of COMPLETED is "
-                 "refused and sets FAULT, as is any while the queue is not enabled"),
+                 "doorbell: commands submitted since the queue was enabled, modulo 2**32. The card "
+                 "refuses a lower value, one that is ahead of COMPLETED by more than the ring's "
+                 "entries, and any value while the queue is not enabled, and sets FAULT"),
         Register(f"{name}_HEAD", base + 0x1C, _RO, "commands fetched, modulo 2**32"),
         Register(f"{name}_COMPLETED", base + 0x20, _RO,
                  "completions that have landed in memory, modulo 2**32"),
@@ -70,13 +72,13 @@ REGISTERS = {register.name: register for register in (
     Register("CONTROL", 0x080, _RW,
              "bit 0 (reads 0): soft reset of queues (which it disables), engines and ports; "
              "regions, tables, events, counters, directory and the planner's batches keep their "
-             "contents, but what a PLAN under way gave slots may never be told: REMOVE with ALL "
-             "before the next one; wait for STATUS ready. Bits 1, 2: interrupt enable of the "
+             "contents, but the lists of a PLAN under way are lost: submit a REMOVE with ALL "
+             "before the next PLAN; wait for STATUS ready. Bits 1, 2: interrupt enable of the "
              "lookup and the move queue"),
     Register("STATUS", 0x084, _RO,
              "bit 0 ready (memories cleared after reset, ports drained after a soft reset); bits 1 "
-             "to 4: the list port, a result port, the reads of a row port, its writes have stopped "
-             "after a time-out"),
+             "to 4 stopped after a time-out: the list port, a result port, the reads of a row "
+             "port, the writes of a row port"),
     Register("FAULT", 0x088, _RW,
              "sticky, write 1 to clear: bit 0 doorbell refused (lookup), bit 1 (move), bit 2 "
              "access to an unknown register, region, table or event (answered with SLVERR), bit 3 "
@@ -84,21 +86,21 @@ REGISTERS = {register.name: register for register in (
     Register("INTERRUPT", 0x08C, _RW,
              "bit per queue (0 lookup, 1 move): a completion landed; write 1 to clear"),
     Register("TIMEOUT", 0x090, _RW,
-             "cycles without any progress after which a memory port gives up; 0 waits for ever"),
+             "cycles without progress after which a memory port stops; 0 for no limit"),
     Register("CYCLE_LOW", 0x094, _RO, "cycles since reset; reading latches CYCLE_HIGH"),
     Register("CYCLE_HIGH", 0x098, _RO, "upper half of the cycle counter"),
     Register("EVENT_SELECT", 0x09C, _RW, "event that EVENT_VALUE reads and writes"),
     Register("EVENT_VALUE", 0x0A0, _RW, "value of the selected event counter"),
     Register("PLAN_RETIRED", 0x0A4, _RW,
-             "newest retired batch, NO_BATCH at first and after a REMOVE with ALL: it and all "
-             "before have trained, their victims were read out of their slots, their bypassed "
-             "rows are back in their tables, or will be before what is planned from now on is "
-             "fetched. A PLAN or MARK under way keeps to the value with which it began. A write "
-             "that goes back, or beyond the batch planned last, does nothing and sets FAULT. "
-             "Cards with a planner only", needs="planner"),
+             "newest retired batch, NO_BATCH after reset and after a REMOVE with ALL. This batch "
+             "and all earlier ones have trained. Their victims were read from their slots and "
+             "their bypassed rows are back in their tables, or both will be before the rows of a "
+             "later PLAN are fetched. A PLAN or MARK uses the value from when it started. The card "
+             "refuses a lower value, and one beyond the last planned batch, and sets FAULT. Cards "
+             "with a planner only", needs="planner"),
     Register("PLAN_WINDOW", 0x0A8, _RO,
-             "most batches that may be planned or marked and not retired. Cards with a planner "
-             "only", needs="planner"),
+             "largest number of batches that are planned or marked and not retired. Cards with a "
+             "planner only", needs="planner"),
     Register("REGION_HANDLE", 0x0C0, _RW, "handle that REGION_COMMIT writes"),
     Register("REGION_BASE_LOW", 0x0C4, _RW, "byte address, a multiple of 16"),
     Register("REGION_BASE_HIGH", 0x0C8, _RW, "its upper half"),
@@ -112,8 +114,7 @@ REGISTERS = {register.name: register for register in (
              "packed address of row 0, its offset a multiple of 16"),
     Register("TABLE_WEIGHTS_HIGH", 0x0EC, _RW, "its upper half"),
     Register("TABLE_ROW", 0x0F0, _RW,
-             "bits 15..0 bytes of a row that are carried, bits 31..16 stride in bytes; multiples "
-             "of 16"),
+             "bits 15..0 bytes of a row, bits 31..16 stride in bytes; multiples of 16"),
     Register("TABLE_STATE_LOW", 0x0F4, _RW,
              "packed address of the state of row 0, its offset a multiple of 4"),
     Register("TABLE_STATE_HIGH", 0x0F8, _RW, "its upper half"),
@@ -123,8 +124,8 @@ REGISTERS = {register.name: register for register in (
              + " (POOL, UPDATE)"),
     Register("TABLE_PARTITION", 0x0D8, _RW,
              "part of the directory that serves the table: bits 7..0 log2 of the number of equal "
-             "parts, bits 15..8 which of them. Rows are found in the part in which they got their "
-             "slots: while any of the table has one, the part must stay"),
+             "parts, bits 15..8 the part. The card finds a row only in the part in which it got "
+             "its slot: the part must not change while a row of the table has a slot"),
     Register("TABLE_COMMIT", 0x0DC, _WO, "write: bit 0 valid (0 removes the table)"),
     *_queue("lookup"),
     *_queue("move"),
@@ -133,6 +134,6 @@ REGISTER_SPACE = 0x200  # bytes
 
 
 def registers_of(config) -> dict[str, Register]:
-    """Those of `REGISTERS` that a card of that Config has."""
+    """The registers of a card of that Config."""
     return {name: register for name, register in REGISTERS.items()
             if register.needs is None or getattr(config, register.needs)}

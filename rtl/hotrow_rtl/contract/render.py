@@ -75,7 +75,7 @@ def describe() -> dict:
 
 
 def describe_link() -> dict:
-    """The frames of a link, likewise."""
+    """The frames of a link as numbers, strings, lists and dicts."""
     link = link_frames
     return {
         "version": link.LINK_VERSION,
@@ -108,7 +108,7 @@ def render() -> dict[str, str]:
 
 
 def committed(root: Path) -> dict[Path, str]:
-    """The renderings that are kept in the repository at `root`, and what each must hold."""
+    """The generated files of the repository at `root`, and the text of each."""
     text = render()
     return {
         root / "sw_driver" / "hotrow" / "_contract.py": driver_module(_CONSTANTS),
@@ -118,7 +118,7 @@ def committed(root: Path) -> dict[Path, str]:
 
 
 def stale(root: Path) -> list[Path]:
-    """Committed renderings that are missing or differ from what the source says."""
+    """Generated files of the repository that are missing or differ from the source."""
     return [path for path, text in committed(root).items()
             if not path.is_file() or path.read_text(encoding="utf-8") != text]
 
@@ -128,7 +128,7 @@ def main(arguments=None) -> int:
                                      description=describe.__doc__)
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="repository, default: here")
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--check", action="store_true", help="fail when a file is stale")
+    action.add_argument("--check", action="store_true", help="fail if a file is stale")
     action.add_argument("--write", action="store_true", help="write the stale files")
     options = parser.parse_args(arguments)
     paths = stale(options.root)
