@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from ...errors import Error
@@ -12,9 +13,8 @@ from ..features.configs import check_tables, group_tables
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
-from ..optim.arithmetic import OPTIMIZERS
 from ..optim.lookup import PooledLookup
-from ..optim.row_optimizer import RowOptimizer
+from ..optim.row_optimizer import RowOptimizer, rule_of
 from ..optim.staging import GradientStage
 from ..store.base import Store
 from ..store.opening import MODES, open_store
@@ -76,7 +76,10 @@ class HotEmbeddingBagCollection(nn.Module):
     depth, look_ahead, workers, share, before
         As in `CachedStore`.
     seed : int, optional
-        Seed of the tables' contents, uniform in +-1/sqrt(rows).
+        Seed of the tables' contents, uniform in +-1/sqrt(rows); by default drawn from PyTorch's
+        generator.
+    is_weighted : bool
+        Whether the weights of a KeyedJaggedTensor are used, as in TorchRec.
     groups : list of TableGroup, optional
         Existing tables.
 
@@ -90,23 +93,29 @@ class HotEmbeddingBagCollection(nn.Module):
     Error
     """
 
+    several_ranks = False  # whether every rank of torch.distributed may make one
+
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  preset="ecp5-85f", policy=None, admission=False, cold="gathered",
                  bounds_check_mode="fatal", slots_device="cpu", cache_load_factor=None, depth=4,
-                 look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None):
+                 look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None,
+                 is_weighted=False):
         super().__init__()
+        if not self.several_ranks:
+            refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
         self.tables, self.mode = tuple(tables), mode
         check_tables(self.tables)
         memory = memory_on(slots_device)
-        rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
+        rule = rule_of(optimizer, lr)
         existing, groups = groups, groups or group_tables(self.tables, rule)
-        self.layout = FeatureLayout(self.tables, groups, bounds_check_mode)
+        self.layout = FeatureLayout(self.tables, groups, bounds_check_mode, is_weighted)
         self.store: Store = open_store(
             groups, rule, memory, device, mode, preset, policy, admission, cold, cache_load_factor,
             share, depth=depth, look_ahead=look_ahead, workers=workers, before=before)
         if existing is None:
+            generator = torch.Generator().manual_seed(drawn_seed() if seed is None else seed)
             for group in groups:
-                group.tables.initialise(torch.seed() if seed is None else seed)
+                group.tables.initialise(generator)
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._anchor = torch.zeros(0, requires_grad=True)
@@ -423,3 +432,14 @@ class HotEmbeddingBagCollection(nn.Module):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
 
+
+def drawn_seed():
+    """A seed from PyTorch's generator, which `torch.manual_seed` fixes."""
+    return int(torch.randint(1 << 62, ()))
+
+
+def refuse_ranks(what, instead):
+    """Raise Error in a process group of several ranks, each of which would train its own rows."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        raise Error(f"{what} in a process group of {dist.get_world_size()} ranks: every rank would "
+                    f"train rows of its own; use {instead}")

@@ -36,7 +36,7 @@ class Bags:
 
     @classmethod
     def of(cls, tables, inputs, offsets=None, weights=None, names=(), padding=None,
-           include_last_offset=True):
+           include_last_offset=True, is_weighted=False):
         """Convert what PyTorch users pass.
 
         Parameters
@@ -55,6 +55,8 @@ class Bags:
             An id that is not looked up.
         include_last_offset : bool
             Whether `offsets` holds the end of the last bag; the offsets of pairs never do.
+        is_weighted : bool
+            Whether the weights of a KeyedJaggedTensor are used, as in TorchRec.
 
         Raises
         ------
@@ -64,7 +66,7 @@ class Bags:
             return inputs
         tables = tuple(tables)
         if hasattr(inputs, "keys") and hasattr(inputs, "values") and hasattr(inputs, "lengths"):
-            bags = _keyed(cls, tables, inputs, names)
+            bags = _keyed(cls, tables, inputs, names, is_weighted)
         elif isinstance(inputs, (list, tuple)):
             bags = _pairs(cls, tables, inputs)
         elif offsets is not None:
@@ -223,11 +225,21 @@ def lookups_of(lengths, bags):
     return torch.repeat_interleave(starts, lengths) + within
 
 
-def _keyed(cls, tables, keyed, names):
+def _keyed(cls, tables, keyed, names, is_weighted):
     keys = list(keyed.keys())
     if set(names) - set(keys):
         raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
-    weights = keyed.weights_or_none() if hasattr(keyed, "weights_or_none") else None
+    stride_per_key = getattr(keyed, "stride_per_key", None)
+    strides = set(stride_per_key()) if callable(stride_per_key) else set()
+    if len(strides) > 1:
+        raise BatchError(f"the KeyedJaggedTensor has a batch size per key "
+                         f"({dict(zip(keys, stride_per_key(), strict=True))}), which is not "
+                         f"supported: give every key the same number of bags")
+    weights = None
+    if is_weighted:
+        weights = keyed.weights_or_none() if hasattr(keyed, "weights_or_none") else None
+        if weights is None:
+            raise BatchError("the collection is weighted, and the KeyedJaggedTensor has no weights")
     bags = cls(tuple(range(len(keys))), _ids(keyed.values(), "values"),
                _ids(keyed.lengths(), "lengths").long().clone(), _weights(weights))
     chosen = bags.columns([keys.index(name) for name in names])

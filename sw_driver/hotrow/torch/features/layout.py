@@ -17,7 +17,7 @@ class FeatureLayout:
     ----------
     configs : sequence of TableConfig
     groups : sequence of TableGroup
-    bounds_check_mode : str
+    bounds_check_mode, is_weighted
         As in `HotEmbeddingBagCollection`.
 
     Attributes
@@ -32,12 +32,13 @@ class FeatureLayout:
     Error
     """
 
-    def __init__(self, configs, groups, bounds_check_mode):
+    def __init__(self, configs, groups, bounds_check_mode, is_weighted=False):
         check_tables(configs)
         if bounds_check_mode not in BOUNDS_CHECKS:
             raise Error(f"bounds_check_mode is {', '.join(map(repr, BOUNDS_CHECKS))}, not "
                         f"{bounds_check_mode!r}")
         self.configs, self._bounds_check_mode = configs, bounds_check_mode
+        self.is_weighted = is_weighted
         self.features = [(number, name) for number, config in enumerate(configs)
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
@@ -47,7 +48,7 @@ class FeatureLayout:
     def bags(self, inputs, offsets=None, weights=None):
         """Bags of what a caller passes to the collection."""
         tables, names = zip(*self.features, strict=True)
-        return Bags.of(tables, inputs, offsets, weights, names)
+        return Bags.of(tables, inputs, offsets, weights, names, is_weighted=self.is_weighted)
 
     def request(self, bags, batch):
         """Check Bags of a `batch`, named in errors, and sort them by group: Request."""

@@ -50,9 +50,16 @@ class EmbeddingTables:
         if initial_state is not None:
             self.rows.state.fill_(initial_state)
 
-    def initialise(self, seed):
-        """Uniform in +-1/sqrt(rows), table after table, as DLRM starts its embeddings."""
-        generator = torch.Generator().manual_seed(seed)
+    def initialise(self, generator):
+        """Uniform in +-1/sqrt(rows), table after table, as DLRM starts its embeddings.
+
+        Parameters
+        ----------
+        generator : torch.Generator or int
+            Source of the numbers, or a seed.
+        """
+        if isinstance(generator, int):
+            generator = torch.Generator().manual_seed(generator)
         ends = [*self.first, len(self.rows.weights)]
         for (start, end), rows in zip(pairwise(ends), self.cardinalities, strict=True):
             bound = rows**-0.5

@@ -78,6 +78,11 @@ def row_mean(values):
     return values[:, 0] / width
 
 
+def rounded_sqrt(values):
+    """Square roots, fp32, rounded to nearest; those of `torch.sqrt` depend on the processor."""
+    return values.double().sqrt().float()
+
+
 def updated(rule, weights, state, gradients, finite=None):
     """Rows after one step of a rule: (weights, state), fp32.
 
@@ -133,7 +138,7 @@ class RowwiseAdagrad:
     def update(self, weights, gradients, state):
         """The rows after one step: (weights, state)."""
         state = state + row_mean(gradients * gradients)
-        factor = self.lr / (state.sqrt() + self.eps)
+        factor = self.lr / (rounded_sqrt(state) + self.eps)
         return weights - factor[:, None] * gradients, state
 
 
@@ -155,7 +160,8 @@ class Adagrad:
     def update(self, weights, gradients, state):
         """The rows after one step: (weights, state)."""
         state = torch.addcmul(state, gradients, gradients)
-        return torch.addcdiv(weights, gradients, state.sqrt() + self.eps, value=-self.lr), state
+        root = rounded_sqrt(state) + self.eps
+        return torch.addcdiv(weights, gradients, root, value=-self.lr), state
 
 
 OPTIMIZERS = {optimizer.name: optimizer for optimizer in (SGD, RowwiseAdagrad, Adagrad)}

@@ -11,16 +11,10 @@ class StagedGradients:
 
     One backward sums duplicates of a row in lookup order; several backwards add up in their order.
 
-    Parameters
-    ----------
-    dim : int
-    device : torch device
-        Of the gradients; `rows` is in host memory.
-
     Attributes
     ----------
     rows : int64[u]
-        Flat rows, ascending.
+        Flat rows, ascending, in host memory.
     tensor : Tensor
         Its `grad` is float32[u, D], or None while nothing is staged: clipping, a gradient scaler
         and `zero_grad` work on it. The tensor has no values, and nobody can train, broadcast or

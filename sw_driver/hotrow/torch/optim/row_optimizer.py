@@ -1,8 +1,11 @@
 """`collection.optimizer`: the `torch.optim.Optimizer` of a collection's rows."""
 
+import math
+
 import torch
 
 from ...errors import Error
+from .arithmetic import OPTIMIZERS
 
 
 class RowOptimizer(torch.optim.Optimizer):
@@ -18,8 +21,16 @@ class RowOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(self, collection, rule):
-        self._collection, self.rule = collection, rule
-        super().__init__(list(collection.gradients()), {"lr": rule.lr})
+        self._collection, self.rule, self._complete = collection, rule, False
+        super().__init__(list(collection.gradients()), {"lr": check_rate(rule.lr)})
+        self._complete = True
+
+    def add_param_group(self, param_group):
+        """Refused after the construction: this optimizer trains the rows of its collection only."""
+        if self._complete:
+            raise Error("the optimizer of a collection trains its rows only: give other parameters "
+                        "to an optimizer of torch.optim")
+        super().add_param_group(param_group)
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -30,11 +41,17 @@ class RowOptimizer(torch.optim.Optimizer):
         Error
             A gradient is not a finite number; nothing is applied.
         """
+        group = self.param_groups[0]
+        ignored = {name: value for name, value in group.items()
+                   if name not in ("params", "lr", "initial_lr") and value}
+        if ignored:
+            raise Error(f"{self.rule.name} of a collection has a rate only, and the parameter group "
+                        f"has {ignored}: it would have no effect")
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.rule.lr = self.param_groups[0]["lr"]
+        self.rule.lr = check_rate(group["lr"])
         self._collection.apply_gradients()
         return loss
 
@@ -53,3 +70,32 @@ class RowOptimizer(torch.optim.Optimizer):
                         f"with {self.rule.name!r}")
         self.param_groups[0]["lr"] = state_dict["lr"]
         self._collection.load_row_states(state_dict["state"])
+
+
+def rule_of(optimizer, lr):
+    """The rule of an optimizer by its name, or the rule itself.
+
+    Raises
+    ------
+    Error
+        There is no optimizer of that name; the rate is not a number of at least 0.
+    """
+    if not isinstance(optimizer, str):
+        check_rate(optimizer.lr)
+        return optimizer
+    if optimizer not in OPTIMIZERS:
+        raise Error(f"optimizer is {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}")
+    return OPTIMIZERS[optimizer](check_rate(lr))
+
+
+def check_rate(lr):
+    """The learning rate as it is.
+
+    Raises
+    ------
+    Error
+        It is not a finite number of at least 0.
+    """
+    if isinstance(lr, (str, bool)) or not 0 <= float(lr) < math.inf:
+        raise Error(f"expected a learning rate of at least 0, got {lr!r}")
+    return lr

@@ -15,7 +15,8 @@ class Checkpoint:
     """A file with the state of a training run at a step boundary.
 
     `save` writes another file and then renames it, so that a run that is killed leaves the
-    checkpoint before.
+    previous checkpoint. A file that exists keeps its mode, another gets the mode that the umask
+    allows; a symbolic link stays, and its target is replaced.
 
     Parameters
     ----------
@@ -27,18 +28,20 @@ class Checkpoint:
 
     def save(self, **parts):
         """Write `state_dict()`s, tensors and numbers by name."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        target = Path(os.path.realpath(self.path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 torch.save({"format": _FORMAT, **parts}, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, self.path)
+            os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
+            os.replace(name, target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        directory = os.open(self.path.parent, os.O_RDONLY)
+        directory = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:
@@ -61,3 +64,16 @@ class Checkpoint:
         if not isinstance(parts, dict) or parts.pop("format", None) != _FORMAT:
             raise Error(f"{self.path} is no checkpoint of this format ({_FORMAT})")
         return parts
+
+
+def _umask():
+    """The umask of the process, from the system where that does not change it."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from ...errors import Error
-from ..collection.collection import HotEmbeddingBagCollection
+from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
 from ..features.layout import FeatureLayout
 from ..memory.slot_memory import memory_on
-from ..optim.arithmetic import OPTIMIZERS
 from ..optim.finite_check import FiniteCheck
+from ..optim.row_optimizer import rule_of
 from .contents import ShardedContents
 from .ranks import Ranks
 from .sharding import Sharding
@@ -49,24 +49,26 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     Error
     """
 
+    several_ranks = True
+
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
-                 seed=None, ranks=None, bounds_check_mode="fatal", **options):
+                 seed=None, ranks=None, bounds_check_mode="fatal", is_weighted=False, **options):
         tables, ranks = tuple(tables), Ranks(ranks)
         if memory_on(options.get("slots_device", "cpu")).asynchronous:
             raise Error("ranks exchange rows through host memory, where the slots of tables of "
                         "several processes are, too: leave slots_device out")
         if options.get("cold", "gathered") != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
-        rule = OPTIMIZERS[optimizer](lr) if isinstance(optimizer, str) else optimizer
+        rule = rule_of(optimizer, lr)
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
         self.ranks = ranks
-        self.layout = FeatureLayout(self.tables, sharding.spans, bounds_check_mode)
+        self.layout = FeatureLayout(self.tables, sharding.spans, bounds_check_mode, is_weighted)
         self.store = ShardedStore(self.store, sharding, ranks)
         self.contents = ShardedContents(sharding, ranks)
         self._gradients.groups = tuple(sharding.spans)
         self._gradients.finite = AgreedFiniteCheck(ranks)
-        sharding.initialise(ranks.first(torch.seed() % (1 << 62) if seed is None else seed))
+        sharding.initialise(ranks.first(drawn_seed() if seed is None else seed))
 
     def parts(self):
         """Refused: the ranks have different popular samples, and lookups are collective."""

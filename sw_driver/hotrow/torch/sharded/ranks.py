@@ -45,10 +45,8 @@ class Ranks:
 
         Parameters
         ----------
-        rows : Tensor [n, ...] or [n]
-            For rank 0, then for rank 1, ....
-        counts : int64[world]
-            Rows for each rank.
+        rows : Tensor [n, ...]
+            For rank 0, then for rank 1, ...: `counts` int64[world] of them.
 
         Returns
         -------

@@ -77,44 +77,26 @@ class BatchWindow:
     Parameters
     ----------
     followed : int
-        Batches that the policy follows without their having trained.
+        Batches that the policy follows before the first of them has trained.
     look_ahead : int
-        Batches of these that are marked only.
-
-    Attributes
-    ----------
-    batches : dict of int to BatchInFlight
-    taken : deque of BatchInFlight
-        Taken and not finished, in order.
-    submitted, next, finished : int
-        Batches that were prefetched, taken, finished.
-    base : int
-        First batch since the device's directory was cleared, which is its batch 0.
-    wanted : int
-        Last batch that the trainer waited for.
-    abandoning : bool
-        Whether planned batches run to their end without being trained.
+        Batches of these that are only marked.
     """
 
     def __init__(self, followed, look_ahead):
         self._followed, self._look_ahead = followed, look_ahead
         self.batches: dict[int, BatchInFlight] = {}
-        self.taken: deque[BatchInFlight] = deque()
-        self.submitted = self.next = self.finished = self.base = 0
-        self.wanted, self.abandoning = -1, False
+        self.taken: deque[BatchInFlight] = deque()  # and not finished, in order
+        self.submitted = self.next = self.finished = 0  # batches prefetched, taken, finished
+        self.base = 0  # first batch since the directory was cleared: the device's batch 0
+        self.wanted = -1  # last batch that the trainer waited for
+        self.abandoning = False  # planned batches run to their end without being trained
 
     def submit(self, flight):
         self.batches[self.submitted] = flight
         self.submitted += 1
 
     def want(self, number):
-        """Record that the trainer waits for a batch.
-
-        Raises
-        ------
-        Error
-            Too many batches before it have not trained.
-        """
+        """Record that the trainer waits for a batch; refuse one too far ahead."""
         if number - self.finished >= self._followed - self._look_ahead:
             raise Error(f"batch {number}: {number - self.finished} batches before it have not "
                         f"trained, and this card follows {self._followed}: call optimizer.step() "

@@ -23,18 +23,7 @@ def open_planner(transport, preset):
 
 
 def share_of(slots, wanted):
-    """Parts to divide the directory into so that one has at most `wanted` slots: a power of two.
-
-    Parameters
-    ----------
-    slots : int
-        Slots of the directory.
-    wanted : float
-
-    Raises
-    ------
-    Error
-    """
+    """Parts to divide a directory into so that one has at most `wanted` slots: a power of two."""
     if wanted < 1:
         raise Error(f"a cache needs at least one slot, not {wanted:g}")
     share = 1
@@ -124,10 +113,6 @@ class HotlinePolicy:
     """Mode `hotline`: learned rows have a slot; all others are bypassed.
 
     Source: Hotline (ISCA 2024, arXiv 2204.05436).
-
-    Parameters
-    ----------
-    device : Device
 
     Attributes
     ----------

@@ -6,12 +6,7 @@ FIELDS = ("lookups", "hits", "fills", "evictions", "bypasses", "rows_moved")
 
 
 class CacheStatistics:
-    """Counts of each table's lookups and rows.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the tables, by the device's numbers.
+    """Counts of each table's lookups and rows; `names` are the tables', by the device's numbers.
 
     Attributes
     ----------
@@ -30,10 +25,8 @@ class CacheStatistics:
 
         Parameters
         ----------
-        tables : sequence of int
-            The device's table of each feature.
-        counts : sequence of int
-            Lookups of each feature.
+        tables, counts : sequence of int
+            The device's table of each feature, and lookups of it.
         placement : Placement
         slots : int
             Slots of the directory; larger slot numbers are of bypassed rows.

@@ -69,17 +69,9 @@ class StepCheck:
         """Compare the StepResults of a free step; after `step` nothing remains to compare."""
 
     def move(self, action):
-        """Check that an action which moves rows to slots and back changes no bit of any.
+        """Call `action`, which moves rows to slots and back, and check that no bit of any changes.
 
-        A difference counts as the largest fp32 number.
-
-        Parameters
-        ----------
-        action : callable
-
-        Returns
-        -------
-        What the action returns.
+        A difference counts as the largest fp32 number. Returns the action's result.
         """
         trainer = self.trainer
         before = trainer.storage.resident
@@ -96,16 +88,7 @@ class StepCheck:
 
 
 class BitCheck:
-    """Compares predictions with those of mode resident, to the bit.
-
-    Parameters
-    ----------
-    reference : Trainer
-
-    Attributes
-    ----------
-    held : bool
-    """
+    """Compares predictions with those of mode resident, to the bit; `held` while they agree."""
 
     def __init__(self, reference):
         self.reference, self.held = reference, True

@@ -2,14 +2,10 @@
 
 import argparse
 import os
+from dataclasses import fields
 
 from ..store.placement_policy import POLICIES
 from .options import CACHED, COLD, MODES, OPTIMIZERS, HotBudget, TrainOptions
-
-_NAMES = ("trace", "ids", "label", "dense", "bag", "mode", "transport", "preset", "optimizer",
-          "batch_size", "batches", "epochs", "dim", "mlp_scale", "lr", "seed", "hot_budget",
-          "relearn_every", "relearn_decay", "eval_every", "cold", "policy", "depth", "look_ahead",
-          "workers", "checkpoint", "checkpoint_every", "resume")
 
 
 def train(subparsers):
@@ -113,7 +109,7 @@ def _run(arguments):
     from . import report
     from .train import train as run
 
-    given = {name: getattr(arguments, name) for name in _NAMES}
+    given = {each.name: getattr(arguments, each.name) for each in fields(TrainOptions)}
     given["hot_budget"] = given["hot_budget"] or HotBudget()
     with report.Progress() as progress:
         result = run(TrainOptions(**given), progress)

@@ -9,37 +9,23 @@ import torch
 
 @dataclass(frozen=True)
 class StepResult:
-    """One training step.
+    """One training step."""
 
-    Attributes
-    ----------
-    logits : float32[B]
-        Predictions before the update.
-    lookups, hits : int
-        Lookups, and those whose row was in the trainer's memory.
-    popular : int
-        Samples all of whose lookups hit, in mode hotline.
-    rows_moved, link_bytes : int
-        Rows that crossed the link in either direction; bytes of these rows and their state, of ids
-        and of what the device wrote about the batch.
-    """
-
-    logits: np.ndarray
+    logits: np.ndarray  # float32[B]: predictions before the update
     lookups: int
-    hits: int
-    popular: int = 0
-    rows_moved: int = 0
-    link_bytes: int = 0
+    hits: int  # lookups whose row was in the trainer's memory
+    popular: int = 0  # samples all of whose lookups hit, in mode hotline
+    rows_moved: int = 0  # over the link, in either direction
+    link_bytes: int = 0  # of these rows and their state, of ids, and of the device's results
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one step can change: `weights` float32[u, D] and `state` float32[u] or None of some
-    rows, and `dense`, every parameter of the model."""
+    """What one step can change: some rows, and the dense part."""
 
-    weights: torch.Tensor
-    state: torch.Tensor | None
-    dense: list[torch.Tensor]
+    weights: torch.Tensor  # float32[u, D]
+    state: torch.Tensor | None  # float32[u]
+    dense: list[torch.Tensor]  # every parameter of the model
 
 
 class Trainer(ABC):
