@@ -8,15 +8,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TypeVar
 
-from .contract import (
-    IDENTITY,
-    QUEUE_OF,
-    QUEUES,
-    STATUS_DOC,
-    VERSION,
-    Opcode,
-    Status,
-)
+from .contract import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
 from .errors import CommandError, DeviceError
 from .futures import Completion, Future
 from .integers import Integers

@@ -21,7 +21,7 @@ def simulate(request, tmp_path, monkeypatch):
     pytest.importorskip("cocotbext.axi", reason="cocotbext-axi is not installed")
     monkeypatch.syspath_prepend(HERE)  # the runner hands sys.path on to the simulation
     if request.param == "verilator":
-        from hotrow_sim.verilated.toolchain import ToolMissing, find_verilator
+        from hotrow_sim.toolchain import ToolMissing, find_verilator
         try:
             environment = find_verilator().environment()
         except ToolMissing as missing:

@@ -17,6 +17,34 @@ FORBIDDEN = {
     "hotrow_boards": OURS - {"hotrow_boards", "hotrow_rtl"},
     "hotrow_explore": {"hotrow_boards"},
 }
+# Levels of packages and modules: one imports from lower levels and from itself.
+LEVELS = {
+    "hotrow_rtl": (
+        ("hotrow_rtl.config",),
+        ("hotrow_rtl.primitives",),
+        ("hotrow_rtl.contract", "hotrow_rtl.lookup.hashing"),
+        ("hotrow_rtl.float", "hotrow_rtl.interfaces"),
+        ("hotrow_rtl.arithmetic", "hotrow_rtl.lists", "hotrow_rtl.memory",
+         "hotrow_rtl.lookup.reader", "hotrow_rtl.lookup.combiner", "hotrow_rtl.lookup.counters",
+         "hotrow_rtl.lookup.splitter"),
+        ("hotrow_rtl.host", "hotrow_rtl.lookup.directory", "hotrow_rtl.mover.port"),
+        ("hotrow_rtl.lookup.banks", "hotrow_rtl.mover.addressing"),
+        ("hotrow_rtl.lookup.planner", "hotrow_rtl.mover.bags"),
+        ("hotrow_rtl.lookup.dispatch", "hotrow_rtl.mover"),
+        ("hotrow_rtl.lookup",),
+        ("hotrow_rtl.top",),
+        ("hotrow_rtl.emit",),
+        ("hotrow_rtl.export",),
+        ("hotrow_rtl.cli",),
+    ),
+    "hotrow_sim": (
+        ("hotrow_sim.address_space", "hotrow_sim.native", "hotrow_sim.toolchain"),
+        ("hotrow_sim.golden", "hotrow_sim.litedram", "hotrow_sim.memory"),
+        ("hotrow_sim.cycles",),
+        ("hotrow_sim.cost", "hotrow_sim.model", "hotrow_sim.verilated"),
+        ("hotrow_sim.testing",),
+    ),
+}
 # These may import what their extra installs.
 EXTRAS = ("hotrow.bench", "hotrow.kernels", "hotrow.torch", "hotrow.traces")
 WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract",
@@ -71,6 +99,37 @@ def test_arrows_point_one_way(package):
     wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
              if within(name, package) for target, _ in imports
              if target.partition(".")[0] in FORBIDDEN[package]]
+    assert not wrong
+
+
+def placed(name, package):
+    """(level, unit) of a module: the innermost unit of `LEVELS` that contains it."""
+    units = [(len(unit), level, unit) for level, row in enumerate(LEVELS[package]) for unit in row
+             if within(name, unit)]
+    return max(units)[1:] if units else (None, None)
+
+
+@pytest.mark.parametrize("package", LEVELS)
+def test_imports_go_to_lower_levels(package):
+    wrong = []
+    for name, (_, imports) in MODULES.items():
+        if not within(name, package) or name == package:
+            continue
+        level, unit = placed(name, package)
+        if level is None:
+            wrong.append(f"{name} has no level")
+            continue
+        for target, _ in imports:
+            below, other = placed(target, package) if within(target, package) else (None, None)
+            if below is not None and other != unit and below >= level and target in MODULES:
+                wrong.append(f"{name} (level {level}) imports {target} (level {below})")
+    assert not wrong
+
+
+def test_products_do_not_import_test_code():
+    wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
+             if not within(name, "hotrow_sim.testing") for target, _ in imports
+             if within(target, "hotrow_sim.testing")]
     assert not wrong
 
 

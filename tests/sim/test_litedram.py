@@ -15,7 +15,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Opcode
 from hotrow_rtl.emit import litex_generator as litex_core
 from hotrow_sim.litedram import Unsuitable, core, dram_bytes, generate
-from hotrow_sim.verilated.toolchain import ToolMissing
+from hotrow_sim.toolchain import ToolMissing
 
 CONFIG = replace(preset("tiny"), row_ports=4, outstanding=16, clock_mhz=100)  # DDR3-800, 16 bits
 OPTIONS = ["--preset", "tiny", "--ports", 4, "--outstanding", 16, "--clock-mhz", 100]

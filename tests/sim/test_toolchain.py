@@ -7,11 +7,11 @@ import time
 
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_sim import native
+from hotrow_sim import native, toolchain
 from hotrow_sim.native import BuildError, CompilerError, compiler
-from hotrow_sim.verilated import compilation, toolchain
+from hotrow_sim.toolchain import ToolMissing, find_verilator
+from hotrow_sim.verilated import compilation
 from hotrow_sim.verilated.compilation import compile_device
-from hotrow_sim.verilated.toolchain import ToolMissing, find_verilator
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hotrow_rtl.config import Config
 from hotrow_rtl.emit.litex_generator import GeneratorMissing
 from hotrow_rtl.emit.litex_generator import generate as generate_core
 
-from ..verilated.toolchain import ToolMissing
+from ..toolchain import ToolMissing
 
 # Imports of the generator; for a simulation it needs more than the controller does.
 MODULES = ("litedram", "liteeth", "litescope", "pythondata_misc_tapcfg")

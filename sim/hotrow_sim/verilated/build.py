@@ -9,9 +9,9 @@ from hotrow_rtl.config import Config
 
 from .. import native
 from ..litedram import generate
+from ..toolchain import find_verilator
 from .compilation import FLAGS, LITEDRAM_SOURCES, SOURCES, compile_device
 from .progress import Progress
-from .toolchain import find_verilator
 
 
 def device_library(config: Config, trace=False, litedram=False) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..litedram import dram_bytes
 from ..native import cached_library, compiler, compiler_version, run_tool
+from ..toolchain import find_verilator
 from .progress import Progress
-from .toolchain import find_verilator
 
 TOP = "hotrow"
 HERE = Path(__file__).parent

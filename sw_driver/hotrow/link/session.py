@@ -6,22 +6,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..contract import (
-    COUNTERS_BYTES,
-    LINK_STATUS_DOC,
-    LINK_VERSION,
-    LinkStatus,
-    Operation,
-)
+from ..contract import COUNTERS_BYTES, LINK_STATUS_DOC, LINK_VERSION, LinkStatus, Operation
 from ..errors import TransportError
-from .frames import (
-    Answer,
-    DamagedFrame,
-    pack_request,
-    unpack_answer,
-    unpack_card,
-    unpack_counters,
-)
+from .frames import Answer, DamagedFrame, pack_request, unpack_answer, unpack_card, unpack_counters
 
 _NUMBERS = 1 << 16  # of requests, before they begin again
 _PAUSE = 0.001  # seconds between two looks at a card that starts

@@ -7,14 +7,7 @@ from hotrow_rtl.contract.encoding import Opcode, PoolFlag, UpdateFlag, packed_ad
 
 from ...golden.records import ROW_RECORD
 from . import row_bench as rowbench
-from .row_bench import (
-    DESTINATION,
-    LENGTH_LIST,
-    SOURCE_LIST,
-    TARGET_LIST,
-    WEIGHT_LIST,
-    MoveCommand,
-)
+from .row_bench import DESTINATION, LENGTH_LIST, SOURCE_LIST, TARGET_LIST, WEIGHT_LIST, MoveCommand
 
 TINY = replace(rowbench.TINY, arithmetic=True)
 LISTED, MEAN, WEIGHTED = PoolFlag.LISTED, PoolFlag.MEAN, PoolFlag.WEIGHTED
