@@ -27,17 +27,14 @@ from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, tables=8, counter_sets=64,
                            miss_entries=32, directory_sets=64, batch_samples=128)
-CONFIGS = [
-    TINY,
-    dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=32,
-                        directory_ways=2, directory_partitions=1, bus_bytes=32, miss_entries=64),
-    dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8,
-                        directory_sets=256, miss_entries=128),
-    dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1, burst_beats=8,
-                        arithmetic=False, row_ports=1),
-]
-SOME = [pytest.param(config, id=config.name, marks=[pytest.mark.slow] * (config is not TINY))
-        for config in CONFIGS]
+SMALL = dataclasses.replace(TINY, name="small", lane_banks=1, counter_sets=32, counter_ways=2)
+ONE_CHOICE = dataclasses.replace(
+    TINY, name="one-choice", directory_choices=1, directory_sets=32, directory_ways=2,
+    directory_partitions=1, bus_bytes=32, miss_entries=64)
+WIDE = dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, directory_sets=256,
+                           miss_entries=128)
+NARROW = dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1, burst_beats=8,
+                             arithmetic=False, row_ports=1)
 TABLES = 5  # registered; the others are not
 LAST_ROW = 99
 COUNTS = ("lookups", "hits", "misses", "unique", "popular", "entries", "refused")
@@ -54,6 +51,7 @@ class Script:
         self.block = config.burst_beats * config.bus_bytes  # bytes
         self.counters, self.directory = Counters(config), Directory(config)
         self.commands, self.wanted, self.results, self.deposits = [], [], [], []
+        self.scenario, self.scenarios = "", []  # the current one; that of each command
 
     def partition(self, table):
         largest = self.config.directory_partitions.bit_length() - 1
@@ -61,6 +59,7 @@ class Script:
 
     def expect(self, command, status=Status.OK, error_index=0, error_address=0, **counts):
         self.commands.append(command)
+        self.scenarios.append(self.scenario)
         self.wanted.append({"status": status, "error_index": error_index,
                             "error_address": error_address, **dict.fromkeys(COUNTS, 0), **counts})
 
@@ -229,13 +228,15 @@ class Script:
         outcomes = self.bench.sink(engine.outcome, len(self.commands), self.pauses, name="outcomes")
         self.bench.process("commands", drive)
         cycles = self.bench.run(limit) - begun[0]
-        for number, (command, want, got) in enumerate(zip(self.commands, self.wanted, outcomes)):
+        for number, (command, want, got) in enumerate(
+                zip(self.commands, self.wanted, outcomes, strict=True)):
             got = {name: getattr(got, name) for name in want}
             assert got == {name: int(value) for name, value in want.items()}, (
-                f"command {number}: {command}")
+                f"command {number}, {self.scenarios[number]}: {command}")
         for number, operand, address, array in self.results:
             got = self.memory.array(address, array.size)
-            assert got.tolist() == array.ravel().tolist(), f"{operand} of command {number}"
+            assert got.tolist() == array.ravel().tolist(), (
+                f"{operand} of command {number}, {self.scenarios[number]}")
         if not dropped:
             assert sorted(self.memory.deposits) == sorted(self.deposits)
         assert not self.memory.open
@@ -263,9 +264,8 @@ def skewed(rng, count):
     return np.minimum(rng.zipf(1.3, count) - 1, LAST_ROW)
 
 
-def test_a_split_may_count_in_the_same_pass():
-    """The harvest after it knows the lookups; its hits are still those of the directory."""
-    rng, script = np.random.default_rng(8), Script(TINY)
+def count_in_the_same_pass(script, rng):
+    """The harvest after a split includes its lookups; hits are those of the directory."""
     ids = skewed(rng, 120)
     script.split(ids, 30, 4, flags=BatchFlag.COUNT)
     script.harvest(50)
@@ -274,15 +274,9 @@ def test_a_split_may_count_in_the_same_pass():
     script.split(ids, 30, 4)
     script.observe(ids[:60], 15, 4)
     script.harvest(50)
-    script.run()
 
 
-@pytest.mark.parametrize("config", SOME)
-@pytest.mark.parametrize("gaps, pauses", [
-    pytest.param(STEADY, STEADY, id="steady"),
-    pytest.param(RAGGED, RAGGED, id="ragged", marks=pytest.mark.slow)])
-def test_learn_install_and_split(config, gaps, pauses):
-    rng, script = np.random.default_rng(1), Script(config, gaps, pauses)
+def learn_install_and_split(script, rng):
     ids = skewed(rng, 16 * TABLES)
     script.observe(ids, 16, TABLES)
     table, row, _ = script.counters.harvest(12, 2)
@@ -300,12 +294,9 @@ def test_learn_install_and_split(config, gaps, pauses):
     script.split(ids[:TABLES], 1, TABLES)
     script.clear_directory()
     script.split(ids[:8], 4, 2)
-    script.run()
 
 
-@pytest.mark.parametrize("config", SOME)
-def test_refused_items_are_skipped_and_the_first_is_told(config):
-    rng, script = np.random.default_rng(2), Script(config)
+def refused_items_are_skipped_and_the_first_is_reported(script, rng):
     script.list(Opcode.INSTALL, np.array([[1, 1], [LAST_ROW + 1, 0], [2, TABLES], [3, 3]]))
     ids = rng.integers(0, 2 * LAST_ROW, 8 * 4)
     script.split(ids, 8, 4)
@@ -317,22 +308,18 @@ def test_refused_items_are_skipped_and_the_first_is_told(config):
     script.split(big, 4, 3, flags=BatchFlag.ID64)
     script.harvest(5)
     script.split(ids[:4] % LAST_ROW, 2, 2)
-    script.run()
 
 
-def test_lengths_that_do_not_add_up_leave_nothing_open():
-    script = Script(TINY)
+def refused_lengths_leave_no_list_open(script, rng):
     script.list(Opcode.INSTALL, np.array([[1, 1], [2, 0]]))
     script.refused_batch(Opcode.SPLIT, [2, 1, 3, 0], 2, 2, count=7)
     script.refused_batch(Opcode.OBSERVE, [2, 1, 3, 0], 2, 2, count=5)
     script.refused_batch(Opcode.SPLIT, [1, 1], 1, 2, count=2, fault=FAULT_SLVERR)
     script.split([2, 1, 2], 1, 2, flags=BatchFlag.JAGGED, lengths=[1, 2])
     script.harvest(3)
-    script.run()
 
 
-def test_faults_of_result_writes_are_told_unless_something_else_is():
-    script = Script(TINY)
+def faults_of_result_writes_are_reported_unless_another_is(script, rng):
     script.list(Opcode.INSTALL, np.array([[1, 1]]))
     script.wanted[-1] |= {"status": Status.DECERR,
                           "error_address": script.fail_write("slots", FAULT_DECERR)}
@@ -343,7 +330,8 @@ def test_faults_of_result_writes_are_told_unless_something_else_is():
     script.split([1, 2, 3, 4], 2, 2)
     script.wanted[-1] |= {"status": Status.SLVERR,
                           "error_address": script.fail_write("misses", FAULT_SLVERR)}
-    script.split(np.arange(24), 12, 2)
+    words = 2 * script.block // ROW_ENTRY_BYTES  # enough misses for both of their writers
+    script.split(np.arange(words), words // 2, 2)
     script.wanted[-1] |= {"status": Status.DECERR, "error_address": script.fail_write(
         "misses", FAULT_DECERR, second=True)}
     script.split([1, LAST_ROW + 1], 1, 2)
@@ -353,22 +341,44 @@ def test_faults_of_result_writes_are_told_unless_something_else_is():
     script.wanted[-1] |= {"status": Status.SLVERR,
                           "error_address": script.fail_write("destination", FAULT_SLVERR)}
     script.list(Opcode.REMOVE, np.array([[1, 1]]))
-    script.run()
 
 
-def test_empty_harvest_writes_nothing():
-    script = Script(TINY)
+def empty_harvest_writes_nothing(script, rng):
     script.harvest(8)
     script.observe([5], 1, 1)
     script.harvest(8, threshold=2)
     script.clear_counters()
     script.harvest(8, threshold=0)
+
+
+SCENARIOS = (
+    learn_install_and_split, count_in_the_same_pass, empty_harvest_writes_nothing,
+    refused_items_are_skipped_and_the_first_is_reported, refused_lengths_leave_no_list_open,
+    faults_of_result_writes_are_reported_unless_another_is)
+
+
+@pytest.mark.parametrize("config, gaps, pauses", [
+    pytest.param(SMALL, STEADY, STEADY, id="small"),
+    pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.slow),
+    pytest.param(WIDE, STEADY, STEADY, id="wide-bus", marks=pytest.mark.slow),
+    pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.slow),
+    pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.slow),
+    pytest.param(TINY, STEADY, STEADY, id="tiny", marks=pytest.mark.long),
+    pytest.param(WIDE, RAGGED, RAGGED, id="wide-bus-ragged", marks=pytest.mark.long)])
+def test_scenarios(config, gaps, pauses):
+    """One after the other, on one engine; counters and directory are cleared in between."""
+    script = Script(config, gaps, pauses)
+    for seed, scenario in enumerate(SCENARIOS):
+        script.scenario = scenario.__name__
+        scenario(script, np.random.default_rng(seed))
+        script.clear_counters()
+        script.clear_directory()
     script.run()
 
 
 @pytest.mark.slow
 def test_directory_of_one_table_overflows():
-    script = Script(CONFIGS[1])
+    script = Script(ONE_CHOICE)
     rows = np.stack([np.arange(80), np.full(80, 4)], axis=1)
     script.list(Opcode.INSTALL, rows)
     assert script.wanted[-1]["refused"] > 10
@@ -414,7 +424,7 @@ def test_restart_in_lists_and_scans():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config, latency", [(TINY, 3), (CONFIGS[1], 20), (CONFIGS[2], 3)],
+@pytest.mark.parametrize("config, latency", [(TINY, 3), (ONE_CHOICE, 20), (WIDE, 3)],
                          ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):
     script = Script(config)
