@@ -207,9 +207,9 @@ class RowMover(wiring.Component):
             m.submodules[f"{name}_merger"] = cleared(merger)
             m.d.comb += [
                 merger.clear.eq(control.start),
-                elements.valid.eq(merger.ordered.valid),
-                elements.p.eq(merger.ordered.p),
-                merger.ordered.ready.eq(elements.ready),
+                elements.valid.eq(merger.merged.valid),
+                elements.p.eq(merger.merged.p),
+                merger.merged.ready.eq(elements.ready),
             ]
             with m.If(control.setting.bags):
                 for one, merged in zip(lanes, merger.elements, strict=True):

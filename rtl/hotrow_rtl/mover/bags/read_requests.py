@@ -116,7 +116,12 @@ class BagReadRequests(wiring.Component):
                 m.d.sync += kind.eq(Mux(is_summand, ReadKind.ROW, ReadKind.STATE))
 
         def without_row():
-            m.d.comb += [request.write_only.eq(1), request.row.eq(0), request.slot_fault.eq(0)]
+            m.d.comb += [
+                # The summand of an UPDATE is a gradient, whose size sets the formats of all rows.
+                request.write_only.eq(~(setting.updates & is_summand)),
+                request.row.eq(0),
+                request.slot_fault.eq(0),
+            ]
             with m.If(first_row_valid):
                 m.d.comb += [
                     request.table.eq(first_row.value.table),

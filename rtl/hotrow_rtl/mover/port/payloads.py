@@ -91,7 +91,7 @@ def transfer_request(config: Config) -> data.StructLayout:
 
     `unknown` marks a table number outside the table memory. `last` marks the final transfer of an
     entry, `last_entry` the transfers of the final entry. A `write_only` transfer uses only its
-    destination.
+    destination; its elements are never widened.
     """
     return data.StructLayout({
         "row": ROW_NUMBER_WIDTH,
