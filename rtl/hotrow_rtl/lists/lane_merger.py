@@ -1,7 +1,6 @@
-"""Lane turns: elements that were dealt to lanes, one after another again."""
+"""Merges the elements that a `LaneUnpacker` distributed to lanes, in their order."""
 
 from amaranth import Module, Mux, Signal
-from amaranth.hdl import Shape
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,19 +8,19 @@ from ..primitives.stream_routing import stream_connect
 
 
 class LaneMerger(wiring.Component):
-    """Take element i from lane i mod `lanes`, as a `LaneUnpacker` dealt them.
+    """Return element i from lane i mod `lanes`.
 
     Parameters
     ----------
     shape : ShapeCastable
     lanes : int
 
-    Members
-    -------
-    elements : In(stream(bits of shape)).array(lanes)
+    Attributes
+    ----------
+    elements : In(stream(shape)).array(lanes)
     clear : In(1)
-        The next element is from lane 0.
-    ordered : Out(stream(bits of shape))
+        The next element comes from lane 0.
+    merged : Out(stream(shape))
 
     Timing
     ------
@@ -29,19 +28,21 @@ class LaneMerger(wiring.Component):
     """
 
     def __init__(self, shape, lanes):
-        bits = stream.Signature(Shape.cast(shape).width)
         super().__init__({
-            "elements": In(bits).array(lanes), "clear": In(1), "ordered": Out(bits)})
+            "elements": In(stream.Signature(shape)).array(lanes),
+            "clear": In(1),
+            "merged": Out(stream.Signature(shape)),
+        })
 
     def elaborate(self, platform):
         m = Module()
-        turn, out = Signal(range(max(2, len(self.elements)))), self.ordered
-        with m.Switch(turn):
-            for number, lane in enumerate(self.elements):
-                with m.Case(number):
+        lane_idx, out = Signal(range(max(2, len(self.elements)))), self.merged
+        with m.Switch(lane_idx):
+            for idx, lane in enumerate(self.elements):
+                with m.Case(idx):
                     stream_connect(m, lane, out)
         with m.If(self.clear):
-            m.d.sync += turn.eq(0)
+            m.d.sync += lane_idx.eq(0)
         with m.Elif(out.valid & out.ready):
-            m.d.sync += turn.eq(Mux(turn == len(self.elements) - 1, 0, turn + 1))
+            m.d.sync += lane_idx.eq(Mux(lane_idx == len(self.elements) - 1, 0, lane_idx + 1))
         return m

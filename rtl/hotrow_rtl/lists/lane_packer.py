@@ -1,10 +1,10 @@
-"""Lane packer: lists that grow by up to `lanes` elements a cycle, as the bus words of memory."""
+"""Packs lists that grow by up to `lanes` elements a cycle into words."""
 
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
 from ..interfaces.lookup_payloads import lane_results
@@ -14,44 +14,42 @@ from .unpacker_packer import check_element
 
 
 def packed_word(word_bytes: int) -> data.StructLayout:
-    """A word of a list with its byte strobes, `last` on the one that ends it: as in `WriteClient`."""
+    """A word of a list with byte strobes; `last` ends the list. See `WriteClient`."""
     return data.StructLayout({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
 
 
 class LanePacker(wiring.Component):
     """Pack the elements of a list into consecutive words for a result port.
 
-    Elements go to places of a ring as long as a beat, which is one word or several; the word that
-    leaves is joined by the elements that come in the same cycle.
+    Elements are stored in a ring as long as a beat, which is one word or several. A word is sent
+    together with the elements of it that arrive in the same cycle.
 
     Parameters
     ----------
     config : Config
     shape : ShapeCastable
-        Of an element's value; bytes of the element above it are written as zero.
+        Of an element's value; the bytes above it are written as zero.
     element_bytes : int
         From one element to the next, a power of two up to `config.bus_bytes`.
     word_bytes : int, optional
-        Of a word that leaves, a power of two up to the bytes of a beat of elements; default
-        `config.bus_bytes`, as a result port takes them.
+        Of a word, a power of two up to the bytes of a beat of elements; default
+        `config.bus_bytes`, as a result port accepts them.
 
-    Members
-    -------
+    Attributes
+    ----------
     elements : In(stream(lane_results(config, shape)))
     words : Out(stream(packed_word(word_bytes)))
-        As for `WriteClient`: strobes only for the bytes of elements present, those of others are
-        undefined; `last` on the word that ends the list. Words end at every full one and with the
-        list: a beat that ends the list behind a full word makes a word without strobes if it
-        brings no element, and so does a list without elements.
+        See `WriteClient`: strobes only for the bytes of elements present, other bytes are
+        undefined; `last` on the word that ends the list. A word without strobes ends a list that is
+        empty, or whose last beat brings no element after a full word.
 
     Timing
     ------
-    Latency 5 cycles from the beat that completes a word. Words leave one a cycle; a beat waits
-    only for words to leave. With words of `lanes` elements that is a beat a cycle whatever it
-    holds.
+    Latency 5 cycles from the beat that completes a word. One word a cycle; a beat stalls only for
+    words. With words of `lanes` elements the unit accepts a beat a cycle whatever it holds.
     """
 
-    latency = 5  # take, count, place, exchange, merge
+    latency = 5  # skid buffer, count, place, exchange, merge
 
     def __init__(self, config: Config, shape, element_bytes, word_bytes=None):
         check_element(config, shape, element_bytes)
@@ -71,155 +69,151 @@ class LanePacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, per_word, out = self.lanes, self.elements_per_word, self.words
-        ring = lanes // per_word  # words in the ring
-        m.submodules.taken = taken = SkidBuffer(
-            Shape.cast(self.elements.p.shape()).width, rigid=True)
-        m.d.comb += [
-            taken.i.valid.eq(self.elements.valid),
-            taken.i.p.eq(self.elements.p.as_value()),
-            self.elements.ready.eq(taken.i.ready),
-        ]
-        given = data.View(self.elements.p.shape(), taken.o.p)
-        move = Signal()  # all steps at once: a `ready` from step to step would be long
+        ring_words = lanes // per_word
+        m.submodules.skid = skid = SkidBuffer(self.elements.p.shape(), rigid=True)
+        connect(m, flipped(self.elements), skid.i)
+        beat = skid.o.p
+        step = Signal()  # Timing: one enable for all stages, as a chain of `ready` would be long
 
         # Count the elements before each.
         counted = Signal()
-        values = self._payload("counted")
+        values = self._lane_registers("counted")
         present, last = Signal(lanes, reset_less=True), Signal(reset_less=True)
-        before, total = prefix_popcount(given.present)
+        before, total = prefix_popcount(beat.present)
         ranks = [Signal(range(lanes), name=f"rank{lane}", reset_less=True)
                  for lane in range(lanes)]
         count = Signal(range(lanes + 1), reset_less=True)
-        m.d.comb += taken.o.ready.eq(move)
-        with m.If(move):
+        m.d.comb += skid.o.ready.eq(step)
+        with m.If(step):
             m.d.sync += [
-                counted.eq(taken.o.valid),
+                counted.eq(skid.o.valid),
                 [value.eq(Value.cast(item).as_unsigned())
-                 for value, item in zip(values, given.values)],
-                present.eq(given.present),
-                last.eq(given.last),
-                [rank.eq(number) for rank, number in zip(ranks, before)],
+                 for value, item in zip(values, beat.values, strict=True)],
+                present.eq(beat.present),
+                last.eq(beat.last),
+                [rank.eq(number) for rank, number in zip(ranks, before, strict=True)],
                 count.eq(total),
             ]
 
-        # Place them: behind those of the beats before, in the words that they open and close.
+        # Compute their places after those of earlier beats, and the words completed and begun.
         placed = Signal()
-        placed_values = self._payload("placed")
+        placed_values = self._lane_registers("placed")
         placed_present = Signal(lanes, reset_less=True)
         places = [Signal(range(lanes), name=f"place{lane}", reset_less=True)
                   for lane in range(lanes)]
         base = Signal(range(lanes))  # place of the next element
-        reach, ended, rest = Signal(range(2 * lanes)), Signal(range(ring + 2)), Signal()
-        cuts = data.StructLayout({
-            "closes": range(ring + 2),  # words that the beat completes or ends
-            "spans": range(ring + 2),  # and those that it leaves begun
-            "final": ring,  # one bit, of the last word that it closes
+        end, end_word, partial = Signal(range(2 * lanes)), Signal(range(ring_words + 2)), Signal()
+        word_counts = data.StructLayout({
+            "closed": range(ring_words + 2),  # words that the beat completes or ends
+            "touched": range(ring_words + 2),  # these and the word that the beat leaves incomplete
+            "final": ring_words,  # one-hot, the last of the closed words
             "last": 1,
         })
-        cut = Signal(cuts, reset_less=True)
+        placed_counts = Signal(word_counts, reset_less=True)
         m.d.comb += [
-            reach.eq(base + count),
-            rest.eq(reach[:log2(per_word)].any()),
-            ended.eq(reach[log2(per_word):] + (last & (rest | (count == 0)))),
+            end.eq(base + count),
+            partial.eq(end[:log2(per_word)].any()),
+            end_word.eq(end[log2(per_word):] + (last & (partial | (count == 0)))),
         ]
-        with m.If(move):
+        with m.If(step):
             m.d.sync += [
                 placed.eq(counted),
-                [after.eq(value) for after, value in zip(placed_values, values)],
+                [after.eq(value) for after, value in zip(placed_values, values, strict=True)],
                 placed_present.eq(present),
-                [place.eq(base + rank) for place, rank in zip(places, ranks)],
-                cut.closes.eq(ended - base[log2(per_word):]),
-                cut.spans.eq(ended - base[log2(per_word):] + (rest & ~last)),
-                cut.final.eq(Cat((ended - 1)[:log2(ring)] == word for word in range(ring))),
-                cut.last.eq(last),
+                [place.eq(base + rank) for place, rank in zip(places, ranks, strict=True)],
+                placed_counts.closed.eq(end_word - base[log2(per_word):]),
+                placed_counts.touched.eq(end_word - base[log2(per_word):] + (partial & ~last)),
+                placed_counts.final.eq(
+                    Cat((end_word - 1)[:log2(ring_words)] == word for word in range(ring_words))),
+                placed_counts.last.eq(last),
             ]
             with m.If(counted):
-                m.d.sync += base.eq(Mux(last, ended << log2(per_word), reach))
+                m.d.sync += base.eq(Mux(last, end_word << log2(per_word), end))
 
-        # Bring each to its place.
+        # Move each element to its place.
         exchanged = Signal()
-        coming, brought = Signal(lanes, reset_less=True), self._payload("brought")
-        now = Signal(cuts, reset_less=True)
-        arrives, value = self._exchange(m, placed_present, places, placed_values)
-        with m.If(move):
+        new_present, new_values = Signal(lanes, reset_less=True), self._lane_registers("new")
+        counts = Signal(word_counts, reset_less=True)
+        moved_present, moved_values = self._exchange(m, placed_present, places, placed_values)
+        with m.If(step):
             m.d.sync += [
                 exchanged.eq(placed),
-                coming.eq(Cat(arrives)),
-                [after.eq(before) for after, before in zip(brought, value)],
-                now.eq(cut),
+                new_present.eq(Cat(moved_present)),
+                [after.eq(before) for after, before in zip(new_values, moved_values, strict=True)],
+                counts.eq(placed_counts),
             ]
 
-        # Merge them into the ring; the word in turn leaves if it is, or now gets, closed.
-        held, filled = self._payload("held"), Signal(lanes)
-        closed, turn = Signal(range(ring + 1)), Signal(ring, init=1)  # words that wait, the first
-        finals, waiting = Signal(ring), Signal()
-        free, fits, take, emit, ends = (Signal(name=name) for name in (
-            "free", "fits", "take", "emit", "ends"))
-        # While the output is not free nothing here changes: `free` comes late, and is in nothing
-        # else but enables.
-        left = Signal.like(closed)
+        # Merge them into the ring. The current word is sent if it is closed, or closes now.
+        stored, filled = self._lane_registers("stored"), Signal(lanes)
+        closed, current = Signal(range(ring_words + 1)), Signal(ring_words, init=1)
+        finals, not_empty = Signal(ring_words), Signal()
+        load, fits, fire, emit, ends = (Signal(name=name) for name in (
+            "load", "fits", "fire", "emit", "ends"))
+        # Timing: `load` is late, and only enables registers.
+        closed_next = Signal.like(closed)
         m.d.comb += [
-            free.eq(~out.valid | out.ready),
-            fits.eq(~waiting | (now.spans + closed <= ring + 1)),
-            take.eq(exchanged & fits),
-            move.eq(~exchanged | free & fits),
-            emit.eq(waiting | take & (now.closes != 0)),
-            ends.eq(~waiting & now.last & (now.closes == 1)),  # with the word that leaves
-            left.eq(closed + Mux(take, now.closes, 0) - emit),
+            load.eq(~out.valid | out.ready),
+            fits.eq(~not_empty | (counts.touched + closed <= ring_words + 1)),
+            fire.eq(exchanged & fits),
+            step.eq(~exchanged | load & fits),
+            emit.eq(not_empty | fire & (counts.closed != 0)),
+            ends.eq(~not_empty & counts.last & (counts.closed == 1)),  # with the word sent now
+            closed_next.eq(closed + Mux(fire, counts.closed, 0) - emit),
         ]
-        shown, strobes = [], []  # by word: what leaves if it is the word's turn
-        for word in range(ring):
-            leaves = Signal(name=f"leaves{word}")
-            m.d.comb += leaves.eq(emit & turn[word])
-            with m.If(free):
+        words, strobes = [], []
+        for word in range(ring_words):
+            sent = Signal(name=f"sent{word}")
+            m.d.comb += sent.eq(emit & current[word])
+            with m.If(load):
                 m.d.sync += finals[word].eq(
-                    finals[word] & ~leaves | take & now.last & now.final[word] & ~(leaves & ends))
-            parts, has = [], []
+                    finals[word] & ~sent | fire & counts.last & counts.final[word] & ~(sent & ends))
+            parts, strobe = [], []
             for place in range(word * per_word, (word + 1) * per_word):
-                joins, comes = Signal(name=f"joins{place}"), Signal(name=f"comes{place}")
-                stays = Signal(name=f"stays{place}")
+                bypass, store = Signal(name=f"bypass{place}"), Signal(name=f"store{place}")
+                keep = Signal(name=f"keep{place}")
                 m.d.comb += [
-                    joins.eq(~waiting & ~filled[place]),
-                    comes.eq(take & coming[place] & ~(leaves & joins)),
-                    stays.eq(filled[place] & ~leaves),
+                    bypass.eq(~not_empty & ~filled[place]),
+                    store.eq(fire & new_present[place] & ~(sent & bypass)),
+                    keep.eq(filled[place] & ~sent),
                 ]
-                with m.If(free):
+                with m.If(load):
                     m.d.sync += [
-                        filled[place].eq(comes | stays),
+                        filled[place].eq(store | keep),
                     ]
-                    with m.If(comes):
-                        m.d.sync += held[place].eq(brought[place])
+                    with m.If(store):
+                        m.d.sync += stored[place].eq(new_values[place])
                 padding = Const(0, 8 * self.element_bytes - self.width)
-                parts += [Mux(joins, brought[place], held[place])[:self.width], padding]
-                has.append((filled[place] | joins & coming[place]).replicate(self.element_bytes))
-            shown.append(Cat(parts))
-            strobes.append(Cat(has))
-        with m.If(free):
+                parts += [Mux(bypass, new_values[place], stored[place])[:self.width], padding]
+                strobe.append(
+                    (filled[place] | bypass & new_present[place]).replicate(self.element_bytes))
+            words.append(Cat(parts))
+            strobes.append(Cat(strobe))
+        with m.If(load):
             m.d.sync += [
                 out.valid.eq(emit),
-                out.p.data.eq(onehot_mux(turn, shown)),
-                out.p.strobe.eq(onehot_mux(turn, strobes)),
-                out.p.last.eq(ends | (finals & turn).any()),
-                closed.eq(left),
-                waiting.eq(left != 0),
+                out.p.data.eq(onehot_mux(current, words)),
+                out.p.strobe.eq(onehot_mux(current, strobes)),
+                out.p.last.eq(ends | (finals & current).any()),
+                closed.eq(closed_next),
+                not_empty.eq(closed_next != 0),
             ]
             with m.If(emit):
-                m.d.sync += turn.eq(Cat(turn[-1], turn[:-1]))
+                m.d.sync += current.eq(Cat(current[-1], current[:-1]))
         return m
 
-    def _payload(self, name):
+    def _lane_registers(self, name):
         return [Signal(self.width, name=f"{name}{lane}", reset_less=True)
                 for lane in range(self.lanes)]
 
     def _exchange(self, m, present, places, values):
-        """Bring each element present to its place: (whether one comes, its value) by place.
+        """Move the elements to their places; return `present` and the value of each place.
 
-        Step by step two lanes swap or not, such that their number takes on another bit of the
-        place. Two elements never want the same lane: places follow one another as lanes do, and
-        elements of lanes that so far could meet lie less than 2**step apart.
+        In each step pairs of lanes swap or not, so that one more bit of the lane's number equals
+        that of the place. Two elements never need the same lane: places increase with the lanes,
+        and elements of lanes that could meet by this step are less than 2**step apart.
         """
         here = [Cat(present[lane], place, value)
-                for lane, (place, value) in enumerate(zip(places, values))]
+                for lane, (place, value) in enumerate(zip(places, values, strict=True))]
         for step in range(log2(self.lanes)):
             after = [Signal(len(here[0]) - 1, name=f"step{step}_{lane}")
                      for lane in range(self.lanes)]

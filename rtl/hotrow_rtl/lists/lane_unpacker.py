@@ -1,4 +1,4 @@
-"""LaneUnpacker: the elements of a fetched list, several a cycle, dealt to lanes in turn."""
+"""Splits fetched bus words into list elements, several a cycle, for lanes in round-robin order."""
 
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
@@ -11,29 +11,29 @@ from .unpacker_packer import check_element
 
 
 class LaneUnpacker(wiring.Component):
-    """Cut the words of one fetched list into its elements; element i goes to lane i mod `lanes`.
+    """Split the words of one fetched list; element i goes to lane i mod `lanes`.
 
     Parameters
     ----------
     config : Config
     shape : ShapeCastable
-        Of an element's value: its low bits in memory; bytes above it are dropped.
+        Of an element's value: its low bits in memory; the bytes above are dropped.
     element_bytes : int
         From one element to the next, a power of two up to half of `config.bus_bytes`.
     lanes : int
         A power of two, at least 2.
 
-    Members
-    -------
+    Attributes
+    ----------
     start, words : In(stream)
-        As of `Unpacker`.
+        See `Unpacker`.
     elements : Out(stream(element(shape))).array(lanes)
-        Each with the `fault` of its word, `last` on the final one of the list.
+        Each with the `fault` of its word; `last` on the final one of the list.
 
     Timing
     ------
-    Latency 1 cycle from word to element; min(lanes, elements of a word) elements a cycle, when all
-    the lanes that get one can take it; one idle cycle between lists.
+    Latency 1 cycle from word to element; min(lanes, elements of a word) elements a cycle while
+    none of their lanes stalls; one idle cycle between lists.
     """
 
     latency = 1
@@ -42,8 +42,9 @@ class LaneUnpacker(wiring.Component):
         check_element(config, shape, element_bytes)
         per_word = config.bus_bytes // element_bytes
         if per_word < 2 or lanes < 2 or lanes & (lanes - 1):
-            raise ValueError(f"a dealer needs a power of two of at least 2 lanes and as many "
-                             f"elements in a bus word, not {lanes} and {per_word}: use Unpacker")
+            raise ValueError(f"a LaneUnpacker needs a power of two of at least 2 lanes, and at "
+                             f"least 2 elements in a bus word, not {lanes} and {per_word}: use "
+                             "Unpacker")
         self.shape, self.per_word, self.lanes = shape, per_word, lanes
         super().__init__({
             "start": In(stream.Signature(data.StructLayout({"count": 32}))),
@@ -54,17 +55,17 @@ class LaneUnpacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word = self.words.p
-        at_once = min(self.lanes, self.per_word)
-        steps, groups = self.per_word // at_once, self.lanes // at_once
-        step, group = Signal(range(max(2, steps))), Signal(range(max(2, groups)))
-        less = Signal(32)  # elements of the list that have not been dealt, less one
+        group_lanes = min(self.lanes, self.per_word)  # elements per cycle
+        parts, groups = self.per_word // group_lanes, self.lanes // group_lanes
+        part_idx, group_idx = Signal(range(max(2, parts))), Signal(range(max(2, groups)))
+        len_minus_1 = Signal(32)  # elements of the list still to come, minus one
         busy, surplus = Signal(), Signal()
-        final, deals, free = Signal(), Signal(), Signal(groups)
-        part = Signal(len(word.data) // steps)
+        final, fire, group_ready = Signal(), Signal(), Signal(groups)
+        part = Signal(len(word.data) // parts)
         m.d.comb += [
-            part.eq(word.data.word_select(step, len(part)) if steps > 1 else word.data),
-            final.eq(less >> log2(at_once) == 0),
-            deals.eq(busy & self.words.valid & free.bit_select(group, 1)),
+            part.eq(word.data.word_select(part_idx, len(part)) if parts > 1 else word.data),
+            final.eq(len_minus_1 >> log2(group_lanes) == 0),
+            fire.eq(busy & self.words.valid & group_ready.bit_select(group_idx, 1)),
         ]
 
         with m.If(surplus):
@@ -74,32 +75,34 @@ class LaneUnpacker(wiring.Component):
         with m.Elif(~busy):
             m.d.comb += self.start.ready.eq(1)
             with m.If(self.start.valid):
-                m.d.sync += [busy.eq(1), less.eq(self.start.p.count - 1), step.eq(0), group.eq(0)]
-        with m.Elif(deals):
-            m.d.comb += self.words.ready.eq(final | (step == steps - 1))
+                m.d.sync += [busy.eq(1), len_minus_1.eq(self.start.p.count - 1),
+                             part_idx.eq(0), group_idx.eq(0)]
+        with m.Elif(fire):
+            m.d.comb += self.words.ready.eq(final | (part_idx == parts - 1))
             m.d.sync += [
-                less.eq(less - at_once),
+                len_minus_1.eq(len_minus_1 - group_lanes),
                 busy.eq(~final),
                 surplus.eq(final & ~word.last),
-                step.eq(Mux(self.words.ready, 0, step + 1)),
-                group.eq(Mux(group == groups - 1, 0, group + 1)),
+                part_idx.eq(Mux(self.words.ready, 0, part_idx + 1)),
+                group_idx.eq(Mux(group_idx == groups - 1, 0, group_idx + 1)),
             ]
 
-        bits = Shape.cast(self.shape).width
-        of_group = [self.elements[at:at + at_once] for at in range(0, self.lanes, at_once)]
-        for number, lanes in enumerate(of_group):
-            stopped = [lane.valid & ~lane.ready for lane in lanes]
-            m.d.comb += free[number].eq(~Cat(stopped).any())
+        width = Shape.cast(self.shape).width
+        by_group = [self.elements[at:at + group_lanes]
+                    for at in range(0, self.lanes, group_lanes)]
+        for number, lanes in enumerate(by_group):
+            stalls = [lane.valid & ~lane.ready for lane in lanes]
+            m.d.comb += group_ready[number].eq(~Cat(stalls).any())
             for place, lane in enumerate(lanes):
                 with m.If(lane.ready):
                     m.d.sync += lane.valid.eq(0)
-                with m.If(deals & (group == number)):
-                    left = less[:log2(at_once)]  # of the last step
+                with m.If(fire & (group_idx == number)):
+                    last_place = len_minus_1[:log2(group_lanes)]  # of the final part
                     m.d.sync += [
-                        lane.valid.eq(~final | (left >= place)),
-                        lane.p.last.eq(final & (left == place)),
+                        lane.valid.eq(~final | (last_place >= place)),
+                        lane.p.last.eq(final & (last_place == place)),
                         lane.p.fault.eq(word.fault),
                         Value.cast(lane.p.value).eq(
-                            part.word_select(place, len(part) // at_once)[:bits]),
+                            part.word_select(place, len(part) // group_lanes)[:width]),
                     ]
         return m

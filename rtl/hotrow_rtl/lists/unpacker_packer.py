@@ -1,9 +1,9 @@
-"""Between lists of elements and the bus words that hold them in memory, little-endian."""
+"""Lists of elements from and to bus words, little-endian, one element a cycle."""
 
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
 from ..interfaces.records import ReadClient, WriteClient, element, result
@@ -11,14 +11,14 @@ from ..primitives.skid_buffer import SkidBuffer
 
 
 def check_element(config: Config, shape, element_bytes):
-    """Refuse elements that do not tile a bus word, or values wider than their element.
+    """Refuse element sizes that do not divide a bus word, and values wider than an element.
 
     Raises
     ------
     ValueError
     """
-    tiles = element_bytes >= 1 and not element_bytes & (element_bytes - 1)
-    if not tiles or element_bytes > config.bus_bytes:
+    power_of_two = element_bytes >= 1 and not element_bytes & (element_bytes - 1)
+    if not power_of_two or element_bytes > config.bus_bytes:
         raise ValueError(f"element_bytes must be a power of two up to {config.bus_bytes}, "
                          f"the bytes of a bus word, not {element_bytes}")
     width = Shape.cast(shape).width
@@ -28,27 +28,27 @@ def check_element(config: Config, shape, element_bytes):
 
 
 class Unpacker(wiring.Component):
-    """Cut the words of one fetched list into its elements.
+    """Split the words of one fetched list into its elements.
 
     Parameters
     ----------
     config : Config
     shape : ShapeCastable
-        Of an element's value: its low bits in memory; bytes above it are dropped.
+        Of an element's value: its low bits in memory; the bytes above are dropped.
     element_bytes : int
         From one element to the next, a power of two up to `config.bus_bytes`.
 
-    Members
-    -------
+    Attributes
+    ----------
     start : In(stream)
-        The `count` of elements (at least 1) in the next list. Taken when the previous list is
-        over, its surplus words included.
+        The `count` of elements (at least 1) in the next list; accepted after the last word of the
+        previous list.
     words : In(stream)
-        As from `ReadClient`: at least as many words as the elements fill. The list's first element
-        is at the first byte of its first word. What follows the last element is dropped, up to
-        and including the word with `last`. Their `ready` does not depend on that of `elements`.
+        See `ReadClient`: at least as many words as the elements fill. The list's first element is
+        at the first byte of its first word. The unit drops the bytes after the last element, up
+        to and including the word with `last`. `words.ready` does not depend on `elements.ready`.
     elements : Out(stream(element(shape)))
-        `count` elements, each with the `fault` of its word, `last` on the final one.
+        `count` elements, each with the `fault` of its word; `last` on the final one.
 
     Timing
     ------
@@ -70,20 +70,16 @@ class Unpacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         remaining = Signal(32)
-        lane = Signal(range(max(2, self.elements_per_word)))  # never zero wide
+        place = Signal(range(max(2, self.elements_per_word)))  # of the element in its word
         surplus = Signal()
-        word, item = self.words.p, Signal(element(self.shape))
-        final = remaining == 1
-        lane_width = len(word.data) // self.elements_per_word
-        m.submodules.out = out = SkidBuffer(item.shape().size)
+        word, final = self.words.p, remaining == 1
+        width = len(word.data) // self.elements_per_word
+        m.submodules.out = out = SkidBuffer(element(self.shape))
+        connect(m, out.o, flipped(self.elements))
         m.d.comb += [
-            Value.cast(item.value).eq(word.data.word_select(lane, lane_width)),
-            item.fault.eq(word.fault),
-            item.last.eq(final),
-            out.i.p.eq(item.as_value()),
-            self.elements.valid.eq(out.o.valid),
-            self.elements.p.as_value().eq(out.o.p),
-            out.o.ready.eq(self.elements.ready),
+            Value.cast(out.i.p.value).eq(word.data.word_select(place, width)),
+            out.i.p.fault.eq(word.fault),
+            out.i.p.last.eq(final),
         ]
 
         with m.If(surplus):
@@ -93,15 +89,15 @@ class Unpacker(wiring.Component):
         with m.Elif(remaining == 0):
             m.d.comb += self.start.ready.eq(1)
             with m.If(self.start.valid):
-                m.d.sync += [remaining.eq(self.start.p.count), lane.eq(0)]
+                m.d.sync += [remaining.eq(self.start.p.count), place.eq(0)]
         with m.Elif(self.words.valid & out.i.ready):
             m.d.comb += [
-                self.words.ready.eq(final | (lane == self.elements_per_word - 1)),
+                self.words.ready.eq(final | (place == self.elements_per_word - 1)),
                 out.i.valid.eq(1),
             ]
             m.d.sync += [
                 remaining.eq(remaining - 1),
-                lane.eq(Mux(self.words.ready, 0, lane + 1)),
+                place.eq(Mux(self.words.ready, 0, place + 1)),
                 surplus.eq(final & ~word.last),
             ]
         return m
@@ -114,18 +110,18 @@ class Packer(wiring.Component):
     ----------
     config : Config
     shape : ShapeCastable
-        Of an element's value; bytes of the element above it are written as zero.
+        Of an element's value; the bytes above it are written as zero.
     element_bytes : int
         From one element to the next, a power of two up to `config.bus_bytes`.
 
-    Members
-    -------
+    Attributes
+    ----------
     elements : In(stream(result(shape)))
-        An element that is not `present` takes no place; with `last` it only ends the list.
+        An element without `present` takes no place; with `last` it only ends the list.
     words : Out(stream)
-        As for `WriteClient`: strobes only for the bytes of elements present, `last` on the word that
-        ends the list. That word has no strobes when every element present has already left, or
-        none came at all.
+        See `WriteClient`: strobes only for the bytes of elements present; `last` on the word that
+        ends the list. That word has no strobes if all elements are in earlier words, or if the list
+        is empty.
 
     Timing
     ------
@@ -146,37 +142,39 @@ class Packer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         item, out = self.elements.p, self.words
-        lane = Signal(range(max(2, self.elements_per_word)))
-        lane_bits = Signal(8 * self.element_bytes)
-        held, merged = Signal.like(out.p.data), Signal.like(out.p.data)
-        filled = Signal(self.elements_per_word)  # lanes of `held` that carry an element
-        placed = Signal.like(filled)
+        place = Signal(range(max(2, self.elements_per_word)))  # of the element in its word
+        padded = Signal(8 * self.element_bytes)
+        partial, merged = Signal.like(out.p.data), Signal.like(out.p.data)
+        filled = Signal(self.elements_per_word)  # places of `partial` with an element
+        merged_filled = Signal.like(filled)
         m.d.comb += [
-            lane_bits.eq(Value.cast(item.value).as_unsigned()),
-            merged.eq(held),
-            placed.eq(filled),
+            padded.eq(Value.cast(item.value).as_unsigned()),
+            merged.eq(partial),
+            merged_filled.eq(filled),
             self.elements.ready.eq(~out.valid | out.ready),
         ]
         with m.If(item.present):
             m.d.comb += [
-                merged.word_select(lane, len(lane_bits)).eq(lane_bits),
-                placed.bit_select(lane, 1).eq(1),
+                merged.word_select(place, len(padded)).eq(padded),
+                merged_filled.bit_select(place, 1).eq(1),
             ]
 
         with m.If(out.ready):
             m.d.sync += out.valid.eq(0)
         with m.If(self.elements.valid & self.elements.ready):
-            with m.If(item.last | placed[-1]):
+            with m.If(item.last | merged_filled[-1]):
                 m.d.sync += [
                     out.valid.eq(1),
                     out.p.data.eq(merged),
-                    out.p.strobe.eq(Cat(has.replicate(self.element_bytes) for has in placed)),
+                    out.p.strobe.eq(Cat(bit.replicate(self.element_bytes)
+                                        for bit in merged_filled)),
                     out.p.last.eq(item.last),
-                    held.eq(0),
+                    partial.eq(0),
                     filled.eq(0),
-                    lane.eq(0),
+                    place.eq(0),
                 ]
-            if self.elements_per_word > 1:  # or every element leaves as it comes
+            if self.elements_per_word > 1:
                 with m.Else():
-                    m.d.sync += [held.eq(merged), filled.eq(placed), lane.eq(lane + item.present)]
+                    m.d.sync += [partial.eq(merged), filled.eq(merged_filled),
+                                 place.eq(place + item.present)]
         return m

@@ -1,4 +1,4 @@
-"""Element words: a list whose elements are longer than a bus word, as the words of memory."""
+"""Splits list elements that are longer than a bus word into bus words."""
 
 from amaranth import Module, Mux, Signal, Value
 from amaranth.hdl import Shape
@@ -11,21 +11,21 @@ from .unpacker_packer import Packer
 
 
 class WidePacker(wiring.Component):
-    """Cut the elements of a list into the words of each, for a result port.
+    """Split the elements of a list into words for a result port.
 
     Parameters
     ----------
     config : Config
     shape : ShapeCastable
-        Of an element's value; bytes of the element above it are written as zero.
+        Of an element's value; the bytes above it are written as zero.
     element_bytes : int
         From one element to the next, `config.bus_bytes` times a power of two of at least 2.
 
-    Members
-    -------
+    Attributes
+    ----------
     elements : In(stream(result(shape)))
     words : Out(stream)
-        As of `Packer`.
+        See `Packer`.
 
     Timing
     ------
@@ -35,8 +35,8 @@ class WidePacker(wiring.Component):
     latency = 1
 
     def __init__(self, config: Config, shape, element_bytes):
-        self.words_per_element, rest = divmod(element_bytes, config.bus_bytes)
-        if rest or self.words_per_element < 2 or self.words_per_element & (
+        self.words_per_element, remainder = divmod(element_bytes, config.bus_bytes)
+        if remainder or self.words_per_element < 2 or self.words_per_element & (
                 self.words_per_element - 1):
             raise ValueError(f"element_bytes must be {config.bus_bytes}, the bytes of a bus word, "
                              f"times a power of two of at least 2, not {element_bytes}: for "
@@ -54,28 +54,28 @@ class WidePacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         item, out = self.elements.p, self.words
-        whole = Signal(8 * self.element_bytes)
-        number = Signal(range(self.words_per_element))
-        free, final = Signal(), Signal()
+        padded = Signal(8 * self.element_bytes)
+        word_idx = Signal(range(self.words_per_element))
+        load, final = Signal(), Signal()
         m.d.comb += [
-            whole.eq(Value.cast(item.value).as_unsigned()),
-            free.eq(~out.valid | out.ready),
-            final.eq(~item.present | (number == self.words_per_element - 1)),
-            self.elements.ready.eq(free & final),
+            padded.eq(Value.cast(item.value).as_unsigned()),
+            load.eq(~out.valid | out.ready),
+            final.eq(~item.present | (word_idx == self.words_per_element - 1)),
+            self.elements.ready.eq(load & final),
         ]
-        with m.If(free):
+        with m.If(load):
             m.d.sync += out.valid.eq(self.elements.valid & (item.present | item.last))
-        with m.If(free & self.elements.valid):
+        with m.If(load & self.elements.valid):
             m.d.sync += [
-                out.p.data.eq(whole.word_select(number, len(out.p.data))),
+                out.p.data.eq(padded.word_select(word_idx, len(out.p.data))),
                 out.p.strobe.eq(item.present.replicate(len(out.p.strobe))),
                 out.p.last.eq(item.last & final),
-                number.eq(Mux(final, 0, number + 1)),
+                word_idx.eq(Mux(final, 0, word_idx + 1)),
             ]
         return m
 
 
 def list_packer(config: Config, shape, element_bytes):
-    """The unit that writes elements of so many bytes: `Packer` or `WidePacker`."""
+    """Return the unit that writes elements of `element_bytes`: `Packer` or `WidePacker`."""
     unit = Packer if element_bytes <= config.bus_bytes else WidePacker
     return unit(config, shape, element_bytes)
