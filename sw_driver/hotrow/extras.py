@@ -1,10 +1,10 @@
-"""Which optional extra of the distribution brings a module that is not installed."""
+"""The optional extra of the distribution that installs a missing module."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires
 
 DISTRIBUTION = "hotrow"
-_EVERYTHING = "dev"  # the extra that holds all others; named only where no smaller one helps
+_EVERYTHING = "dev"  # the extra that includes all others; named only if no smaller one helps
 
 
 def extra_of(module: str) -> str | None:
@@ -24,12 +24,12 @@ def extra_of(module: str) -> str | None:
 
 
 def install_command(extra: str) -> str:
-    """What to type to get an extra."""
+    """The command that installs an extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def advice(missing: ModuleNotFoundError) -> str:
-    """What a missing module means to the user: 'needs ..., which is not installed: ...'."""
+    """A missing module in words for the user: 'needs ..., which is not installed: ...'."""
     module = (missing.name or str(missing)).partition(".")[0]
     if module.startswith(DISTRIBUTION):
         return f"needs {missing.name!r}, which this installation of {DISTRIBUTION} lacks"

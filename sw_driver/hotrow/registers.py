@@ -1,4 +1,4 @@
-"""Register access by name, and what the state registers mean in words."""
+"""Register access by name, and state registers in words."""
 
 from typing import Any
 
@@ -19,15 +19,17 @@ _STATES = {BUSY: "busy", HALTED: "halted by an error", WAITING: "waiting for an 
 
 
 class Registers:
-    """The registers of one device by name; `*_LOW` and `*_HIGH` pairs also as one."""
+    """The registers of one device by name; a `*_LOW` and `*_HIGH` pair also as one value."""
 
     def __init__(self, transport):
         self._transport = transport
 
     def read(self, name: str) -> int:
+        """The value of a register."""
         return self._reach(self._transport.read_register, REGISTERS[name])
 
     def write(self, name: str, value: int) -> None:
+        """Write a register."""
         self._reach(self._transport.write_register, REGISTERS[name], value)
 
     def wait(self, queue: str, completed: int, timeout: float) -> None:
@@ -65,7 +67,7 @@ def describe_queue(registers: Registers, queue: str) -> str:
 
 
 def describe_ports(status: int) -> str:
-    """The memory ports that the STATUS register says have stopped, or an empty string."""
+    """The memory ports that have stopped according to the STATUS register, or an empty string."""
     stopped = [text for bit, text in _STOPPED_PORTS.items() if status & bit]
     return f"stopped after a time-out: {', '.join(stopped)}" if stopped else ""
 

@@ -1,8 +1,8 @@
 """Transports: how registers and memory of a device are reached, found by entry point."""
 
 import inspect
-from importlib.metadata import entry_points
-from typing import Protocol
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,15 +13,17 @@ GROUP = "hotrow.transports"
 
 
 class Transport(Protocol):
-    """Register and memory access to one device; not called by two threads at once.
+    """Register and memory access to one device; two threads do not call it at the same time.
 
-    Members
-    -------
+    Attributes
+    ----------
     name : str
     staging_bytes : int, optional
-        Size of the pieces in which the driver takes memory for its own use, where memory is dear.
+        Size of the pieces in which the driver allocates memory for its own use, on a card with
+        little memory.
     empty : callable, optional
-        As `hotrow.empty`: allocates arrays that `attach` takes, where it does not take all.
+        Allocates arrays that `attach` accepts, with the signature of `hotrow.empty`, for a
+        transport that does not accept every array.
     """
 
     name: str
@@ -40,24 +42,24 @@ class Transport(Protocol):
         """
 
     def detach(self, address: int) -> None:
-        """End what `attach` began."""
+        """End the access that `attach` began."""
 
     def wait(self, queue: int, completed: int, timeout: float) -> None:
         """Let the device run until the queue's COMPLETED register differs from `completed`.
 
-        Returns after `timeout` seconds at the latest; may return early.
+        It returns after `timeout` seconds at the latest and may return earlier.
         """
 
     def close(self) -> None:
         """Release the device."""
 
 
-def transports() -> dict:
-    """The entry point of every transport that is installed, by name."""
+def transports() -> dict[str, EntryPoint]:
+    """The entry points of the installed transports, by name."""
     return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
 
 
-def open_transport(spec: str, **options) -> Transport:
+def open_transport(spec: str, **options: Any) -> Transport:
     """Open the transport that `spec` names.
 
     Parameters
@@ -65,7 +67,7 @@ def open_transport(spec: str, **options) -> Transport:
     spec : str
         A name, or name:address for a transport that needs an address.
     **options
-        Handed to the transport.
+        Arguments of the transport.
 
     Raises
     ------

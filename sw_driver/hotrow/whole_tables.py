@@ -1,43 +1,44 @@
-"""Small tables wholly hot, where that makes more samples popular.
+"""Small tables of which every row is hot, where that makes more samples popular.
 
-A sample is popular if all of its rows are hot. So the last rows of a small table, each seldom asked
-for, may be worth more than rows of a large one that are asked for more often.
+A sample is popular if all of its rows are hot. The last rows of a small table, although rarely
+accessed, can make more samples popular than more frequent rows of a large table.
 
-Source: the hot rows of Hotline and of FAE are ranked over all tables, small tables whole.
+Source: Hotline and FAE rank hot rows over all tables and include small tables whole.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .results import HotRows
 
 
-def with_whole_tables(hot: HotRows, k, rows, lookups) -> HotRows:
-    """Hot rows in which small tables are whole as long as that pays.
+def with_whole_tables(hot: HotRows, k: int, rows: ArrayLike, lookups: ArrayLike) -> HotRows:
+    """Replace the least accessed hot rows by the other rows of small tables.
 
-    Tables are tried by the number of rows that they lack. What is compared is the chance that a
-    sample is popular, as if its lookups hit independently: the product, over all lookups, of the
-    share of its table's lookups that hit.
+    The tables are tried in order of their missing rows. A table is completed if that raises the
+    probability that a sample is popular, estimated with independent lookups: the product, over all
+    lookups, of the share of the table's lookups that hit.
 
     Parameters
     ----------
     hot : HotRows
-        The most accessed rows, the most accessed first.
+        The most accessed rows, by count descending.
     k : int
-        Rows that there is room for.
+        Largest number of rows in the result.
     rows, lookups : number[tables]
-        Rows of each table by its number, 0 where there is none; and how many lookups of it the
-        counts in `hot` are of.
+        By the number of the table: its rows, 0 where there is no table, and the lookups that the
+        counts of `hot` are a part of.
 
     Returns
     -------
     HotRows
-        At most `k`, by count descending; rows of whole tables that were not in `hot` count zero.
+        At most `k` rows by count descending; added rows have count 0.
     """
     rows, lookups = np.asarray(rows, np.int64), np.asarray(lookups, np.float64)
     resident = np.bincount(hot.table, minlength=len(rows))
     used = np.flatnonzero(lookups)
     candidates = used[(resident[used] < rows[used]) & (rows[used] <= k)]
-    whole = np.zeros(len(rows), bool)  # completed
+    whole = np.zeros(len(rows), bool)  # tables that are completed
     best = _popularity(hot, k, whole, rows, lookups)
     for table in candidates[np.argsort((rows - resident)[candidates], kind="stable")]:
         tried = whole.copy()
@@ -61,13 +62,13 @@ def with_whole_tables(hot: HotRows, k, rows, lookups) -> HotRows:
 
 
 def _kept(hot, k, whole, rows):
-    """Which of the hot rows stay: those of `whole` tables, and of the others the first that fit."""
+    """Which hot rows stay: every row of a `whole` table, and the first others that fit."""
     of_whole = whole[hot.table]
     return of_whole | (np.cumsum(~of_whole) <= k - rows[whole].sum())
 
 
 def _popularity(hot, k, whole, rows, lookups):
-    """Logarithm of the chance that a sample is popular, up to a factor."""
+    """Logarithm of the probability that a sample is popular, times a constant."""
     kept = _kept(hot, k, whole, rows)
     hits = np.bincount(hot.table[kept], hot.count[kept], len(rows))
     all_hit = whole | (np.bincount(hot.table[kept], minlength=len(rows)) == rows)

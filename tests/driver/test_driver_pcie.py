@@ -107,8 +107,8 @@ def test_a_function_is_enabled(function):
 
 
 @pytest.mark.parametrize("address, message", [
-    (None, "which PCI function"), ("01:00.0", "as `lspci -D` does"),
-    ("0000:01:00.8", "which PCI function"), ("../../etc", "which PCI function"),
+    (None, "is no PCI function"), ("01:00.0", "as `lspci -D` prints"),
+    ("0000:01:00.8", "is no PCI function"), ("../../etc", "is no PCI function"),
     ("0000:02:00.0", "there is no PCI function 0000:02:00.0"),
 ])
 def test_functions_that_are_not_there(function, address, message):
@@ -160,7 +160,7 @@ def test_a_function_by_vfio(function):
 def test_functions_that_vfio_cannot_use(function):
     ioctl, _ = vfio_calls(function, viable=0)
     devices = function.parents[1] / "vfio"
-    with pytest.raises(ValueError, match="still have drivers of their own"):
+    with pytest.raises(ValueError, match="have other drivers: bind them"):
         VfioFunction(function, devices, ioctl)
     (devices / "17").unlink()
     with pytest.raises(ValueError, match="not bound to vfio-pci: `modprobe vfio-pci`"):
@@ -313,9 +313,9 @@ def test_a_program_in_huge_pages(tmp_path):
 
 
 @pytest.mark.parametrize("options, width, message", [
-    ({"first": 1000, "step": 2}, 64, "pages of these 20000 bytes do not follow one another"),
+    ({"first": 1000, "step": 2}, 64, "pages of these 20000 bytes are not consecutive"),
     ({"first": 1000, "present": 0}, 64, "these pages are not in memory"),
-    ({"first": 0, "step": 0}, 64, "does not tell where pages are: run as the superuser"),
+    ({"first": 0, "step": 0}, 64, "hides the physical addresses of pages: run as the superuser"),
     ({"first": 1 << 20}, 32, "the card's addresses end at 0x100000000"),
 ])
 def test_memory_that_the_card_cannot_reach(tmp_path, options, width, message):
@@ -326,7 +326,7 @@ def test_memory_that_the_card_cannot_reach(tmp_path, options, width, message):
 
 
 @pytest.mark.parametrize("spec, options, message", [
-    ("pcie", {}, "which PCI function"),
+    ("pcie", {}, "is no PCI function"),
     (f"pcie:{ADDRESS}", {"memory": "pinned"}, "memory must be 'vfio' or 'hugepages'"),
     (f"pcie:{ADDRESS}", {"bar": 3, "memory": "hugepages"}, "has no BAR 3"),
     (f"pcie:{ADDRESS}", {"memory": "hugepages"}, "expected a hotrow card of contract version"),

@@ -44,7 +44,7 @@ def test_one_program_at_a_time(line):
     first = hotrow.open(f"uart:{line.path}", timeout=60, patience=5.0, tries=2)
     with hotrow.open(f"uart:{line.path}", timeout=60, patience=5.0) as second:
         first.transport.session.patience = 0.05
-        with pytest.raises(TransportError, match="does no other program use it"):
+        with pytest.raises(TransportError, match="no other program uses it"):
             first.cycle()
             first.cycle()
         assert usable(second, register_tables(second))
@@ -82,11 +82,11 @@ def test_a_card_that_falls_silent(line):
 
 
 @pytest.mark.parametrize("address, options, message", [
-    ("", {}, "which serial line"),
+    ("", {}, "no serial line was named"),
     (":/nowhere/ttyUSB9", {}, "No such file"),
-    (":/dev/null", {}, "/dev/null is no serial line"),
-    (":/dev/null", {"baud": 12345}, "no serial lines of 12345 baud: choose one of"),
-    (":/dev/null", {"patience": 0}, "no serial line"),
+    (":/dev/null", {}, "/dev/null is not a serial line"),
+    (":/dev/null", {"baud": 12345}, "does not support 12345 baud: choose one of"),
+    (":/dev/null", {"patience": 0}, "is not a serial line"),
     (":/dev/null", {"speed": 9600}, "given an option it lacks"),
 ])
 def test_lines_that_cannot_be_opened(monkeypatch, address, options, message):

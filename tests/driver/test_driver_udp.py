@@ -97,7 +97,7 @@ def test_a_stranger_is_not_heard():
 
 
 @pytest.mark.parametrize("address, message", [
-    ("", "which host"), (":127.0.0.1:x", "expected a port of 1 to 65535"),
+    ("", "no host was named"), (":127.0.0.1:x", "expected a port of 1 to 65535"),
     (":127.0.0.1:70000", "expected a port of 1 to 65535"),
 ])
 def test_addresses_that_cannot_be(address, message):

@@ -46,9 +46,9 @@ def test_every_damaged_bit_is_noticed():
 
 @pytest.mark.parametrize("change, message", [
     (lambda body: body[:10], "at least 20 bytes, not 14"),
-    (lambda body: body + b"x", "17 bytes of payload, not 16"),
-    (lambda body: body[:6] + b"\x9f" + body[7:], "answers nothing known"),
-    (lambda body: body[:7] + b"\x9f" + body[8:], "answers nothing known"),
+    (lambda body: body + b"x", "17 bytes of payload, but its header says 16"),
+    (lambda body: body[:6] + b"\x9f" + body[7:], "unknown operation or status"),
+    (lambda body: body[:7] + b"\x9f" + body[8:], "unknown operation or status"),
 ])
 def test_wrong_answers(change, message):
     end = endpoint.LinkEndpoint(Nothing(), endpoint.LinkCard(0, 64))

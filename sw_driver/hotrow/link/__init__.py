@@ -1,1 +1,1 @@
-"""Cards that share no memory with the host: frames, sessions, and the card's memory kept alike."""
+"""Cards that do not share the host's memory: frames, sessions, and copies of the host's arrays."""

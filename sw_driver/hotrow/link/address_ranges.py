@@ -1,4 +1,4 @@
-"""Which parts of a card's memory are taken."""
+"""Allocation of ranges of a card's memory."""
 
 from bisect import insort
 
@@ -6,7 +6,7 @@ _LINE = 64
 
 
 class AddressRanges:
-    """Hand out ranges of a card's memory, the first that is free.
+    """Allocate ranges of a card's memory, each time the lowest free one.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ class AddressRanges:
 
     def __init__(self, base, size):
         self._base, self._end = base, base + size
-        self._taken: list[tuple[int, int]] = []  # (first, end), sorted
+        self._used: list[tuple[int, int]] = []  # (first, end), sorted
 
     def place(self, host, size) -> int:
         """Address for `size` bytes, congruent to the host address `host` modulo 64.
@@ -26,19 +26,19 @@ class AddressRanges:
         MemoryError
         """
         shift, start = host % _LINE, self._base
-        for first, end in self._taken:
+        for first, end in self._used:
             if start + shift + size <= first:
                 break
             start = -(-end // _LINE) * _LINE
         if start + shift + size > self._end:
             raise MemoryError(
                 f"no room for {size} bytes in the card's memory of {self._end - self._base}, of "
-                f"which {sum(end - first for first, end in self._taken)} are taken in "
-                f"{len(self._taken)} pieces")
-        insort(self._taken, (start + shift, start + shift + size))
+                f"which {sum(end - first for first, end in self._used)} are in use in "
+                f"{len(self._used)} pieces")
+        insort(self._used, (start + shift, start + shift + size))
         return start + shift
 
     def release(self, address) -> None:
-        """Return the range that `place` gave."""
-        at = [first for first, _ in self._taken].index(address)
-        del self._taken[at]
+        """Free the range at an address that `place` returned."""
+        at = [first for first, _ in self._used].index(address)
+        del self._used[at]

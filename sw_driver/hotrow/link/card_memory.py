@@ -1,8 +1,8 @@
-"""The host's arrays and their copies in a card's memory, kept alike over a link.
+"""The host's arrays and their copies in a card's memory, kept equal over a link.
 
-What the host changed is sent before the card works, what the card wrote is fetched before the host
-looks. Both sides may write to one array at a time, as long as they do not write to the same four
-bytes: of what each holds only that goes over the link which differs from what both held before.
+The driver sends bytes that the host changed before the card works, and fetches bytes that the card
+wrote before the host reads them. Both sides may write to one array at the same time, but not to the
+same four bytes: only bytes that differ from the last common contents go over the link.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from ..errors import TransportError
 from .address_ranges import AddressRanges
 from .session import expect
 
-_WORD = 4  # bytes: the least that either side writes
-_NEAR = 64  # bytes that are sent along to save a frame, when the card writes nothing
+_WORD = 4  # bytes: the granularity of writes of either side
+_NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card is idle
 
 
 @dataclass
 class _Array:
-    octets: np.ndarray  # uint8[n], the host's own memory
-    held: np.ndarray | None = None  # what the card's copy holds; None before it was sent
-    uses: int = 1  # attached arrays that lie in it
+    octets: np.ndarray  # uint8[n], the host's memory
+    held: np.ndarray | None = None  # contents of the card's copy; None before they were sent
+    uses: int = 1  # attached arrays within it
 
     @property
     def host(self):
@@ -43,18 +43,18 @@ class CardMemory:
         self._ranges = AddressRanges(card["memory_base"], card["memory_bytes"])
         self._arrays: dict[int, _Array] = {}
         self.sent = self.fetched = 0  # bytes
-        self._take_written()  # what the card wrote for a host before this one
+        self._take_written()  # forget the writes for an earlier host
 
     def attach(self, octets: np.ndarray) -> int:
-        """Give a uint8 array a place on the card; its address.
+        """Give a uint8 array a place in the card's memory and return its address.
 
-        One that lies in an attached array lies in its copy too: what one command writes there, the
-        next one reads.
+        An array within an attached array lies within its copy: a command reads what an earlier
+        command wrote to either.
 
         Raises
         ------
         MemoryError
-            If the card has no room, or some of the array, but not all, is attached.
+            If the card has no room, or a part of the array is attached.
         """
         first, end = octets.ctypes.data, octets.ctypes.data + octets.size
         for address, array in self._arrays.items():
@@ -63,15 +63,15 @@ class CardMemory:
                 return address + first - array.host
             if array.host < end and first < array.host + array.octets.size:
                 raise MemoryError(
-                    f"its {octets.size} bytes overlap {array.octets.size} others that have a copy "
-                    f"on the card: take the results of the commands that use those first, or "
-                    f"register one array that holds both")
+                    f"its {octets.size} bytes overlap {array.octets.size} that have a copy on the "
+                    f"card: take the results of the commands that use those first, or register one "
+                    f"array that holds both")
         address = self._ranges.place(first, octets.size)
         self._arrays[address] = _Array(octets)
         return address
 
     def detach(self, address: int) -> None:
-        """End what `attach` began."""
+        """Free the copy that `attach` made."""
         home, array = next((home, array) for home, array in self._arrays.items()
                            if 0 <= address - home < array.octets.size)
         array.uses -= 1
@@ -80,12 +80,12 @@ class CardMemory:
             del self._arrays[home]
 
     def push(self, alone: bool) -> None:
-        """Send what the host changed.
+        """Send the bytes that the host changed.
 
         Parameters
         ----------
         alone : bool
-            The card is at rest: bytes between changes may be sent along.
+            The card is idle: bytes between two changes may be sent.
         """
         requests = []
         for address, array in self._arrays.items():
@@ -101,11 +101,11 @@ class CardMemory:
             expect(request.result(), "a write of its memory")
 
     def pull(self) -> None:
-        """Fetch what the card wrote."""
+        """Fetch the bytes that the card wrote."""
         pieces = []
         for first, end in _runs(self._take_written()):
             for address, array in self._arrays.items():
-                if array.held is None:  # nothing there is of this array
+                if array.held is None:  # the card has nothing of this array
                     continue
                 start = max(first * self._block - address, 0)
                 stop = min(end * self._block - address, array.octets.size)
@@ -124,13 +124,13 @@ class CardMemory:
             held[written] = found[written]
 
     def _take_written(self):
-        """Numbers of the blocks that the card wrote, sorted."""
+        """Sorted numbers of the blocks that the card wrote since the last call."""
         blocks, more = [], True
         while more:
             answer = expect(self._session.request(
                 Operation.TAKE_WRITTEN, length=LARGEST_PAYLOAD).result(), "a look at its writes")
             if len(answer.payload) % 4:
-                raise TransportError(f"the card told blocks in {len(answer.payload)} bytes, "
+                raise TransportError(f"the card listed blocks in {len(answer.payload)} bytes, "
                                      "which is not a multiple of 4")
             blocks.append(np.frombuffer(answer.payload, "<u4").astype(np.int64))
             more = answer.status is LinkStatus.MORE
@@ -150,7 +150,7 @@ def _changes(array, near):
 
 
 def _runs(numbers, near=0):
-    """(first, end) of what follows one another in sorted numbers, up to `near` left out."""
+    """(first, end) of each run in sorted numbers; gaps of up to `near` numbers do not end a run."""
     if not len(numbers):
         return []
     breaks = np.flatnonzero(np.diff(numbers) > 1 + near)

@@ -29,12 +29,12 @@ _COUNTERS = struct.Struct(f"<{len(LINK_COUNTERS)}H")
 
 
 class DamagedFrame(ValueError):
-    """Bytes that are no frame; the message says why."""
+    """Bytes that are not a frame; the message says why."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a card sent."""
+    """An answer of a card."""
 
     session: int
     sequence: int
@@ -44,19 +44,19 @@ class Answer:
 
 
 def pack_request(session, sequence, operation, address=0, length=0, payload=b"") -> bytes:
-    """One request with its CRC; `length` is that of the payload if there is one."""
+    """One request with its CRC; a payload replaces `length` by its own."""
     body = _HEADER.pack(session, sequence, operation, 0, address, len(payload) or length,
                         0) + payload
     return body + _CRC.pack(zlib.crc32(body))
 
 
 def unpack_answer(frame: bytes) -> Answer:
-    """The answer that a frame holds.
+    """The answer in a frame.
 
     Raises
     ------
     DamagedFrame
-        If it is too short, its CRC or its length is wrong, or it answers nothing known.
+        If it is too short, its CRC or its length is wrong, or its operation or status is unknown.
     """
     if len(frame) < _HEADER.size + _CRC.size:
         raise DamagedFrame(f"a frame has at least {_HEADER.size + _CRC.size} bytes, not "
@@ -67,23 +67,23 @@ def unpack_answer(frame: bytes) -> Answer:
     header = dict(zip(_HEADER_FIELDS, _HEADER.unpack_from(body), strict=True))
     payload = body[_HEADER.size:]
     if header["length"] != len(payload):
-        raise DamagedFrame(f"a frame has {len(payload)} bytes of payload, not {header['length']} "
-                           "as it says")
+        raise DamagedFrame(f"a frame has {len(payload)} bytes of payload, but its header says "
+                           f"{header['length']}")
     try:
         return Answer(header["session"], header["sequence"],
                       Operation(header["operation"] ^ REPLY_FLAG),
                       LinkStatus(header["status"]), payload)
     except ValueError as unknown:
-        raise DamagedFrame(f"a frame answers nothing known: {unknown}") from unknown
+        raise DamagedFrame(f"a frame has an unknown operation or status: {unknown}") from unknown
 
 
 def unpack_card(payload: bytes) -> dict:
-    """What the answer to a BIND tells, by name.
+    """The description of a card in the answer to a BIND, by name.
 
     Raises
     ------
     DamagedFrame
-        If it has another size.
+        If the payload has another size.
     """
     if len(payload) != _CARD.size:
         raise DamagedFrame(f"a card describes itself in {_CARD.size} bytes, not {len(payload)}")
@@ -91,5 +91,5 @@ def unpack_card(payload: bytes) -> dict:
 
 
 def unpack_counters(payload: bytes) -> dict[str, int]:
-    """What the answer to a READ_COUNTERS tells, by name."""
+    """The counters in the answer to a READ_COUNTERS, by name."""
     return dict(zip(LINK_COUNTERS, _COUNTERS.unpack(payload), strict=True))

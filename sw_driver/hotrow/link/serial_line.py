@@ -30,26 +30,26 @@ class SerialLine:
     path : str
         The device file.
     baud : int
-        Bits per second; the card finds it out by itself.
+        Bits per second; the card measures it.
     settle : float
-        Seconds within which the line must take what is sent.
+        Seconds within which the line must accept a frame.
 
     Raises
     ------
     OSError, ValueError
-        If it cannot be opened, is no serial line, or cannot have that rate.
+        If the file cannot be opened, is no serial line, or does not support that rate.
     """
 
     def __init__(self, path, baud, settle=5.0):
         if baud not in RATES:
-            raise ValueError(f"this system has no serial lines of {baud} baud: choose one of "
+            raise ValueError(f"this system does not support {baud} baud: choose one of "
                              f"{', '.join(map(str, sorted(RATES)))}")
         self.name, self._settle = f"serial line {path}", settle
         self._decoder, self._frames = Decoder(), deque[bytes]()
         self._file: int | None = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         try:
             if not os.isatty(self._file):
-                raise ValueError(f"{path} is no serial line")
+                raise ValueError(f"{path} is not a serial line")
             _make_raw(self._file, RATES[baud])
         except BaseException:
             self.close()
@@ -60,7 +60,7 @@ class SerialLine:
         self._write(encode(frame))
 
     def attune(self):
-        """Send what the card measures the rate by."""
+        """Send the bytes by which the card measures the rate."""
         self._write(_SYNC)
 
     def receive(self, timeout):
@@ -74,7 +74,7 @@ class SerialLine:
         return self._frames.popleft()
 
     def close(self):
-        """Give the line back."""
+        """Release the line."""
         if self._file is not None:
             file, self._file = self._file, None
             with suppress(OSError):
@@ -86,7 +86,7 @@ class SerialLine:
         while octets:
             left = deadline - time.monotonic()
             if left <= 0 or not self._ready(select.POLLOUT, left):
-                raise TransportError(f"{self.name} took nothing for {self._settle:g} s: is the "
+                raise TransportError(f"{self.name} accepted no byte for {self._settle:g} s: is the "
                                      "board still connected?")
             octets = octets[self._try(os.write, octets):]
 
@@ -110,7 +110,7 @@ class SerialLine:
             if error.errno in (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EBADF):
                 raise self._gone() from error
             raise TransportError(f"{self.name}: {error.strerror}") from error
-        if done == b"":  # the end of a line that was hung up
+        if done == b"":  # the line was hung up
             raise self._gone()
         return done
 
@@ -127,11 +127,11 @@ def _make_raw(file, rate):
     cflag &= ~(termios.CSIZE | termios.PARENB | termios.CSTOPB | getattr(termios, "CRTSCTS", 0))
     cflag |= termios.CS8 | termios.CREAD | termios.CLOCAL
     lflag &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN)
-    characters[termios.VMIN], characters[termios.VTIME] = 1, 0  # no bytes mean: hung up
+    characters[termios.VMIN], characters[termios.VTIME] = 1, 0  # an empty read: hung up
     termios.tcsetattr(file, termios.TCSANOW,
                       [iflag, oflag, cflag, lflag, rate, rate, characters])
     termios.tcflush(file, termios.TCIOFLUSH)
-    fcntl.ioctl(file, termios.TIOCEXCL)  # nobody else opens the line meanwhile
+    fcntl.ioctl(file, termios.TIOCEXCL)  # no other program can open the line
 
 
 def open_transport(address=None, preset=None, baud=3_000_000, patience=None, tries=8):
@@ -142,14 +142,14 @@ def open_transport(address=None, preset=None, baud=3_000_000, patience=None, tri
     address : str
         The device file: "uart:/dev/ttyUSB1".
     preset : str, optional
-        Not used: the card tells its own geometry.
+        Not used: the driver reads the geometry from the card.
     baud : int
-        Bits per second; the card follows. One that the board's bridge can do.
+        Bits per second, supported by the board's bridge; the card measures it.
     patience : float, optional
         Seconds without an answer before requests are sent again; default half a second, and on a
         slow line the time of the largest frames.
     tries : int
-        How often in all.
+        How often a request is sent.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def open_transport(address=None, preset=None, baud=3_000_000, patience=None, tri
         If there is no such line, or no card answers.
     """
     if not address:
-        raise ValueError("which serial line? Write it behind a colon: uart:/dev/ttyUSB1")
+        raise ValueError("no serial line was named: write it after a colon, uart:/dev/ttyUSB1")
     if patience is None:
         patience = max(_PATIENCE, _LARGEST_BITS / baud)
     return LinkTransport("uart", SerialLine(address, baud), patience, tries)

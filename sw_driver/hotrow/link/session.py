@@ -1,4 +1,4 @@
-"""A session with one card: requests numbered, repeated until answered, some under way at once."""
+"""A session with one card: numbered requests, several at a time, repeated until answered."""
 
 import os
 import time
@@ -10,15 +10,15 @@ from ..contract import COUNTERS_BYTES, LINK_STATUS_DOC, LINK_VERSION, LinkStatus
 from ..errors import TransportError
 from .frames import Answer, DamagedFrame, pack_request, unpack_answer, unpack_card, unpack_counters
 
-_NUMBERS = 1 << 16  # of requests, before they begin again
-_PAUSE = 0.001  # seconds between two looks at a card that starts
+_NUMBERS = 1 << 16  # numbers of requests, modulo
+_PAUSE = 0.001  # seconds between two requests to a card whose memory starts
 
 
 class Channel(Protocol):
-    """What carries frames, and may lose, repeat, reorder or damage them.
+    """A medium for frames, which may lose, repeat, reorder or damage them.
 
-    Members
-    -------
+    Attributes
+    ----------
     name : str
         For messages.
     """
@@ -29,18 +29,18 @@ class Channel(Protocol):
         """Send one frame. Raises TransportError if the channel is gone."""
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next frame, or None after `timeout` seconds. Raises as `send`."""
+        """The next frame, or None after `timeout` seconds. Raises TransportError like `send`."""
 
     def attune(self) -> None:
-        """Prepare for a card that did not answer: it may not know the rate of the line."""
+        """Let the card measure the rate of the line, as it did not answer."""
 
     def close(self) -> None:
-        """Release it."""
+        """Release the channel."""
 
 
 @dataclass
 class Statistics:
-    """Frames of a session so far."""
+    """Frame counts of a session."""
 
     sent: int = 0
     repeated: int = 0
@@ -49,7 +49,7 @@ class Statistics:
 
 
 class Request:
-    """A request under way; `answer` once it has come."""
+    """A request under way; `answer` is None until it is received."""
 
     def __init__(self, session, sequence, operation, frame):
         self._session, self.sequence, self.operation = session, sequence, operation
@@ -61,7 +61,7 @@ class Request:
         Raises
         ------
         TransportError
-            If none comes.
+            If the card does not answer.
         """
         while self.answer is None:
             self._session.advance()
@@ -69,7 +69,7 @@ class Request:
 
 
 class Session:
-    """Requests to a card, each carried out once and in order, however often frames are lost.
+    """Requests to a card, each carried out once and in order even if frames are lost.
 
     Parameters
     ----------
@@ -77,20 +77,20 @@ class Session:
     patience : float
         Seconds without an answer before requests are sent again.
     tries : int
-        How often in all, before the card is given up.
+        How often a request is sent before the session fails.
 
-    Members
-    -------
+    Attributes
+    ----------
     patience : float
-        As given; may be changed.
+        May be changed.
     card : dict
-        What the card told about itself: see `frames.unpack_card`.
+        The card's description of itself: see `frames.unpack_card`.
     statistics : Statistics
 
     Raises
     ------
     TransportError
-        If no card answers, or one that speaks another version or whose memory cannot be used.
+        If no card answers, the card has another version, or its memory cannot be used.
     """
 
     def __init__(self, channel: Channel, patience: float, tries: int):
@@ -109,15 +109,15 @@ class Session:
         self._window = self.card["window"]
 
     def _bind(self):
-        """The answer to a BIND, from a card whose memory can be used."""
+        """The answer to a BIND, once the card's memory is ready."""
         deadline = time.monotonic() + self._tries * self.patience
         while True:
             answer = self.request(Operation.BIND).result()
             if answer.status is LinkStatus.MEMORY_FAILED:
                 raise TransportError(
                     f"{self._channel.name}: the card's DRAM did not calibrate: its controller "
-                    f"found no delay at which what it reads is what it wrote. Switch the board off "
-                    f"and on; if that does not help, build its bitstream with --memory block")
+                    f"found no delay at which its reads are right. Switch the board off and on; if "
+                    f"that does not help, build its bitstream with --memory block")
             if answer.status is not LinkStatus.MEMORY_STARTING:
                 return answer
             if time.monotonic() > deadline:
@@ -127,7 +127,7 @@ class Session:
             time.sleep(_PAUSE)
 
     def request(self, operation, address=0, length=0, payload=b"") -> Request:
-        """Send a request as soon as fewer than the card's window are under way."""
+        """Send a request, once fewer requests than the card's window are under way."""
         while len(self._under_way) >= self._window:
             self.advance()
         frame = pack_request(self._number, self._next, operation, address, length, payload)
@@ -143,12 +143,12 @@ class Session:
             self.advance()
 
     def counters(self) -> dict[str, int]:
-        """What the card ignored, see `contract.LINK_COUNTERS`."""
+        """The card's counters of ignored frames, see `contract.LINK_COUNTERS`."""
         return unpack_counters(
             self.request(Operation.READ_COUNTERS, length=COUNTERS_BYTES).result().payload)
 
     def advance(self):
-        """Wait until the oldest request is answered, sending again what is lost."""
+        """Wait until the oldest request is answered, and repeat requests without an answer."""
         oldest = self._under_way[0]
         for attempt in range(self._tries):
             if attempt:
@@ -158,7 +158,7 @@ class Session:
                     self._send(request)
             deadline, left = time.monotonic() + self.patience, self.patience
             while oldest.answer is None and left >= 0:
-                if self._receive(left):  # the card is there
+                if self._receive(left):  # the card responds
                     deadline = time.monotonic() + self.patience
                 left = deadline - time.monotonic()
             if oldest.answer is not None:
@@ -167,15 +167,15 @@ class Session:
         self._under_way.clear()
         raise TransportError(
             f"{self._channel.name}: no answer to {oldest.operation.name} within "
-            f"{self._tries * self.patience:g} s: is a board with a hotrow bitstream connected "
-            f"there, and does no other program use it?")
+            f"{self._tries * self.patience:g} s: check that a board with a hotrow bitstream is "
+            f"connected and that no other program uses it")
 
     def _send(self, request):
         self.statistics.sent += 1
         self._channel.send(request.frame)
 
     def _receive(self, timeout):
-        """Take one frame; whether it answers a request for the first time."""
+        """Receive one frame; whether it is the first answer to a request."""
         frame = self._channel.receive(timeout)
         if frame is None:
             return False
@@ -194,7 +194,7 @@ class Session:
 
 
 def expect(answer: Answer, what: str) -> Answer:
-    """The answer, if the card could do what was asked.
+    """The answer, if its status is OK or MORE.
 
     Raises
     ------

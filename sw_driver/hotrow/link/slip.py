@@ -1,4 +1,4 @@
-"""Frames on a line of bytes, one behind the other (RFC 1055)."""
+"""Frames on a byte stream (RFC 1055)."""
 
 from ..contract import SLIP_END, SLIP_ESCAPE, SLIP_ESCAPED_END, SLIP_ESCAPED_ESCAPE
 
@@ -8,21 +8,23 @@ _ESCAPED = {_ESCAPE: bytes([SLIP_ESCAPE, SLIP_ESCAPED_ESCAPE]),  # this one firs
 
 
 def encode(frame: bytes) -> bytes:
-    """The bytes of a frame on the line. It begins with an END as well, so that what a disturbed
-    line left before it is a frame of its own."""
+    """The bytes of a frame on the line.
+
+    An END before the frame makes bytes of an earlier disturbance a frame of their own.
+    """
     for byte, escaped in _ESCAPED.items():
         frame = frame.replace(byte, escaped)
     return _END + frame + _END
 
 
 class Decoder:
-    """From what comes over a line to frames."""
+    """Separates received bytes into frames."""
 
     def __init__(self):
         self._begun = b""
 
     def feed(self, received: bytes) -> list[bytes]:
-        """Frames that these bytes complete, empty ones left out."""
+        """The frames that these bytes complete, without empty ones."""
         *whole, self._begun = (self._begun + received).split(_END)
         return [_unescape(frame) for frame in whole if frame]
 

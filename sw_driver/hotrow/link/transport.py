@@ -1,4 +1,4 @@
-"""A card at the other end of a link as a transport: registers by request, memory by copies."""
+"""A transport over a link: requests reach registers, arrays have copies in the card's memory."""
 
 import time
 
@@ -13,11 +13,11 @@ from .session import Session
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
 _CONTROLS = {REGISTERS[f"{queue.upper()}_CONTROL"]: queue for queue in QUEUES}
-_OF_QUEUE = tuple(_COMPLETED)  # by its number
-# Of a piece of staging memory, which is sent whole before its first use: its share of the card's
-# memory, and its bytes, at most.
+_OF_QUEUE = tuple(_COMPLETED)  # by the number of the queue
+# A piece of staging memory is sent whole before its first use: it has at most this share of the
+# card's memory, and at most so many bytes.
 _STAGING_SHARE, _MOST_STAGING = 64, 1 << 17
-_PAUSE = 0.0005  # seconds between two looks at a card that is busy
+_PAUSE = 0.0005  # seconds between two reads of COMPLETED of a busy card
 
 
 class LinkTransport:
@@ -32,10 +32,10 @@ class LinkTransport:
         Seconds after which a request is sent again.
     tries : int
 
-    Members
-    -------
+    Attributes
+    ----------
     staging_bytes : int
-        Of the pieces in which the driver should ask for memory for its own use.
+        Size of the pieces in which the driver allocates memory for its own use.
     session : Session
     memory : CardMemory
     """
@@ -57,7 +57,7 @@ class LinkTransport:
         self._closed = False
 
     def read_register(self, offset):
-        """The 32-bit register at byte `offset`; of COMPLETED, memory is fetched if it changed."""
+        """The 32-bit register at byte `offset`; if COMPLETED changed, memory is fetched first."""
         answer = self._request(Operation.READ_REGISTER, offset, length=4).result()
         value = int.from_bytes(answer.payload, "little")
         queue = _COMPLETED.get(offset)
@@ -69,46 +69,46 @@ class LinkTransport:
     def write_register(self, offset, value):
         """Write the 32-bit register at byte `offset`; before a doorbell, memory is sent.
 
-        The answer is not waited for: later requests come after this one all the same.
+        The call does not wait for the answer: the card carries out requests in order.
         """
         if queue := _DOORBELLS.get(offset):
             self._open()
             self.memory.push(alone=self._submitted == self._completed)
             self._submitted[queue] = value
         elif (queue := _CONTROLS.get(offset)) and not value & ENABLE:
-            self._submitted[queue] = self._completed[queue] = 0  # enabled, it begins there again
+            self._submitted[queue] = self._completed[queue] = 0  # an enabled queue starts at 0
         self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
 
     def attach(self, array, writable):
-        """Give an array a copy in the card's memory; its address there."""
+        """Make a copy of an array in the card's memory and return its address."""
         if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
                              f"{array.dtype}{list(array.shape)}")
         return self.memory.attach(array)
 
     def detach(self, address):
-        """End what `attach` began."""
+        """Free the copy that `attach` made."""
         self.memory.detach(address)
 
     def wait(self, queue, completed, timeout):
-        """Look at COMPLETED again and again, until it differs or time is over."""
+        """Read COMPLETED until it differs from `completed` or the time is over."""
         deadline = time.monotonic() + timeout
         while self.read_register(_OF_QUEUE[queue]) == completed and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 
     def close(self):
-        """Release the channel, after what has been sent is answered."""
+        """Release the channel, once every request is answered."""
         if not self._closed:
             self._closed = True
             try:
                 self.session.finish()
             except TransportError:
-                pass  # a card that is gone can be left
+                pass  # the card is gone
             finally:
                 self._channel.close()
 
     def counters(self):
-        """Frames that the card ignored or answered again, by reason."""
+        """The card's counters of ignored and repeated frames."""
         return self.session.counters()
 
     def _request(self, *arguments, **named):

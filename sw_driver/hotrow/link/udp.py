@@ -6,14 +6,12 @@ from ..contract import UDP_PORT
 from ..errors import TransportError
 from .transport import LinkTransport
 
-_LARGEST = 2048  # bytes of a datagram that may come
+_LARGEST = 2048  # bytes of a received datagram
 _PATIENCE = 0.05  # seconds
 
 
 class UdpChannel:
-    """Frames to one address, one in each datagram.
-
-    Datagrams from elsewhere are not seen.
+    """Frames to and from one address, one in each datagram.
 
     Parameters
     ----------
@@ -24,7 +22,7 @@ class UdpChannel:
     Raises
     ------
     OSError
-        If there is no such host, or no way to it.
+        If there is no such host, or no route to it.
     """
 
     def __init__(self, host, port):
@@ -39,18 +37,18 @@ class UdpChannel:
             raise
 
     def send(self, frame):
-        """Send one frame. A card that is not there yet may be told of by the next frame's error."""
+        """Send one frame. The system may report a missing card at the next frame only."""
         try:
             self._socket.send(frame)
         except ConnectionRefusedError:
-            pass  # of a datagram before; like a loss, it is made good by sending again
+            pass  # an earlier datagram was refused; the session repeats it like a lost one
         except OSError as error:
             raise self._gone(error) from error
 
     def receive(self, timeout):
         """The next frame, or None after `timeout` seconds."""
         try:
-            self._socket.settimeout(max(timeout, 1e-6))  # 0 would mean: do not wait at all
+            self._socket.settimeout(max(timeout, 1e-6))  # 0 would make the socket non-blocking
             return self._socket.recv(_LARGEST)
         except (TimeoutError, ConnectionRefusedError):
             return None
@@ -58,15 +56,15 @@ class UdpChannel:
             raise self._gone(error) from error
 
     def attune(self):
-        """Nothing: datagrams have no rate."""
+        """Do nothing: datagrams have no rate."""
 
     def close(self):
         """Release the socket."""
         self._socket.close()
 
     def _gone(self, error):
-        return TransportError(f"{self.name}: {error.strerror or error}: is the network still up? "
-                              "Then open the device again")
+        return TransportError(f"{self.name}: {error.strerror or error}: check the network, then "
+                              "open the device again")
 
 
 def open_transport(address=None, preset=None, patience=None, tries=40):
@@ -77,11 +75,11 @@ def open_transport(address=None, preset=None, patience=None, tries=40):
     address : str
         Host, or host:port: "udp:192.168.1.50".
     preset : str, optional
-        Not used: the card tells its own geometry.
+        Not used: the driver reads the geometry from the card.
     patience : float, optional
         Seconds without an answer before requests are sent again; default 0.05.
     tries : int
-        How often in all.
+        How often a request is sent.
 
     Returns
     -------
@@ -93,9 +91,9 @@ def open_transport(address=None, preset=None, patience=None, tries=40):
         If there is no such host, or no card answers.
     """
     if not address:
-        raise ValueError("which host? Write it behind a colon: udp:192.168.1.50")
+        raise ValueError("no host was named: write it after a colon, udp:192.168.1.50")
     host, _, port = address.partition(":")
     if port and not (port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise ValueError(f"expected a port of 1 to 65535 behind the second colon, not {port!r}")
+        raise ValueError(f"expected a port of 1 to 65535 after the second colon, not {port!r}")
     return LinkTransport("udp", UdpChannel(host, int(port or UDP_PORT)),
                          _PATIENCE if patience is None else patience, tries)

@@ -1,1 +1,1 @@
-"""Cards behind PCI Express: registers in a BAR, and the host's own memory reached by the card."""
+"""Cards on PCI Express: registers in a BAR; the card reads and writes the host's memory."""

@@ -1,4 +1,4 @@
-"""The registers of a card: a window (BAR) of its PCI function, mapped into this process."""
+"""The registers of a card: a BAR of its PCI function, mapped into this process."""
 
 import mmap
 import os
@@ -16,20 +16,20 @@ _REGISTER = 4  # bytes
 
 
 def find_function(address: str, sysfs: Path = SYSFS) -> Path:
-    """The folder in which the system shows a PCI function.
+    """The folder of a PCI function in sysfs.
 
     Raises
     ------
     ValueError
-        If that is no address of a function, or nothing is there.
+        If `address` is malformed, or there is no such function.
     """
     if not _ADDRESS.fullmatch(address or ""):
-        raise ValueError(f"which PCI function? Write its domain, bus, device and function as "
-                         f"`lspci -D` does, pcie:0000:01:00.0, not {address!r}")
+        raise ValueError(f"{address!r} is no PCI function: write domain, bus, device and function "
+                         f"as `lspci -D` prints them, pcie:0000:01:00.0")
     folder = sysfs / address
     if not folder.is_dir():
         raise ValueError(f"there is no PCI function {address}: look for the card with `lspci -D`; "
-                         "a card that was configured after the start is found by a rescan")
+                         "after a card was configured, rescan the bus")
     return folder
 
 
@@ -41,15 +41,15 @@ class Bar:
     name : str
         For messages.
     file : int
-        Descriptor to map; it may be closed afterwards.
+        Descriptor to map; the caller may close it afterwards.
     offset, size : int
-        Bytes of the file that are the window; `offset` a multiple of the page.
+        Bytes of the file that belong to the BAR; `offset` is a multiple of the page size.
     """
 
     def __init__(self, name, file, offset, size):
         self.name, self.size = name, size
         self._map = mmap.mmap(file, size, offset=offset)
-        # One access of the processor each, of 32 bits.
+        # Each element is read and written by one 32-bit access.
         self._registers = memoryview(self._map).cast("I")
 
     def read(self, offset) -> int:
@@ -58,16 +58,16 @@ class Bar:
         Raises
         ------
         TransportError
-            If it lies beyond the window, or the card is gone.
+            If it lies outside the BAR, or the card is gone.
         """
         value = self._registers[self._at(offset)]
-        if value == 0xFFFF_FFFF and self._registers[0] == value:  # what nobody answers
+        if value == 0xFFFF_FFFF and self._registers[0] == value:  # a read without a completer
             raise TransportError(f"{self.name} does not answer: the card was removed, reset or "
-                                 "configured anew; open the device again")
+                                 "reconfigured; open the device again")
         return value
 
     def write(self, offset, value) -> None:
-        """Write it."""
+        """Write the register at byte `offset`."""
         self._registers[self._at(offset)] = value
 
     def close(self) -> None:
@@ -78,12 +78,12 @@ class Bar:
     def _at(self, offset):
         if offset % _REGISTER or not 0 <= offset < self.size:
             raise TransportError(f"{self.name} has {self.size} bytes of registers, none at "
-                                 f"{offset:#x}: is this a hotrow card, and its BAR the right one?")
+                                 f"{offset:#x}: check that this is a hotrow card and its BAR")
         return offset // _REGISTER
 
 
 def sysfs_bar(folder: Path, number: int) -> Bar:
-    """A BAR as the system's file of it, which the superuser may map.
+    """A BAR by its file in sysfs, which the superuser may map.
 
     Raises
     ------
@@ -101,12 +101,14 @@ def sysfs_bar(folder: Path, number: int) -> Bar:
 
 
 def enable(file: int, offset: int = 0) -> None:
-    """Let a function answer at its BARs and reach memory by itself.
+    """Let a function respond at its BARs and master the bus.
 
     Parameters
     ----------
     file : int
-        Descriptor that holds the configuration space from `offset` on.
+        Descriptor of a file with the configuration space.
+    offset : int
+        First byte of the configuration space in the file.
     """
     [command] = struct.unpack("<H", os.pread(file, 2, offset + _COMMAND))
     os.pwrite(file, struct.pack("<H", command | _MEMORY_SPACE | _BUS_MASTER), offset + _COMMAND)

@@ -1,6 +1,6 @@
 """Memory in huge pages at its physical addresses, for machines without an IOMMU.
 
-Nothing keeps the card from the rest of memory then, but its own check of regions.
+Only the card's own check of regions protects the rest of the memory.
 
 Source: Linux, Documentation/admin-guide/mm/pagemap.rst and hugetlbpage.rst.
 """
@@ -20,14 +20,14 @@ _PRESENT, _NUMBER = 1 << 63, (1 << 55) - 1
 
 
 class HugePages:
-    """Arrays of the system's huge pages, which stay where they are.
+    """Arrays in huge pages, whose physical addresses do not change.
 
     Parameters
     ----------
     address_width : int
         Bits of the card's addresses.
     pagemap : Path
-        Of this process; only the superuser sees the numbers of pages there.
+        The page map of this process; only the superuser can read page numbers in it.
     flags : int
         Flags of mmap(2) in addition to those of shared anonymous memory.
     page : int, optional
@@ -39,7 +39,7 @@ class HugePages:
         self._page = page or huge_page_bytes()
 
     def empty(self, shape, dtype) -> np.ndarray:
-        """An array of zeros that `attach` takes, if its pages happen to follow one another.
+        """An array of zeros that `attach` accepts if its pages are consecutive in memory.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class HugePages:
                 f"{self._page >> 20} MB, `sysctl vm.nr_hugepages={2 * pages}`, or at the start of "
                 f"the system") from error
         octets = np.frombuffer(memory, np.uint8)
-        octets[::mmap.PAGESIZE] = 0  # from here on the pages exist
+        octets[::mmap.PAGESIZE] = 0  # allocates the pages
         return octets[:size].view(dtype).reshape(shape)
 
     def attach(self, octets: np.ndarray, writable: bool) -> int:
@@ -68,7 +68,7 @@ class HugePages:
         Raises
         ------
         MemoryError
-            If its pages do not follow one another, or the card does not reach them.
+            If its pages are not consecutive in memory, or beyond the card's addresses.
         """
         host, page = octets.ctypes.data, mmap.PAGESIZE
         first, last = host // page, (host + octets.size - 1) // page
@@ -80,13 +80,13 @@ class HugePages:
             raise MemoryError("these pages are not in memory: allocate the array with "
                               "device.transport.empty(shape, dtype)")
         if not numbers.all():
-            raise MemoryError("the system does not tell where pages are: run as the superuser, "
-                              "or use memory='vfio'")
+            raise MemoryError("the system hides the physical addresses of pages: run as the "
+                              "superuser, or use memory='vfio'")
         if (np.diff(numbers) != 1).any():
             raise MemoryError(
-                f"the {len(numbers)} pages of these {octets.size} bytes do not follow one another "
-                "in memory: allocate the array with device.transport.empty(shape, dtype), early "
-                "after the start of the system, or use memory='vfio'")
+                f"the {len(numbers)} pages of these {octets.size} bytes are not consecutive in "
+                "memory: allocate the array with device.transport.empty(shape, dtype) soon after "
+                "the start of the system, or use memory='vfio'")
         address = int(numbers[0]) * page + host % page
         if address + octets.size > self._end:
             raise MemoryError(f"these bytes are at {address:#x}, and the card's addresses end at "
@@ -94,7 +94,7 @@ class HugePages:
         return address
 
     def detach(self, address: int) -> None:
-        """Nothing: the memory is the caller's."""
+        """Do nothing: the memory belongs to the caller."""
 
 
 def huge_page_bytes(meminfo: Path = MEMINFO) -> int:

@@ -9,24 +9,22 @@ from .bar import enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
 
-_COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES]  # by its number
-_PAUSE = 20e-6  # seconds between two looks at a card that is busy
+_COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES]
+_PAUSE = 20e-6  # seconds between two reads of COMPLETED of a busy card
 _ADDRESS_WIDTH = 64
 
 
 class PcieTransport:
-    """Transport to a card that reaches the host's memory by itself.
+    """Transport to a card that reads and writes the host's memory.
 
     Parameters
     ----------
     bar : Bar
-        Registers: `read`, `write`, `close`.
     memory : VfioMemory or HugePages
-        `attach`, `detach`, and where arrays cannot be anywhere, `empty`.
     release : callable
-        Ends the use of the function.
+        Called by `close` to release the function.
     registers_at : int
-        Byte of the BAR where they begin.
+        Byte of the BAR where the registers begin.
     """
 
     name = "pcie"
@@ -46,17 +44,17 @@ class PcieTransport:
         self._open().write(self._registers_at + offset, value)
 
     def attach(self, array, writable):
-        """Let the card reach an array where it is; its address for the card."""
+        """Let the card reach an array and return the device address."""
         self._open()
         return self._memory.attach(array, writable)
 
     def detach(self, address):
-        """End what `attach` began."""
+        """End the access that `attach` began."""
         self._open()
         self._memory.detach(address)
 
     def wait(self, queue, completed, timeout):
-        """Look at COMPLETED again and again, until it differs or time is over."""
+        """Read COMPLETED until it differs from `completed` or the time is over."""
         deadline = time.monotonic() + timeout
         while self.read_register(_COMPLETED[queue]) == completed and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -76,23 +74,23 @@ class PcieTransport:
 
 def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH,
                    registers_at=0):
-    """Open a card in a slot.
+    """Open a card on PCI Express.
 
     Parameters
     ----------
     address : str
-        Its function, as `lspci -D` names it: "pcie:0000:01:00.0".
+        Its function as `lspci -D` prints it: "pcie:0000:01:00.0".
     preset : str, optional
-        Not used: the card tells its own geometry.
+        Not used: the driver reads the geometry from the card.
     bar : int
         Number of the BAR that holds the registers.
     memory : str
         "vfio": any array, through the IOMMU; the function is bound to vfio-pci. "hugepages": arrays
-        in huge pages, allocated by `device.transport.empty`; for the superuser.
+        in huge pages from `device.transport.empty`; for the superuser.
     address_width : int
         Bits of the card's addresses.
     registers_at : int
-        Byte of the BAR where they begin.
+        Byte of the BAR where the registers begin.
 
     Returns
     -------
@@ -101,7 +99,7 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
     Raises
     ------
     ValueError, OSError
-        If there is no such function, or it cannot be used so.
+        If there is no such function, or it cannot be used in this way.
     """
     folder = find_function(address)
     if memory == "vfio":

@@ -1,4 +1,4 @@
-"""A PCI function and the memory that it reaches, by VFIO: the IOMMU keeps it to what is mapped.
+"""A PCI function by VFIO: the IOMMU limits its accesses to mapped memory.
 
 Source: Linux, Documentation/driver-api/vfio.rst and include/uapi/linux/vfio.h; the type 1 IOMMU.
 """
@@ -20,13 +20,13 @@ _BASE = ord(";") << 8 | 100  # _IO(';', 100 + number)
 GET_API_VERSION, CHECK_EXTENSION, SET_IOMMU, GROUP_STATUS, GROUP_SET_CONTAINER = range(
     _BASE, _BASE + 5)
 GROUP_DEVICE, REGION_INFO, MAP_DMA, UNMAP_DMA = (_BASE + number for number in (6, 8, 13, 14))
-_VIABLE = 1  # of the status of a group: all its functions belong to VFIO
+_VIABLE = 1  # status of a group whose functions are all bound to VFIO
 REGION, MAP, UNMAP = (struct.Struct(form) for form in ("=IIIIQQ", "=IIQQQ", "=IIQQ"))
 _READABLE, _WRITABLE = 1, 2  # by the card
 _CONFIGURATION = 7  # number of the region
-# Device addresses: below, interrupts have theirs; above, an IOMMU of 39 bits has none.
+# Device addresses: above those of interrupts, and below the limit of an IOMMU of 39 bits.
 _FIRST, _END = 1 << 32, 1 << 39
-_FIRST_SHORT, _END_SHORT = 1 << 24, 0xFEE0_0000  # of a card whose addresses have 32 bits
+_FIRST_SHORT, _END_SHORT = 1 << 24, 0xFEE0_0000  # of a card with addresses of 32 bits
 _DENIED = "your user may not: `chown $USER {path}`, or a udev rule for the group of VFIO's devices"
 _OPENING = {
     errno.EACCES: _DENIED,
@@ -62,14 +62,14 @@ class VfioFunction:
     folder : Path
         See `find_function`.
     devices : Path
-        Where the device files are.
+        Folder of the device files.
     ioctl : callable
-        As `fcntl.ioctl`.
+        With the signature of `fcntl.ioctl`.
 
     Raises
     ------
     ValueError, OSError
-        If it is not bound, or may not be used.
+        If it is not bound, or this process may not use it.
     """
 
     def __init__(self, folder, devices=Path("/dev/vfio"), ioctl=fcntl.ioctl):
@@ -91,8 +91,8 @@ class VfioFunction:
             status = bytearray(struct.pack("=II", 8, 0))
             ioctl(group, GROUP_STATUS, status)
             if not struct.unpack("=II", status)[1] & _VIABLE:
-                raise ValueError(f"other functions in the IOMMU group of {folder.name} still have "
-                                 "drivers of their own: bind them to vfio-pci, too")
+                raise ValueError(f"other functions in the IOMMU group of {folder.name} have other "
+                                 "drivers: bind them to vfio-pci, too")
             try:
                 ioctl(group, GROUP_SET_CONTAINER, struct.pack("=i", self.container))
                 ioctl(self.container, SET_IOMMU, _TYPE1)
@@ -114,7 +114,7 @@ class VfioFunction:
         return Bar(f"{self.name}, BAR {number}", self._device, offset, size)
 
     def close(self) -> None:
-        """Release it; the card then reaches no memory."""
+        """Release the function; the card can then reach no memory."""
         while self._files:
             os.close(self._files.pop())
 
@@ -134,7 +134,7 @@ class VfioFunction:
 
 
 class VfioMemory:
-    """The caller's arrays, wherever they are, at device addresses that follow one another.
+    """The caller's arrays, each at consecutive device addresses.
 
     Pages stay in memory while they are mapped.
 
@@ -145,7 +145,7 @@ class VfioMemory:
     address_width : int
         Bits of the card's addresses.
     ioctl : callable
-        As `fcntl.ioctl`.
+        With the signature of `fcntl.ioctl`.
     """
 
     def __init__(self, container, address_width, ioctl=fcntl.ioctl):
@@ -155,17 +155,17 @@ class VfioMemory:
         self._mapped: dict[int, tuple[np.ndarray, int, int]] = {}
 
     def attach(self, octets: np.ndarray, writable: bool) -> int:
-        """Map the pages that hold a uint8 array; its address there.
+        """Map the pages of a uint8 array and return its device address.
 
         Raises
         ------
         MemoryError
-            If the addresses have no room for it, or the system does not let so much be kept.
+            If the device addresses have no room for it, or the system refuses to map it.
         """
         host, page = octets.ctypes.data, mmap.PAGESIZE
         shift = host % page
         size = -(-(shift + octets.size) // page) * page
-        address = self._ranges.place(0, size + page)  # room to begin on a page
+        address = self._ranges.place(0, size + page)  # with room for alignment to a page
         start = -(-address // page) * page
         try:
             self._ioctl(self._container, MAP_DMA, MAP.pack(
@@ -178,7 +178,7 @@ class VfioMemory:
         return start + shift
 
     def detach(self, address: int) -> None:
-        """End what `attach` began."""
+        """End the access that `attach` began."""
         octets, place, size = self._mapped.pop(address)
         start = address - octets.ctypes.data % mmap.PAGESIZE
         self._ioctl(self._container, UNMAP_DMA, bytearray(UNMAP.pack(UNMAP.size, 0, start, size)))
