@@ -78,7 +78,7 @@ def test_places_of_a_cards_memory():
     second = ranges.place(host=64, size=500)
     assert (first, second) == (0x107, 0x180)
     with pytest.raises(MemoryError, match=r"no room for 400 bytes .* of 1000, of which 600 are "
-                                          "taken in 2 pieces"):
+                                          "in use in 2 pieces"):
         ranges.place(0, 400)
     ranges.release(first)
     assert ranges.place(0, 128) == 0x100 and ranges.place(0, 300) == 0x380

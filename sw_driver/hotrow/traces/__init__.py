@@ -1,4 +1,4 @@
-"""Click logs and generators of click logs: `open_trace` makes a `Trace` of a specification."""
+"""Click logs and generators of click logs: `open_trace` opens a `Trace`."""
 
 from .specification import open_trace
 from .trace import Samples, Trace, TraceError

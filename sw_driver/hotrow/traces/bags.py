@@ -8,11 +8,11 @@ LONGEST_BAG = np.iinfo(np.uint16).max
 
 
 def group(key, ids, dense, label):
-    """Make one sample of each run of rows with one key.
+    """Combine each run of rows with the same key into one sample.
 
-    A column's bag holds the distinct ids of the run, in order of first appearance: a value that
-    the whole run shares (the customer of an invoice) is looked up once. Dense features are the
-    mean of the run, the label is 1 when any row's is.
+    A column's bag holds the distinct ids of the run in order of first appearance: a value that the
+    whole run shares (the customer of an invoice) is looked up once. Dense features are the mean
+    over the run; the label is 1 if the label of any row is 1.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def group(key, ids, dense, label):
     values = ids.ravel()
     order = np.lexsort((np.arange(len(bag)), values, bag))
     repeated = np.zeros(len(bag), bool)
-    ahead, behind = order[:-1], order[1:]
-    repeated[behind] = (bag[ahead] == bag[behind]) & (values[ahead] == values[behind])
+    one, following = order[:-1], order[1:]
+    repeated[following] = (bag[one] == bag[following]) & (values[one] == values[following])
     kept = np.flatnonzero(~repeated)
     kept = kept[np.argsort(bag[kept], kind="stable")]
 
@@ -48,7 +48,7 @@ def group(key, ids, dense, label):
     if lengths.max() > LONGEST_BAG:
         at = int(lengths.argmax()) // columns
         raise TraceError(f"a bag holds {lengths.max():,} ids of one column (value {key[starts[at]]}"
-                         f" of the bag column), the device takes at most {LONGEST_BAG:,}")
+                         f" of the bag column): the device serves at most {LONGEST_BAG:,}")
     dense = np.add.reduceat(dense, starts, axis=0, dtype=np.float64) / rows[:, None]
     return (
         values[kept],

@@ -19,8 +19,8 @@ KAGGLE_CARDINALITIES = (
 def open_criteo(path):
     """Read a file in the format of the Kaggle and 1TB data sets, gzip or not.
 
-    A categorical value becomes an id by first appearance in its column; a missing one is a value
-    like any other. Integer features are scaled by `signed_log1p`, a missing one is 0.
+    Categorical values are numbered by first appearance in their column; a missing value is one of
+    them. Integer features are scaled by `signed_log1p`; a missing feature is 0.
 
     Returns
     -------

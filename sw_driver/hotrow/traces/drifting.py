@@ -1,4 +1,4 @@
-"""A generated trace whose hot rows change as it goes on."""
+"""A generated trace whose hot rows change over time."""
 
 import numpy as np
 
@@ -6,27 +6,27 @@ from .synthetic import SyntheticTrace
 
 PERIOD = 400  # batches
 PARTS = 16
-_GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, leave no gap wide and no two close
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spaced
 
 
 class Rotation:
-    """Which of a table's places each popularity rank has, batch by batch: a bijection at any time.
+    """The place of each popularity rank in a table, as a function of the batch: a bijection.
 
-    The ranks are cut into `PARTS` parts of equal length. Ranks that stand at the same position of
-    their parts make a ring, and once per period the ring moves on by one part: its hottest rank
-    goes to the place that was the coldest, every other rank to the place of the rank one part
-    hotter. The rings take turns, evenly over the period and over the ranks. So in any `period`
-    batches every rank changes its place exactly once, a place that was hot is cold for the next
-    `PARTS` - 1 periods, and at batch 0 each rank is at its own place.
+    The ranks are divided into `PARTS` parts of equal length. The ranks at the same position of each
+    part form a ring. Once per period a ring rotates by one part: its hottest rank moves to the
+    place of the coldest, every other rank to the place of the rank that is one part hotter. The
+    rotations of the rings are spread evenly over the period and over the ranks. In any `period`
+    batches every rank changes its place exactly once, a hot place is cold for the next `PARTS` - 1
+    periods, and at batch 0 each rank is at its own place.
 
     Parameters
     ----------
     rows : int
-        What does not fill whole parts, the coldest ranks, stays where it is.
+        The coldest ranks, which do not fill whole parts, keep their places.
     period : int
         Batches.
     phase : float
-        In [0, 1): how far into the period the ring of rank 0 begins.
+        In [0, 1): the part of the period that has passed for the ring of rank 0 at batch 0.
     """
 
     def __init__(self, rows, period, phase):
@@ -44,17 +44,16 @@ class Rotation:
 
 
 class DriftingTrace(SyntheticTrace):
-    """A skewed trace in which other rows become hot, steadily, all of them once per period.
+    """A skewed trace whose hot rows are replaced steadily, all of them once per period.
 
-    A hidden weight belongs to a row, not to a rank: what a model learned of a row stays true.
+    A hidden weight belongs to a row, not to a rank: a learned row stays valid.
 
     Parameters
     ----------
     name, cardinalities, slope, seed
-        As `SyntheticTrace`; it begins like that one.
+        See `SyntheticTrace`; the first batch is the same.
     period : int
-        Batches in which the whole hot set is replaced, as far as it is no more than one part in
-        `PARTS` of the rows.
+        Batches in which the hot set is replaced, if it is at most 1 / `PARTS` of the rows.
     """
 
     def __init__(self, name, cardinalities, slope, period=PERIOD, seed=0):

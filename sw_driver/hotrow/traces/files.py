@@ -1,4 +1,4 @@
-"""Reading separated text, plain or gzip, and turning its columns into numbers."""
+"""Reading tab-separated text, plain or gzip, and converting its columns to numbers."""
 
 from pathlib import Path
 
@@ -53,9 +53,9 @@ def integers(text, name, first_line, base=10):
     ----------
     text : polars.Series of str
     name : str
-        What the message calls the column.
+        Name of the column, for messages.
     first_line : int
-        Line of the file on which the first cell stands.
+        Line of the first cell in the file.
     base : int
 
     Returns
@@ -66,7 +66,7 @@ def integers(text, name, first_line, base=10):
     Raises
     ------
     TraceError
-        A cell that is no integer, with its line.
+        Naming the line of a cell that is not an integer.
     """
     numbers = text.str.strip_chars().str.to_integer(base=base, strict=False)
     wrong = (numbers.is_null() & text.is_not_null()).arg_true()

@@ -1,4 +1,4 @@
-"""Dense features as a model takes them."""
+"""Scaling of dense features."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ import numpy as np
 def signed_log1p(values):
     """sign(x) * log(1 + abs(x)), and 0 for a missing value (NaN).
 
-    Counts and prices span many powers of ten and can be negative (a refund); the logarithm tames
-    the outliers and keeps the sign, without statistics of data that is yet to come.
+    Counts and prices span many powers of ten and can be negative (a refund). The logarithm limits
+    outliers and keeps the sign, and needs no statistics of later data.
 
     Parameters
     ----------

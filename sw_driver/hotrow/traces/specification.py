@@ -1,4 +1,4 @@
-"""From the text of `--trace` to a trace."""
+"""Opening the trace that the text of `--trace` names."""
 
 from .criteo import open_criteo
 from .drifting import PERIOD, DriftingTrace
@@ -19,13 +19,13 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     ----------
     spec : str
         `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, `table_rows` each by default),
-        `drift:S[:rows[:period]]` (other rows become hot, all of them in `period` batches),
-        `single` (one id over and over), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
+        `drift:S[:rows[:period]]` (the hot rows are replaced within `period` batches),
+        `single` (the same id in every lookup), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
         `criteo:FILE`, or the path of a tab-separated file with a header.
     ids, label, dense, bag, rows
         Columns of a tab-separated file, see `open_tsv`.
     seed, tables, table_rows : int
-        Of generated traces.
+        For generated traces.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Generated traces: skewed ids, and labels that a model can learn from.
+"""Generated traces: skewed ids, and labels that a model can learn.
 
-Batch `i` depends on the seed, `i` and the batch size alone, so any batch can be made at any time
-and nothing grows with the number of rows.
+Batch `i` depends only on the seed, `i` and the batch size, so any batch can be generated at any
+time, and no memory grows with the number of rows.
 """
 
 import math
@@ -13,15 +13,15 @@ from .trace import Samples, Trace
 
 CRITEO_SLOPE = 1.15  # Criteo's rank-frequency slope, PAPERS section 6
 EXACT_RANKS = 64
-SIGNAL_ROWS = 20_000  # columns with more rows carry no signal: most of theirs are seen once
+SIGNAL_ROWS = 20_000  # columns with more rows carry no signal: most of their rows occur once
 BIAS = -1.6  # log-odds; with the signal's spread about a quarter of the labels are 1
 
 
 def ranks(uniform, rows, slope):
     """Draw ranks 0 to rows - 1 whose frequency falls with rank as (rank + 1) ** -slope.
 
-    The first ranks are drawn by their exact law; further ones, however many rows there are, by
-    the integral of the power between the half-integers around each rank, inverted.
+    The first ranks are drawn by their exact probabilities, all others by the inverse of the
+    integral of the power between the half-integers around each rank.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def ranks(uniform, rows, slope):
     int64[n]
     """
     head = min(rows, EXACT_RANKS)
-    below = np.cumsum(np.arange(1, head + 1) ** -slope)  # weight of each rank and those before
+    below = np.cumsum(np.arange(1, head + 1) ** -slope)  # weight of all ranks up to each
     low, high = head + 0.5, rows + 0.5
     power = 1.0 - slope
     is_log = math.isclose(slope, 1.0)
@@ -62,7 +62,7 @@ class Scramble:
         self.offset = int(rng.integers(rows))
 
     def __call__(self, rank):
-        """int64[n] to int64[n]; exact for up to 2**32 rows."""
+        """Places int64[n] of ranks int64[n]; exact for up to 2**32 rows."""
         product = rank.astype(np.uint64) * np.uint64(self.factor) + np.uint64(self.offset)
         return (product % np.uint64(self.rows)).astype(np.int64)
 
@@ -70,15 +70,15 @@ class Scramble:
 class SyntheticTrace(Trace):
     """Independent columns of skewed ids, normal dense features, and a planted signal.
 
-    The label is a coin whose log-odds add a hidden weight per row of the smaller columns, a hidden
-    linear function of the dense features, and noise; about a quarter are 1.
+    The log-odds of the label are the sum of a hidden weight per row of the smaller columns, a
+    hidden linear function of the dense features, and noise; about a quarter of the labels are 1.
 
     Parameters
     ----------
     name : str
     cardinalities : sequence of int
     slope : float or None
-        Of the rank-frequency law; None: every lookup of a column is the same id.
+        Exponent of the rank-frequency law; with None every lookup of a column has the same id.
     dense_columns : int
     seed : int
     columns : sequence of str, optional

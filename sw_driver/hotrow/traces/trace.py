@@ -1,4 +1,4 @@
-"""What every trace offers: batches of ids, dense features and labels, by number."""
+"""The interface of a trace: batches of ids, dense features and labels, by number."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from ..errors import Error
 
 
 class TraceError(Error):
-    """A trace that cannot be opened or read; one line that says what, where, and what to do."""
+    """A trace that cannot be opened or read; the message names the place and a remedy."""
 
 
 @dataclass(frozen=True)
 class Samples:
     """Consecutive samples of a trace.
 
-    Members
-    -------
+    Attributes
+    ----------
     ids : uint32[B, T], or uint32[n] when `lengths` is given
-        Row of each lookup; flat ids stand sample after sample, column after column.
+        Row of each lookup; flat ids are ordered by sample, then by column.
     lengths : uint16[B, T] or None
         Ids per bag; None when every bag holds one id.
     dense : float32[B, D]
@@ -60,20 +60,20 @@ class Samples:
 class Trace(ABC):
     """A source of samples.
 
-    Members
-    -------
+    Attributes
+    ----------
     name : str
-        The specification that opened it.
+        The specification of the trace.
     columns : tuple of str
         Names of the id columns.
     cardinalities : tuple of int
-        Rows of the table that each column addresses; every id is below its own.
+        Rows of the table of each column; every id of the column is lower.
     dense_columns : int
     labelled : bool
     synthetic : bool
         Generated, not recorded.
     samples : int or None
-        None when it never ends.
+        None for an endless trace.
     """
 
     name: str
@@ -90,15 +90,15 @@ class Trace(ABC):
         return sum(self.cardinalities)
 
     def batch_count(self, batch_size: int) -> int | None:
-        """Batches in one pass, a shorter last one included; None when the trace never ends."""
+        """Batches in one pass, with a shorter last one; None for an endless trace."""
         return None if self.samples is None else -(-self.samples // batch_size)
 
     @abstractmethod
     def batch(self, index: int, batch_size: int) -> Samples:
-        """Batch number `index` when the trace is cut into batches of `batch_size`."""
+        """Batch number `index` of the trace in batches of `batch_size` samples."""
 
     def batches(self, batch_size: int, count: int) -> Iterator[Samples]:
-        """`count` batches from the start; past the end of the trace, from its start again."""
+        """`count` batches from the start of the trace, which repeats after its end."""
         every = self.batch_count(batch_size)
         for index in range(count):
             yield self.batch(index if every is None else index % every, batch_size)

@@ -22,7 +22,7 @@ def open_tsv(path, ids=(), label=None, dense=(), bag=None, rows=None):
     dense : sequence of str
         Columns of numbers, scaled by `signed_log1p`; an empty cell is 0.
     bag : str, optional
-        Column whose equal consecutive values make one multi-hot sample, see `bags.group`.
+        Column whose equal consecutive values form one multi-hot sample, see `bags.group`.
     rows : sequence of int, optional
         Rows of each table; default: the largest id of its column plus one.
 
@@ -37,7 +37,7 @@ def open_tsv(path, ids=(), label=None, dense=(), bag=None, rows=None):
     frame = files.read_text(path, header=True)
     there = ", ".join(frame.columns)
     if not ids:
-        raise TraceError(f"which columns of {path} are ids? Name them with --ids; there are "
+        raise TraceError(f"no id columns of {path} were named: choose some with --ids; there are "
                          f"{there}")
     for name in (*ids, *dense, *((label,) if label else ()), *((bag,) if bag else ())):
         if name not in frame.columns:
