@@ -18,6 +18,7 @@ from hotrow.torch import (
     TableConfig,
     TrainPipeline,
     average_gradients,
+    convert,
 )
 from hotrow.torch.sharded.store import ShardedStore
 from hotrow_rtl.config import preset
@@ -28,6 +29,12 @@ PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
 STEPS, SAMPLES, RATE, SEED = 12, 12, 0.2, 11
+
+
+class Alone(HotEmbeddingBagCollection):
+    """What one rank computes for comparison."""
+
+    several_ranks = True
 PATIENCE = 600  # seconds that a rank waits for another, which may have little of the machine
 
 CASES = {
@@ -96,8 +103,7 @@ def outcome(collection, top, losses):
 def alone(world, optimizer="sgd", every=1, union=False, **_):
     """One rank, all rows resident: the parts of a step one after the other, or as one batch."""
     configs = tables(optimizer)
-    with HotEmbeddingBagCollection(configs, None, "resident", optimizer, RATE,
-                                   seed=3) as collection:
+    with Alone(configs, None, "resident", optimizer, RATE, seed=3) as collection:
         top = top_of(configs)
         dense, losses = torch.optim.SGD(top.parameters(), RATE), []
         for start in range(0, STEPS, every):
@@ -180,8 +186,15 @@ def saved_and_read():
     """A saved state equals one rank's, loads, and can be looked up in eval()."""
     world, rank = dist.get_world_size(), dist.get_rank()
     bags, _ = draw(world, TABLES)[0][rank]
-    with (HotEmbeddingBagCollection(TABLES, None, "resident", "rowwise_adagrad", RATE,
-                                    seed=4) as one,
+    for make in (lambda: HotEmbeddingBagCollection(TABLES, mode="resident"),
+                 lambda: convert(nn.Sequential(nn.EmbeddingBag(5, 4)), mode="resident")):
+        try:
+            make()
+        except Error as error:
+            assert "ShardedEmbeddingBagCollection" in str(error)
+        else:
+            assert world == 1, "every rank would train rows of its own"
+    with (Alone(TABLES, None, "resident", "rowwise_adagrad", RATE, seed=4) as one,
           hotrow.open("model", config=PLANNING) as device,
           ShardedEmbeddingBagCollection(TABLES, device, "scratchpipe", "rowwise_adagrad", RATE,
                                         seed=5) as shared):

@@ -4,7 +4,7 @@ from torch import nn
 
 from ...errors import Error
 from ..features.configs import TableConfig
-from .collection import HotEmbeddingBagCollection
+from .collection import HotEmbeddingBagCollection, refuse_ranks
 from .embedding_bag import HotEmbeddingBag, check_convertible
 
 
@@ -12,7 +12,8 @@ def convert(model, **options):
     """Replace every `nn.EmbeddingBag` of a model in place, and keep the weights.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
-    out. `state_dict()` has the keys that it had before.
+    out. `state_dict()` has the keys that it had before. A bag keeps its training state and the
+    dtype of its results; forward hooks move to its replacement.
 
     Parameters
     ----------
@@ -28,8 +29,10 @@ def convert(model, **options):
     Raises
     ------
     Error
-        The model has no EmbeddingBag, or one with max_norm, scale_grad_by_freq or mode "max".
+        The model has no EmbeddingBag, or one with a property that a `HotEmbeddingBag` has not: see
+        `check_convertible`; or a weight is used by another module, too.
     """
+    refuse_ranks("convert()", "a ShardedEmbeddingBagCollection in the model")
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, nn.EmbeddingBag)}
     if not found:
@@ -39,16 +42,30 @@ def convert(model, **options):
     tables: dict[nn.EmbeddingBag, TableConfig] = {}  # of each bag, once
     for name, bag in found.items():
         check_convertible(name, bag)
+        _check_untied(model, name, bag)
         tables.setdefault(bag, TableConfig(name.replace(".", "/"), bag.num_embeddings,
                                            bag.embedding_dim, bag.mode, bag.weight.dtype))
-    collection = HotEmbeddingBagCollection(tables.values(), **options)
+    collection = HotEmbeddingBagCollection(tables.values(), **{"seed": 0, **options})
     hot = {}
     for bag, config in tables.items():
         collection.table(config.name)[0].copy_(bag.weight.detach())
         hot[bag] = HotEmbeddingBag(
             bag.num_embeddings, bag.embedding_dim, bag.mode, bag.include_last_offset,
-            bag.padding_idx, collection=collection, name=config.name)
+            bag.padding_idx, collection=collection, name=config.name).train(bag.training)
+        for kind in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+                     "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
+            getattr(hot[bag], kind).update(getattr(bag, kind))
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
     return collection
+
+
+def _check_untied(model, name, bag):
+    """Raise Error if another module of the model uses the bag's weight."""
+    users = [f"{other}.{key}" for other, module in model.named_modules()
+             for key, parameter in module.named_parameters(recurse=False)
+             if parameter is bag.weight and module is not bag]
+    if users:
+        raise Error(f"{name}.weight is {users[0]}, too: tied weights cannot be converted, give "
+                    f"each module its own")

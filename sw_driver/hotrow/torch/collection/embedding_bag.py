@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ...errors import BatchError, Error
 from ..features.bags import Bags
@@ -40,14 +41,18 @@ class HotEmbeddingBag(nn.Module):
         super().__init__()
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
-        if padding_idx is not None and padding_idx < 0:
-            self.padding_idx = num_embeddings + padding_idx
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise Error(f"padding_idx is {padding_idx}: expected a row of the table, "
+                            f"{-num_embeddings} to {num_embeddings - 1}")
+            self.padding_idx = padding_idx % num_embeddings
         if collection is None:
             collection = HotEmbeddingBagCollection(
                 [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **options)
         # In a list, so that the collection is no submodule: several bags may share it.
         self._shared, self.name = [collection], name
         self._table = [config.name for config in collection.tables].index(name)
+        self._dtype = collection.tables[self._table].dtype
 
     @property
     def collection(self):
@@ -79,9 +84,29 @@ class HotEmbeddingBag(nn.Module):
                        include_last_offset=last)
 
     def forward(self, input, offsets=None, per_sample_weights=None):
-        """Pooled bags float32[samples, embedding_dim]; arguments as in `nn.EmbeddingBag`."""
+        """Pooled bags [samples, embedding_dim]; arguments as in `nn.EmbeddingBag`.
+
+        The result has the table's dtype, or the floating-point dtype of the last `to()` of the
+        module; sums are fp32.
+        """
         bags = self.bags(input, offsets, per_sample_weights)
-        return self.collection.lookup(bags, self.training)[0]
+        return self.collection.lookup(bags, self.training)[0].to(self._dtype)
+
+    def requires_grad_(self, requires_grad=True):
+        """Refused for False: the rows of a table train, or the module is in `eval()`."""
+        if not requires_grad:
+            raise Error(f"the rows of table {self.name!r} are no parameters that can be frozen: "
+                        f"keep the nn.EmbeddingBag, or call eval() of this module")
+        return self
+
+    def _apply(self, fn, recurse=True):
+        """Follow a change of dtype by the model: results have it, rows keep theirs."""
+        dtype = fn(torch.empty(0, dtype=self._dtype)).dtype
+        if dtype == torch.float64:
+            raise Error(f"table {self.name!r} has {self.collection.tables[self._table].dtype} rows "
+                        f"and fp32 arithmetic: a model in float64 cannot have it")
+        self._dtype = dtype
+        return super()._apply(fn, recurse)
 
     @property
     def weight(self):
@@ -112,9 +137,32 @@ class HotEmbeddingBag(nn.Module):
 
 
 def check_convertible(name, bag):
-    """Raise Error if an `nn.EmbeddingBag` has a property that `HotEmbeddingBag` has not."""
-    refused = {"max_norm": bag.max_norm is not None, "scale_grad_by_freq": bag.scale_grad_by_freq,
-               f"mode={bag.mode!r}": bag.mode not in ("sum", "mean")}
+    """Check an `nn.EmbeddingBag`.
+
+    Raises
+    ------
+    Error
+        It has a property that `HotEmbeddingBag` has not: max_norm, scale_grad_by_freq, mode "max",
+        a frozen weight, rows in float64 or on another device than the CPU, parametrizations,
+        backward hooks, further parameters or buffers, or a subclass's own methods.
+    """
+    weight = bag.weight
+    backward = (bag._backward_hooks, bag._backward_pre_hooks, weight._backward_hooks)
+    refused = {
+        "max_norm": bag.max_norm is not None,
+        "scale_grad_by_freq": bag.scale_grad_by_freq,
+        f"mode={bag.mode!r}": bag.mode not in ("sum", "mean"),
+        "parametrizations": is_parametrized(bag),
+        f"the class {type(bag).__name__}, a subclass of nn.EmbeddingBag":
+            type(bag) is not nn.EmbeddingBag and not is_parametrized(bag),
+        "a frozen weight": not weight.requires_grad,
+        f"rows of {weight.dtype}": weight.dtype == torch.float64,
+        f"rows on {weight.device}": weight.device.type != "cpu",
+        "backward hooks": any(backward),
+        "more parameters, buffers or submodules than its weight": bool(
+            [*bag.buffers(), *list(bag.parameters())[1:], *bag.children()]),
+        "a forward of its own": "forward" in vars(bag),
+    }
     for what in (what for what, used in refused.items() if used):
-        raise Error(f"{name}: an EmbeddingBag with {what} cannot be converted; sum or mean can, "
-                    f"without max_norm and scale_grad_by_freq")
+        raise Error(f"{name}: an EmbeddingBag with {what} cannot be converted: a HotEmbeddingBag "
+                    f"has no such property, and would train differently")

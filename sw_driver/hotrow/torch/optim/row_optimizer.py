@@ -45,8 +45,8 @@ class RowOptimizer(torch.optim.Optimizer):
         ignored = {name: value for name, value in group.items()
                    if name not in ("params", "lr", "initial_lr") and value}
         if ignored:
-            raise Error(f"{self.rule.name} of a collection has a rate only, and the parameter group "
-                        f"has {ignored}: it would have no effect")
+            raise Error(f"{self.rule.name} of a collection has a rate only: {ignored} in its "
+                        f"parameter group would have no effect")
         loss = None
         if closure is not None:
             with torch.enable_grad():

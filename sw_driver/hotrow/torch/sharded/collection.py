@@ -1,7 +1,6 @@
 """Embedding tables that several processes train together: `ShardedEmbeddingBagCollection`."""
 
 import numpy as np
-import torch
 
 from ...errors import Error
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
@@ -77,6 +76,9 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     def abandon(self):
         self.store.abandon()
+
+    def _adopt_writes(self):
+        """The shards have no views that others write."""
 
     def learn(self, rows=None, warmup_ratio=None, ids_freq_mapping=None, *, limit=None, decay=0):
         """As `HotEmbeddingBagCollection.learn`: each rank gives slots to rows that it owns.

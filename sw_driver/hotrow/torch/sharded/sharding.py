@@ -63,8 +63,8 @@ class Sharding:
 
     def initialise(self, seed):
         """Give the rank's rows the contents that they have in whole tables with this seed."""
+        generator = torch.Generator().manual_seed(seed)
         for group, (span, shard) in enumerate(zip(self.spans, self.shards, strict=True)):
-            generator = torch.Generator().manual_seed(seed)
             ends = [*span.tables.first, len(span.tables.rows)]
             for local, rows in enumerate(span.tables.cardinalities):
                 owned, count = self.own(group, local)

@@ -1,0 +1,255 @@
+"""Properties of a replaced module: each one is carried, or refused by name."""
+
+import copy
+import os
+import stat
+
+import numpy as np
+import pytest
+import torch
+from hotrow.errors import BatchError, Error
+from hotrow.torch import (
+    Checkpoint,
+    HotEmbeddingBag,
+    HotEmbeddingBagCollection,
+    TableConfig,
+    convert,
+)
+from torch import nn
+
+IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
+
+
+class Scaled(nn.EmbeddingBag):
+    def forward(self, *arguments, **named):
+        return 10 * super().forward(*arguments, **named)
+
+
+def frozen(bag):
+    bag.weight.requires_grad_(False)
+
+
+def own_forward(bag):
+    bag.forward = lambda *arguments: nn.EmbeddingBag.forward(bag, *arguments)
+
+
+REFUSED = {
+    "frozen": frozen,
+    "parametrizations": nn.utils.parametrizations.weight_norm,
+    "float64": lambda bag: bag.double(),
+    "backward hooks": lambda bag: bag.register_full_backward_hook(lambda *_: None),
+    "buffers": lambda bag: bag.register_buffer("scale", torch.ones(1)),
+    "forward of its own": own_forward,
+}
+
+
+def bag_of(dtype=torch.float32, **options):
+    return nn.EmbeddingBag(50, 8, mode="sum", dtype=dtype, **options)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_convert_refuses_by_name(name):
+    bag = bag_of()
+    REFUSED[name](bag)
+    with pytest.raises(Error, match=name):
+        convert(nn.Sequential(bag), mode="resident")
+
+
+def test_convert_refuses_a_subclass_and_tied_weights():
+    with pytest.raises(Error, match="Scaled"):
+        convert(nn.Sequential(Scaled(50, 8, mode="sum")), mode="resident")
+    model = nn.ModuleDict({"bag": bag_of(), "top": nn.Linear(8, 50, bias=False)})
+    model["top"].weight = model["bag"].weight
+    with pytest.raises(Error, match=r"top\.weight"):
+        convert(model, mode="resident")
+
+
+def test_convert_carries_forward_hooks_and_the_training_state():
+    bag = bag_of()
+    bag.register_forward_hook(lambda module, given, result: 10 * result)
+    model = nn.Sequential(bag).eval()
+    keys, before = list(model.state_dict()), model(IDS).detach()
+    convert(model, mode="resident")
+    assert keys == list(model.state_dict())
+    assert torch.equal(model(IDS), before)
+    assert not model[0].training
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_results_have_the_dtype_of_the_model(dtype):
+    model = nn.Sequential(bag_of(dtype), nn.Linear(8, 1, dtype=dtype))
+    convert(model, mode="resident")
+    assert model(IDS).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_results_follow_a_change_of_dtype(dtype):
+    model = nn.Sequential(bag_of(), nn.Linear(8, 1))
+    convert(model, mode="resident")
+    assert model.to(dtype)(IDS).dtype == dtype
+    assert model.float()(IDS).dtype == torch.float32
+    with pytest.raises(Error, match="float64"):
+        model.double()
+
+
+def test_rows_cannot_be_frozen_afterwards():
+    bag = HotEmbeddingBag(50, 8, cache="resident")
+    with pytest.raises(Error, match="frozen"):
+        bag.requires_grad_(False)
+
+
+@pytest.mark.parametrize("padding", [-51, 50])
+def test_a_padding_index_is_a_row(padding):
+    with pytest.raises(Error, match="padding_idx"):
+        HotEmbeddingBag(50, 8, padding_idx=padding, cache="resident")
+    assert HotEmbeddingBag(50, 8, padding_idx=-1, cache="resident").padding_idx == 49
+
+
+def test_the_random_state_belongs_to_the_caller():
+    def draw(make):
+        torch.manual_seed(5)
+        make()
+        return torch.rand(1).item()
+
+    convert_ = draw(lambda: convert(nn.Sequential(bag_of()), mode="resident"))
+    assert convert_ == draw(bag_of)  # only the bag that is replaced draws
+    first, second = (draw_table() for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def draw_table():
+    torch.manual_seed(5)
+    return HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident").table("a")[0]
+
+
+def test_tables_of_several_dims_start_differently():
+    tables = HotEmbeddingBagCollection(
+        [TableConfig("a", 100, 8), TableConfig("b", 100, 16)], mode="resident", seed=0)
+    assert not torch.equal(tables.table("a")[0].ravel()[:64], tables.table("b")[0].ravel()[:64])
+
+
+@pytest.mark.parametrize("lr", [-1, float("nan"), float("inf"), "0.1"])
+def test_a_rate_is_a_number(lr):
+    with pytest.raises(Error, match="rate"):
+        HotEmbeddingBagCollection([TableConfig("a", 5, 4)], mode="resident", lr=lr)
+
+
+def test_arguments_of_the_optimizer_have_an_effect_or_are_refused():
+    with pytest.raises(Error, match="'sgd', 'rowwise_adagrad', 'adagrad'"):
+        HotEmbeddingBagCollection([TableConfig("a", 5, 4)], mode="resident", optimizer="adam")
+    tables = HotEmbeddingBagCollection([TableConfig("a", 5, 4)], mode="resident", lr=1)
+    with pytest.raises(Error, match="rows only"):
+        tables.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
+    tables.optimizer.param_groups[0]["weight_decay"] = 0.1
+    with pytest.raises(Error, match="weight_decay"):
+        tables.optimizer.step()
+    tables.optimizer.param_groups[0] |= {"weight_decay": 0, "lr": -1}
+    with pytest.raises(Error, match="rate"):
+        tables.optimizer.step()
+
+
+class Keyed:
+    """A KeyedJaggedTensor of features a and b."""
+
+    def __init__(self, strides=(3, 3), weights=None):
+        self.strides, self.weights = strides, weights
+
+    def keys(self):
+        return ["a", "b"]
+
+    def values(self):
+        return torch.arange(6)
+
+    def lengths(self):
+        return torch.ones(6, dtype=torch.int64)
+
+    def weights_or_none(self):
+        return self.weights
+
+    def stride_per_key(self):
+        return list(self.strides)
+
+
+def keyed_tables(**options):
+    return HotEmbeddingBagCollection([TableConfig("a", 50, 8), TableConfig("b", 50, 8)],
+                                     mode="resident", seed=0, **options)
+
+
+def test_weights_of_a_keyed_tensor_count_where_the_collection_is_weighted():
+    weights = torch.full((6,), 2.0)
+    plain, weighted = keyed_tables(), keyed_tables(is_weighted=True)
+    ids = torch.arange(6).view(2, 3).T
+    expected = plain(ids)
+    for tables, factor in ((plain, 1), (weighted, 2)):
+        result = tables(Keyed(weights=weights))
+        result = result if isinstance(result, torch.Tensor) else result.values()
+        assert torch.equal(result, factor * expected)
+    with pytest.raises(BatchError, match="no weights"):
+        weighted(Keyed())
+
+
+def test_a_batch_size_per_key_is_refused():
+    with pytest.raises(BatchError, match="'a': 2, 'b': 4"):
+        keyed_tables()(Keyed(strides=(2, 4)))
+
+
+def written(mode, write, train_after=False):
+    """Output of evaluation after a write in place, and the tables' contents."""
+    options = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    model = nn.Sequential(bag_of())
+    torch.manual_seed(0)
+    model[0].reset_parameters()
+    with convert(model, mode=mode, lr=0.1, **options) as tables:
+        def step():
+            model(IDS).sum().backward()
+            tables.optimizer.step()
+
+        step()
+        weight = model.state_dict()["0.weight"]
+        if train_after:
+            step()
+        with torch.no_grad():
+            write(weight)
+        step()
+        return model.eval()(IDS).detach(), model[0].weight.clone()
+
+
+WRITES = {"zero": lambda weight: weight.zero_(), "row": lambda weight: weight[IDS[0, 0]].fill_(3),
+          "swap": lambda weight: weight.copy_(weight.flip(0))}
+
+
+@pytest.mark.parametrize("mode", ["scratchpipe", "freqcache", "hotline"])
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_in_place_are_taken_over(name, mode):
+    for found, expected in zip(written(mode, WRITES[name]), written("resident", WRITES[name]),
+                               strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_a_write_over_trained_rows_is_refused():
+    with pytest.raises(Error, match="written in place"):
+        written("scratchpipe", WRITES["zero"], train_after=True)
+
+
+def test_a_checkpoint_follows_the_umask_and_keeps_modes_and_links(tmp_path):
+    before = os.umask(0o022)
+    try:
+        paths = {name: tmp_path / name for name in ("new.pt", "old.pt", "target.pt")}
+        paths["old.pt"].touch()
+        paths["old.pt"].chmod(0o640)
+        link = tmp_path / "link.pt"
+        link.symlink_to(paths["target.pt"])
+        for path in (paths["new.pt"], paths["old.pt"], link):
+            Checkpoint(path).save(a=1)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(paths[name].stat().st_mode) for name in paths]
+    assert modes == [0o644, 0o640, 0o644]
+    assert link.is_symlink() and Checkpoint(paths["target.pt"]).load() == {"a": 1}
+
+
+def test_the_reference_for_the_checks_is_sound():
+    """Without a write both models agree, so that the comparison above can fail."""
+    plain = copy.deepcopy(written("resident", lambda weight: None))
+    changed = written("resident", WRITES["zero"])
+    assert not np.array_equal(plain[1].numpy(), changed[1].numpy())
