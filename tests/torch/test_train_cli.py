@@ -56,9 +56,9 @@ def check_report(result, mode="hotline"):
     assert len(result["table_sha256"]) == 64
 
 
+@pytest.mark.slow
 @needs(RETAIL)
-@pytest.mark.parametrize("optimizer", [
-    "sgd", pytest.param("rowwise_adagrad", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_online_retail(hotrow, optimizer):
     code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, *MODEL, *SMALL, "--json",
                              "--optimizer", optimizer, "--batches", 24, "--batch-size", 4096)
