@@ -237,7 +237,7 @@ def _check_updatable(tables: list[Table], with_state: bool) -> None:
 
 
 def _gradients(value, table, largest_row):
-    """The array behind gradients, checked against the table they are for."""
+    """The array of gradients, checked against their table."""
     array = array_of(value, "gradients", writable=False)
     if array.ndim != 2 or array.shape[1] != table.dim or array.dtype not in (
             np.float32, table.dtype):

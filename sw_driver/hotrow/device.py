@@ -1,4 +1,4 @@
-"""A device: what is registered with it, and its calls."""
+"""A device: registered tables and memory, and its calls."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Device:
         """Unregister a table; its rows lose their slots.
 
         The counters keep its rows. Once another table has its number, `harvest` needs
-        `clear_counters` before; the device clears them itself when no table is left.
+        `clear_counters` first. Without any table the device clears the counters itself.
         """
         tables = self._commands.tables
         with self._commands.lock:

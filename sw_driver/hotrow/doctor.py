@@ -1,4 +1,4 @@
-"""`hotrow doctor`: what is installed, what is missing, and how to get it."""
+"""`hotrow doctor`: report installed and missing packages, and how to install them."""
 
 import json
 import platform
@@ -34,8 +34,9 @@ class Finding:
 def command(subparsers):
     """Add `hotrow doctor`."""
     parser = subparsers.add_parser(
-        "doctor", help="what is installed, what is missing, how to get it",
-        description="Report what is installed. Exit code 0 when `hotrow demo` can run, else 1.")
+        "doctor", help="report installed and missing packages, and how to install them",
+        description="Report installed packages and programs. Exit code 0 if `hotrow demo` can "
+                    "run, else 1.")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 

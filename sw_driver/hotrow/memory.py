@@ -20,7 +20,7 @@ class Tensor(Protocol):
         """Address of the first element."""
 
     def untyped_storage(self) -> Any:
-        """The memory behind the tensor."""
+        """The memory of the tensor."""
 
     def detach(self) -> Any:
         """The tensor without its gradient."""

@@ -42,8 +42,8 @@ class Settings:
 class CommandQueue:
     """One in-order queue of the device.
 
-    An interrupt (Ctrl-C) in any method leaves a state from which the next call goes on: a command
-    is submitted once its future is in `_outstanding`, and completed once it is removed.
+    After an interrupt (Ctrl-C) in any method the next call continues: a command is submitted once
+    its future is in `_outstanding`, and completed once the future is removed.
 
     Parameters
     ----------

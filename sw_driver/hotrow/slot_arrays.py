@@ -13,7 +13,7 @@ from .tables import Table
 
 
 def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:
-    """The array behind a Buffer, array or tensor that the device reads or, if `writable`, writes.
+    """The array of a Buffer, array or tensor that the device reads or, if `writable`, writes.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def _overlaps(array):
 
 def slot_array(value: Buffer | Array, what: str, dtype: DTypeLike, row_bytes: int,
                writable: bool) -> NDArray[Any]:
-    """The array behind `value`, whose rows must have that type and that many bytes."""
+    """The array of `value`, whose rows must have that type and that many bytes."""
     array = array_of(value, what, writable)
     row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0
     if array.dtype != dtype or row != row_bytes:

@@ -83,7 +83,7 @@ class Spans:
 
 def _contiguous(value: Buffer | Array, what: str,
                 writable: bool) -> tuple[NDArray[Any], tuple[int, int]]:
-    """The array behind `value`, and its host address and bytes."""
+    """The array of `value`, and its host address and bytes."""
     array = array_of(value, what, writable)
     if not (array.flags.c_contiguous and array.size):
         raise RegistrationError(f"{what} must be contiguous and not empty; its shape is "

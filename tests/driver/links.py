@@ -1,4 +1,4 @@
-"""Cards behind links, for tests: golden models at pseudo-terminals, channels that lose frames."""
+"""Cards on links, for tests: golden models at pseudo-terminals, channels that lose frames."""
 
 import tomllib
 from importlib.metadata import EntryPoint
@@ -71,12 +71,12 @@ class RoughChannel:
 
 
 class LateCard(ModelCard):
-    """A golden card that works for a while: COMPLETED is what it was, a few times it is read.
+    """A golden card whose COMPLETED registers keep their old value for a few reads.
 
-    Members
-    -------
+    Attributes
+    ----------
     late : int
-        Reads that told less than what had been completed.
+        Reads that returned an old value.
     """
 
     def __init__(self, *arguments, reads=3, **options):
@@ -87,13 +87,13 @@ class LateCard(ModelCard):
         value = super().read_register(offset)
         if offset not in COMPLETED:
             return value
-        told, left = self._seen.get(offset, (0, self._reads))
-        if left and told not in (0, value):
+        shown, left = self._seen.get(offset, (0, self._reads))
+        if left and shown not in (0, value):
             left, self.late = left - 1, self.late + 1
         else:
-            told, left = value, self._reads
-        self._seen[offset] = told, left
-        return told
+            shown, left = value, self._reads
+        self._seen[offset] = shown, left
+        return shown
 
 
 def model_card(name="tiny", **options):

@@ -22,7 +22,7 @@ def by_hand(batch, split):
 @pytest.mark.parametrize("feature_major", [False, True], ids=["samples", "features"])
 @pytest.mark.parametrize("jagged", [False, True], ids=["dense", "jagged"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_miss_is_told(device, tables, jagged, feature_major, seed):
+def test_every_miss_is_counted(device, tables, jagged, feature_major, seed):
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, ROWS, (90, 3))
     if jagged:

@@ -180,7 +180,7 @@ def test_malformed_batches_teach(make, message):
 
 
 @pytest.mark.parametrize("feature_major", [False, True])
-def test_positions_are_told_as_sample_and_column(feature_major):
+def test_positions_as_sample_and_column(feature_major):
     lengths = np.array([2, 0, 1, 0, 3, 1])  # of 3 samples and 2 tables
     batch = Batch.jagged(np.arange(7), lengths, 3, feature_major=feature_major)
     bags = np.repeat(np.arange(6), lengths)

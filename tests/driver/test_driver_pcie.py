@@ -40,7 +40,7 @@ class Registers:
 
 
 class Iommu:
-    """What VFIO's calls do, as far as they concern memory: a golden card sees what is mapped."""
+    """The memory calls of VFIO: a golden card sees mapped memory."""
 
     def __init__(self, card=None):
         self.card, self.mapped, self.limit, self.refusal = card, {}, 1 << 40, errno.ENOMEM
@@ -93,7 +93,7 @@ def test_registers_of_a_bar(function):
     for offset in (2, -4, BAR_BYTES):
         with pytest.raises(TransportError, match=f"has {BAR_BYTES} bytes of registers, none at"):
             bar.read(offset)
-    (function / "resource0").write_bytes(b"\xff" * BAR_BYTES)  # as of a card that was pulled out
+    (function / "resource0").write_bytes(b"\xff" * BAR_BYTES)  # a removed card
     with pytest.raises(TransportError, match="does not answer: the card was removed"):
         bar.read(8)
     bar.close()
@@ -267,7 +267,7 @@ def test_memory_that_the_system_does_not_map(number, advice):
 
 
 class Pages(HugePages):
-    """Ordinary pages with numbers of the test's choice; a golden card sees what is attached."""
+    """Ordinary pages with chosen numbers; a golden card sees attached memory."""
 
     def __init__(self, path, card, width=64):
         super().__init__(width, path, flags=0, page=1 << 21)
@@ -354,14 +354,14 @@ def test_a_card_that_takes_its_time():
 def test_registers_behind_others_in_a_bar():
     card, asked = Model(preset("tiny")), []
 
-    class Behind(Registers):
+    class Offset(Registers):
         def __init__(self, card):
             super().__init__(card)
             read, write = self.read, self.write
             self.read = lambda offset: asked.append(offset) or read(offset - (1 << 16))
             self.write = lambda offset, value: write(offset - (1 << 16), value)
 
-    transport = PcieTransport(Behind(card), VfioMemory(5, 32, Iommu(card)), registers_at=1 << 16)
+    transport = PcieTransport(Offset(card), VfioMemory(5, 32, Iommu(card)), registers_at=1 << 16)
     with Device(transport, 60, 4, 1 << 20) as device:
         assert usable(device, register_tables(device))
     assert min(asked) >= 1 << 16

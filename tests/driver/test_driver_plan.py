@@ -9,7 +9,7 @@ from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Statu
 from hotrow_rtl.config import preset
 from hotrow_sim.testing.fuzz.planning import STARVED
 
-from tests.driver.conftest import ROWS, pairs, raw, register_tables
+from tests.driver.conftest import ROWS, cleared, pairs, raw, register_tables
 
 CARDS = "model", "sim"  # no board has a planner or arithmetic
 
@@ -17,19 +17,24 @@ TINY = preset("tiny")
 MANY = (400, 70, 230)  # rows of the tables
 
 
-@pytest.fixture
-def open_planner(transport):
-    if transport.startswith("uart"):
-        pytest.skip("a card behind a line has a geometry of its own, which these tests choose")
-    opened = []
-
-    def make(config=TINY, rows=ROWS):
-        opened.append(hotrow.open(transport, config=config, timeout=60))
-        register_tables(opened[-1], rows)
-        return opened[-1]
-    yield make
-    for device in opened:
+@pytest.fixture(scope="module")
+def planners(card_kind):
+    """The cards of the module by name, opened when they are first used."""
+    devices = {}
+    yield devices
+    for device in devices.values():
         device.close()
+
+
+@pytest.fixture
+def open_planner(card_kind, planners):
+    def make(config=TINY, rows=ROWS):
+        if config.name not in planners:
+            planners[config.name] = hotrow.open(card_kind, config=config, timeout=60)
+        device = cleared(planners[config.name])
+        register_tables(device, rows)
+        return device
+    return make
 
 
 @pytest.fixture
@@ -207,7 +212,7 @@ def test_a_refused_plan_keeps_its_number(device):
 
 
 def test_a_plan_lost_in_a_reset(device):
-    device.wait_event_async(0, 1, queue="lookup")  # the plan behind it stands still
+    device.wait_event_async(0, 1, queue="lookup")  # the plan waits after it
     future = device.plan_async([[0, 0, 0]])
     device.reset()
     with pytest.raises(DeviceError, match="reset"):

@@ -153,7 +153,7 @@ def test_rows_that_do_not_exist(device, tables, check):
     assert usable(device, tables)
 
 
-def test_a_table_out_of_its_region_is_told_by_the_card(device, tables):
+def test_the_card_reports_a_table_out_of_its_region(device, tables):
     device.registers.write("TABLE_NUMBER", 0)
     device.registers.write("TABLE_LAST_ROW", 99)
     device.registers.write_wide("TABLE_WEIGHTS", tables[0].buffers[0].packed())

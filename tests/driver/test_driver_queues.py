@@ -104,14 +104,14 @@ def test_timeout_names_command_state_and_remedy(device, tables):
                        r"for an event; .*abort_wait\(queue='lookup'\)") as caught:
         held.result(timeout=0.05)
     assert isinstance(caught.value, TimeoutError), "the built-in one too"
-    behind = device.observe_async([[0, 0, 0]])
+    later = device.observe_async([[0, 0, 0]])
     with pytest.raises(hotrow.TimeoutError, match="OBSERVE on the lookup queue"):
-        behind.result(0.05)
+        later.result(0.05)
     assert device.abort_wait(queue="lookup")
     with pytest.raises(CommandError, match="WAIT ended with ABORTED") as caught:
         held.result()
     assert caught.value.status is Status.ABORTED
-    assert behind.result().lookups == 3
+    assert later.result().lookups == 3
     assert not device.abort_wait(queue="lookup"), "nothing waits"
 
 
@@ -186,18 +186,18 @@ def test_a_faulted_queue(device, tables, queue):
 def test_rings_overwritten(device, tables):
     queue, completed = device._commands.queues["lookup"], device.registers.read("LOOKUP_COMPLETED")
     pending = device.fence_async(queue="lookup")
-    behind = device.wait_event_async(0, 1, queue="lookup")
+    later = device.wait_event_async(0, 1, queue="lookup")
     while device.registers.read("LOOKUP_COMPLETED") == completed:
         device.transport.wait(0, completed, 0.01)
     queue._completions["sequence"][completed] = 99
     with pytest.raises(DeviceError, match=r"completion 2 .* sequence 99: the rings were over"):
         pending.result()
-    assert behind.done(), "what follows is given up too"
+    assert later.done(), "later commands are given up too"
     device.reset()
     assert usable(device, tables)
 
 
-def test_the_card_is_told_how_long_to_wait_for_memory(transport):
+def test_memory_timeout_reaches_the_card(transport):
     for option, cycles in ({}, 1 << 20), ({"memory_timeout": 5000}, 5000):
         with hotrow.open(transport, preset="tiny", **option) as device:
             assert device.registers.read("TIMEOUT") == cycles

@@ -47,7 +47,7 @@ def test_loss_repetition_and_reordering_change_nothing(seed):
     assert network.lost and network.repeated and network.reordered and statistics.repeated
 
 
-def test_what_losses_cost_is_told(capsys):
+def test_cost_of_losses(capsys):
     """Bytes arrive all the same; frames and throughput are printed, not judged."""
     rough, count, seed = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05}, 400, 5
     octets = np.random.default_rng(seed).integers(0, 256, count * LARGEST_PAYLOAD, np.uint8)
@@ -75,7 +75,7 @@ def test_what_losses_cost_is_told(capsys):
     assert sound == count < lossy, f"seed {seed}"
 
 
-def test_a_stranger_is_not_heard():
+def test_frames_of_a_stranger_are_ignored():
     card = model_card()
     endpoint = card.endpoint(replaceable=lambda: False)
     with UdpCard(endpoint) as served:

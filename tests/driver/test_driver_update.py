@@ -207,7 +207,7 @@ def test_rows_that_do_not_exist(device, tables, check):
     assert usable(device, tables)
 
 
-def test_a_table_out_of_its_region_is_told_by_the_card(device, tables):
+def test_the_card_reports_a_table_out_of_its_region(device, tables):
     device.registers.write("TABLE_NUMBER", 0)
     device.registers.write("TABLE_LAST_ROW", 99)
     device.registers.write_wide("TABLE_WEIGHTS", tables[0].buffers[0].packed())
@@ -221,7 +221,7 @@ def test_a_table_out_of_its_region_is_told_by_the_card(device, tables):
 @pytest.mark.skipif(not RETAIL.is_file(), reason="real data online_retail/trace.tsv.gz is not "
                     "beside this checkout")
 def test_a_mixed_run_on_a_real_log(device, transport):
-    """SGD and row-wise Adagrad by turns: golden bit for bit; the trainer's SGD bit for bit, its
+    """SGD and row-wise Adagrad alternately: golden bit for bit; the trainer's SGD bit for bit, its
     Adagrad within the limit of the per-step check, a millionth."""
     torch = pytest.importorskip("torch")
     from hotrow.torch.optim import arithmetic

@@ -42,7 +42,7 @@ def test_a_table_larger_than_the_room_stays_as_it_is():
     assert pairs(with_whole_tables(hot, 5, [6, 1000], [100, 20])) == pairs(hot)
 
 
-def test_room_that_is_left_takes_whole_tables():
+def test_free_room_is_used_for_whole_tables():
     hot = hot_rows([5, 0, 0], [9, 9])
     found = with_whole_tables(hot, 10, [3, 1000], [6, 20])
     assert pairs(found) == [(1, 0), (1, 1), (0, 0), (0, 1), (0, 2)]

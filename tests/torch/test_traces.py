@@ -94,7 +94,7 @@ def test_a_bag_that_no_length_can_tell(monkeypatch):
 
 
 @pytest.mark.parametrize("changes, message", [
-    ({"ids": ()}, "which columns .* --ids; there are click, user, item, price, visit"),
+    ({"ids": ()}, "no id columns .* --ids; there are click, user, item, price, visit"),
     ({"ids": ("user", "shop")}, "no column 'shop': there are click, user"),
     ({"label": "buy"}, "no column 'buy'"),
     ({"dense": ("weight",)}, "no column 'weight'"),
