@@ -39,12 +39,12 @@ def check(config, at, beat, out):
     carried = out.carried
     for name, _ in waiting_beat(config):
         assert name == "lanes" or carried[name] == beat[name]
-    for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes)):
+    for number, (lane, got) in enumerate(zip(beat["lanes"], out.lanes, strict=True)):
         where = f"beat {at}, lane {number}"
-        bank, rest = split_key(config, lane["key"])
+        bank, bank_key = split_key(config, lane["key"])
         assert (got.valid, got.bank) == (lane["owner"], bank), where
         request, counts, splits = got.request, beat["counts"], beat["splits"]
-        assert (request.bank_key, request.amount) == (rest, lane["amount"] * counts), where
+        assert (request.bank_key, request.amount) == (bank_key, lane["amount"] * counts), where
         shared = out.shared
         assert (shared.miss, shared.op) == (splits, DirectoryOp.FIND), where
         assert shared.epoch == beat["epoch"], where

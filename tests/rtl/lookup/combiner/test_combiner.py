@@ -102,18 +102,27 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
 def batches_of_every_kind(config, seed):
     """Batches of every kind, the shortest first."""
     sizes = [1, 1, 2, 1, 5, 6, 3, 1, 12, 7, 2, 30]
-    for number, (beats, rows) in enumerate(zip(sizes, [1, 3, 1, 2, 1, 3, 9, 3, 30, 2, 1, 60])):
+    for number, (beats, rows) in enumerate(
+            zip(sizes, [1, 3, 1, 2, 1, 3, 9, 3, 30, 2, 1, 60], strict=True)):
         yield batch_of(config, beats, rows, 100 * seed + number, served=(1, 0.8, 0.3)[number % 3],
                        lanes=config.lanes // (1 + number % 2), final=number % (config.lanes // 2))
 
 
-@pytest.mark.parametrize("config", [TINY, *REACHES, WIDE], ids=lambda config: config.name)
-@pytest.mark.parametrize("gaps, pauses", [
-    (STEADY, STEADY), (RAGGED, STEADY), ((0, 0, 0, 0, 11), STEADY), (STEADY, RAGGED),
-    ((0, 2, 0, 9, 0, 0), (0, 0, 7, 0, 1))],
-    ids=["steady", "gaps", "pauses", "back-pressure", "both"])
-def test_against_the_golden_model(config, gaps, pauses):
-    run(config, list(batches_of_every_kind(config, seed=1)), gaps, pauses)
+STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY),
+          "pauses": ((0, 0, 0, 0, 11), STEADY), "back-pressure": (STEADY, RAGGED),
+          "both": ((0, 2, 0, 9, 0, 0), (0, 0, 7, 0, 1))}
+
+
+@pytest.mark.parametrize("config, stalls", [
+    *((TINY, stalls) for stalls in STALLS),
+    (REACHES[0], "both"), (REACHES[2], "pauses"),
+    *(pytest.param(config, stalls, marks=pytest.mark.slow)
+      for config, stalls in ((REACHES[1], "both"), (REACHES[2], "both"), (WIDE, "pauses"))),
+    *(pytest.param(config, stalls, marks=pytest.mark.long)
+      for config in (*REACHES, WIDE) for stalls in ("steady", "gaps", "back-pressure"))],
+    ids=lambda value: getattr(value, "name", value))
+def test_against_the_golden_model(config, stalls):
+    run(config, list(batches_of_every_kind(config, seed=1)), *STALLS[stalls])
 
 
 @pytest.mark.slow
@@ -121,7 +130,8 @@ def test_against_the_golden_model(config, gaps, pauses):
 def test_long_batches(seed):
     gaps = np.random.default_rng(seed).choice([0, 0, 0, 1, 8], 97)
     pauses = np.random.default_rng(seed + 50).choice([0, 0, 0, 1, 8], 89)
-    batches = [batch for more in range(4) for batch in batches_of_every_kind(TINY, 10 * seed + more)]
+    batches = [batch for more in range(4)
+               for batch in batches_of_every_kind(TINY, 10 * seed + more)]
     run(TINY, batches, [int(gap) for gap in gaps], [int(pause) for pause in pauses])
 
 
@@ -148,50 +158,63 @@ def test_hot_row_has_one_owner_in_its_window():
     assert owning == {(number, 0): reach * TINY.lanes for number in range(0, beats, reach)}
 
 
-@pytest.mark.parametrize("first", [1, 2, 5, 9])
-@pytest.mark.parametrize("begun", range(1, 9))
-def test_batch_leaves_though_the_next_one_stalls(first, begun):
-    dut = Combiner(TINY)
-    bench = StreamBench(dut)
-    batch = batch_of(TINY, first, 2, seed=first)
-    bench.source(dut.beats, batch + batch_of(TINY, 20, 2, seed=begun)[:begun])
-    taken = bench.sink(dut.combined, first, read=read)
-    bench.run(60)
-    assert taken == list(expected(TINY, batch))
+class Player:
+    """Beats to a combiner whose output is taken at once, with restarts in between."""
+
+    def __init__(self):
+        self.dut, self.taken = Combiner(TINY), []
+        self.bench = StreamBench(self.dut)
+        self.bench.background(self.take)
+
+    async def take(self, ctx):
+        ctx.set(self.dut.combined.ready, 1)
+        while True:
+            _, _, valid, beat = await ctx.tick().sample(
+                self.dut.combined.valid, self.dut.combined.p)
+            if valid:
+                self.taken.append(read(beat))
+
+    async def give(self, ctx, beats):
+        for beat in beats:
+            ctx.set(self.dut.beats.p, beat)
+            ctx.set(self.dut.beats.valid, 1)
+            await ctx.tick().until(self.dut.beats.ready)
+        ctx.set(self.dut.beats.valid, 0)
+
+    async def restart(self, ctx):
+        ctx.set(self.dut.restart, 1)
+        await ctx.tick()
+        ctx.set(self.dut.restart, 0)
+        assert not ctx.get(self.dut.combined.valid)
+        self.taken.clear()
 
 
-@pytest.mark.parametrize("after", range(1, 12))
-def test_restart(after):
-    """The next beat is the first of its batch, whatever was inside."""
-    dut = Combiner(TINY)
-    bench = StreamBench(dut)
-    dropped = batch_of(TINY, 7, 1, seed=3) + batch_of(TINY, 20, 1, seed=4)
-    kept = batch_of(TINY, 9, 2, seed=5)
-    taken, restarted = [], []
+def test_batch_leaves_though_the_next_one_stalls():
+    player, following = Player(), [batch_of(TINY, 20, 2, seed=begun) for begun in range(9)]
 
     async def drive(ctx):
-        for number in range(after):
-            ctx.set(dut.beats.p, dropped[number])
-            ctx.set(dut.beats.valid, 1)
-            await ctx.tick()
-        ctx.set(dut.restart, 1)
-        await ctx.tick()
-        ctx.set(dut.restart, 0)
-        assert not ctx.get(dut.combined.valid)
-        restarted.append(True)
-        for beat in kept:
-            ctx.set(dut.beats.p, beat)
-            await ctx.tick().until(dut.beats.ready)
-        ctx.set(dut.beats.valid, 0)
+        for first in (1, 2, 5, 9):
+            batch = batch_of(TINY, first, 2, seed=first)
+            for begun in range(1, 9):
+                await player.give(ctx, batch + following[begun][:begun])
+                await ctx.tick().repeat(30)
+                assert player.taken[:first] == list(expected(TINY, batch)), (first, begun)
+                await player.restart(ctx)
+    player.bench.process("drive", drive)
+    player.bench.run(4000)
 
-    async def take(ctx):
-        ctx.set(dut.combined.ready, 1)
-        while not restarted:
-            await ctx.tick()
-        while len(taken) < len(kept):
-            beat, = await ctx.tick().sample(dut.combined.p).until(dut.combined.valid)
-            taken.append(read(beat))
-    bench.process("drive", drive)
-    bench.process("take", take)
-    bench.run(200)
-    assert taken == list(expected(TINY, kept))
+
+def test_restart():
+    """The next beat is the first of its batch, whatever was inside."""
+    player, kept = Player(), batch_of(TINY, 9, 2, seed=5)
+    dropped = batch_of(TINY, 7, 1, seed=3) + batch_of(TINY, 20, 1, seed=4)
+
+    async def drive(ctx):
+        for after in range(1, 12):
+            await player.give(ctx, dropped[:after])
+            await player.restart(ctx)
+            await player.give(ctx, kept)
+            await ctx.tick().repeat(30)
+            assert player.taken == list(expected(TINY, kept)), after
+    player.bench.process("drive", drive)
+    player.bench.run(1000)

@@ -26,13 +26,15 @@ CONFIGS = {bus: dataclasses.replace(
     for bus, address_width in ((16, 32), (32, 64), (64, 64))}
 MANY_TABLES = dataclasses.replace(TINY, name="many-tables", tables=1024, batch_samples=64)
 ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
-STALLS = pytest.mark.parametrize(
-    "gaps, pauses", [(STEADY, RAGGED), (RAGGED, STEADY), (RAGGED, RAGGED)],
-    ids=["back-pressure", "gaps", "both"])
+STALLS = pytest.mark.parametrize("gaps, pauses", [
+    pytest.param(STEADY, RAGGED, id="back-pressure", marks=pytest.mark.slow),
+    pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
+    pytest.param(RAGGED, RAGGED, id="both")])
 LAYOUTS = [BatchFlag(0), ID64, FEATURE_MAJOR, ID64 | FEATURE_MAJOR]
-QUICK = [*((16, flags) for flags in LAYOUTS), (64, LAYOUTS[-1])]
+TIERS = {(16, LAYOUTS[0]): (), (16, LAYOUTS[-1]): (), (16, LAYOUTS[1]): pytest.mark.slow,
+         (16, LAYOUTS[2]): pytest.mark.slow, (64, LAYOUTS[-1]): pytest.mark.slow}
 EVERY_LAYOUT = pytest.mark.parametrize("bus, flags", [
-    pytest.param(bus, flags, marks=() if (bus, flags) in QUICK else pytest.mark.slow)
+    pytest.param(bus, flags, marks=TIERS.get((bus, flags), pytest.mark.long))
     for bus in CONFIGS for flags in LAYOUTS])
 
 
@@ -55,7 +57,8 @@ def check(config, batches, gaps=STEADY, pauses=STEADY, **kwargs):
         fetch for batch in batches for fetch in fetches_of(config, batch))
     if kwargs.get("verdict_pauses", STEADY) is STEADY:
         firsts = [trace.beat_cycles[last] for last in [0, *(lasts[:-1] + 1)]]
-        assert all(verdict < first for verdict, first in zip(trace.verdict_cycles, firsts))
+        assert all(verdict < first for verdict, first in zip(
+            trace.verdict_cycles, firsts, strict=True))
     return trace
 
 
@@ -99,13 +102,13 @@ def test_jagged_batches_equal_golden(bus, flags):
 
 
 @STALLS
-@pytest.mark.parametrize("flags", [FEATURE_MAJOR, pytest.param(ID64, marks=pytest.mark.slow)],
+@pytest.mark.parametrize("flags", [FEATURE_MAJOR, pytest.param(ID64, marks=pytest.mark.long)],
                          ids=str)
 def test_jagged_batches_with_stalls(flags, gaps, pauses):
     config = CONFIGS[16]
     dense_between = dense_batches(config, BatchFlag(0))
     batches = jagged_batches(config, flags)
-    check(config, [batch for pair in zip(batches, dense_between) for batch in pair],
+    check(config, [batch for pair in zip(batches, dense_between, strict=False) for batch in pair],
           gaps, pauses, verdict_pauses=pauses)
 
 
@@ -120,17 +123,20 @@ def test_as_many_samples_as_fit(flags):
     check(TINY, batches)
 
 
-@pytest.mark.parametrize("difference", [1, -1, 70000])
-def test_sum_of_lengths_is_checked_first(difference):
-    """The wrong batch has no beats; the next ones are read as if it had not been there."""
-    wrong = Batch(TINY, JAGGED, 10, 3, lengths_of(30, "random", 1))
-    actual, wrong.count = wrong.count, wrong.count + difference
-    after = [Batch(TINY, JAGGED, 4, 3, lengths_of(12, "random", 2)),
-             Batch(TINY, BatchFlag(0), 3, 3)]
-    trace = Trace(TINY, [wrong, *after], beats=sum(map(beats_in, after))).run()
-    assert trace.verdicts == [(Status.LOOKUPS, actual), (0, 0), (0, 0)]
-    assert trace.lookups == [lookup for batch in after for lookup in batch.expected(TINY)]
-    assert wrong.source not in dict(trace.memory.fetches)
+def test_sum_of_lengths_is_checked_first():
+    """A wrong batch has no beats; the next ones are read as if it had not been there."""
+    batches, verdicts = [], []
+    for difference in (1, -1, 70000):
+        wrong = Batch(TINY, JAGGED, 10, 3, lengths_of(30, "random", 1))
+        verdicts += [(Status.LOOKUPS, wrong.count), (0, 0), (0, 0)]
+        wrong.count += difference
+        batches += [wrong, Batch(TINY, JAGGED, 4, 3, lengths_of(12, "random", 2)),
+                    Batch(TINY, BatchFlag(0), 3, 3)]
+    good = [batch for number, batch in enumerate(batches) if number % 3]
+    trace = Trace(TINY, batches, beats=sum(map(beats_in, good))).run()
+    assert trace.verdicts == verdicts
+    assert trace.lookups == [lookup for batch in good for lookup in batch.expected(TINY)]
+    assert not {batch.source for batch in batches[::3]} & set(dict(trace.memory.fetches))
 
 
 def test_a_refused_batch_leaves_nothing_in_the_store():
@@ -161,27 +167,35 @@ def test_the_largest_sum():
     assert Trace(TINY, [batch], beats=0).run().verdicts == [(Status.LOOKUPS, 0xFFFF * 64 * 32)]
 
 
-@pytest.mark.parametrize("fault", [1, 2, 3])
-@pytest.mark.parametrize("word", [0, 2, 3])
-def test_fault_in_the_lengths_refuses_the_batch(fault, word):
-    batch = Batch(TINY, JAGGED, 8, 4, lengths_of(32, "random", 3))
-    after = Batch(TINY, BatchFlag(0), 3, 3)
-    trace = Trace(TINY, [batch, after], beats=beats_in(after),
-                  length_faults={0: {word: fault}}).run()
-    assert trace.verdicts == [(Status.SLVERR - 1 + fault, 0), (0, 0)]
-    assert trace.lookups == list(after.expected(TINY))
+def test_fault_in_the_lengths_refuses_the_batch():
+    """Whichever fault, in whichever word of them; the next batch is read."""
+    batches, verdicts, faults = [], [], {}
+    for fault in (1, 2, 3):
+        for word in (0, 2, 3):
+            faults[len(batches)] = {word: fault}
+            batches += [Batch(TINY, JAGGED, 8, 4, lengths_of(32, "random", 3)),
+                        Batch(TINY, BatchFlag(0), 3, 3)]
+            verdicts += [(Status.SLVERR - 1 + fault, 0), (0, 0)]
+    good = batches[1::2]
+    trace = Trace(TINY, batches, beats=sum(map(beats_in, good)), length_faults=faults).run()
+    assert trace.verdicts == verdicts
+    assert trace.lookups == [lookup for batch in good for lookup in batch.expected(TINY)]
 
 
-@pytest.mark.parametrize("flags", [BatchFlag(0), ID64, JAGGED], ids=str)
-@pytest.mark.parametrize("word", [0, 3, -1])
-def test_fault_marks_the_ids_of_its_word(flags, word):
-    lengths = lengths_of(30, "random", 4) if flags & JAGGED else None
-    batch = Batch(TINY, flags, 10, 3, lengths)
-    word %= -(-batch.ids.nbytes // TINY.bus_bytes)
-    trace = Trace(TINY, [batch], id_faults={0: {word: 2}}).run()
-    first = word * batch.per_word
-    assert trace.verdicts == [(0, 0)]
-    assert trace.lookups == list(batch.expected(TINY, [(first, first + batch.per_word, 2)]))
+def test_fault_marks_the_ids_of_its_word():
+    batches, faults, expected = [], {}, []
+    for flags in (BatchFlag(0), ID64, JAGGED):
+        for word in (0, 3, -1):
+            batch = Batch(TINY, flags, 10, 3,
+                          lengths_of(30, "random", 4) if flags & JAGGED else None)
+            at = word % -(-batch.ids.nbytes // TINY.bus_bytes)
+            first = at * batch.per_word
+            faults[len(batches)] = {at: 2}
+            batches.append(batch)
+            expected += batch.expected(TINY, [(first, first + batch.per_word, 2)])
+    trace = Trace(TINY, batches, id_faults=faults).run()
+    assert trace.verdicts == [(0, 0)] * len(batches)
+    assert trace.lookups == expected
 
 
 def test_a_faulty_word_is_not_called_out_of_range():
@@ -264,10 +278,11 @@ def test_other_lengths_in_the_second_pass(first, length):
 
 
 @pytest.mark.parametrize("flags", [BatchFlag(0), JAGGED], ids=str)
-@pytest.mark.parametrize("after", [*range(3, 90, 17), *(
-    pytest.param(after, marks=pytest.mark.slow) for after in range(4, 200, 7))])
-def test_restart_forgets_batches_and_keeps_the_tables(flags, after):
-    """In the midst of one batch, with the next one requested; what comes then is right."""
+@pytest.mark.parametrize("afters", [
+    pytest.param(range(3, 90, 17), id="few"),
+    pytest.param(range(4, 200, 7), id="many", marks=pytest.mark.slow)])
+def test_restart_forgets_batches_and_keeps_the_tables(flags, afters):
+    """In the middle of one batch, with the next one requested; the batches after it are right."""
     config = CONFIGS[16]
     dut = LookupReader(config)
     bench = StreamBench(dut)
@@ -283,38 +298,38 @@ def test_restart_forgets_batches_and_keeps_the_tables(flags, after):
     fresh = [*batches_of([(9, "random"), (30, "short")], JAGGED ^ flags),
              *batches_of([(7, "random"), (30, "ones")], flags)]
     memory.share([dut.ids, dut.lengths])
-    beats = []
+
+    async def play(ctx, batches, cycles=None):
+        """Offer batches for so many cycles, or until they have been read; return the beats."""
+        waiting, beats = [batch.command() for batch in batches], []
+        while cycles != 0 and (cycles or sum(beat.last for beat in beats) < len(batches)):
+            ctx.set(dut.command.valid, bool(waiting))
+            ctx.set(dut.command.payload, waiting[0] if waiting else {})
+            _, _, ready, valid, beat = await ctx.tick().sample(
+                dut.command.ready, dut.beats.valid, dut.beats.p)
+            if ready and waiting:
+                waiting.pop(0)
+            if valid:
+                beats.append(beat)
+            cycles = cycles and cycles - 1
+        ctx.set(dut.command.valid, 0)
+        return beats
 
     async def drive(ctx):
         await register_tables(ctx, dut)
         ctx.set(dut.beats.ready, 1)
         ctx.set(dut.verdict.ready, 1)
-        for batches, cycles in ((cut, after), (fresh, None)):
-            waiting = [batch.command() for batch in batches]
-            beats.clear()
-            while cycles is None or cycles:
-                ctx.set(dut.command.valid, bool(waiting))
-                ctx.set(dut.command.payload, waiting[0] if waiting else {})
-                _, _, taken, valid, beat = await ctx.tick().sample(
-                    dut.command.ready, dut.beats.valid, dut.beats.p)
-                if taken and waiting:
-                    waiting.pop(0)
-                if valid:
-                    beats.append(beat)
-                if cycles is None:
-                    if sum(beat.last for beat in beats) == len(fresh):
-                        return
-                else:
-                    cycles -= 1
-            ctx.set(dut.command.valid, 0)
+        for after in afters:
+            await play(ctx, cut, after)
             ctx.set(dut.restart, 1)
             memory.restart()
             await ctx.tick()
             ctx.set(dut.restart, 0)
             assert ctx.get(dut.ready), "the tables' copies were cleared"
             for stream in (dut.beats, dut.verdict, dut.ids.request, dut.lengths.request):
-                assert not ctx.get(stream.valid), "something survived the restart"
+                assert not ctx.get(stream.valid), f"{after=}: something survived the restart"
+            beats = await play(ctx, fresh)
+            assert lookups_of(beats)[0] == [
+                lookup for batch in fresh for lookup in batch.expected(config)], f"{after=}"
     bench.process("restart", drive)
-    bench.run(limit=2000)
-    assert lookups_of(beats)[0] == [
-        lookup for batch in fresh for lookup in batch.expected(config)]
+    bench.run(limit=2000 * len(afters))
