@@ -84,6 +84,11 @@ def _reference(slots, limit):
     wrong = (flat < 0) | (flat >= limit)
     if bool(wrong.any()):
         raise _out_of_range(slots, int(wrong.nonzero()[0]), limit)
+    return group_sorted(flat)
+
+
+def group_sorted(flat):
+    """Group numbers int64[n] of any size, with a sort: Groups."""
     distinct, inverse, counts = torch.unique(flat, return_inverse=True, return_counts=True)
     first = torch.full_like(distinct, len(flat), dtype=torch.int64).scatter_reduce(
         0, inverse, torch.arange(len(flat)), "amin")

@@ -50,6 +50,21 @@ class BagLayout:
                         f"{self.row_width}, got {columns.tolist()}")
         return columns
 
+    @property
+    def bag_lengths(self):
+        """int64[features * samples]"""
+        if self.lengths is None:
+            return torch.ones(self.features * self.samples, dtype=torch.int64)
+        return self.lengths.long()
+
+    @property
+    def divisor(self):
+        """Number by which the sum of each bag is divided: float32[bags, 1], or None."""
+        if self.mean is None:
+            return None
+        lengths = self.bag_lengths.view(self.features, self.samples)
+        return torch.where(self.mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
+
     def check(self, pooled, lookups, weights):
         """Check what is used with this layout.
 
@@ -204,19 +219,10 @@ def _no_row(slots, position, rows):
 
 def _lengths(layout, lookups):
     """Lengths of the bags as int64, checked."""
-    if layout.lengths is None:
-        return torch.ones(layout.features * layout.samples, dtype=torch.int64)
-    lengths = layout.lengths.long()
+    lengths = layout.bag_lengths
     if bool((lengths < 0).any()) or int(lengths.sum()) != lookups:
         raise _wrong_lengths(layout, lookups)
     return lengths
-
-
-def _divisor(layout, lengths):
-    """Number by which the sum of each bag is divided: float32[bags, 1]."""
-    mean = layout.mean[:, None].bool()
-    return torch.where(mean, lengths.view(layout.features, layout.samples).clamp(min=1),
-                       1).float().view(-1, 1)
 
 
 def _place(layout):
@@ -232,7 +238,7 @@ def _pool_reference(rows, slots, layout, weights, out):
     lengths = _lengths(layout, len(flat))
     pooled = _sum_rows(rows[flat].float(), lengths, weights)
     if layout.mean is not None:
-        pooled = pooled / _divisor(layout, lengths)
+        pooled = pooled / layout.divisor
     out[:, _place(layout)] = pooled.view(
         layout.features, layout.samples, layout.dim).transpose(0, 1)
 
@@ -241,7 +247,7 @@ def _sum_reference(gradients, groups, layout, weights, sums):
     lengths = _lengths(layout, len(groups.numbers))
     each = gradients[:, _place(layout)].transpose(0, 1).reshape(-1, layout.dim)
     if layout.mean is not None:
-        each = each / _divisor(layout, lengths)
+        each = each / layout.divisor
     bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     order = torch.argsort(groups.numbers, stable=True)
     sums.copy_(_sum_rows(each[bags[order]], groups.counts.long(),

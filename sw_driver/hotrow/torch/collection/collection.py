@@ -140,7 +140,9 @@ class HotEmbeddingBagCollection(nn.Module):
             Naming batch, sample, table and id.
         """
         bags = self.bags(inputs, offsets, per_sample_weights)
-        return joined(self.tables, self.layout.features, bags, self.lookup(bags), inputs)
+        request, results = self._look_up(bags, self.training)
+        found = results if self.layout.pooled else self.layout.split(request, results)
+        return joined(self.tables, self.layout.features, bags, found, inputs)
 
     def bags(self, inputs, offsets=None, per_sample_weights=None):
         """The lookups of a batch in the form that `prefetch` and `forward` also take: Bags."""
@@ -167,28 +169,28 @@ class HotEmbeddingBagCollection(nn.Module):
         -------
         list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
         """
-        trains = (self.training if training is None else training) and torch.is_grad_enabled()
-        if not trains:
+        request, results = self._look_up(bags, self.training if training is None else training)
+        return self.layout.split(request, results)
+
+    def _look_up(self, bags, training):
+        """Request of Bags, and the results of its lookups: list of Tensor."""
+        if not (training and torch.is_grad_enabled()):
             request, pending = self._request(bags), None
             located = self.store.look(request)
         else:
-            self.finish()
             request, located, pending = self._take(bags)
         weights = request.weights_of(bags)
-        results, feature = [], 0
-        for segment, rows in zip(request.segments, located, strict=True):
-            lookup = self._gradients.lookup(
-                segment, rows, self.layout.divisor(request, segment, feature), self.layout.pooled)
-            feature += segment.features
-            here = None
-            if weights is not None:
-                here = weights[segment.lookups].to(self.store.slot_memory.device)
+        if weights is not None:
+            weights = weights.to(self.store.slot_memory.device)
+        results = []
+        for lookup in self._gradients.lookups(
+                request, located, self.layout.bag_layouts(request), self.layout.pooled):
             if pending is not None:
                 pending.add(lookup)
-                results.append(PooledLookup.apply(self._anchor, here, lookup))
+                results.append(PooledLookup.apply(self._anchor, weights, lookup))
             else:
-                results.append(lookup.pool(here)[0])
-        return self.layout.split(request, results)
+                results.append(lookup.pool(weights)[0])
+        return request, results
 
     def _request(self, bags, ahead=0):
         """Check Bags of the batch that many `ahead` of the next one: Request."""
@@ -198,6 +200,10 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _take(self, bags):
         """Rows of a batch that trains: (Request, list of LocatedRows, PendingBackward)."""
+        again = self._take_again(bags)
+        if again is not None:
+            return again
+        self.finish()
         if self._part is not None:
             request = self._request(bags)
             located, pending = self.store.take_part(request, *self._part)
@@ -211,10 +217,33 @@ class HotEmbeddingBagCollection(nn.Module):
             if not request.source.equals(bags):
                 raise Error(f"batch {self.batches} is not the one that was prefetched in its place "
                             f"({len(bags.ids)} ids, prefetched {len(request.source.ids)}): batches "
-                            f"train in the order of prefetch()")
+                            f"train in the order of prefetch(). Call skip() of the pipeline or the "
+                            f"collection for a batch that is not looked up, and eval() where "
+                            f"nothing trains")
         located, pending = self.store.take(request)
         self.batches += 1
         return request, located, pending
+
+    def _take_again(self, bags):
+        """What `_take` returned for Bags that are looked up once more, or None.
+
+        Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
+        only if another one was prefetched in the next place.
+        """
+        if self._part is None and torch._C._current_graph_task_id() < 0:
+            coming = self.store.coming(bags)
+            if coming is None or coming.source.equals(bags):
+                return None
+        self.layout.check_weights(bags)
+        return self.store.take_again(bags)
+
+    def skip(self):
+        """Drop the batch that was prefetched first, which will not be looked up."""
+        self.finish()
+        request = self.store.coming()
+        if request is not None:
+            self.store.take(request)
+            self.batches += 1
 
     @property
     def waiting_samples(self):

@@ -1,8 +1,11 @@
 """The features of a collection: from what callers pass to requests, and from rows to results."""
 
+from itertools import accumulate
+
 import torch
 
 from ...errors import BatchError, Error
+from ...kernels.pooling import BagLayout
 from .bags import Bags
 from .configs import check_tables
 from .grouping import Grouping
@@ -43,6 +46,7 @@ class FeatureLayout:
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
         self._grouping = Grouping(groups)
+        self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
     def bags(self, inputs, offsets=None, weights=None):
@@ -62,25 +66,38 @@ class FeatureLayout:
                 self.configs[each].pooling != "sum" for each in bags.tables):
             raise BatchError("weights per sample go with pooling 'sum' only, as in nn.EmbeddingBag")
 
-    def divisor(self, request, segment, feature):
-        """Divisor of each bag's sum in a segment whose first feature is `feature`.
+    def bag_layouts(self, request):
+        """Where the bags of each segment lie in the caller's order of features.
 
         Returns
         -------
-        float32[bags, 1] or None
-            1, or the bag's length; None where every divisor is 1.
+        list of BagLayout
+            All of one width with pooling; without, each lookup is a bag.
         """
-        tables = request.bags.tables[feature:feature + segment.features]
-        mean = self._mean[list(tables)]
-        if not bool(mean.any()):
-            return None
-        lengths = segment.lengths.view(segment.features, request.bags.samples)
-        return torch.where(mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
+        if not self.pooled:
+            starts = accumulate((segment.features for segment in request.segments), initial=0)
+            return [BagLayout(1, len(segment.flat), self._dims[request.bags.tables[start]])
+                    for start, segment in zip(starts, request.segments, strict=False)]
+        samples, layouts, first = request.bags.samples, [], 0
+        ends = torch.tensor([self._dims[table] for table in request.source.tables]).cumsum(0)
+        columns = torch.cat((ends.new_zeros(1), ends))[request.order]
+        for segment in request.segments:
+            last = first + segment.features
+            tables = list(request.bags.tables[first:last])
+            mean, lengths = self._mean[tables], segment.lengths
+            layouts.append(BagLayout(
+                segment.features, samples, self._dims[tables[0]],
+                lengths.contiguous() if lengths.stride(0) else None,
+                mean if bool(mean.any()) else None, columns[first:last], int(ends[-1])))
+            first = last
+        return layouts
 
     def split(self, request, results):
-        """Results of the segments by the caller's features: list of Tensor."""
-        counts = ([request.bags.samples] * request.bags.features if self.pooled
-                  else request.bags.counts)
+        """Results of the lookups by the caller's features: list of Tensor."""
+        if self.pooled:
+            return list(results[0].split([self._dims[table] for table in request.source.tables],
+                                         dim=1))
+        counts = request.bags.counts
         by_feature, first = [None] * len(request.order), 0
         for segment, result in zip(request.segments, results, strict=True):
             last = first + segment.features

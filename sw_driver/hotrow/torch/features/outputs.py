@@ -16,7 +16,8 @@ def joined(configs, features, bags, found, inputs):
     bags : Bags
         The lookups.
     found : list of Tensor
-        Embeddings of each feature: float32[samples, dim], float32[lookups, dim] without pooling.
+        Embeddings of all features: one float32[samples, sum of the dims]; without pooling
+        float32[lookups, dim] of each feature.
     inputs
         First argument of the call of the collection.
 
@@ -30,7 +31,7 @@ def joined(configs, features, bags, found, inputs):
     if hasattr(inputs, "keys") and hasattr(inputs, "lengths"):
         with suppress(ImportError):
             return (_keyed if pooled else _jagged)(configs, features, bags, found)
-    return torch.cat(found, dim=1 if pooled else 0)
+    return found[0] if pooled else torch.cat(found)
 
 
 def _keyed(configs, features, _bags, found):
@@ -38,7 +39,7 @@ def _keyed(configs, features, _bags, found):
 
     return KeyedTensor(_keys(configs, features),
                        [configs[table].embedding_dim for table, _ in features],
-                       torch.cat(found, dim=1))
+                       found[0])
 
 
 def _jagged(configs, features, bags, found):

@@ -2,6 +2,8 @@
 
 import torch
 
+from ...kernels.copying import copy_rows
+from ...kernels.grouping import Grouper
 from .slot_memory import SlotMemory
 
 _CHUNK = 1 << 16  # slots per step of a scan: copies of their rows take little memory
@@ -41,6 +43,8 @@ class SlotStorage:
         self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
         self.dirty = torch.zeros(slots, dtype=torch.bool)
         self._free, self._by_row = torch.arange(slots, slots + area), None
+        self._bypassed = torch.empty(area, dtype=torch.int64)
+        self._grouper = Grouper(slots + area)
 
     @property
     def area_rows(self):
@@ -51,7 +55,15 @@ class SlotStorage:
     def metadata_bytes(self):
         """Bytes of the map from slots to rows, with the sorted index while it exists."""
         index = () if self._by_row is None else (self._by_row,)
-        return sum(each.nbytes for each in (self.held, self.dirty, self._free, *index))
+        return sum(each.nbytes for each in (self.held, self.dirty, self._free, self._bypassed,
+                                            *index))
+
+    @property
+    def grouper(self):
+        """Groups lookups by place: Grouper."""
+        if self._grouper.slots < len(self.rows):
+            self._grouper = Grouper(len(self.rows))
+        return self._grouper
 
     def grow(self, area):
         """Give the bypass area `area` rows, in another buffer.
@@ -59,6 +71,8 @@ class SlotStorage:
         This is rare. It makes the host wait for every operation on the memory.
         """
         self._free = torch.cat((self._free, torch.arange(len(self.rows), self.slots + area)))
+        self._bypassed = torch.cat((self._bypassed, torch.empty(
+            area - self.area_rows, dtype=torch.int64)))
         self.memory.synchronize_all()
         before, self.rows = self.rows, self.kind.allocate(self.slots + area, self.memory.device)
         self.rows.put(slice(len(before)), before)
@@ -73,6 +87,25 @@ class SlotStorage:
 
     def release(self, places):
         self._free = torch.cat((self._free, places))
+
+    def bypass(self, rows, places):
+        """Record which flat rows some places of the bypass area hold."""
+        self._bypassed[places - self.slots] = rows
+
+    def bypassed_rows(self, places):
+        """Flat rows in places of the bypass area: int64."""
+        return self._bypassed[places - self.slots]
+
+    def mark_trained(self, places):
+        """Record that the rows in some places were trained; return the places of the bypass area
+        among them: int64."""
+        if self.area_rows > len(self._free):
+            in_slot = places < self.slots
+            bypassed, places = places[~in_slot].long(), places[in_slot]
+        else:
+            bypassed = places[:0].long()
+        copy_rows(self.dirty, torch.ones(len(places), dtype=torch.bool), to=places)
+        return bypassed
 
     def assign(self, rows, slots):
         """Record which flat rows some slots hold; the other slots keep theirs."""

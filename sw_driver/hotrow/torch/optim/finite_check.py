@@ -24,9 +24,9 @@ class FiniteCheck:
         for group, each in staged:
             if each.values is None:
                 continue
-            finite = torch.isfinite(each.values).all(dim=1)
-            if not bool(finite.all()):
-                where = group.tables.locate(each.rows_of(~finite)[:1])
+            number = each.first_not_finite()
+            if number >= 0:
+                where = group.tables.locate(each.rows_of(slice(number, number + 1))[:1])
                 name = group.configs[int(where.table[0])].name
                 raise Error(f"batch {batch}: the gradient of row {int(where.row[0])} of table "
                             f"{name!r} is not finite, and nothing was applied: {_ADVICE}")

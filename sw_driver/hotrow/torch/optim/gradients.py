@@ -2,6 +2,9 @@
 
 import torch
 
+from ...kernels.grouping import group_sorted
+from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
+from ...kernels.updating import first_not_finite
 from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
 
@@ -13,21 +16,35 @@ class StagedGradients:
 
     Attributes
     ----------
-    rows : int64[u]
-        Flat rows, ascending, in host memory.
     tensor : Tensor
         Its `grad` is float32[u, D], or None while nothing is staged: clipping, a gradient scaler
         and `zero_grad` work on it. The tensor has no values, and nobody can train, broadcast or
         average it as a parameter.
+    places : int32[u], int64[u] or None
+        Place of each row in the store; None if several batches may have copies of a row, or if
+        the rows are not in the store's own memory.
+    batches : list
+        Batches of the rows, with `places`.
     """
 
     def __init__(self, dim, device="cpu"):
         self.tensor = torch.zeros(0, dim, requires_grad=True, device=device)
-        self.rows = torch.empty(0, dtype=torch.int64)
+        self.clear()
 
     @property
     def values(self):
         return self.tensor.grad
+
+    @property
+    def rows(self):
+        """Flat rows int64[u] in host memory; from the compiled passes in order of first
+        appearance."""
+        if self._rows is None:
+            row_at = torch.empty(self._grouper.slots, dtype=torch.int64)
+            for flat, at in self._lookups:
+                row_at[at.long()] = flat
+            self._rows = row_at[self.places.long()]
+        return self._rows
 
     def add(self, rows, bags, gradients, weights=None):
         """Stage the gradients of one backward, by flat row; arguments as in `sum_duplicates`."""
@@ -41,15 +58,88 @@ class StagedGradients:
             total[to_device(torch.searchsorted(union, rows_before), sums.device)] = before
             total[to_device(torch.searchsorted(union, rows), sums.device)] += sums
             rows, sums = union, total
-        self.rows = rows
-        set_gradient(self.tensor, sums)
+        self._set_rows(rows, sums)
+
+    def add_groups(self, located, flat, groups, sums, finite):
+        """Stage the gradients of one backward.
+
+        Parameters
+        ----------
+        located : LocatedRows
+        flat : int64[n]
+            Flat row of each lookup.
+        groups : Groups
+            Of the lookups, by their index in the located rows.
+        sums : float32[u, D]
+            Gradient of each distinct row.
+        finite : bool
+            Whether all of them are finite.
+        """
+        if not len(flat):
+            return
+        if self.values is None:
+            self.clear()
+            if located.grouper is None:
+                self._set_rows(_rows_of(groups, flat), sums, finite)
+                return
+            self.places, self._grouper, self._bypassed = (
+                groups.distinct, located.grouper, located.bypassed)
+        elif self._one_place(located):
+            self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
+            self.places, sums, finite = merge_sums(
+                self._grouper, self.places, self.values, groups.distinct, sums)
+            self._bypassed |= located.bypassed
+        else:
+            merged = group_sorted(torch.cat((self.rows, _rows_of(groups, flat))))
+            layout = BagLayout(1, len(merged.numbers), sums.shape[1])
+            sums, finite = sum_gradients(torch.cat((self.values, sums)), merged, layout)
+            self._set_rows(merged.distinct, sums, finite)
+            return
+        self._lookups.append((flat, located.at))
+        self._rows = None
+        if located.batch is not None and located.batch not in self.batches:
+            self.batches.append(located.batch)
+        self._set_sums(sums, finite)
+
+    def first_not_finite(self):
+        """Number of the first gradient with an element that is not finite, or -1."""
+        values, (checked, version) = self.values, self._checked
+        if values is checked and values._version == version:
+            return -1
+        return first_not_finite(values)
 
     def rows_of(self, chosen):
-        """Flat rows of the chosen gradients, bool[u]: int64[k]."""
+        """Flat rows of a slice of the gradients: int64[k]."""
         return self.rows[chosen]
 
     def clear(self):
         self.tensor.grad = None
+        self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
+        self.places = self._grouper = None
+        self._bypassed, self._checked = False, (None, 0)
+
+    def _one_place(self, located):
+        """Whether a row of this batch and of the staged ones has one place."""
+        if self.places is None or located.grouper is None:
+            return False
+        return self.batches == [located.batch] or not (self._bypassed or located.bypassed)
+
+    def _set_rows(self, rows, sums, finite=False):
+        self.clear()
+        self._rows = rows
+        self._set_sums(sums, finite)
+
+    def _set_sums(self, sums, finite):
+        set_gradient(self.tensor, sums)
+        # Keeps the gradient itself, so that a caller's change of it shows in its version.
+        self._checked = (self.values, self.values._version) if finite else (None, 0)
+
+
+def _rows_of(groups, flat):
+    """Flat row of each group: int64[u]."""
+    rows = torch.empty(len(groups.distinct), dtype=torch.int64)
+    rows[groups.numbers.long()] = flat
+    return rows
 
 
 class StagedBags:
@@ -86,9 +176,13 @@ class StagedBags:
         self.rows, self.bags = rows, bags
         set_gradient(self.tensor, gradients)
 
-    def rows_of(self, chosen):
-        """Flat rows in the chosen bags, bool[bags]: int64[k]."""
-        return self.rows[chosen.cpu()[self.bags]]
+    def first_not_finite(self):
+        """As of `StagedGradients`."""
+        return first_not_finite(self.values)
+
+    def rows_of(self, bags):
+        """Flat rows in a slice of bags: int64[k]."""
+        return self.rows[(self.bags >= bags.start) & (self.bags < bags.stop)]
 
     def clear(self):
         self.tensor.grad = None

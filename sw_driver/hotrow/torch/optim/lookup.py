@@ -1,23 +1,50 @@
 """Forward and backward of lookups: bags pooled from rows, gradients staged for rows."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import torch
 
+from ...kernels.grouping import Grouper
+from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
 
+if TYPE_CHECKING:
+    from ..features.grouping import Segment
+    from ..store.base import LocatedRows
+    from .gradients import StagedBags, StagedGradients
+
+
+@dataclass(frozen=True, eq=False)
+class LookupPart:
+    """The lookups of a batch in one group of tables."""
+
+    segment: Segment
+    located: LocatedRows
+    layout: BagLayout  # of the bags in the result of all parts; without pooling, a lookup is a bag
+    staged: StagedGradients
+    staged_bags: StagedBags | None = None  # where the card pools rows
+
+    @property
+    def grouper(self):
+        """Groups lookups by their index in the rows: Grouper."""
+        return self.located.grouper or Grouper(len(self.located.rows))
+
+    @property
+    def compiled(self):
+        """Whether the compiled passes pool this part: on the host, without bags of the card."""
+        return self.located.rows.weights.device.type == "cpu" and self.located.cold is None
+
 
 class Lookup:
-    """One segment of a batch on its way through forward and backward.
+    """A batch on its way through forward and backward.
 
     Parameters
     ----------
-    segment : Segment
-    located : LocatedRows
-        The segment's rows in the store.
-    divisor : float32[bags, 1] or None
-        Divisor of each bag's sum.
-    staged, staged_bags : StagedGradients, StagedBags or None
-        Of the segment's group; bags if the card pools rows.
+    parts : list of LookupPart
     pooled : bool
         Whether bags are pooled; otherwise each lookup returns its row.
 
@@ -27,47 +54,103 @@ class Lookup:
         Whether backward has run.
     """
 
-    def __init__(self, segment, located, divisor, staged, pooled=True, staged_bags=None):
-        self.segment, self.located, self.divisor = segment, located, divisor
-        self.staged, self.pooled, self.staged_bags = staged, pooled, staged_bags
-        self.done = False
+    def __init__(self, parts, pooled=True):
+        self.parts, self.pooled, self.done = parts, pooled, False
 
     def pool(self, weights):
-        """The segment's result, and the rows that the gradient of `weights` needs.
+        """The result of all parts, and the rows that the gradient of `weights` needs.
 
         Returns
         -------
-        (float32[bags, D] or, unpooled, float32[n, D]; float32[n, D] or None)
+        (float32[samples, width]; list of float32[n, D] or None)
         """
-        located = self.located
-        with located.lock:
-            stored, device = located.rows.weights, located.rows.weights.device
-            at = to_device(located.at, device)
-            if not self.pooled:
-                return stored[at].float(), None
-            pooled = pool(stored, at, to_device(self.segment.lengths, device), weights)
-            rows = None
-            if weights is not None and weights.requires_grad:
-                rows = stored[at].float()
-        if located.sums is not None:
-            pooled = pooled + to_device(located.sums, device)
-        return (pooled if self.divisor is None else pooled / to_device(self.divisor, device)), rows
+        rows = None
+        if weights is not None and weights.requires_grad:
+            rows = [_rows(part) for part in self.parts]
+        layout = self.parts[0].layout
+        if not all(part.compiled for part in self.parts):
+            return self._pool_pieces(weights), rows
+        pooled = torch.empty(layout.samples, layout.row_width)
+        for part in self.parts:
+            pool_bags(part.located.rows.weights, part.located.at, part.layout,
+                      _weights_of(part, weights), out=pooled)
+        return pooled, rows
+
+    def _pool_pieces(self, weights):
+        pieces = {}
+        for part in self.parts:
+            found = _pool_part(part, _weights_of(part, weights), self.pooled)
+            pieces |= zip(part.layout.first_columns.tolist(), found.split(part.layout.samples),
+                          strict=True)
+        return torch.cat([pieces[column] for column in sorted(pieces)], dim=1)
 
     def stage(self, gradients, weights, rows):
         """Stage the gradients of `pool`'s result; return the gradient of the weights, or None."""
-        if self.divisor is not None:
-            gradients = gradients / to_device(self.divisor, gradients.device)
-        flat, lengths, cold = self.segment.flat, self.segment.lengths, self.located.cold
-        bags = torch.arange(len(flat)) if not self.pooled else (
-            torch.repeat_interleave(torch.arange(len(lengths)), lengths))
-        if cold is not None:
-            self.staged_bags.add(flat[cold], bags[cold], gradients)
-            self.staged.add(flat[~cold], bags[~cold], gradients)
-        else:
-            self.staged.add(flat, bags, gradients, weights)
+        for part in self.parts:
+            here = _weights_of(part, weights)
+            if part.compiled:
+                groups = part.grouper.group(part.located.at)
+                part.staged.add_groups(part.located, part.segment.flat, groups,
+                                       *sum_gradients(gradients, groups, part.layout, here))
+            else:
+                _stage_part(part, _by_bag(gradients, part.layout), here, self.pooled)
         self.done = True
-        return None if rows is None else (
-            gradients[to_device(bags, gradients.device)] * rows).sum(1)
+        if rows is None:
+            return None
+        return torch.cat([
+            (_by_bag(gradients, part.layout)[
+                to_device(_bags(part.segment), gradients.device)] * here).sum(1)
+            for part, here in zip(self.parts, rows, strict=True)])
+
+
+def _weights_of(part, weights):
+    return None if weights is None else weights[part.segment.lookups]
+
+
+def _rows(part):
+    """Rows of the lookups: float32[n, D]."""
+    located = part.located
+    with located.lock:
+        stored = located.rows.weights
+        return stored[to_device(located.at, stored.device).long()].float()
+
+
+def _pool_part(part, weights, pooled):
+    """Bags of a part: float32[bags, D], without pooling float32[n, D]."""
+    if not pooled:
+        return _rows(part)
+    located, device = part.located, part.located.rows.weights.device
+    with located.lock:
+        found = pool(located.rows.weights, to_device(located.at, device).long(),
+                     to_device(part.segment.lengths, device), weights)
+    if located.sums is not None:
+        found = found + to_device(located.sums, device)
+    divisor = part.layout.divisor
+    return found if divisor is None else found / to_device(divisor, device)
+
+
+def _stage_part(part, gradients, weights, pooled):
+    """Stage the gradients float32[bags, D] of a part."""
+    if part.layout.divisor is not None:
+        gradients = gradients / to_device(part.layout.divisor, gradients.device)
+    flat, cold = part.segment.flat, part.located.cold
+    bags = _bags(part.segment) if pooled else torch.arange(len(flat))
+    if cold is not None:
+        part.staged_bags.add(flat[cold], bags[cold], gradients)
+        part.staged.add(flat[~cold], bags[~cold], gradients)
+    else:
+        part.staged.add(flat, bags, gradients, weights)
+
+
+def _bags(segment):
+    """Bag of each lookup: int64[n]."""
+    return torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)
+
+
+def _by_bag(gradients, layout):
+    """Gradients of the bags of a layout, from those of all bags: float32[bags, D]."""
+    return torch.cat([gradients[:, column:column + layout.dim]
+                      for column in layout.first_columns.tolist()])
 
 
 class PooledLookup(torch.autograd.Function):
@@ -79,13 +162,16 @@ class PooledLookup(torch.autograd.Function):
         ctx.lookup = lookup
         ctx.set_materialize_grads(False)
         pooled, rows = lookup.pool(weights)
-        ctx.save_for_backward(weights, rows)
+        ctx.save_for_backward(weights, *(rows or ()))
+        ctx.weighs = rows is not None
         return pooled
 
     @staticmethod
     def backward(ctx, gradients):
-        weights, rows = ctx.saved_tensors
+        weights, *rows = ctx.saved_tensors
         if gradients is None:
             ctx.lookup.done = True
             return None, None, None
-        return None, ctx.lookup.stage(gradients.contiguous(), weights, rows), None
+        if gradients.shape[1] > 1 and gradients.stride(1) != 1:
+            gradients = gradients.contiguous()
+        return None, ctx.lookup.stage(gradients, weights, rows if ctx.weighs else None), None

@@ -2,7 +2,9 @@
 
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
-from .lookup import Lookup
+from .lookup import Lookup, LookupPart
+
+_ROW_BYTES = 8  # of the number of a row
 
 
 class GradientStage:
@@ -40,13 +42,30 @@ class GradientStage:
 
     @property
     def nbytes(self):
-        return sum(staged.values.nbytes + staged.rows.nbytes for staged in self.all
+        return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values) for staged in self.all
                    if staged.values is not None)
 
-    def lookup(self, segment, located, divisor, pooled):
-        """A Lookup whose backward stages its gradients here."""
-        return Lookup(segment, located, divisor, self.rows[segment.group], pooled,
-                      self._bags[segment.group] if self._bags else None)
+    def lookups(self, request, located, layouts, pooled):
+        """Lookups whose backward stages its gradients here, and whose results follow one another.
+
+        Parameters
+        ----------
+        request : Request
+        located : list of LocatedRows
+        layouts : list of BagLayout
+            Of each segment.
+        pooled : bool
+            Whether all segments have one result.
+
+        Returns
+        -------
+        list of Lookup
+        """
+        parts = [LookupPart(segment, rows, layout, self.rows[segment.group],
+                            self._bags[segment.group] if self._bags else None)
+                 for segment, rows, layout in zip(
+                     request.segments, located, layouts, strict=True)]
+        return [Lookup(parts)] if pooled else [Lookup([part], False) for part in parts]
 
     def apply(self, store, rule, batch):
         """Check the gradients of the step after batch number `batch`, apply and clear them."""

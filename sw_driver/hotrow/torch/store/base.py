@@ -17,11 +17,13 @@ from ..memory.slot_memory import SlotMemory, to_device
 
 if TYPE_CHECKING:
     from ...device import Device
+    from ...kernels.grouping import Grouper
     from ...results import RowList
     from ..features.bags import Bags
     from ..features.grouping import Request
     from ..memory.slots import SlotStorage
     from .batch_stages import BatchStages
+    from .in_flight import BatchWindow
     from .micro_batches import MicroBatches
     from .statistics import CacheStatistics
 
@@ -31,10 +33,13 @@ class LocatedRows:
     """The rows of a segment's lookups."""
 
     rows: Rows
-    at: torch.Tensor  # int64[n]: index in `rows` of each lookup's row
+    at: torch.Tensor  # int32[n] or int64[n]: index in `rows` of each lookup's row
     lock: AbstractContextManager = field(default_factory=nullcontext)  # keeps `rows` in place
     sums: torch.Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
     cold: torch.Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
+    grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
+    batch: object = None  # a batch in flight, in whose places the store trains the rows
+    bypassed: bool = False  # whether rows of the group in the batch have no slot
 
 
 class PendingBackward:
@@ -76,7 +81,7 @@ class Store(ABC):
         As in `CachedStore`.
     pools_cold_rows : bool
         Whether the card pools rows without a slot.
-    device, statistics, batch_stages, micro_batches
+    device, statistics, batch_stages, micro_batches, window
         As in `CachedStore`; None in a store without a device.
     """
 
@@ -87,6 +92,7 @@ class Store(ABC):
     statistics: CacheStatistics | None = None
     batch_stages: BatchStages | None = None
     micro_batches: MicroBatches | None = None
+    window: BatchWindow | None = None
 
     def __init__(self, groups):
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
@@ -119,8 +125,12 @@ class Store(ABC):
         """Apply the StagedGradients of every group and clear them."""
         for group, each in enumerate(staged):
             if each.values is not None:
-                self.apply(group, each.rows, each.values, rule, finite)
+                self.apply_staged(group, each, rule, finite)
                 each.clear()
+
+    def apply_staged(self, group, staged, rule, finite=None):
+        """Apply StagedGradients of a group."""
+        self.apply(group, staged.rows, staged.values, rule, finite)
 
     def look(self, request) -> list[LocatedRows]:
         """Read the rows of a batch that does not train; nothing is counted and no slot changes."""
@@ -139,6 +149,10 @@ class Store(ABC):
 
     def coming(self, bags: Bags | None = None) -> Request | None:
         """Request of the batch to be taken next, for Bags, if it was prefetched; else None."""
+        return None
+
+    def take_again(self, bags: Bags) -> tuple[Request, list[LocatedRows], PendingBackward] | None:
+        """The rows of a batch that was taken and not finished, by its Bags; None without one."""
         return None
 
     def prefetch(self, request):  # noqa: B027

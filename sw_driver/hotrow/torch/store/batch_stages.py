@@ -151,6 +151,7 @@ class BatchStages:
                 if transfer.places is None:
                     transfer.places = transfer.placed(transfer.slots, storage.slots)
                 places = transfer.placed(transfer.fill_slots, storage.slots)
+                storage.bypass(transfer.fills[~filled], places[~filled])
                 transfer.insert_event = self.inserted = self._memory.run_async(
                     partial(self._write_fills, transfer, places), self.released)
                 # Bypassed rows cross the link twice.

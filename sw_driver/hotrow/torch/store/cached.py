@@ -8,6 +8,7 @@ import torch
 from ...contract import NO_SLOT
 from ...device import Device
 from ...errors import Error
+from ...kernels.updating import update_rows
 from ...results import RowList
 from ..memory.slot_memory import SlotMemory
 from ..memory.slots import SlotStorage
@@ -120,9 +121,20 @@ class CachedStore(Store):
         flight = self.window.take()
         for transfer in flight.transfers:
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
+        return self._located(flight), flight.pending
+
+    def take_again(self, bags):
+        for flight in reversed(self.window.taken):
+            if flight.request.source.equals(bags):
+                return flight.request, self._located(flight), flight.pending
+        return None
+
+    def _located(self, flight):
+        """The rows of a batch that was taken: list of LocatedRows."""
         return [LocatedRows(self.storages[transfer.segment.group].rows, transfer.device_places,
-                            self.lock, transfer.sums, transfer.cold)
-                for transfer in flight.transfers], flight.pending
+                            self.lock, transfer.sums, transfer.cold,
+                            self.storages[transfer.segment.group].grouper, flight,
+                            bool(transfer.bypassed)) for transfer in flight.transfers]
 
     def finish(self, holds_gradients=False):
         if holds_gradients:
@@ -167,18 +179,37 @@ class CachedStore(Store):
     # Rows.
 
     def apply(self, group, flat, sums, rule, finite=None):
-        storage = self.storages[group]
         with self.lock:
-            places = self._find(group, flat)
-            at = self.slot_memory.indices(places)
+            self._update(group, self._find(group, flat), sums, rule, finite)
+
+    def apply_staged(self, group, staged, rule, finite=None):
+        if staged.places is None or not self._trains_one_copy(group, staged.batches):
+            super().apply_staged(group, staged, rule, finite)
+            return
+        with self.lock:
+            self._update(group, staged.places, staged.values, rule, finite)
+
+    def _trains_one_copy(self, group, batches):
+        """Whether each row of these batches has one place among the batches taken."""
+        taken = self.window.taken
+        return all(each in taken for each in batches) and (len(taken) == 1 or not any(
+            transfer.bypassed for flight in taken for transfer in flight.transfers
+            if transfer.segment.group == group))
+
+    def _update(self, group, places, sums, rule, finite):
+        """Update the rows in places, and write those without a slot back."""
+        storage = self.storages[group]
+        if finite is None and not self.slot_memory.asynchronous:
+            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state)
+        else:
+            at = self.slot_memory.indices(places.long())
             weights, state = storage.rows.read(at)
             storage.rows.write(at, *updated(rule, weights, state, sums, finite))
-            in_slot = places < storage.slots
-            storage.dirty[places[in_slot]] = True
-            if not bool(in_slot.all()):
-                trained = self._copies_of(storage, places[~in_slot])
-                self.host.write_after(self.slot_memory.record_event(), group, flat[~in_slot],
-                                      trained)
+        bypassed = storage.mark_trained(places)
+        if len(bypassed):
+            trained = self._copies_of(storage, bypassed)
+            self.host.write_after(self.slot_memory.record_event(), group,
+                                  storage.bypassed_rows(bypassed), trained)
 
     def read(self, group, flat):
         storage = self.storages[group]

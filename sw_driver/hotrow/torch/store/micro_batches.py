@@ -99,8 +99,9 @@ class MicroBatches:
             self._memory.wait_event(transfer.insert_event)
             if transfer.sums is not None:
                 sums, cold = transfer.sums[bags], transfer.cold[lookups]
-        return LocatedRows(self._slot_map.storages[segment.group].rows,
-                           self._memory.indices(places[lookups]), self._lock, sums, cold)
+        storage = self._slot_map.storages[segment.group]
+        return LocatedRows(storage.rows, self._memory.indices(places[lookups]), self._lock, sums,
+                           cold, storage.grouper, flight, bool(transfer.bypassed))
 
     def _want(self, number):
         with self._stages.changed:

@@ -1,18 +1,23 @@
 """Mode `resident`: the tables themselves, in the trainer's memory, without a device."""
 
-from ..optim.arithmetic import updated
+from ...kernels.grouping import Grouper
+from ...kernels.updating import update_rows
 from .base import LocatedRows, PendingBackward, Store
 
 
 class ResidentStore(Store):
     """Looks rows up in the tables and updates them there."""
 
+    def __init__(self, groups):
+        super().__init__(groups)
+        self._groupers = [Grouper(len(group.tables.rows)) for group in self.groups]
+
     def take(self, request):
         return self.look(request), PendingBackward()
 
     def look(self, request):
-        return [LocatedRows(self.groups[each.group].tables.rows, each.flat)
-                for each in request.segments]
+        return [LocatedRows(self.groups[each.group].tables.rows, each.flat,
+                            grouper=self._groupers[each.group]) for each in request.segments]
 
     def read(self, group, flat):
         tables = self.groups[group].tables
@@ -20,5 +25,8 @@ class ResidentStore(Store):
 
     def apply(self, group, flat, sums, rule, finite=None):
         rows = self.groups[group].tables.rows
-        weights, state = rows.read(flat)
-        rows.write(flat, *updated(rule, weights, state, sums, finite))
+        update_rows(rows.weights, flat, sums, rule, rows.state)
+
+    def apply_staged(self, group, staged, rule, finite=None):
+        flat = staged.rows if staged.places is None else staged.places
+        self.apply(group, flat, staged.values, rule, finite)

@@ -1,10 +1,12 @@
 """A scheduler of stages that batches pass in order, on threads or on the caller's own."""
 
 import atexit
+import signal
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...errors import Error
@@ -143,9 +145,10 @@ class Stages:
         stage, number = self.stages[at], self.done[at]
         started = self.clock()
         try:
-            if self.before is not None:
-                self.before(stage.name, number)
-            stage.run(number)
+            with _deferred_interrupt() as pending:
+                if self.before is not None:
+                    self.before(stage.name, number)
+                stage.run(number)
         except BaseException as error:
             with self.changed:
                 self._failure, self._busy[at] = error, False
@@ -157,6 +160,8 @@ class Stages:
             self.done[at] += 1
             self._busy[at] = False
             self.changed.notify_all()
+        for handler, arguments in pending:
+            handler(*arguments)
         return took
 
     def _work(self):
@@ -177,6 +182,31 @@ class Stages:
     def _raise_failure(self):
         if self._failure is not None:
             raise self._failure
+
+
+@contextmanager
+def _deferred_interrupt():
+    """Keep a first SIGINT in a list of (handler, arguments), so that a stage runs to its end.
+
+    A second SIGINT reaches its handler at once.
+    """
+    pending, handler = [], None
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        yield pending
+        return
+
+    def defer(*arguments):
+        if pending:
+            handler(*arguments)
+        pending.append((handler, arguments))
+
+    signal.signal(signal.SIGINT, defer)
+    try:
+        yield pending
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _stop(stages):
