@@ -51,46 +51,47 @@ def compare(unit, values, type_, seed=None, run=run, **options):
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_widen_halves(kind):
-    """Every subnormal and some numbers of every exponent; the slow test takes all."""
-    values = np.concatenate([HALVES[:1100], HALVES[::17], np.uint16(1 << 15) + HALVES[:1100:7]])
+    """Subnormals, and numbers of every exponent; the slow test takes all."""
+    values = np.concatenate([HALVES[:1100:3], HALVES[::101], np.uint16(1 << 15) + HALVES[:1100:19]])
     compare(Widen, values.astype(np.uint32), kind)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_narrow_about_ties(kind):
-    compare(Narrow, np.concatenate([halfway(*SHAPES[kind])[::101], CORNERS]), kind)
+    compare(Narrow, np.concatenate([halfway(*SHAPES[kind])[::401], CORNERS]), kind)
 
 
 @pytest.mark.parametrize("kind, exponents", [
-    ("fp16", [*range(98, 116), *range(141, 146)]), ("bf16", [0, 1, 127, 254])])
+    ("fp16", [98, 101, 102, 103, 107, 112, 113, 142, 143]), ("bf16", [0, 254])])
 def test_narrow_every_bit(kind, exponents):
-    """Fractions with one or two bits set, or all bits below one set. The fp16 exponents span the
-    binade below the smallest number, the subnormals, and the largest numbers."""
+    """Fractions with one bit set, two adjacent bits, the last and another one, or all bits below
+    one. The fp16 exponents lie below the smallest number, among the subnormals, and about the
+    largest number."""
     bits = [1 << place for place in range(23)]
-    fractions = np.unique([one | other for one in bits for other in bits]
-                          + [one - 1 for one in bits])
-    sign, exponent, fraction = products(np.arange(2), np.array(exponents), fractions)
-    compare(Narrow, numbers(sign, exponent, fraction), kind)
+    fractions = np.unique([each for one in bits for each in (one, one * 3 // 2, one | 1, one - 1)])
+    exponent, fraction = products(np.array(exponents), fractions)
+    compare(Narrow, numbers(fraction & 1, exponent, fraction), kind)
 
 
 @pytest.mark.parametrize("unit", MODELS)
 def test_types_in_any_order(unit):
     """With idle cycles, and random bits above 16-bit elements."""
-    values = np.concatenate([finite(1500, np.random.default_rng(1), 100, 150), CORNERS])
+    values = np.concatenate([finite(250, np.random.default_rng(1), 100, 150), CORNERS])
     compare(unit, values, types(len(values), 2), 1, gaps=RAGGED)
 
 
-@pytest.mark.slow
-def test_all():
-    """Every 16-bit number, every tie with its neighbours, and millions of random numbers."""
+@pytest.mark.parametrize("count", [
+    pytest.param(100_000, marks=pytest.mark.slow), pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_all(count):
+    """Every 16-bit number, every tie with its neighbours, and random numbers."""
     for kind, shape in SHAPES.items():
         compare(Widen, HALVES.astype(np.uint32), kind, run=run_verilated)
         compare(Narrow, halfway(*shape), kind, run=run_verilated)
     for unit in MODELS:
         for seed in (11, 12):
             rng = np.random.default_rng(seed)
-            values = np.concatenate([finite(1_000_000, rng, 90, 150),
-                                     rng.integers(0, 1 << 32, 1_000_000, dtype=np.uint32)])
+            values = np.concatenate([finite(count, rng, 90, 150),
+                                     rng.integers(0, 1 << 32, count, dtype=np.uint32)])
             type_ = types(len(values), seed + 100)
             results, cycles = run_verilated(unit(), values, type_, seed=seed)
             check(results, MODELS[unit](values, type_), (values, type_), seed)

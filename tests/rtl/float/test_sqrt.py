@@ -6,7 +6,7 @@ from hotrow_rtl.float.sqrt import SquareRoot
 from hotrow_sim.cycles.float import root_cycles
 from hotrow_sim.golden.float import square_root
 from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
-from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, numbers, products, root_cases
+from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, numbers, root_cases
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 
@@ -25,8 +25,8 @@ def test_corners():
 
 
 def test_every_exponent():
-    exponent, fraction = products(np.arange(255), np.array([0, 1, 0x400000, 0x7FFFFF]))
-    compare(numbers(0, exponent, fraction))
+    exponent = np.arange(255)
+    compare(numbers(0, exponent, np.array([0, 1, 0x400000, 0x7FFFFF])[exponent // 2 % 4]))
 
 
 def test_every_leading_zero():
@@ -34,30 +34,28 @@ def test_every_leading_zero():
                      np.uint32))
 
 
-def test_random():
-    compare(root_cases(1200, seed=1), 1)
-
-
-@pytest.mark.parametrize("gaps, pauses", [(RAGGED, STEADY), (STEADY, RAGGED), (RAGGED, RAGGED)])
-def test_with_stalls(gaps, pauses):
-    compare(root_cases(100, seed=3), 3, gaps, pauses)
+@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED)])
+def test_random(gaps, pauses):
+    compare(root_cases(80, seed=1), 1, gaps, pauses)
 
 
 def test_next_operand_after_the_result():
-    count = 50
+    count = 10
     a = np.full(count, ONE + 7, np.uint32)
     run(SquareRoot(), a, limit=count * (SquareRoot.latency + 1) + 1)
 
 
-@pytest.mark.slow
-def test_millions():
-    for seed in range(11, 14):
-        a = root_cases(1_000_000, seed)
+@pytest.mark.parametrize("count, seeds", [
+    pytest.param(100_000, (11, 12), marks=pytest.mark.slow),
+    pytest.param(1_000_000, (21, 22, 23), marks=pytest.mark.long)])
+def test_many(count, seeds):
+    for seed in seeds:
+        a = root_cases(count, seed)
         results, cycles = run_verilated(SquareRoot(), a, seed=seed % 2 * seed)
         check_all(results, cycles, a, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_fraction():
     """Every third significand, with an even and an odd exponent."""
     for exponent in (127, 128):
