@@ -121,6 +121,9 @@ class HotEmbeddingBagCollection(nn.Module):
         self._anchor = torch.zeros(0, requires_grad=True)
         self._part: tuple[torch.Tensor, bool, bool] | None = None
         self.batches = 0
+        self._arrays = [array for group in groups for array in (
+            group.tables.rows.array, group.tables.rows.side) if array is not None]
+        self._versions: list[int] | None = None
         self.optimizer = RowOptimizer(self, rule)
 
     def forward(self, inputs, offsets=None, per_sample_weights=None):
@@ -154,6 +157,7 @@ class HotEmbeddingBagCollection(nn.Module):
         The ids are copied: the caller may overwrite them.
         """
         bags = self.bags(inputs, offsets, per_sample_weights).snapshot()
+        self._adopt_writes()
         self.store.prefetch(self._request(bags, self.store.waiting))
 
     def lookup(self, bags, training=None):
@@ -174,6 +178,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _look_up(self, bags, training):
         """Request of Bags, and the results of its lookups: list of Tensor."""
+        self._adopt_writes()
         if not (training and torch.is_grad_enabled()):
             request, pending = self._request(bags), None
             located = self.store.look(request)
@@ -388,14 +393,37 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         return self.store.statistics.by_table if self.store.statistics else {}
 
+    def _adopt_writes(self):
+        """Notice writes into the tables by others than the store, and drop the slots' copies.
+
+        Raises
+        ------
+        Error
+            Slots hold rows that were trained since the last `flush`, or batches are in flight.
+        """
+        versions = [array._version for array in self._arrays]
+        written = self._versions is not None and versions != self._versions
+        self._versions = versions
+        if not written or not self.store.storages:
+            return
+        window = self.store.window
+        if window.finished != window.submitted or any(
+                bool(each.dirty.any()) for each in self.store.storages):
+            raise Error("a table was written in place while slots hold trained rows of it, or "
+                        "batches are in flight: call flush() (state_dict() and weight do) after "
+                        "the last step and before the write")
+        self.store.reset()
+
     def flush(self):
         """Bring the tables up to date."""
+        self._adopt_writes()
         self.store.flush()
         self._gradients.finite.settle(wait=True)
 
     def reset_cache_states(self):
         """Write back, and empty the slots."""
         self.finish()
+        self._adopt_writes()
         self.store.flush()
         self.store.reset()
 

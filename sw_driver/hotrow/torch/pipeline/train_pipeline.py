@@ -23,6 +23,8 @@ class TrainPipeline:
     beyond the one that trains, none beyond the end of the epoch, and with a random generator of
     the loader's own, so that reading ahead does not shift the numbers that the model draws. Use it
     as a context manager: it then ends the threads however the loop ends. Iterate it once an epoch.
+    While the model is in `eval()`, or without gradients, it reads batches and prefetches no rows. A
+    batch that the model does not look up needs a call of `skip`.
 
     Parameters
     ----------
@@ -52,7 +54,8 @@ class TrainPipeline:
     """
 
     def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
-        self.loader, self.model, self.collection = loader, model, _collection_of(model)
+        self.loader, self.model = loader, model
+        self.collection, self._lookups = _collection_of(model)
         self._inputs, self._watch, self._writer = inputs, watch, writer
         store = self.collection.store
         self.ahead = store.depth - 1 + store.look_ahead if ahead is None else ahead
@@ -60,7 +63,8 @@ class TrainPipeline:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
         self._random = self._resumed = self._iterator = None
-        self._seconds, self._started, self._looks_up = 0.0, None, True
+        self._seconds, self._started = 0.0, None
+        self._looks_up, self._prefetched, self._taken = True, False, 0
 
     def __len__(self):
         return len(self.loader)
@@ -83,6 +87,21 @@ class TrainPipeline:
             self._iterator.close()
         self._iterator = self._epoch()
         return self._iterator
+
+    def skip(self):
+        """Leave out the batch that was yielded last, before the model looks it up.
+
+        Raises
+        ------
+        Error
+            The model has looked a batch up since.
+        """
+        if self._prefetched:
+            if self.collection.batches != self._taken:
+                raise Error(f"batch {self.batch - 1} of epoch {self.epoch} was looked up: skip a "
+                            f"batch before the model is called with it")
+            self.collection.skip()
+            self._prefetched = False
 
     def train(self, loss, *optimizers, select=None):
         """Train one epoch.
@@ -168,11 +187,12 @@ class TrainPipeline:
                     batch = next(reader, _END)
                     ended = batch is _END
                     if not ended:
-                        waiting.append((batch, self._prefetch(batch)))
+                        waiting.append((batch, *self._prefetch(batch)))
                 if not waiting:
                     break
                 self.batch += 1
-                batch, self._looks_up = waiting.popleft()
+                batch, self._looks_up, self._prefetched = waiting.popleft()
+                self._taken = self.collection.batches
                 yield batch
                 self._done += 1
                 self._report()
@@ -206,11 +226,13 @@ class TrainPipeline:
             yield batch
 
     def _prefetch(self, batch):
-        """Prefetch a batch; return whether it looks up anything."""
+        """Prefetch a batch if the model trains: (whether it has lookups, whether they train)."""
         inputs = self._inputs(batch)
         bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
-        self.collection.prefetch(bags)
-        return len(bags.ids) > 0
+        trains = torch.is_grad_enabled() and any(each.training for each in self._lookups)
+        if trains:
+            self.collection.prefetch(bags)
+        return len(bags.ids) > 0, trains and len(bags.ids) > 0
 
     def _report(self):
         """Pass the figures to `watch` and `writer`."""
@@ -229,10 +251,13 @@ _END = object()
 
 
 def _collection_of(model):
-    found = {id(each): each for module in model.modules() for each in (
-        [module] if isinstance(module, HotEmbeddingBagCollection)
-        else [module.collection] if isinstance(module, HotEmbeddingBag) else [])}
+    """The collection of a model, and the modules that look up in it."""
+    lookups = [module for module in model.modules()
+               if isinstance(module, (HotEmbeddingBagCollection, HotEmbeddingBag))]
+    found = {id(each): each for each in (
+        module.collection if isinstance(module, HotEmbeddingBag) else module
+        for module in lookups)}
     if len(found) != 1:
         raise Error(f"a pipeline serves one HotEmbeddingBagCollection, and {type(model).__name__} "
                     f"has {len(found)}")
-    return next(iter(found.values()))
+    return next(iter(found.values())), lookups

@@ -1,0 +1,134 @@
+"""Training loops as people write them: evaluation, skipped and repeated batches, an interrupt."""
+
+import signal
+
+import pytest
+import torch
+from hotrow.errors import Error
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+MODES = ("resident", "scratchpipe", "freqcache", "hotline")
+BATCHES = [torch.randint(50, (16, 1), generator=torch.Generator().manual_seed(seed))
+           for seed in range(8)]
+
+
+def opened(mode, **options):
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    return HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode=mode, optimizer="adagrad",
+                                     lr=0.1, seed=0, **card, **options)
+
+
+def trained(mode, forward, batches=BATCHES):
+    """Digest after an epoch; `forward` returns the loss of a batch, or None to skip it."""
+    with opened(mode) as tables, TrainPipeline(batches, tables, lambda ids: ids) as pipeline:
+        for number, ids in enumerate(pipeline):
+            loss = forward(tables, ids, number)
+            if loss is None:
+                pipeline.skip()
+                continue
+            loss.backward()
+            tables.optimizer.step()
+        tables.flush()
+        return tables.sha256()
+
+
+def agree(forward):
+    digests = {mode: trained(mode, forward) for mode in MODES}
+    assert len(set(digests.values())) == 1, digests
+
+
+def skipping(tables, ids, number):
+    return None if number in (0, 3, 4, 7) else tables(ids).square().sum()
+
+
+def test_skipped_batches():
+    agree(skipping)
+    kept = [ids for number, ids in enumerate(BATCHES) if number not in (0, 3, 4, 7)]
+    assert trained("scratchpipe", skipping) == trained(
+        "resident", lambda tables, ids, _: tables(ids).square().sum(), kept)
+
+
+def test_a_batch_without_a_lookup_is_named():
+    with opened("scratchpipe") as tables:
+        pipeline = TrainPipeline(BATCHES, tables, lambda ids: ids)
+        with pytest.raises(Error, match=r"skip\(\)"):
+            for number, ids in enumerate(pipeline):
+                if number:
+                    tables(ids)
+        pipeline.close()
+        for ids in pipeline:
+            tables(ids)
+            with pytest.raises(Error, match="was looked up"):
+                pipeline.skip()
+            break
+
+
+def test_a_batch_looked_up_twice():
+    agree(lambda tables, ids, _: (tables(ids) * tables(ids)).sum())
+
+
+def test_activation_checkpointing():
+    """The lookup that backward repeats reads the rows of its batch, and stages nothing."""
+    def forward(tables, ids, _):
+        return checkpoint(lambda ids: tables(ids).exp().square(), ids, use_reentrant=False).sum()
+
+    agree(forward)
+    assert trained("scratchpipe", forward) == trained(
+        "resident", lambda tables, ids, _: tables(ids).exp().square().sum())
+
+
+def test_checkpointed_batches_of_one_backward():
+    digests = []
+    for mode in ("resident", "scratchpipe"):
+        with opened(mode) as tables:
+            for first in range(0, len(BATCHES), 2):
+                sum(checkpoint(lambda ids, tables=tables: tables(ids).exp(), ids,
+                               use_reentrant=False).sum()
+                    for ids in BATCHES[first:first + 2]).backward()
+                tables.optimizer.step()
+            tables.flush()
+            digests.append(tables.sha256())
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_evaluation_through_a_pipeline(mode):
+    """It leaves no batch waiting, for a collection and for a converted model."""
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    converted = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"))
+    with opened(mode) as tables, convert(converted, mode=mode, **card) as others:
+        for model, collection in ((tables, tables), (converted, others)):
+            pipeline = TrainPipeline(BATCHES, model, lambda ids: ids)
+            for training in (True, False, True):
+                model.train(training)
+                for ids in pipeline:
+                    out = model(ids)
+                    if training:
+                        out.sum().backward()
+                        collection.optimizer.step()
+                assert not collection.store.waiting
+
+
+@pytest.mark.parametrize("stage", ["plan", "collect", "exchange", "insert"])
+def test_a_run_goes_on_after_an_interrupt(stage):
+    def step(tables, ids):
+        tables(ids).sum().backward()
+        tables.optimizer.step()
+
+    def interrupt(name, number):
+        if (name, number) == (stage, 2) and not raised:
+            raised.append(signal.raise_signal(signal.SIGINT))
+
+    raised, beside = [], opened("resident")
+    with opened("scratchpipe", before=interrupt) as tables:
+        for number, ids in enumerate(BATCHES):
+            if number == 2:
+                with pytest.raises(KeyboardInterrupt):
+                    step(tables, ids)
+                tables.abandon()
+            step(tables, ids)
+            step(beside, ids)
+        tables.flush()
+        assert raised and tables.sha256() == beside.sha256()
