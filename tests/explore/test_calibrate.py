@@ -1,4 +1,4 @@
-"""The measurement of the host: its arithmetic, on times that are made up. No clock decides."""
+"""The arithmetic of the host measurement, on given times; no test depends on a clock."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_checked_sizes_are_not_calibrated_on():
 
 
 def test_rates_come_back_from_times_that_they_made():
-    """Times of the model itself, as if measured, predict sizes that were not among them."""
+    """From times of the model itself the rates predict times of other sizes."""
     known = Rates(2e-5, 5e-12, 1e-10, 1e-8, 1e-11, 2e-8, 2e-11, 1e-10, 1e-3)
     host = calibrate._BARE.changed(host_memory_gb=100.0, rates=known)
 

@@ -1,4 +1,4 @@
-"""Cards take their rates from benchmark results, and have none without."""
+"""Cards take their rates from benchmark results, and have none without them."""
 
 import json
 

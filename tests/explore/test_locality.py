@@ -32,7 +32,7 @@ def test_hot_ranks_are_the_top_of_the_law():
     rows, lookups, many, slope = [50, 2000], [1, 4], [2, 1], 0.9
     top = locality.hot_ranks(rows, lookups, many, slope, 300)
     frequency = []
-    for size, n, count in zip(rows, lookups, many):
+    for size, n, count in zip(rows, lookups, many, strict=True):
         law = np.arange(1, size + 1) ** -slope
         frequency += [n * law / law.sum()] * count
     kind = np.concatenate([[0] * 50, [0] * 50, [1] * 2000])
@@ -56,7 +56,7 @@ def stored(ids):
 
 
 def test_a_trace_is_never_scored_on_what_taught_it():
-    """The hot rows of the first batches do not come again, so nothing hits."""
+    """The hot rows of the first batches do not recur, so there are no hits."""
     early, late = np.zeros((100, 1)), 1 + np.arange(1900).reshape(-1, 1)
     trace = of_trace(stored(np.concatenate([early, late])), batch=100)
     assert locality.count(trace, 1).hit_rate == 0.0

@@ -1,4 +1,4 @@
-"""Every plot has a title, axes with units, and a legend; what does not fit is drawn."""
+"""Every plot has a title, axes with units, a legend, and marks for placements that do not fit."""
 
 import pytest
 from hotrow_explore import constants, plots, systems, workloads

@@ -1,4 +1,4 @@
-"""The study of replacement policies, and the bounds that it is held against."""
+"""The study of replacement policies, and its bounds."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ TINY = preset("tiny")
 
 
 def most_hits(batches, slots):
-    """By trying every victim."""
+    """Most hits of all choices of victims."""
     rows, states = list(itertools.chain(*batches)), {frozenset(): 0}
     for row in rows:
         after = {}
@@ -66,7 +66,7 @@ def test_every_row_of_a_batch_is_a_hit_a_fill_or_a_bypass():
 
 
 def test_counts_outlive_a_row_and_beat_recency_on_a_scan():
-    """Sixteen rows in every fourth batch; between them rows that never come again."""
+    """Sixteen rows in every fourth batch, and rows in the others that never recur."""
     config = replace(TINY, name="small", directory_sets=16, directory_partitions=2)  # 64 slots
     hot, batches = np.arange(16), []
     for number in range(60):
@@ -78,7 +78,7 @@ def test_counts_outlive_a_row_and_beat_recency_on_a_scan():
 
 
 def test_what_is_known_beats_recency():
-    """Rows in turns, one more than slots: recency always lets go of what comes next."""
+    """Cyclic rows, one more than slots: LRU always evicts the next row."""
     config = replace(TINY, name="small", directory_choices=1, directory_sets=16,
                      directory_partitions=2)  # 32 slots
     batches = [(np.zeros(4, np.int64), 4 * (number % 12) + np.arange(4)) for number in range(240)]
@@ -92,7 +92,7 @@ def test_what_is_known_beats_recency():
 
 
 def test_warm_up_gives_slots_by_rank():
-    """Rows that are learned, and then come again behind a scan."""
+    """Learned rows that recur after a scan."""
     rng = np.random.default_rng(3)
     batches = [(np.zeros(64, np.int64), (1000 * rng.random(64) ** 3).astype(np.int64))
                for _ in range(50)]

@@ -1,4 +1,4 @@
-"""Published results beside the model: what was asked of it, and the scores by hand."""
+"""The model against published results: its requirements, and scores by hand."""
 
 from math import log
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_finding_of_the_study_is_reproduced(result, number):
 
 
 def test_the_result_does_not_hang_on_one_assumption(result):
-    """Every assumed constant halved and doubled: a constant predictor is still beaten."""
+    """With any assumed constant halved or doubled the model still beats a constant predictor."""
     assert len(result["sensitivity"]) >= 10
     for turned in result["sensitivity"]:
         assert turned["error_over_best_constant"] < 0.6, turned

@@ -1,4 +1,4 @@
-"""Which Verilator is taken, what is said when there is none, and the cache of built devices."""
+"""The choice of Verilator, the advice without one, and the cache of libraries."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ from hotrow_sim.verilated.compilation import compile_device
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """A function that puts a `verilator` of some version first on PATH."""
+    """Puts a `verilator` of some version first on PATH."""
     def install(version):
         root = tmp_path / "root"
         (root / "include").mkdir(parents=True)

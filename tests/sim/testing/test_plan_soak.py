@@ -1,0 +1,46 @@
+"""The soak of the planner: its comparison, and a card without holds."""
+
+import pytest
+from hotrow_sim.golden.lookup.slot_table import Slots
+from hotrow_sim.model import open_transport
+from hotrow_sim.testing.fuzz.plan_soak import Mismatch, main, soak
+
+
+class Forgetful(Slots):
+    """Slots that no MARK holds."""
+
+    def mark(self, batch, key):
+        return self.slot_of.get(key)
+
+
+def forgetful(config):
+    device = open_transport(config=config)
+    device.planning.planner.state = Forgetful(config)
+    return device
+
+
+def test_sessions_add_up():
+    lines = []
+    tally = soak(20_000, seed=3, batches=25, open_device=open_transport, say=lines.append)
+    assert tally.sessions == len(lines) and tally.batches == 25 * tally.sessions
+    assert tally.lookups >= 20_000 and tally.held_evictions == 0
+    assert min(tally.evictions, tally.bypasses, tally.waits, tally.marked, tally.cycles) > 0, tally
+
+
+def test_a_card_that_forgets_holds_is_found():
+    with pytest.raises(Mismatch, match=r"seed \d+, card \w+: .*(?s:.*)--seed \d+ --lookups 1"):
+        soak(500_000, batches=25, open_device=forgetful)
+
+
+def test_holds_are_followed_without_the_model(monkeypatch):
+    """The host detects missing holds from the results, even if card and model agree."""
+    monkeypatch.setattr(Slots, "mark", Forgetful.mark)
+    with pytest.raises(Mismatch, match="evicted a held row"):
+        soak(500_000, batches=25, open_device=open_transport)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_hardware(capsys):
+    assert main(["--lookups", "100000"]) == 0
+    assert "held_evictions=0" in capsys.readouterr().out

@@ -1,0 +1,71 @@
+"""A short soak, and the faults that it must find."""
+
+import numpy as np
+import pytest
+from hotrow_sim.memory import Statistics
+from hotrow_sim.model import Device as Model
+from hotrow_sim.testing.fuzz.setup import RESULTS, SIZES, WEIGHTS
+from hotrow_sim.testing.fuzz.soak import Mismatch, soak
+
+ROWS = 15_000
+
+
+@pytest.mark.slow
+def test_rows_moved_at_random_through_rough_memory():
+    tally = soak(ROWS, seed=100, card="tiny")
+    assert tally.rows >= ROWS and tally.bytes > 100_000 and tally.bursts > tally.rows
+    assert {"OK", "DECERR", "ROW_OUT_OF_RANGE", "REGION", "TABLE_UNKNOWN"} <= set(tally.status)
+
+
+class Stub(Model):
+    """A model with the interface of the Verilated device."""
+
+    ports, broken, cycles = (), (), 1
+
+    def __init__(self, config, behaviours):
+        super().__init__(config)
+
+    def violations(self):
+        return list(self.broken)
+
+    def statistics(self, name):
+        return Statistics()
+
+    def close(self):
+        pass
+
+
+def test_a_sound_device_passes():
+    assert soak(500, rounds=2, open_device=Stub).rows >= 500
+
+
+def test_one_seed_one_soak():
+    assert soak(500, seed=3, rounds=2, open_device=Stub) == soak(
+        500, seed=3, rounds=2, open_device=Stub)
+
+
+@pytest.mark.parametrize("handle", [WEIGHTS, RESULTS])
+def test_one_wrong_bit_is_seen(handle):
+    class Wrong(Stub):
+        spoiled = np.zeros(1, np.uint8)
+
+        def attach(self, array, writable):
+            if array.size == SIZES[handle]:
+                self.spoiled = array
+            return super().attach(array, writable)
+
+        def read_register(self, offset):
+            self.spoiled[-1] = 0x10
+            return super().read_register(offset)
+
+    with pytest.raises(Mismatch, match=rf"seed 8, card tiny.*\n.*handle {handle}: 1 bytes.*\n"
+                                       r".*--card tiny --seed 8 --rows 1"):
+        soak(500, seed=8, rounds=2, open_device=Wrong)
+
+
+def test_a_breach_of_the_rules_is_seen():
+    class Violating(Stub):
+        broken = ("row_read0: burst crosses a 4 KiB boundary",)
+
+    with pytest.raises(Mismatch, match=r"seed 6(.|\n)*4 KiB"):
+        soak(500, seed=6, rounds=2, open_device=Violating)
