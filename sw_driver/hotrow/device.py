@@ -134,6 +134,8 @@ class Device:
     decay, decay_async = _forms("_lookup", Lookup.decay)
     clear_counters, clear_counters_async = _forms("_lookup", Lookup.clear_counters)
     harvest, harvest_async = _forms("_lookup", Lookup.harvest)
+    counts, counts_async = _forms("_lookup", Lookup.counts)
+    set_counts = _delegated("_lookup", Lookup.set_counts)
     install, install_async = _forms("_lookup", Lookup.install)
     remove, remove_async = _forms("_lookup", Lookup.remove)
     clear_directory, clear_directory_async = _forms("_lookup", Lookup.clear_directory)

@@ -9,11 +9,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch import LONGEST_BAG, Batch
 from .batch_operands import BatchLike, BatchOperands
 from .commands import Commands, cycles_of
 from .contract import HARVEST_ENTRY, MISS_FLAG, NO_SLOT, ROW_ENTRY, AllFlag, BatchFlag, Opcode
 from .errors import BatchError
 from .futures import Completion, Future
+from .integers import vector
 from .planner import BatchNumbers, Planner, observation, policy_flags
 from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split, Words
 from .row_lists import Rows, check_rows, row_list, tables_of
@@ -22,6 +24,7 @@ from .whole_tables import with_whole_tables
 
 T = TypeVar("T")
 _LARGEST_SHIFT = 1 << 10  # more places clear every float64
+_LOOKUPS = 1 << 20  # and bags, of a batch that restores counts
 _REMOVED_PER_SLOT = 4  # rows of a table that is unregistered
 
 
@@ -118,29 +121,57 @@ class Lookup:
         """
         k, threshold = index(k), _word(threshold, "threshold")
         self._check_slots(k, "k")
-        with self._commands.open(Opcode.HARVEST) as held:
-            for table in self._commands.tables.registered:
-                if table.number in self._commands.tables.stale_counts:
-                    raise BatchError(
-                        f"the counters may hold rows of the table that had the number "
-                        f"{table.number} before {table.name!r}: call clear_counters() first")
-            found = self._commands.results.lease(k * HARVEST_ENTRY.itemsize, held)
 
-            def finish(c: Completion) -> HotRows:
-                self._commands.check(c)
-                last_rows = self._commands.tables.last_rows
-                entries = found.view(HARVEST_ENTRY, int(c["entries"]))
-                entries = entries[entries["row"] <= last_rows[entries["table"]]]  # registered
-                order = np.argsort(-entries["count"].astype(np.int64), kind="stable")
-                table, row, count = (np.ascontiguousarray(entries[name][order])
-                                     for name in ("table", "row", "count"))
-                hot = HotRows(table, row, count, cycles_of(c))
-                if not whole_tables:
-                    return hot
-                return with_whole_tables(hot, k, last_rows + 1, self._batches.observed)
+        def result(counted: HotRows) -> HotRows:
+            order = np.argsort(-counted.count.astype(np.int64), kind="stable")
+            hot = HotRows(counted.table[order], counted.row[order], counted.count[order],
+                          counted.cycles)
+            if not whole_tables:
+                return hot
+            rows = self._commands.tables.last_rows + 1
+            return with_whole_tables(hot, k, rows, self._batches.observed)
 
-            return self._commands.submit(Opcode.HARVEST, {
-                "destination": found.address, "count": k, "threshold": threshold}, finish, held)
+        return self._harvest(k, threshold, result)
+
+    def counts(self) -> Future[HotRows]:
+        """Every counted row, in the order of the counters: a checkpoint for `set_counts`."""
+        return self._harvest(self._commands.geometry.counter_entries, 1, lambda counted: counted)
+
+    def set_counts(self, counted: HotRows) -> None:
+        """Restore the result of `counts`: clear the counters, then count each row as often.
+
+        The time is that of observing as many lookups as the sum of the counts.
+
+        Parameters
+        ----------
+        counted : HotRows
+
+        Raises
+        ------
+        BatchError
+            If a row does not exist; the counters keep their contents.
+        """
+        rows, count = row_list(counted), vector(counted.count, "counts").astype(np.int64)
+        geometry, tables = self._commands.geometry, self._commands.tables
+        tables_of(rows, tables)  # which must be registered
+        check_rows(rows, tables)
+        self.clear_counters().wait()
+        numbers = np.flatnonzero(tables.last_rows >= 0)
+        for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1):
+            chosen = np.isin(rows.table, run) & (count > 0)
+            table, row, left = rows.table[chosen], rows.row[chosen], count[chosen]
+            while len(row):  # a sample for each row; the lookups of a long bag in several batches
+                bags = np.minimum(left, min(LONGEST_BAG, geometry.batch_lookups))
+                room = min(_LOOKUPS, geometry.batch_lookups)
+                fit = min(geometry.batch_samples, _LOOKUPS // len(run),
+                          int(np.searchsorted(np.cumsum(bags), room, side="right")))
+                lengths = np.zeros((fit, len(run)), np.uint16)
+                lengths[np.arange(fit), table[:fit] - run[0]] = bags[:fit]
+                self.observe(Batch.jagged(
+                    np.repeat(row[:fit], bags[:fit]), lengths.ravel(), fit,
+                    [each for each in tables.registered if each.number in run])).wait()
+                left[:fit] -= bags[:fit]
+                table, row, left = table[left > 0], row[left > 0], left[left > 0]
 
     def install(self, rows: Rows, policy: str | None = None) -> Future[Installed]:
         """Give each listed row a slot of the directory.
@@ -230,6 +261,29 @@ class Lookup:
                              cycles_of(c), int(c["end"]))
 
             return commands.submit(Opcode.SPLIT, operands, finish, held)
+
+    def _harvest(self, k: int, threshold: int,
+                 result: Callable[[HotRows], HotRows]) -> Future[HotRows]:
+        """HARVEST: the rows of registered tables, in the order of the counters."""
+        commands, tables = self._commands, self._commands.tables
+        with commands.open(Opcode.HARVEST) as held:
+            for each in tables.registered:
+                if each.number in tables.stale_counts:
+                    raise BatchError(
+                        f"the counters may hold rows of the table that had the number "
+                        f"{each.number} before {each.name!r}: call clear_counters() first")
+            found = commands.results.lease(k * HARVEST_ENTRY.itemsize, held)
+
+            def finish(c: Completion) -> HotRows:
+                commands.check(c)
+                entries = found.view(HARVEST_ENTRY, int(c["entries"]))
+                entries = entries[entries["row"] <= tables.last_rows[entries["table"]]]
+                table, row, count = (np.ascontiguousarray(entries[name])
+                                     for name in ("table", "row", "count"))
+                return result(HotRows(table, row, count, cycles_of(c)))
+
+            return commands.submit(Opcode.HARVEST, {
+                "destination": found.address, "count": k, "threshold": threshold}, finish, held)
 
     def _edit_directory(self, opcode: Opcode, rows: RowList,
                         result: Callable[[Completion, NDArray[np.uint32]], T],

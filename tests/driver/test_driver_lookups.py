@@ -52,6 +52,31 @@ def test_decay_shifts_counts(device, tables, shift):
     assert counts_of(hot) == kept
 
 
+def test_counts_are_restored(device, tables):
+    """After another use of the card: the same rows, the same counts, in the same order."""
+    for seed in range(3):
+        device.observe(random_ids(100, seed))
+    device.observe(hotrow.Batch.jagged(np.full(70_000, 3), [35_000, 35_000], 2, [tables[0]]))
+    device.decay(1)
+    kept = device.counts()
+    device.observe(random_ids(200, 9))
+    device.set_counts(kept)
+    restored = device.counts()
+    assert counts_of(restored) == counts_of(kept) and len(kept) > 20 and kept.count.max() > 32_000
+    assert pairs(restored) == pairs(kept)
+    most = sorted(pairs(kept), key=lambda pair: -counts_of(kept)[pair])
+    assert pairs(device.harvest(10)) == most[:10]
+    device.unregister_table(tables[1])
+    device.clear_counters()
+    kept = hotrow.HotRows(*np.array([[0, 2, 0], [1, 5, 2], [3, 9, 4]], np.uint32), 0)
+    device.set_counts(kept)
+    assert counts_of(device.counts()) == counts_of(kept), "numbers that are not consecutive"
+    device.set_counts(hotrow.HotRows(*np.zeros((3, 0), np.uint32), 0))
+    assert len(device.counts()) == 0
+    with pytest.raises(hotrow.BatchError, match="row 40 is out of range"):
+        device.set_counts(hotrow.HotRows(*np.array([[0], [40], [1]], np.uint32), 0))
+
+
 def test_clear_counters(device, tables):
     device.observe(random_ids(50, 5))
     device.clear_counters()
