@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .config import Config
 from .contract.encoding import ROW_ENTRY_BYTES
 from .host.command_queue import CommandQueue
-from .host.event_counters import Events
+from .host.event_counters import EventCounters
 from .host.register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .lookup.engine import LookupEngine
 from .memory.axi import AXI4Lite, AXI4Read, AXI4Write
@@ -25,21 +25,21 @@ SHALLOW_RESULTS = ("completions",)
 
 
 def list_clients(config: Config) -> tuple[str, ...]:
-    """What is read over the list port."""
+    """Names of the clients of the list port."""
     return ("lookup ring", "move ring", "source", "lengths", "rows", "targets",
             *(("bag lengths", "row weights") if config.arithmetic else ()))
 
 
 def shallow_lists(config: Config) -> dict[str, int]:
-    """Words of buffer of the lists for which little does.
+    """Words of buffer of the clients with small buffers, in LUTs instead of block RAM.
 
-    A command at a time, or a list of which each element moves a row: that fits LUTs, as the block
-    RAMs of a small FPGA are needed elsewhere. A list has as many elements on their way as there
-    are rows, and at least 32 words of `rows`, so that rows of 64 bytes do not wait for their list
-    behind a memory of 200 cycles. Several row ports use up to a word of each list per cycle.
+    A ring is read one command at a time. With one row port, a list of rows is read as slowly as
+    rows are moved: its buffer has space for the rows in flight, and for at least 32 words, so that
+    rows of 64 bytes do not wait for their list at a memory latency of 200 cycles. Several row ports
+    read up to a word of each list per cycle, which needs block RAM.
     """
     shallow = {"lookup ring": 16, "move ring": 16}
-    if config.arithmetic:  # a row a cycle, over however many ports, behind 512 cycles
+    if config.arithmetic:  # one row a cycle at a latency of 512 cycles, on any number of ports
         shallow |= {"bag lengths": 32, "row weights": 64}
     if config.row_ports > 1:
         return shallow
@@ -52,36 +52,33 @@ def shallow_lists(config: Config) -> dict[str, int]:
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
-    """Which clients write over which port.
+    """Names of the clients of each result port, those with most data on ports of their own.
 
-    Every lookup has a slot of 4 bytes, every missed row an entry of 8 in one of two halves; all
-    other results are few.
+    Each lookup has a slot of 4 bytes, each missed row an entry of 8 bytes in one of two halves; the
+    other results are small.
     """
-    alone = config.result_ports - 1  # clients with a port of their own
-    return [*((name,) for name in RESULT_CLIENTS[:alone]), RESULT_CLIENTS[alone:]]
+    exclusive = config.result_ports - 1
+    return [*((name,) for name in RESULT_CLIENTS[:exclusive]), RESULT_CLIENTS[exclusive:]]
 
 
 def result_port(config: Config, names) -> DmaWritePort:
-    """The port over which those clients write."""
-    # Two bursts: one goes out while the next comes in.
+    """The result port of the named clients."""
+    def numbers(selection):
+        return [number for number, name in enumerate(names) if name in selection]
+
+    # Two bursts: one is sent while the next one arrives.
     return DmaWritePort(config, len(names), depth=max(16, 2 * config.burst_beats),
-                      shallow=among(SHALLOW_RESULTS, names),
-                      striped=among(STRIPED_CLIENTS, names))
-
-
-def among(chosen, names) -> list[int]:
-    """Numbers of the names that are chosen."""
-    return [number for number, name in enumerate(names) if name in chosen]
+                        shallow=numbers(SHALLOW_RESULTS), striped=numbers(STRIPED_CLIENTS))
 
 
 def _ids(config: Config, count: int) -> dict:
-    """Parameters of an AXI4 bus that tells `count` requesters apart."""
+    """Parameters of an AXI4 bus with `count` ids."""
     return {"address_width": config.address_width, "bus_bytes": config.bus_bytes,
             "id_width": max(1, (count - 1).bit_length())}
 
 
 def broadcast(m, update, *copies):
-    """Send one update to several copies of a table."""
+    """Connect the update port of a table to several copies of it."""
     for copy in copies:
         m.d.comb += [
             copy.enable.eq(update.enable),
@@ -97,22 +94,22 @@ class Top(wiring.Component):
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     registers : In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH))
     list_bus : Out(AXI4Read)
         Rings, batches and lists.
     result_bus_0, ... : Out(AXI4Write)
         Results and completions; `config.result_ports` of them.
     row_read_bus_0, ... : Out(AXI4Read)
-        Rows of tables; `config.row_ports` of them.
+        Reads of rows; `config.row_ports` of them.
     row_write_bus_0, ... : Out(AXI4Write)
-        The slots to which rows go; as many.
+        Writes of rows; `config.row_ports` of them.
     interrupt : Out(1)
 
     Timing
     ------
-    STATUS tells when the memories have been cleared after reset: one cycle per row of the deepest.
+    STATUS shows when the memories are cleared after reset: one cycle per row of the deepest.
     """
 
     def __init__(self, config: Config):
@@ -133,7 +130,7 @@ class Top(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.registers = registers = RegisterBlock(config)
-        m.submodules.events = events = Events(config, clients=3)
+        m.submodules.events = events = EventCounters(config, clients=3)
         m.submodules.lookup_queue = lookup_queue = CommandQueue(config, "lookup")
         m.submodules.move_queue = move_queue = CommandQueue(config, "move")
         m.submodules.engines = engines = LookupEngine(config)
@@ -149,7 +146,7 @@ class Top(wiring.Component):
         for number, queue in enumerate((lookup_queue, move_queue)):
             connect(m, registers=registers.queues[number], queue=queue.control)
             connect(m, queue=queue.events, events=events.clients[number])
-            connect(m, queue=queue.completions, turns=completions.writers[number])
+            connect(m, queue=queue.completions, arbiter=completions.writers[number])
         connect(m, registers=registers.events, events=events.clients[2])
         m.d.comb += self.interrupt.eq(registers.interrupt)
         if config.planner:
@@ -180,7 +177,8 @@ class Top(wiring.Component):
         for number, name in enumerate(lists):
             connect(m, reader=readers[name], port=list_port.clients[number])
         connect(m, list_port.bus, flipped(self.list_bus))
-        for number, (port, names) in enumerate(zip(results, result_ports(config))):
+        for number, (port, names) in enumerate(
+                zip(results, result_ports(config), strict=True)):
             m.submodules[f"result_port_{number}"] = port
             for client, name in enumerate(names):
                 connect(m, writer=writers[name], port=port.clients[client])
@@ -193,16 +191,16 @@ class Top(wiring.Component):
 
         # Time-outs and soft reset: ports drain what is in flight before the card is ready again.
         ports, draining = [list_port, *results, mover], Signal()
-        # Told late, for ports are far from here: from a port that was restarted nothing goes out.
-        quiet = Signal(len(ports))
-        m.d.sync += quiet.eq(Mux(draining, Cat(port.idle for port in ports), 0))
+        # Timing: a register, as the ports are far. A restarted port that is idle stays idle.
+        idle_q = Signal(len(ports))
+        m.d.sync += idle_q.eq(Mux(draining, Cat(port.idle for port in ports), 0))
         with m.If(registers.soft_reset):
-            m.d.sync += [draining.eq(1), quiet.eq(0)]
-        with m.Elif(quiet.all()):
+            m.d.sync += [draining.eq(1), idle_q.eq(0)]
+        with m.Elif(idle_q.all()):
             m.d.sync += draining.eq(0)
         for port in ports:
             m.d.comb += port.timeout.eq(registers.timeout)
-        # All restart in the next cycle, the largest by registers of their own parts.
+        # All units restart in the next cycle; engines and mover replicate the signal themselves.
         units = {"list_port": list_port, "lookup_queue": lookup_queue, "move_queue": move_queue,
                  "completions": completions, "events": events,
                  **{f"result_port_{number}": port for number, port in enumerate(results)}}
@@ -210,7 +208,7 @@ class Top(wiring.Component):
             m.d.comb += unit.restart.eq(replicated(m, f"{name}_restart", registers.soft_reset))
         for unit in (mover, engines):
             m.d.comb += unit.restart.eq(registers.soft_reset)
-        # A command that clears a memory again makes later commands wait, not the host.
+        # Only the first clearing counts: after a command that clears a memory, commands wait.
         cleared = Signal()
         with m.If(Cat(unit.ready for unit in (
                 lookup_queue, move_queue, engines, mover, events)).all()):

@@ -167,7 +167,7 @@ BUGS = {
     "two grants": lambda: FairTurns(mutated(
         RoundRobinArbiter, "first[idx] & ~first[:idx].any()", "first[idx]")(3)),
     "verdict after restart": lambda: OwnVerdicts(mutated(
-        RegionArbiter, "owner[number] & ~dropped)", "owner[number])")(SMALL, 2)),
+        RegionArbiter, "owner[number] & ~drop)", "owner[number])")(SMALL, 2)),
     "verdict to all": lambda: OwnVerdicts(mutated(
         RegionArbiter, "check.verdicts.valid & owner[number] &", "check.verdicts.valid &")(
             SMALL, 2)),

@@ -1,4 +1,4 @@
-"""AXI4-Lite to one register access at a time."""
+"""AXI4-Lite slave: one register access at a time."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -17,19 +17,19 @@ register_reply = data.StructLayout({"data": 32, "refused": 1})
 
 
 class AXI4LiteSlave(wiring.Component):
-    """Turn the five channels into a stream of accesses, and its replies into responses.
+    """Convert the five channels to a stream of accesses, and its replies to responses.
 
-    AW and W may come in either order or together; responses wait for as long as the master likes.
-    The lower two bits of an address are ignored. A write goes before a read that waits with it; as
-    the next write comes only after the response, the read is then served.
+    AW and W may arrive in either order. The lower two bits of an address are ignored. A write has
+    priority over a read that waits with it; as the next write needs the master to accept the
+    response first, the read is then served.
 
     Parameters
     ----------
     address_width : int
         Bits of a byte address, at least 3.
 
-    Members
-    -------
+    Attributes
+    ----------
     bus : In(AXI4Lite(address_width=address_width))
     accesses : Out(stream(register_access(address_width)))
     replies : In(stream(register_reply))
@@ -37,7 +37,7 @@ class AXI4LiteSlave(wiring.Component):
 
     Timing
     ------
-    An access is offered 1 cycle after its last handshake; its response follows its reply by 1.
+    An access is valid 1 cycle after its last handshake; its response follows its reply by 1.
     """
 
     def __init__(self, address_width):
@@ -52,20 +52,23 @@ class AXI4LiteSlave(wiring.Component):
         m = Module()
         bus, access, reply = self.bus, self.accesses, self.replies
 
-        def hold(valid, ready, *members):
-            """Keep one handshake's members until they are consumed."""
+        def register(valid, ready, *members):
+            """Register a channel; the caller clears the first signal returned."""
             full = Signal(name=f"{members[0].name}_full")
-            kept = [Signal.like(member, name=f"{member.name}_kept") for member in members]
+            registers = [Signal.like(member, name=f"{member.name}_q") for member in members]
             m.d.comb += ready.eq(~full)
             with m.If(valid & ready):
-                m.d.sync += [full.eq(1), *(copy.eq(now) for copy, now in zip(kept, members))]
-            return full, kept
+                m.d.sync += [full.eq(1), *(
+                    register.eq(member)
+                    for register, member in zip(registers, members, strict=True))]
+            return full, registers
 
-        write_address_full, [write_address] = hold(bus.awvalid, bus.awready, bus.awaddr)
-        write_data_full, [write_data, strobe] = hold(bus.wvalid, bus.wready, bus.wdata, bus.wstrb)
-        read_full, [read_address] = hold(bus.arvalid, bus.arready, bus.araddr)
+        write_address_full, [write_address] = register(bus.awvalid, bus.awready, bus.awaddr)
+        write_data_full, [write_data, strobe] = register(
+            bus.wvalid, bus.wready, bus.wdata, bus.wstrb)
+        read_full, [read_address] = register(bus.arvalid, bus.arready, bus.araddr)
 
-        # A response that its master has not taken blocks only its own direction.
+        # A response that waits for the master blocks only its own direction.
         can_write = write_address_full & write_data_full & ~bus.bvalid
         can_read = read_full & ~bus.rvalid
         writing = Signal()
@@ -75,10 +78,9 @@ class AXI4LiteSlave(wiring.Component):
             m.d.sync += bus.rvalid.eq(0)
 
         with m.FSM():
-            with m.State("CHOOSE"):
-                with m.If(can_write | can_read):
-                    m.d.sync += writing.eq(can_write)
-                    m.next = "ACCESS"
+            with m.State("ARBITRATE"), m.If(can_write | can_read):
+                m.d.sync += writing.eq(can_write)
+                m.next = "ACCESS"
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
                 with m.If(access.ready):
@@ -101,7 +103,7 @@ class AXI4LiteSlave(wiring.Component):
                             bus.rresp.eq(response),
                             bus.rdata.eq(reply.p.data),
                         ]
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
         m.d.comb += [
             access.p.word.eq(Mux(writing, write_address, read_address)[2:]),
             access.p.write.eq(writing),

@@ -1,4 +1,4 @@
-"""Take up commands in order: check each, carry it out or hand it to an engine, report it."""
+"""Executes commands in order: each is checked, executed or sent to an engine, and reported."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -11,12 +11,26 @@ from ..primitives.fifo import RamFifo
 from .command_validator import checked_command
 from .event_counters import EventPort
 
-UNDER_WAY = 4  # most batches under way at a time
-WRITTEN = ("slots", "popular", "nonpopular", "misses")  # what a SPLIT writes
+MAX_IN_FLIGHT = 4  # batches
+SPLIT_RESULTS = ("slots", "popular", "nonpopular", "misses")
 
 
-class OneJob(wiring.Component):
-    """A queue, as `RamFifo`, of one payload, into which nothing comes while it is there."""
+class SingleEntryFifo(wiring.Component):
+    """A FIFO of one payload, with the ports of `RamFifo`.
+
+    Parameters
+    ----------
+    shape : ShapeCastable
+
+    Attributes
+    ----------
+    i : In(stream(shape)), o : Out(stream(shape))
+    level : Out(1)
+
+    Timing
+    ------
+    Latency 1 cycle, one payload every 2 cycles.
+    """
 
     def __init__(self, shape):
         super().__init__({
@@ -38,42 +52,42 @@ class OneJob(wiring.Component):
 class CommandExecutor(wiring.Component):
     """Run the commands of one queue as if strictly one after the other.
 
-    NOP, FENCE, WAIT and SIGNAL are carried out here; the others go to the engine. A batch may be
-    taken up while earlier batches are under way, so that its ids are fetched behind theirs, unless
-    its ids or lengths share a region with what an earlier SPLIT under way writes, or an error
-    halts the queue. Every other command waits until the queue is idle.
+    This unit executes NOP, FENCE, WAIT and SIGNAL; an engine executes the others. A batch may start
+    while earlier batches are in flight, so that its ids are fetched early, unless its ids or
+    lengths share a region with the results of a SPLIT in flight, or an error halts the queue. Every
+    other command starts when the queue is idle.
 
     Parameters
     ----------
     config : Config
     batches : tuple of Opcode
-        Commands that may be under way together; batches that are planned or marked are not.
+        Commands that may be in flight together.
 
-    Members
-    -------
+    Attributes
+    ----------
     commands : In(stream(command))
-        What the check has on offer, and begins with when it is taken up.
+        The command in the validator, which begins its checks when this unit accepts it.
     checked : In(stream(checked_command))
-        What came of it.
+        The result of the checks.
     parts : In(stream(command_part))
-        Those of a command that passed, for the engine.
+        The parts, for the engine, of a command that passed the checks.
     engine : Out(Engine(config))
     events : Out(EventPort(config))
     completions : Out(stream(reported_completion))
-        One per command, all but `sequence` filled in.
+        One per command, all but `sequence` set.
     cycle : In(64)
     enable : In(1)
-        While low no further command is taken up, from the second cycle on.
+        While low no further command is accepted, from the second cycle on.
     halt_on_error, resume, abort : In(1)
-        As in `QueueControl`.
+        See `QueueControl`.
     busy, halted, waiting : Out(1)
     status : Out(8)
         Of the completion that halted the queue, else OK.
 
     Timing
     ------
-    4 cycles per command beside its check and its effects, and two for each of its parts if it goes
-    to the engine; a WAIT looks at its event every 6 cycles or more.
+    Beside checks and execution 4 cycles per command, and two for each of its parts if it is sent to
+    the engine. A WAIT polls its event every 6 cycles or more.
     """
 
     def __init__(self, config: Config, batches=()):
@@ -102,33 +116,34 @@ class CommandExecutor(wiring.Component):
         record = report.p.record
         request, reply = self.events.request, self.events.reply
         opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
-        reached, idle, alone, handed = Signal(), Signal(), Signal(), Signal()
-        # Every command from when it is taken up until it is reported.
-        taken = Signal()  # the oldest one's completion was, in the cycle before
-        job = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
-        m.submodules.jobs = jobs = RamFifo(job, UNDER_WAY) if self.batches else OneJob(job)
+        reached, idle, alone, part_sent = Signal(), Signal(), Signal(), Signal()
+        # Commands from acceptance to completion.
+        reported_q = Signal()  # a completion was accepted in the previous cycle
+        entry = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
+        m.submodules.in_flight = in_flight = (
+            RamFifo(entry, MAX_IN_FLIGHT) if self.batches else SingleEntryFifo(entry))
         m.d.comb += [
             engine.command.p.eq(self.parts.p),
             request.p.event.eq(checked.p.command.event),
             request.p.value.eq(checked.p.command.value),
             request.p.write.eq(opcode == Opcode.SIGNAL),
-            jobs.i.p.tag.eq(self.commands.p.tag),
-            jobs.i.p.opcode.eq(self.commands.p.opcode),
-            jobs.i.p.start.eq(self.cycle),
-            record.tag.eq(jobs.o.p.tag),
-            record.opcode.eq(jobs.o.p.opcode),
-            record.start.eq(jobs.o.p.start),
+            in_flight.i.p.tag.eq(self.commands.p.tag),
+            in_flight.i.p.opcode.eq(self.commands.p.opcode),
+            in_flight.i.p.start.eq(self.cycle),
+            record.tag.eq(in_flight.o.p.tag),
+            record.opcode.eq(in_flight.o.p.opcode),
+            record.start.eq(in_flight.o.p.start),
             record.end.eq(end),
             *(record[name].eq(engine.outcome.p[name]) for name, _ in engine.outcome.p.shape()),
-            jobs.o.ready.eq(taken),
-            idle.eq(jobs.level == 0),
-            alone.eq((jobs.level == 1) & jobs.o.valid),
+            in_flight.o.ready.eq(reported_q),
+            idle.eq(in_flight.level == 0),
+            alone.eq((in_flight.level == 1) & in_flight.o.valid),
             self.busy.eq(~idle),
         ]
         enabled = Signal()
         m.d.sync += [
-            taken.eq(report.valid & report.ready),  # late, as the next, so that it is no long way
-            handed.eq(engine.command.valid & engine.command.ready),
+            reported_q.eq(report.valid & report.ready),  # Timing: registers, as is the next
+            part_sent.eq(engine.command.valid & engine.command.ready),
             enabled.eq(self.enable),
         ]
         with m.If(self.resume):
@@ -142,36 +157,34 @@ class CommandExecutor(wiring.Component):
             with m.If(self.halt_on_error & (record.status != Status.OK)):
                 m.d.sync += [self.halted.eq(1), self.status.eq(record.status)]
 
-        overlaps = self._may_overlap(m, jobs)
+        overlaps = self._may_overlap(m, in_flight)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += aborted.eq(0)
                 with m.If(self.commands.valid & enabled & ~self.halted & (idle | overlaps)):
-                    m.next = "TAKE"
-            with m.State("TAKE"):  # decided a cycle ahead, so that it is no long way to the jobs
-                m.d.comb += [self.commands.ready.eq(1), jobs.i.valid.eq(1)]
+                    m.next = "ACCEPT"
+            with m.State("ACCEPT"):  # Timing: registers the decision before it enables `in_flight`
+                m.d.comb += [self.commands.ready.eq(1), in_flight.i.valid.eq(1)]
                 m.next = "DISPATCH"
             with m.State("DISPATCH"):
-                with m.If(checked.valid & (checked.p.status != Status.OK)):
-                    with m.If(alone):
-                        ended()
-                with m.Elif(checked.valid):
-                    with m.Switch(opcode):
-                        with m.Case(Opcode.NOP, Opcode.FENCE):
-                            ended()  # what came before has landed, or it would not be reported
-                        with m.Case(Opcode.WAIT, Opcode.SIGNAL):
-                            m.next = "ASK EVENT"
-                        with m.Default():
-                            m.next = "HAND OVER"
-            with m.State("HAND OVER"):
+                with m.If(checked.valid & (checked.p.status != Status.OK)), m.If(alone):
+                    ended()
+                with m.If(checked.valid & (checked.p.status == Status.OK)), m.Switch(opcode):
+                    with m.Case(Opcode.NOP, Opcode.FENCE):
+                        ended()  # earlier commands have completed
+                    with m.Case(Opcode.WAIT, Opcode.SIGNAL):
+                        m.next = "REQUEST EVENT"
+                    with m.Default():
+                        m.next = "SEND"
+            with m.State("SEND"):
                 m.d.comb += [
-                    engine.command.valid.eq(self.parts.valid & ~handed),
-                    self.parts.ready.eq(handed),
-                    checked.ready.eq(handed & self.parts.p.last),
+                    engine.command.valid.eq(self.parts.valid & ~part_sent),
+                    self.parts.ready.eq(part_sent),
+                    checked.ready.eq(part_sent & self.parts.p.last),
                 ]
                 with m.If(checked.ready):
                     m.next = "IDLE"
-            with m.State("ASK EVENT"):
+            with m.State("REQUEST EVENT"):
                 m.d.comb += request.valid.eq(1)
                 self._wait(m, opcode, aborted)
                 with m.If(request.ready):
@@ -182,13 +195,13 @@ class CommandExecutor(wiring.Component):
                 # Half-range comparison: a counter may pass a value and wrap.
                 m.d.sync += reached.eq(~(reply.p - checked.p.command.value)[31])
                 with m.If(reply.valid):
-                    m.next = "EVENT SEEN"
-            with m.State("EVENT SEEN"):
+                    m.next = "COMPARED"
+            with m.State("COMPARED"):
                 self._wait(m, opcode, aborted)
                 with m.If(request.p.write | reached | aborted):
                     ended()
                 with m.Else():
-                    m.next = "ASK EVENT"
+                    m.next = "REQUEST EVENT"
             with m.State("REPORT"):
                 m.d.comb += [
                     report.valid.eq(1),
@@ -201,12 +214,11 @@ class CommandExecutor(wiring.Component):
                     reported()
                     m.next = "IDLE"
 
-        # A command that is not the engine's, or was refused, is reported when it is alone.
+        # The other FSM reports only while no command is in the engine.
         with m.FSM(name="engine_fsm"):
-            with m.State("ENGINE"):
-                with m.If(engine.outcome.valid & jobs.o.valid & ~taken):
-                    m.d.sync += end.eq(self.cycle)
-                    m.next = "REPORT ENGINE"
+            with m.State("ENGINE"), m.If(engine.outcome.valid & in_flight.o.valid & ~reported_q):
+                m.d.sync += end.eq(self.cycle)
+                m.next = "REPORT ENGINE"
             with m.State("REPORT ENGINE"):
                 m.d.comb += [
                     report.valid.eq(1),
@@ -218,44 +230,44 @@ class CommandExecutor(wiring.Component):
                     m.next = "ENGINE"
         return m
 
-    def _may_overlap(self, m, jobs):
-        """Whether the next command is a batch that only follows batches it does not depend on."""
+    def _may_overlap(self, m, in_flight):
+        """High if the next command is a batch that depends on none of those in flight."""
         if not self.batches:
             return Const(0)
-        given = self.commands.p
-
-        handle_width = log2(self.config.handles)  # of those that the check lets pass
+        candidate = self.commands.p
+        handle_width = log2(self.config.handles)  # of handles that pass the checks
 
         def handle(name):
-            return given[name][-16:][:handle_width]
+            return candidate[name][-16:][:handle_width]
 
-        next_is_batch = Cat(given.opcode == each for each in self.batches).any()
-        only_batches = Signal()  # under way
-        written = [Signal(data.ArrayLayout(handle_width, len(WRITTEN)), name=f"written{number}")
-                   for number in range(UNDER_WAY)]
-        known = Signal(UNDER_WAY)  # entries of `written` that belong to a SPLIT under way
-        place = Signal(range(UNDER_WAY))
+        is_batch = Cat(candidate.opcode == each for each in self.batches).any()
+        only_batches = Signal()  # in flight
+        results = [Signal(data.ArrayLayout(handle_width, len(SPLIT_RESULTS)), name=f"results{idx}")
+                   for idx in range(MAX_IN_FLIGHT)]
+        is_split = Signal(MAX_IN_FLIGHT)  # entries of `results` that are valid
+        write_idx = Signal(range(MAX_IN_FLIGHT))
         conflicts = Cat(
-            known[number] & (
+            is_split[idx] & (
                 (handle("source") == each)
-                | (given.flags & BatchFlag.JAGGED).any() & (handle("lengths") == each))
-            for number, record in enumerate(written) for each in record)
-        with m.If(jobs.level == 0):
-            m.d.sync += known.eq(0)
-        with m.If(jobs.i.valid):
-            m.d.sync += [only_batches.eq(next_is_batch), place.eq(place + 1)]
-            with m.Switch(place):
-                for number, record in enumerate(written):
-                    with m.Case(number):
+                | (candidate.flags & BatchFlag.JAGGED).any() & (handle("lengths") == each))
+            for idx, handles in enumerate(results) for each in handles)
+        with m.If(in_flight.level == 0):
+            m.d.sync += is_split.eq(0)
+        with m.If(in_flight.i.valid):
+            m.d.sync += [only_batches.eq(is_batch), write_idx.eq(write_idx + 1)]
+            with m.Switch(write_idx):
+                for idx, handles in enumerate(results):
+                    with m.Case(idx):
                         m.d.sync += [
-                            known[number].eq(given.opcode == Opcode.SPLIT),
-                            *(each.eq(handle(name)) for each, name in zip(record, WRITTEN)),
+                            is_split[idx].eq(candidate.opcode == Opcode.SPLIT),
+                            *(each.eq(handle(name))
+                              for each, name in zip(handles, SPLIT_RESULTS, strict=True)),
                         ]
-        # Told a cycle late: until a command has been on offer that long it waits.
-        may = Signal()
-        m.d.sync += may.eq(self.commands.valid & next_is_batch & only_batches
-                           & ~self.halt_on_error & (jobs.level < UNDER_WAY) & ~conflicts.any())
-        return may
+        may_overlap = Signal()  # Timing: a register; a command waits for it
+        m.d.sync += may_overlap.eq(
+            self.commands.valid & is_batch & only_batches & ~self.halt_on_error
+            & (in_flight.level < MAX_IN_FLIGHT) & ~conflicts.any())
+        return may_overlap
 
     def _wait(self, m, opcode, aborted):
         with m.If(opcode == Opcode.WAIT):

@@ -17,15 +17,15 @@ from .doorbell import Doorbell
 from .event_counters import EventPort
 from .queue_control import QueueControl
 from .region_arbiter import RegionArbiter
-from .ring_address import MOST_ENTRIES_LOG2
+from .ring_address import MAX_ENTRIES_LOG2
 from .table_range_check import TableRangeCheck
 
 
 class CommandQueue(wiring.Component):
     """Commands in order, as if one after the other, and a completion for each.
 
-    The next command is fetched while an engine runs one; a completion is awaited while the next
-    command runs; batches may be under way together (see `CommandExecutor`).
+    The next command is fetched while an engine runs one, and runs while the completion is written;
+    several batches may be in flight (see `CommandExecutor`).
 
     Parameters
     ----------
@@ -33,10 +33,10 @@ class CommandQueue(wiring.Component):
     queue : str
         One of `contract.QUEUES`.
 
-    Members
-    -------
+    Attributes
+    ----------
     control : In(QueueControl())
-        A start takes effect once the queue is idle; until then doorbells are refused.
+        `start` takes effect once the queue is idle; until then doorbells are refused.
     region_update, table_update : In
     ring : Out(ReadClient(config))
     completions : Out(WriteClient(config))
@@ -44,14 +44,14 @@ class CommandQueue(wiring.Component):
     events : Out(EventPort(config))
     cycle : In(64)
     restart : In(1)
-        Forget everything but the regions and tables; engine, ports and events restart too.
+        Drop everything but the regions and tables. Engine, ports and events restart as well.
     ready : Out(1)
         Low while regions and tables are cleared after reset.
 
     Timing
     ------
-    Between two commands that need no engine pass about 55 cycles and what the memory takes for a
-    command, or about 30 and what it takes for a completion, as there is one of each at a time.
+    Commands without an engine: about 55 cycles and the memory's latency for a command, or about 30
+    cycles and its latency for a completion, whichever is more.
     """
 
     def __init__(self, config: Config, queue: str):
@@ -75,17 +75,17 @@ class CommandQueue(wiring.Component):
         m = Module()
         control, starting, clear = self.control, Signal(), Signal()
         cleared = ResetInserter(clear)
-        reader, writer = CommandFetch(self.config), CompletionWriter(self.config)
-        check = CommandValidator(self.config, self.queue)
+        fetch, writer = CommandFetch(self.config), CompletionWriter(self.config)
+        validator = CommandValidator(self.config, self.queue)
         batches = tuple(opcode for opcode, rule in rules(self.queue, self.config).items()
                         if rule.is_batch and opcode not in PLANNING)
         executor, doorbell = CommandExecutor(self.config, batches), Doorbell()
-        m.submodules.reader = cleared(reader)
-        m.submodules.check = cleared(check)
+        m.submodules.fetch = cleared(fetch)
+        m.submodules.validator = cleared(validator)
         m.submodules.executor = cleared(executor)
         m.submodules.writer = cleared(writer)
         m.submodules.doorbell = cleared(doorbell)
-        # These keep a table and only forget what is in progress.
+        # A restart keeps their tables.
         m.submodules.regions = regions = RegionCheck(self.config)
         m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=3)
 
@@ -93,47 +93,48 @@ class CommandQueue(wiring.Component):
         connect(m, queue=flipped(self.region_update), regions=regions.update)
         connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
         connect(m, arbiter=arbiter.check.verdicts, regions=regions.verdicts)
-        for client, port in zip(arbiter.clients, (writer.region, check.region, reader.region)):
+        for client, port in zip(
+                arbiter.clients, (writer.region, validator.region, fetch.region), strict=True):
             connect(m, client=port, arbiter=client)
-        connect(m, reader=reader.fetch, queue=flipped(self.ring))
-        connect(m, reader=reader.commands, check=check.words)
-        connect(m, check=check.commands, executor=executor.commands)
-        connect(m, check=check.checked, executor=executor.checked)
-        connect(m, check=check.parts, executor=executor.parts)
+        connect(m, fetch=fetch.read, queue=flipped(self.ring))
+        connect(m, fetch=fetch.commands, validator=validator.words)
+        connect(m, validator=validator.commands, executor=executor.commands)
+        connect(m, validator=validator.checked, executor=executor.checked)
+        connect(m, validator=validator.parts, executor=executor.parts)
         connect(m, executor=executor.engine, queue=flipped(self.engine))
         connect(m, executor=executor.events, queue=flipped(self.events))
         connect(m, executor=executor.completions, writer=writer.completions)
-        connect(m, writer=writer.deposit, queue=flipped(self.completions))
+        connect(m, writer=writer.write, queue=flipped(self.completions))
 
         tables_ready = Const(1)
         if batches:
             m.submodules.span = span = TableRangeCheck(self.config)
             connect(m, queue=flipped(self.table_update), span=span.table_update)
-            connect(m, check=check.tables, span=span.client)
+            connect(m, validator=validator.tables, span=span.client)
             m.d.comb += span.restart.eq(clear)
             tables_ready = span.ready
 
         busy, faulted, enable = Signal(), Signal(), Signal()
-        again = Signal()  # the queue is idle and starts
-        last = Signal(MOST_ENTRIES_LOG2)  # entry of the rings
-        fault = Mux(writer.faulted, writer.fault, reader.fault)
+        start = Signal()  # the queue is idle and starts
+        last = Signal(MAX_ENTRIES_LOG2)  # number of the rings' last entry
+        fault = Mux(writer.faulted, writer.fault, fetch.fault)
         m.d.sync += [
-            again.eq(starting & ~busy & ~again),
+            start.eq(starting & ~busy & ~start),
             last.eq((1 << control.entries) - 1),
-            enable.eq(control.enable & ~starting & ~faulted),  # a cycle late, as it goes far
+            enable.eq(control.enable & ~starting & ~faulted),  # Timing: a register, large fan-out
         ]
         m.d.comb += [
-            busy.eq(executor.busy | reader.busy | writer.busy),
-            faulted.eq(writer.faulted | reader.faulted),
-            clear.eq(self.restart | again),
+            busy.eq(executor.busy | fetch.busy | writer.busy),
+            faulted.eq(writer.faulted | fetch.faulted),
+            clear.eq(self.restart | start),
             self.ready.eq(regions.ready & tables_ready),
             arbiter.enable.eq(regions.ready),
             arbiter.restart.eq(clear),
-            reader.ring.eq(control.commands),
-            reader.last.eq(last),
-            reader.wanted.eq(check.idle),
-            reader.enable.eq(enable),
-            reader.tail.eq(doorbell.tail),
+            fetch.ring.eq(control.commands),
+            fetch.last.eq(last),
+            fetch.space.eq(validator.idle),
+            fetch.enable.eq(enable),
+            fetch.tail.eq(doorbell.tail),
             executor.cycle.eq(self.cycle),
             executor.enable.eq(enable),
             executor.halt_on_error.eq(control.halt_on_error),
@@ -147,7 +148,7 @@ class CommandQueue(wiring.Component):
             doorbell.entries.eq(control.entries),
             doorbell.enable.eq(control.enable & ~starting),
             control.tail.eq(doorbell.tail),
-            control.head.eq(reader.head),
+            control.head.eq(fetch.head),
             control.completed.eq(writer.completed),
             control.state.busy.eq(busy),
             control.state.halted.eq(executor.halted),
@@ -155,7 +156,7 @@ class CommandQueue(wiring.Component):
             control.state.faulted.eq(faulted),
             control.state.status.eq(Mux(faulted, fault, executor.status)),
             control.refused.eq(doorbell.refused),
-            control.landed.eq(writer.landed),
+            control.completed_pulse.eq(writer.completed_pulse),
         ]
         with m.If(control.start):
             m.d.sync += starting.eq(1)

@@ -1,4 +1,4 @@
-"""Every check that a command must pass before any of its effects."""
+"""The checks that a command passes before it has any effect."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,7 +13,7 @@ from ..primitives.ram import Ram
 from .region_arbiter import RegionPort
 from .table_range_check import TableRangePort
 
-# A command, as it came, and the first check that it failed.
+# A command as read from memory, and the first check that it failed.
 checked_command = data.StructLayout({
     "command": command,
     "status": 8,
@@ -21,50 +21,59 @@ checked_command = data.StructLayout({
     "error_address": 64,
 })
 
+# The properties of an opcode that select checks; see `contract.command_rules.Rule`.
+_shape = data.StructLayout({
+    "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1, "stride": 1,
+    "pool": 1, "update": 1, "plan": 1})
+_error = data.StructLayout({
+    "event": 1, "batch": 1, "samples": 1, "lookups": 1, "empty": 1, "stride": 1, "bytes": 1})
+
 
 class CommandValidator(wiring.Component):
     """Check opcode, flags, shape, tables and address operands of a command, in this order.
 
-    The command is kept here, and nowhere else in the queue, until the engine takes it: in a memory
-    of its parts, and what is read of it at once in registers besides.
+    The command is stored here, and nowhere else in the queue, until the engine accepts it: in a
+    memory of its parts, and in registers as far as logic reads it.
 
-    What is checked of each command, and in which order, follows from `command_rules`. The sum of
-    the lengths of a jagged batch is checked where they are read.
+    `command_rules` defines the checks of each command and their order. The reader of a jagged batch
+    checks the sum of its lengths.
 
     Parameters
     ----------
     config : Config
     queue : str
-        "lookup" or "move": the other queue's commands are refused.
+        "lookup" or "move": commands of the other queue are refused.
 
-    Members
-    -------
+    Attributes
+    ----------
     words : In(stream(command_word(config)))
-        Taken over as many cycles as they have addresses, once the command before has been taken as
-        `checked`.
+        Accepted, over a cycle for each part, once the previous command was accepted at `checked`.
     idle : Out(1)
-        Nothing of a command has come.
+        No part of a command has arrived.
     commands : Out(stream(command))
-        Each command on offer; its check begins once it is taken up.
+        Each command before its checks, which begin when it is accepted.
     checked : Out(stream(checked_command))
         One per command, in order.
     parts : Out(stream(command_part))
-        Those of a command with status OK. Its address operands that were checked have been
-        replaced by byte addresses, except those of spans. The command is not taken as `checked`
-        before its last part is.
+        The parts of a command with status OK. Address operands are replaced by byte addresses,
+        except those of spans. The last part must be accepted before `checked`.
     region : Out(RegionPort(config))
     tables : Out(TableRangePort())
-        Asked for batches only.
+        Used for batches only.
 
     Timing
     ------
     One command at a time: a cycle for each of its parts, then 6 cycles, 1 for each part from the
-    first that any command of the queue has an address in to the last in use, for a batch
-    `table_count` + 4, and for each address in use 2 and what the region check takes.
+    queue's first address operand to the command's last, for a batch `table_count` + 4, and for each
+    address in use 2 and the latency of the region check.
     """
 
     def __init__(self, config: Config, queue: str):
         self.config, self.queue = config, queue
+        self.rules = rules(queue, config)
+        operands = {name for rule in self.rules.values() for name in rule.extents}
+        self._part_of = {name: 8 * OPERANDS[name].offset // COMMAND_PART for name in operands}
+        self._address_parts = sorted(set(self._part_of.values()))
         super().__init__({
             "words": In(stream.Signature(command_word(config))),
             "idle": Out(1),
@@ -77,33 +86,22 @@ class CommandValidator(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        of_queue = rules(self.queue, self.config)
-        operands = {name for rule in of_queue.values() for name in rule.extents}
-        part_of = {name: 8 * OPERANDS[name].offset // COMMAND_PART for name in operands}
-        with_operands = sorted(set(part_of.values()))
-        first, final = with_operands[0], with_operands[-1]
-        has_plans = any(rule.is_plan for rule in of_queue.values())
-        held, words, parts = Signal(command, reset_less=True), self.words, self.parts
-        # `given` is the part of this `number`, as the memory is read for the one that follows.
+        first, final = self._address_parts[0], self._address_parts[-1]
+        words, parts = self.words, self.parts
+        command_q = Signal(command, reset_less=True)
+        # `part` has index `part_idx`; the memory is read at the next index.
         m.submodules.memory = memory = Ram(COMMAND_PART, COMMAND_PARTS)
-        number, following, given = (
-            Signal(range(COMMAND_PARTS)), Signal(range(COMMAND_PARTS)), memory.read_data)
-        at_operand = Signal()  # the address of the operand under check is wrong
-        shape = Signal(data.StructLayout({
-            "known": 1, "flags_defined": 1, "batch": 1, "list": 1, "span": 1, "event": 1,
-            "stride": 1, "pool": 1, "update": 1, **({"plan": 1} if has_plans else {})}))
-        wrong = Signal(data.StructLayout({
-            "event": 1, "batch": 1, "samples": 1, "lookups": 1, "nothing": 1, "stride": 1,
-            "bytes": 1}))
-        kind = Cat(shape.batch, shape.span, shape.pool, shape.update,
-                   *([shape.plan] if has_plans else []))
-        used = Signal(final + 1 - first)  # addresses from the part under check on
-        samples = held.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE goes before
-        bags = Signal(len(samples) + len(held.table_count))
+        part_idx, next_idx = Signal(range(COMMAND_PARTS)), Signal(range(COMMAND_PARTS))
+        part = memory.read_data
+        at_operand = Signal()  # the error is in the address operand `part`
+        shape, error = Signal(_shape), Signal(_error)
+        used = Signal(final + 1 - first)  # parts with addresses to check, from `part` on
+        samples = command_q.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE if more
+        bags = Signal(len(samples) + len(command_q.table_count))
         spans, tables = self.tables.spans, self.tables.verdicts
-        access, area = self.region.accesses, self.region.verdicts
+        access, verdict = self.region.accesses, self.region.verdicts
 
-        def fail(status, index=0, at=0):
+        def finish(status, index=0, at=0):
             m.d.sync += [
                 self.checked.p.status.eq(status),
                 self.checked.p.error_index.eq(index),
@@ -111,93 +109,47 @@ class CommandValidator(wiring.Component):
             ]
             m.next = "DONE"
 
-        def flagged(flag):
-            return (held.flags & flag).any()
-
-        def classify(rule):
-            everything = flagged(AllFlag.ALL) if rule.may_be_all else Const(0)
-            defined = (held.flags & ~Const(rule.flags, 8)) == 0
-            if rule.contrary:
-                defined &= (held.flags & rule.contrary) != rule.contrary
-            if has_plans:
-                m.d.sync += shape.plan.eq(rule.is_plan)
-            m.d.sync += [
-                shape.known.eq(1),
-                shape.flags_defined.eq(defined),
-                shape.batch.eq(rule.is_batch),
-                shape.list.eq(rule.is_list & ~everything),
-                shape.span.eq(rule.is_span),
-                shape.event.eq(rule.has_event),
-                shape.stride.eq(rule.has_stride),
-                shape.pool.eq(rule.is_pool),
-                shape.update.eq(rule.is_update),
-            ]
-            for name, extent in rule.extents.items():
-                wanted = flagged(extent.flag) if extent.flag else Const(1)
-                m.d.sync += used[part_of[name] - first].eq(wanted & ~everything)
-
-        def extents(part):
-            """How long the operand in a part is, by the `kind` of the command."""
-            return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update, rule.is_plan):
-                    extent for rule in of_queue.values()
-                    for name, extent in rule.extents.items() if part_of[name] == part}
-
-        units, element_log2 = Signal(max(32, len(bags))), Signal(3)  # of the operand under check
-
-        def measure(extent):
-            m.d.comb += [
-                units.eq({"count": held.count, "samples": samples, "bags": held.bags,
-                          "batch bags": bags}[extent.unit]),
-                element_log2.eq(extent.element_log2),
-            ]
-            if extent.doubled_by:
-                m.d.comb += element_log2.eq(extent.element_log2 + flagged(extent.doubled_by))
-
-        # States with a flip-flop of their own, as what they enable is wide.
-        receiving, asked = Signal(init=1), Signal()
-        loads, turns, accepted = Signal(), Signal(), Signal()
-        final_of_word = self.config.bus_width // COMMAND_PART - 1
-        of_word = number & final_of_word
-        part = words.p.data.word_select(of_word, COMMAND_PART)
+        # Timing: states with flip-flops of their own, as they enable wide registers.
+        receiving, access_sent = Signal(init=1), Signal()
+        load, next_operand, accepted = Signal(), Signal(), Signal()
+        last_of_word = self.config.bus_width // COMMAND_PART - 1
+        idx_in_word = part_idx & last_of_word
+        received = words.p.data.word_select(idx_in_word, COMMAND_PART)
         m.d.comb += [
-            loads.eq(words.valid & receiving),
-            words.ready.eq((of_word == final_of_word) & receiving),
-            following.eq(number),
-            memory.read_address.eq(following),
-            memory.write_address.eq(number),
-            memory.write_enable.eq(loads | accepted & ~shape.span),
-            memory.write_data.eq(Mux(receiving, part, area.p.address)),
-            self.commands.p.eq(held),
-            self.checked.p.command.eq(held),
-            self.checked.p.error_address.eq(Mux(at_operand, given, 0)),
-            parts.p.number.eq(number),
-            parts.p.data.eq(given),
-            parts.p.last.eq(number == COMMAND_PARTS - 1),
-            access.p.address.eq(given),
+            load.eq(words.valid & receiving),
+            words.ready.eq((idx_in_word == last_of_word) & receiving),
+            next_idx.eq(part_idx),
+            memory.read_address.eq(next_idx),
+            memory.write_address.eq(part_idx),
+            memory.write_enable.eq(load | accepted & ~shape.span),
+            memory.write_data.eq(Mux(receiving, received, verdict.p.address)),
+            self.commands.p.eq(command_q),
+            self.checked.p.command.eq(command_q),
+            self.checked.p.error_address.eq(Mux(at_operand, part, 0)),
+            parts.p.number.eq(part_idx),
+            parts.p.data.eq(part),
+            parts.p.last.eq(part_idx == COMMAND_PARTS - 1),
+            access.p.address.eq(part),
         ]
-        m.d.sync += number.eq(following)
-        low = area.p.address[:log2(LIST_ALIGNMENT)]
+        m.d.sync += part_idx.eq(next_idx)
+        low = verdict.p.address[:log2(LIST_ALIGNMENT)]
         misaligned = Mux(shape.span, low[:log2(STATE_ALIGNMENT)].any(), low.any())
         m.d.comb += accepted.eq(
-            asked & area.valid & ~(area.p.region | area.p.read_only | misaligned))
-        with m.If(loads):
-            keep_part(m, held, number, part)
-        with m.If(loads | turns):
-            m.d.comb += following.eq(number + 1)
-        with m.If(turns):
+            access_sent & verdict.valid
+            & ~(verdict.p.region | verdict.p.read_only | misaligned))
+        with m.If(load):
+            keep_part(m, command_q, part_idx, received)
+        with m.If(load | next_operand):
+            m.d.comb += next_idx.eq(part_idx + 1)
+        with m.If(next_operand):
             m.d.sync += used.eq(used >> 1)
-        with m.Switch(number):
-            for at in with_operands:
-                with m.Case(at):
-                    for of_kind, extent in extents(at).items():
-                        with m.If(kind == Cat(*map(Const, of_kind[:len(kind)]))):
-                            measure(extent)
+        size_bytes = self._operand_size(m, command_q, part_idx, shape, samples, bags)
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += self.idle.eq(number == 0)
+                m.d.comb += self.idle.eq(part_idx == 0)
                 m.d.sync += [shape.eq(0), used.eq(0)]
-                with m.If(words.valid & (number == COMMAND_PARTS - 1)):
+                with m.If(words.valid & (part_idx == COMMAND_PARTS - 1)):
                     m.d.sync += receiving.eq(0)
                     m.next = "OFFER"
             with m.State("OFFER"):
@@ -205,102 +157,85 @@ class CommandValidator(wiring.Component):
                 with m.If(self.commands.ready):
                     m.next = "CLASSIFY"
             with m.State("CLASSIFY"):
-                m.d.comb += following.eq(first)
-                with m.Switch(held.opcode):
-                    for opcode, rule in of_queue.items():
-                        with m.Case(opcode):
-                            classify(rule)
+                m.d.comb += next_idx.eq(first)
+                self._classify(m, command_q, shape, used)
                 m.next = "SHAPE"
             with m.State("SHAPE"):
-                nothing, stride = held.count == 0, held.stride
-                m.d.sync += [
-                    bags.eq(samples * held.table_count),
-                    wrong.event.eq(shape.event & (held.event >= self.config.events)),
-                    wrong.batch.eq(shape.batch & (
-                        nothing | (held.samples == 0) | (held.table_count == 0))),
-                    wrong.samples.eq(shape.batch & (held.samples > self.config.batch_samples)),
-                    wrong.lookups.eq(shape.batch & (held.count > self.config.batch_lookups)),
-                    wrong.nothing.eq((shape.list | shape.span) & nothing
-                                     | (shape.pool | shape.update) & (held.bags == 0)),
-                    wrong.bytes.eq(shape.span & held.count[:log2(STATE_ALIGNMENT)].any()),
-                    wrong.stride.eq(shape.stride & (
-                        (stride == 0) | (stride > LARGEST_STRIDE)
-                        | stride[:log2(ROW_ALIGNMENT)].any())),
-                ]
+                m.d.sync += bags.eq(samples * command_q.table_count)
+                self._compare(m, command_q, shape, error)
                 m.next = "JUDGE"
             with m.State("JUDGE"):
                 with m.If(~shape.known):
-                    fail(Status.BAD_OPCODE, held.opcode)
+                    finish(Status.BAD_OPCODE, command_q.opcode)
                 with m.Elif(~shape.flags_defined):
-                    fail(Status.BAD_FLAGS, held.flags)
-                with m.Elif(wrong.event):
-                    fail(Status.BAD_EVENT, held.event)
-                with m.Elif(wrong.batch):
-                    fail(Status.EMPTY)
-                with m.Elif(wrong.samples):
-                    fail(Status.TOO_LARGE, held.samples)
-                with m.Elif(wrong.lookups):
-                    fail(Status.TOO_LARGE, held.count)
-                with m.Elif(wrong.nothing):
-                    fail(Status.EMPTY)
-                with m.Elif(wrong.stride):
-                    fail(Status.MISALIGNED, held.stride)
-                with m.Elif(wrong.bytes):
-                    fail(Status.MISALIGNED, held.count)
+                    finish(Status.BAD_FLAGS, command_q.flags)
+                with m.Elif(error.event):
+                    finish(Status.BAD_EVENT, command_q.event)
+                with m.Elif(error.batch):
+                    finish(Status.EMPTY)
+                with m.Elif(error.samples):
+                    finish(Status.TOO_LARGE, command_q.samples)
+                with m.Elif(error.lookups):
+                    finish(Status.TOO_LARGE, command_q.count)
+                with m.Elif(error.empty):
+                    finish(Status.EMPTY)
+                with m.Elif(error.stride):
+                    finish(Status.MISALIGNED, command_q.stride)
+                with m.Elif(error.bytes):
+                    finish(Status.MISALIGNED, command_q.count)
                 with m.Elif(shape.batch):
                     m.next = "LOOKUPS"
                 with m.Else():
                     m.next = "OPERAND"
             with m.State("LOOKUPS"):
-                with m.If(~flagged(BatchFlag.JAGGED) & (held.count != bags)):
-                    fail(Status.LOOKUPS, bags)
+                with m.If(~_flagged(command_q, BatchFlag.JAGGED) & (command_q.count != bags)):
+                    finish(Status.LOOKUPS, bags)
                 with m.Else():
                     m.next = "TABLES"
             with m.State("TABLES"):
                 m.d.comb += [
                     spans.valid.eq(1),
-                    spans.p.first.eq(held.first_table),
-                    spans.p.count.eq(held.table_count),
+                    spans.p.first.eq(command_q.first_table),
+                    spans.p.count.eq(command_q.table_count),
                 ]
                 with m.If(spans.ready):
                     m.next = "TABLES CHECKED"
             with m.State("TABLES CHECKED"):
                 m.d.comb += tables.ready.eq(1)
                 with m.If(tables.valid & tables.p.unknown):
-                    fail(Status.TABLE_UNKNOWN, tables.p.number)
+                    finish(Status.TABLE_UNKNOWN, tables.p.number)
                 with m.Elif(tables.valid):
                     m.next = "OPERAND"
             with m.State("OPERAND"):
-                m.d.sync += access.p.bytes.eq(units << element_log2)
-                with m.Switch(number):
-                    for at in with_operands:
+                m.d.sync += access.p.bytes.eq(size_bytes)
+                with m.Switch(part_idx):
+                    for at in self._address_parts:
                         with m.Case(at):
-                            extent, *_ = extents(at).values()
+                            extent, *_ = self._extents(at).values()
                             m.d.sync += access.p.write.eq(extent.write)
                 with m.If(used[0]):
                     m.next = "ACCESS"
                 with m.Elif(used.any()):
-                    m.d.comb += turns.eq(1)
+                    m.d.comb += next_operand.eq(1)
                 with m.Else():
-                    m.d.comb += following.eq(0)
-                    fail(Status.OK)
+                    m.d.comb += next_idx.eq(0)
+                    finish(Status.OK)
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
                 with m.If(access.ready):
-                    m.d.sync += asked.eq(1)
+                    m.d.sync += access_sent.eq(1)
                     m.next = "VERDICT"
-            with m.State("VERDICT"):
-                with m.If(area.valid):
-                    m.d.sync += asked.eq(0)
-                    m.next = "ACCEPTED"
-                    with m.If(area.p.region):
-                        fail(Status.REGION, 0, 1)
-                    with m.Elif(area.p.read_only):
-                        fail(Status.READ_ONLY, 0, 1)
-                    with m.Elif(misaligned):
-                        fail(Status.MISALIGNED, 0, 1)
-            with m.State("ACCEPTED"):  # told a cycle late: from verdicts to parts it is a long way
-                m.d.comb += turns.eq(1)
+            with m.State("VERDICT"), m.If(verdict.valid):
+                m.d.sync += access_sent.eq(0)
+                m.next = "ACCEPTED"
+                with m.If(verdict.p.region):
+                    finish(Status.REGION, 0, 1)
+                with m.Elif(verdict.p.read_only):
+                    finish(Status.READ_ONLY, 0, 1)
+                with m.Elif(misaligned):
+                    finish(Status.MISALIGNED, 0, 1)
+            with m.State("ACCEPTED"):  # Timing: registers the path from verdicts to parts
+                m.d.comb += next_operand.eq(1)
                 m.next = "OPERAND"
             with m.State("DONE"):
                 m.d.comb += [
@@ -308,9 +243,79 @@ class CommandValidator(wiring.Component):
                     parts.valid.eq(self.checked.p.status == Status.OK),
                 ]
                 with m.If(parts.valid & parts.ready):
-                    m.d.comb += following.eq(number + 1)
+                    m.d.comb += next_idx.eq(part_idx + 1)
                 with m.If(self.checked.ready):
-                    m.d.comb += following.eq(0)
+                    m.d.comb += next_idx.eq(0)
                     m.d.sync += receiving.eq(1)
                     m.next = "IDLE"
         return m
+
+    def _classify(self, m, command_q, shape, used):
+        """Register the properties of the opcode and the address operands in use."""
+        first = self._address_parts[0]
+        with m.Switch(command_q.opcode):
+            for opcode, rule in self.rules.items():
+                everything = (_flagged(command_q, AllFlag.ALL) if rule.may_be_all else Const(0))
+                defined = (command_q.flags & ~Const(rule.flags, 8)) == 0
+                if rule.contrary:
+                    defined &= (command_q.flags & rule.contrary) != rule.contrary
+                with m.Case(opcode):
+                    m.d.sync += [
+                        shape.plan.eq(rule.is_plan),
+                        shape.known.eq(1),
+                        shape.flags_defined.eq(defined),
+                        shape.batch.eq(rule.is_batch),
+                        shape.list.eq(rule.is_list & ~everything),
+                        shape.span.eq(rule.is_span),
+                        shape.event.eq(rule.has_event),
+                        shape.stride.eq(rule.has_stride),
+                        shape.pool.eq(rule.is_pool),
+                        shape.update.eq(rule.is_update),
+                        *(used[self._part_of[name] - first].eq(
+                            (_flagged(command_q, extent.flag) if extent.flag else Const(1))
+                            & ~everything) for name, extent in rule.extents.items()),
+                    ]
+
+    def _compare(self, m, command_q, shape, error):
+        """Register the errors in the command's numbers."""
+        nothing, stride = command_q.count == 0, command_q.stride
+        m.d.sync += [
+            error.event.eq(shape.event & (command_q.event >= self.config.events)),
+            error.batch.eq(shape.batch & (
+                nothing | (command_q.samples == 0) | (command_q.table_count == 0))),
+            error.samples.eq(shape.batch & (command_q.samples > self.config.batch_samples)),
+            error.lookups.eq(shape.batch & (command_q.count > self.config.batch_lookups)),
+            error.empty.eq((shape.list | shape.span) & nothing
+                           | (shape.pool | shape.update) & (command_q.bags == 0)),
+            error.bytes.eq(shape.span & command_q.count[:log2(STATE_ALIGNMENT)].any()),
+            error.stride.eq(shape.stride & (
+                (stride == 0) | (stride > LARGEST_STRIDE)
+                | stride[:log2(ROW_ALIGNMENT)].any())),
+        ]
+
+    def _operand_size(self, m, command_q, part_idx, shape, samples, bags):
+        """Bytes of memory that the address operand in the current part names."""
+        units, element_log2 = Signal(max(32, len(bags))), Signal(3)
+        kind = Cat(shape.batch, shape.span, shape.pool, shape.update, shape.plan)
+        counts = {"count": command_q.count, "samples": samples, "bags": command_q.bags,
+                  "batch bags": bags}
+        with m.Switch(part_idx):
+            for at in self._address_parts:
+                with m.Case(at):
+                    for of_kind, extent in self._extents(at).items():
+                        doubled = (_flagged(command_q, extent.doubled_by)
+                                   if extent.doubled_by else 0)
+                        with m.If(kind == Cat(*map(Const, of_kind))):
+                            m.d.comb += [units.eq(counts[extent.unit]),
+                                         element_log2.eq(extent.element_log2 + doubled)]
+        return units << element_log2
+
+    def _extents(self, part):
+        """The extents of the operands in a part, by the kind of command."""
+        return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update, rule.is_plan): extent
+                for rule in self.rules.values()
+                for name, extent in rule.extents.items() if self._part_of[name] == part}
+
+
+def _flagged(command_q, flag):
+    return (command_q.flags & flag).any()

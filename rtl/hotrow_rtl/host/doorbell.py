@@ -1,29 +1,29 @@
-"""The doorbell of a command queue: how many commands the host has submitted."""
+"""The doorbell of a command queue: the number of commands that the host has submitted."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .ring_address import MOST_ENTRIES_LOG2
+from .ring_address import MAX_ENTRIES_LOG2
 
 
 class Doorbell(wiring.Component):
-    """Take a doorbell's value if the ring can hold that many commands, refuse it otherwise.
+    """Accept a doorbell's value if the ring can hold that many commands, else refuse it.
 
-    Members
-    -------
+    Attributes
+    ----------
     ring : In(1)
         A pulse: the host has submitted commands up to `submitted`.
     submitted, completed : In(32)
         Since the queue was enabled, modulo 2**32.
     entries : In(5)
-        log2 of the ring's entries, 1 to 16; with another number every doorbell is refused.
+        log2 of the ring's entries, 1 to 16; with another number all doorbells are refused.
     enable : In(1)
-        While low every doorbell is refused.
+        While low all doorbells are refused.
     tail : Out(32)
-        The last value taken.
+        The last value accepted.
     refused : Out(1)
-        A pulse: the value was behind `tail` or more than the entries ahead of `completed`.
+        A pulse: the value is before `tail`, or further than `entries` after `completed`.
 
     Timing
     ------
@@ -43,20 +43,21 @@ class Doorbell(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        rung, ahead, already = Signal(), Signal(32), Signal(32)
-        submitted, room = Signal(32), Signal(MOST_ENTRIES_LOG2 + 1)
-        legal = Signal()  # and beyond the most entries there is no room
+        ring_q, submitted_count, tail_count = Signal(), Signal(32), Signal(32)  # from `completed`
+        submitted, ring_size = Signal(32), Signal(MAX_ENTRIES_LOG2 + 1)  # 0 for more entries
+        legal = Signal()
         m.d.sync += [
-            rung.eq(self.ring),
+            ring_q.eq(self.ring),
             submitted.eq(self.submitted),
-            ahead.eq(self.submitted - self.completed),
-            already.eq(self.tail - self.completed),
-            room.eq(1 << self.entries),
+            submitted_count.eq(self.submitted - self.completed),
+            tail_count.eq(self.tail - self.completed),
+            ring_size.eq(1 << self.entries),
             legal.eq(self.entries != 0),
             self.refused.eq(0),
         ]
-        with m.If(rung & self.enable & legal & (ahead <= room) & (ahead >= already)):
+        with m.If(ring_q & self.enable & legal & (submitted_count <= ring_size)
+                  & (submitted_count >= tail_count)):
             m.d.sync += self.tail.eq(submitted)
-        with m.Elif(rung):
+        with m.Elif(ring_q):
             m.d.sync += self.refused.eq(1)
         return m

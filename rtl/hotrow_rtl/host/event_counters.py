@@ -1,4 +1,4 @@
-"""Event counters: how the two queues and the host order work across each other."""
+"""Event counters, with which the two queues and the host synchronise."""
 
 from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -11,12 +11,12 @@ from ..primitives.ram import ClearedRam
 class EventPort(wiring.Signature):
     """A client's view of the event counters.
 
-    Members
-    -------
+    Attributes
+    ----------
     request : Out(stream)
-        Read counter `event`, or set it to `value` when `write`.
+        Read counter `event`, or set it to `value` if `write`.
     reply : In(stream)
-        Once per request, in order: the counter's value before it.
+        Once per request, in order: the counter's value before the request.
     """
 
     def __init__(self, config: Config):
@@ -27,11 +27,11 @@ class EventPort(wiring.Signature):
         })
 
 
-class Events(wiring.Component):
-    """`config.events` counters of 32 bits, zero after reset, served to one client at a time.
+class EventCounters(wiring.Component):
+    """`config.events` counters of 32 bits, zero after reset, for one client at a time.
 
-    They live in one small memory: a WAIT asks again until its value is reached, which costs far
-    less than a comparator per queue and counter.
+    The counters are one small memory, and a WAIT polls it, which costs far less than a comparator
+    per queue and counter.
 
     Parameters
     ----------
@@ -39,22 +39,22 @@ class Events(wiring.Component):
     clients : int
         At least 2.
 
-    Members
-    -------
+    Attributes
+    ----------
     clients : In(EventPort(config)).array(clients)
     restart : In(1)
-        Drops the request in progress. The counters keep their values.
+        Drops the request in progress; the counters keep their values.
     ready : Out(1)
         Low while the counters are cleared after reset; requests then wait.
 
     Timing
     ------
-    One request every 4 cycles, clients in turn. Clearing takes `events` cycles.
+    One request every 4 cycles, clients in round-robin order. Clearing takes `events` cycles.
     """
 
     def __init__(self, config: Config, clients: int):
         if clients < 2:
-            raise ValueError(f"events are shared by at least 2 clients, not {clients}")
+            raise ValueError(f"event counters need at least 2 clients, not {clients}")
         self.config, self.client_count = config, clients
         super().__init__({
             "clients": In(EventPort(config)).array(clients),
@@ -66,57 +66,55 @@ class Events(wiring.Component):
         m = Module()
         m.submodules.values = values = ClearedRam(32, self.config.events, reads_old=True)
         owner = Signal(range(self.client_count))
-        wanted = Signal(self.clients[0].request.p.shape(), reset_less=True)
+        request = Signal(self.clients[0].request.p.shape(), reset_less=True)
         m.d.comb += [
             self.ready.eq(values.ready),
-            values.read_address.eq(wanted.event),
-            values.write_address.eq(wanted.event),
-            values.write_data.eq(wanted.value),
+            values.read_address.eq(request.event),
+            values.write_address.eq(request.event),
+            values.write_data.eq(request.value),
         ]
 
-        def choose_after(turn):
-            """Grant the first client behind `turn` that asks: the nearest is written last."""
+        def arbitrate(last):
+            """Grant the first request after client `last`; later assignments have priority."""
             for step in reversed(range(1, self.client_count + 1)):
-                number = (turn + step) % self.client_count
+                number = (last + step) % self.client_count
                 with m.If(self.clients[number].request.valid):
                     m.d.sync += owner.eq(number)
-                    m.next = "TAKE"
+                    m.next = "ACCEPT"
 
-        def of_owner():
-            """The granted client; a `with` block of hardware for each."""
+        def cases():
+            """Each client, inside the case in which it is the owner."""
             for number, client in enumerate(self.clients):
                 with m.Case(number):
                     yield client
 
         with m.FSM():
-            with m.State("CHOOSE"):
-                with m.If(values.ready & ~self.restart):
-                    with m.Switch(owner):
-                        for turn in range(self.client_count):
-                            with m.Case(turn):
-                                choose_after(turn)
-            with m.State("TAKE"):  # the clients are far from the memory
+            with m.State("ARBITRATE"), m.If(values.ready & ~self.restart), m.Switch(owner):
+                for last in range(self.client_count):
+                    with m.Case(last):
+                        arbitrate(last)
+            with m.State("ACCEPT"):  # Timing: a register, as the clients are far from the memory
                 m.next = "ACCESS"
                 with m.Switch(owner):
-                    for client in of_owner():
+                    for client in cases():
                         m.d.comb += client.request.ready.eq(1)
-                        m.d.sync += wanted.eq(client.request.p)
+                        m.d.sync += request.eq(client.request.p)
                 with m.If(self.restart):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
             with m.State("ACCESS"):
-                m.d.comb += values.write_enable.eq(wanted.write & ~self.restart)
+                m.d.comb += values.write_enable.eq(request.write & ~self.restart)
                 m.next = "REPLY"
                 with m.If(self.restart):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
             with m.State("REPLY"):
                 m.d.comb += values.read_enable.eq(0)
                 with m.Switch(owner):
-                    for client in of_owner():
+                    for client in cases():
                         m.d.comb += client.reply.valid.eq(1)
                         with m.If(client.reply.ready):
-                            m.next = "CHOOSE"
+                            m.next = "ARBITRATE"
                 with m.If(self.restart):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
         for client in self.clients:
             m.d.comb += client.reply.p.eq(values.read_data)
         return m

@@ -1,4 +1,4 @@
-"""What the host sets of a command queue, and what the queue tells it."""
+"""The registers of a command queue."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -19,24 +19,24 @@ queue_state = data.StructLayout({
 class QueueControl(wiring.Signature):
     """The registers of one queue, seen from the register block.
 
-    Members
-    -------
+    Attributes
+    ----------
     commands, completions : Out(packed_address)
         The two rings.
     entries : Out(5)
         log2 of the entries of both rings.
     enable, halt_on_error : Out(1)
     start, abort, resume : Out(1)
-        Pulses: `enable` rose; give up the WAIT in progress; go on after a halt.
+        Pulses: `enable` rose; abort the WAIT in progress; continue after a halt.
     doorbell : Out(1)
         A pulse: the host has written `submitted` to TAIL.
     submitted : Out(32)
     tail, head, completed : In(32)
     state : In(queue_state)
     refused : In(1)
-        A pulse: the doorbell was out of bounds and has been ignored.
-    landed : In(1)
-        A pulse: `completed` has advanced.
+        A pulse: the doorbell was out of bounds and is ignored.
+    completed_pulse : In(1)
+        A pulse: `completed` has increased.
     """
 
     def __init__(self):
@@ -56,5 +56,5 @@ class QueueControl(wiring.Signature):
             "completed": In(32),
             "state": In(queue_state),
             "refused": In(1),
-            "landed": In(1),
+            "completed_pulse": In(1),
         })

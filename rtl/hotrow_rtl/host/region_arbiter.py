@@ -1,4 +1,4 @@
-"""One region check for several units that each need it now and then."""
+"""Arbitration of one region check between several units."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,7 +9,7 @@ from ..memory.region_check import access, verdict
 
 
 class RegionPort(wiring.Signature):
-    """A client's view of the region check: `accesses` out, one of `verdicts` back for each."""
+    """A client's view of the region check: `accesses`, and one of `verdicts` for each."""
 
     def __init__(self, config: Config):
         super().__init__({
@@ -19,25 +19,25 @@ class RegionPort(wiring.Signature):
 
 
 class RegionArbiter(wiring.Component):
-    """Serve one access at a time, lower client numbers first.
+    """Serve one access at a time; lower client numbers have priority.
 
     Parameters
     ----------
     config : Config
     clients : int
 
-    Members
-    -------
+    Attributes
+    ----------
     clients : In(RegionPort(config)).array(clients)
     check : Out(RegionPort(config))
     enable : In(1)
-        While low no access is taken up: the region table is being cleared.
+        While low no access is accepted: the region table is being cleared.
     restart : In(1)
-        The clients forget their accesses: drops the verdict of the one in progress.
+        The clients drop their accesses: the verdict in progress is dropped.
 
     Timing
     ------
-    Adds 2 cycles to an access; the next one is taken up after its verdict.
+    Adds 2 cycles to an access; the next one is accepted after its verdict.
     """
 
     def __init__(self, config: Config, clients: int):
@@ -51,7 +51,7 @@ class RegionArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        owner, dropped = Signal(self.client_count), Signal()  # one-hot
+        owner, drop = Signal(self.client_count), Signal()  # `owner` is one-hot
         check = self.check
         for client in self.clients:
             m.d.comb += client.verdicts.p.eq(check.verdicts.p)
@@ -59,29 +59,29 @@ class RegionArbiter(wiring.Component):
             with m.If(owner[number]):
                 m.d.comb += check.accesses.p.eq(client.accesses.p)
         with m.If(self.restart):
-            m.d.sync += dropped.eq(1)
+            m.d.sync += drop.eq(1)
 
         with m.FSM():
-            with m.State("CHOOSE"):
-                m.d.sync += dropped.eq(0)
+            with m.State("ARBITRATE"):
+                m.d.sync += drop.eq(0)
                 for number, client in reversed(list(enumerate(self.clients))):
                     with m.If(client.accesses.valid):
                         m.d.sync += owner.eq(1 << number)
                         with m.If(self.enable & ~self.restart):
-                            m.next = "ASK"
-            with m.State("ASK"):
+                            m.next = "REQUEST"
+            with m.State("REQUEST"):
                 m.d.comb += check.accesses.valid.eq(~self.restart)
                 for number, client in enumerate(self.clients):
                     m.d.comb += client.accesses.ready.eq(
                         check.accesses.ready & owner[number] & ~self.restart)
                 with m.If(self.restart):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
                 with m.Elif(check.accesses.ready):
-                    m.next = "ANSWER"
-            with m.State("ANSWER"):
+                    m.next = "VERDICT"
+            with m.State("VERDICT"):
                 for number, client in enumerate(self.clients):
                     m.d.comb += client.verdicts.valid.eq(
-                        check.verdicts.valid & owner[number] & ~dropped)
+                        check.verdicts.valid & owner[number] & ~drop)
                 with m.If(check.verdicts.valid):
-                    m.next = "CHOOSE"
+                    m.next = "ARBITRATE"
         return m

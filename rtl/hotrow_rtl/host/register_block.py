@@ -1,4 +1,4 @@
-"""The control registers of `contract_registers` behind AXI4-Lite."""
+"""The control registers of `contract.registers` on AXI4-Lite."""
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -18,7 +18,7 @@ from .queue_control import QueueControl
 
 REGISTER_ADDRESS_WIDTH = 12  # a page of the host, larger than the register space
 
-# Registers that only remember what was written.
+# Registers without logic of their own: a read returns the value written.
 _PLAIN = (
     "TIMEOUT", "EVENT_SELECT",
     "REGION_HANDLE", "REGION_BASE_LOW", "REGION_BASE_HIGH", "REGION_SIZE_LOW", "REGION_SIZE_HIGH",
@@ -32,17 +32,17 @@ _PLAIN_OF_QUEUE = ("COMMANDS_LOW", "COMMANDS_HIGH", "COMPLETIONS_LOW", "COMPLETI
 class RegisterBlock(wiring.Component):
     """Registers of the card, one access at a time.
 
-    Byte strobes are honoured. Writing a read-only register and reading a write-only one do nothing
-    (the latter reads 0). An access to an unknown register, a commit of a region or table beyond the
-    card's, and EVENT_VALUE of an unknown event are answered with SLVERR, change nothing and set
-    FAULT bit 2. So does what is not heeded of PLAN_RETIRED with bit 3, but with OKAY.
+    Byte strobes are honoured. A write to a read-only register is ignored; a write-only register
+    reads as 0. An access to an unknown register, a commit of a region or table that the card does
+    not have, and EVENT_VALUE of an unknown event are answered with SLVERR, change nothing and set
+    FAULT bit 2. A number that PLAN_RETIRED refuses sets FAULT bit 3, and is answered with OKAY.
 
     Parameters
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     bus : In(AXI4Lite(address_width=REGISTER_ADDRESS_WIDTH))
     queues : Out(QueueControl()).array(2)
         In the order of `contract.QUEUES`.
@@ -60,13 +60,13 @@ class RegisterBlock(wiring.Component):
         After a time-out: list port, a result port, reads of a row port, its writes.
     interrupt : Out(1)
     retirement : Out(Retirement())
-        Of a card with a planner.
+        Card with a planner.
 
     Timing
     ------
-    A reply comes 6 cycles after its access, EVENT_VALUE apart, which asks the event counters, and
-    the first ones after reset, as a memory is cleared: one cycle per register that it keeps. An
-    effect of a write is visible to the access that follows it.
+    A reply follows 6 cycles after its access. EVENT_VALUE also waits for the event counters, and
+    the first access after reset for the clearing of a memory: one cycle per plain register. The
+    next access sees the effect of a write.
     """
 
     def __init__(self, config: Config):
@@ -94,8 +94,8 @@ class RegisterBlock(wiring.Component):
 
         plain = {name: Signal(32, name=name.lower()) for name in (
             *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
-        self._keep(m, access, plain)
-        status = Signal(1 + len(self.stopped))  # a cycle late: it comes from afar
+        self._plain(m, access, plain)
+        status = Signal(1 + len(self.stopped))  # Timing: a register, as its sources are far
         m.d.sync += status.eq(Cat(self.ready, self.stopped))
         reads = {
             "IDENTITY": Const(IDENTITY, 32),
@@ -109,7 +109,7 @@ class RegisterBlock(wiring.Component):
         }
         if self.config.planner:
             reads |= self._planner(m, access)
-        for queue, control in zip(QUEUES, self.queues):
+        for queue, control in zip(QUEUES, self.queues, strict=True):
             reads |= self._queue(m, access, queue, control, plain)
         self._commits(m, access, plain)
         m.d.comb += [
@@ -125,48 +125,48 @@ class RegisterBlock(wiring.Component):
         self._serve(m, access, slave, reads, exists)
         return m
 
-    def _keep(self, m, access, plain):
-        """Write plain registers; they are read from a copy in a memory, which takes less logic."""
-        m.submodules.kept = kept = ClearedRam(32, 1 << (len(plain) - 1).bit_length())
-        row, is_plain = Signal.like(kept.read_address), Signal()
+    def _plain(self, m, access, plain):
+        """Write plain registers; reads use a copy in a memory, which takes less logic."""
+        m.submodules.plain = copy = ClearedRam(32, 1 << (len(plain) - 1).bit_length())
+        row, is_plain = Signal.like(copy.read_address), Signal()
         m.d.comb += [
-            access.ready.eq(kept.ready),
-            access.kept.eq(Mux(is_plain, kept.read_data, 0)),
-            kept.write_enable.eq(access.acting & access.payload.write & is_plain),
-            kept.write_address.eq(row),
-            kept.write_data.eq(access.merged),
-            kept.read_address.eq(row),
+            access.ready.eq(copy.ready),
+            access.plain.eq(Mux(is_plain, copy.read_data, 0)),
+            copy.write_enable.eq(access.write & access.payload.write & is_plain),
+            copy.write_address.eq(row),
+            copy.write_data.eq(access.merged),
+            copy.read_address.eq(row),
         ]
-        with m.If(access.looking):
+        with m.If(access.lookup):
             m.d.sync += is_plain.eq(0)
             with m.Switch(access.word):
                 for number, name in enumerate(plain):
                     with m.Case(REGISTERS[name].offset // 4):
                         m.d.sync += [row.eq(number), is_plain.eq(1)]
         for number, register in enumerate(plain.values()):
-            with m.If(kept.write_enable & (row == number)):
+            with m.If(copy.write_enable & (row == number)):
                 m.d.sync += register.eq(access.merged)
 
     def _serve(self, m, access, slave, reads, exists):
-        """Look the register up, let a write take effect, reply."""
-        setting = Signal()  # EVENT_VALUE has been read and is to be written
-        request, answer = self.events.request, self.events.reply
+        """Look the register up, carry a write out, reply."""
+        setting = Signal()  # EVENT_VALUE is written, after it was read
+        request, event = self.events.request, self.events.reply
         m.d.comb += [
             request.p.write.eq(setting),
             slave.replies.p.data.eq(Mux(access.known, access.value, 0)),
             slave.replies.p.refused.eq(~access.known),
         ]
         with m.FSM():
-            with m.State("TAKE"):
+            with m.State("ACCEPT"):
                 m.d.sync += access.word.eq(access.payload.word)
                 with m.If(slave.accesses.valid & access.ready):
-                    m.next = "LOOK UP"
-            with m.State("LOOK UP"):
-                m.d.comb += access.looking.eq(1)
+                    m.next = "LOOKUP"
+            with m.State("LOOKUP"):
+                m.d.comb += access.lookup.eq(1)
                 m.d.sync += [access.value.eq(0), access.known.eq(0), setting.eq(0)]
                 m.next = "READ"
                 with m.If(access.at("EVENT_VALUE") & exists["EVENT_VALUE"]):
-                    m.next = "ASK EVENT"
+                    m.next = "REQUEST EVENT"
                 with m.Switch(access.word):
                     for register in registers_of(self.config).values():
                         with m.Case(register.offset // 4):
@@ -174,34 +174,34 @@ class RegisterBlock(wiring.Component):
                             if register.name in reads:
                                 m.d.sync += access.value.eq(reads[register.name])
             with m.State("READ"):
-                m.next = "GATHER"
-            with m.State("GATHER"):
-                m.d.sync += access.value.eq(access.value | access.kept)
-                m.next = "ACT"
-            with m.State("ASK EVENT"):
+                m.next = "MERGE"
+            with m.State("MERGE"):
+                m.d.sync += access.value.eq(access.value | access.plain)
+                m.next = "WRITE"
+            with m.State("REQUEST EVENT"):
                 m.d.comb += request.valid.eq(1)
                 with m.If(request.ready):
                     m.next = "EVENT"
             with m.State("EVENT"):
-                m.d.comb += answer.ready.eq(1)
-                with m.If(answer.valid & setting):
+                m.d.comb += event.ready.eq(1)
+                with m.If(event.valid & setting):
                     m.d.comb += slave.accesses.ready.eq(1)
                     m.next = "REPLY"
-                with m.Elif(answer.valid):
-                    m.d.sync += access.value.eq(answer.p)
-                    m.next = "ACT"
-            with m.State("ACT"):
-                m.d.comb += access.acting.eq(1)
+                with m.Elif(event.valid):
+                    m.d.sync += access.value.eq(event.p)
+                    m.next = "WRITE"
+            with m.State("WRITE"):
+                m.d.comb += access.write.eq(1)
                 with m.If(access.writes("EVENT_VALUE")):
                     m.d.sync += setting.eq(1)
-                    m.next = "ASK EVENT"
+                    m.next = "REQUEST EVENT"
                 with m.Else():
                     m.d.comb += slave.accesses.ready.eq(1)
                     m.next = "REPLY"
             with m.State("REPLY"):
                 m.d.comb += slave.replies.valid.eq(1)
                 with m.If(slave.replies.ready):
-                    m.next = "TAKE"
+                    m.next = "ACCEPT"
 
     def _control(self, m, access):
         """CONTROL, FAULT and INTERRUPT."""
@@ -211,23 +211,23 @@ class RegisterBlock(wiring.Component):
         m.d.sync += self.soft_reset.eq(access.writes("CONTROL") & access.merged[0])
         with m.If(access.writes("CONTROL")):
             m.d.sync += enabled.eq(access.merged[1:])
-        happened = {
-            "INTERRUPT": (pending, Cat(queue.landed for queue in self.queues)),
+        sticky_bits = {
+            "INTERRUPT": (pending, Cat(queue.completed_pulse for queue in self.queues)),
             "FAULT": (faults, Cat(*(queue.refused for queue in self.queues),
-                                  access.acting & ~access.known, *refused)),
+                                  access.write & ~access.known, *refused)),
         }
-        for name, (sticky, events) in happened.items():
+        for name, (sticky, events) in sticky_bits.items():
             cleared = Mux(access.writes(name), access.strobed, 0)
             m.d.sync += sticky.eq(sticky & ~cleared | events)
         m.d.comb += self.interrupt.eq((pending & enabled).any())
         return {"CONTROL": Cat(Const(0, 1), enabled), "FAULT": faults, "INTERRUPT": pending}
 
     def _cycle(self, m, access):
-        """The cycle counter; reading its lower half keeps the upper one of the same cycle."""
+        """The cycle counter; a read of the lower half latches the upper half."""
         lower, upper = Signal(32), Signal(32)
         m.d.sync += self.cycle.eq(self.cycle + 1)
         m.d.comb += lower.eq(self.cycle)
-        with m.If(access.looking & access.at("CYCLE_LOW") & ~access.payload.write):
+        with m.If(access.lookup & access.at("CYCLE_LOW") & ~access.payload.write):
             m.d.sync += upper.eq(self.cycle[32:])
         return {"CYCLE_LOW": lower, "CYCLE_HIGH": upper}
 
@@ -257,7 +257,7 @@ class RegisterBlock(wiring.Component):
             Cat(control.commands).eq(_wide(plain, _of(queue, "COMMANDS"))),
             Cat(control.completions).eq(_wide(plain, _of(queue, "COMPLETIONS"))),
         ]
-        # A number of entries that does not fit the port must not look like one that does.
+        # The port is narrower than the register: an illegal number must stay illegal.
         entries = plain[_of(queue, "ENTRIES")]
         m.d.sync += control.entries.eq(Mux(entries < 32, entries, 0))
         return {
@@ -269,18 +269,18 @@ class RegisterBlock(wiring.Component):
         }
 
     def _commits(self, m, access, plain):
-        """Send a region or table to every copy of its table."""
+        """Update all copies of the region and table descriptors."""
         region, table = self.region_update, self.table_update
         for name, update, number in (("REGION_COMMIT", region, "REGION_HANDLE"),
                                      ("TABLE_COMMIT", table, "TABLE_NUMBER")):
             m.d.sync += [
-                # A write that does not strobe the valid bit must not remove the entry.
+                # A write without a strobe for the valid bit must not remove the entry.
                 update.enable.eq(access.writes(name) & access.payload.strobe[0]),
                 update.entry.valid.eq(access.merged[0]),
             ]
             m.d.comb += update.index.eq(plain[number])
         m.d.sync += region.entry.writable.eq(access.merged[1])
-        m.d.comb += [  # these hold still in the cycle of `enable`: no access is that quick
+        m.d.comb += [  # stable in the cycle of `enable`: the next access takes longer
             region.entry.base16.eq(_wide(plain, "REGION_BASE")[4:]),
             region.entry.size.eq(_wide(plain, "REGION_SIZE")),
             table.entry.last_row.eq(saturate(plain["TABLE_LAST_ROW"], len(table.entry.last_row))),
@@ -304,31 +304,31 @@ def _wide(plain, name):
 
 
 class _Access:
-    """The access in progress: what its register holds and what a write makes of it.
+    """The access in progress.
 
-    Members
-    -------
+    Attributes
+    ----------
     payload : register_access
     known : Signal()
-        Its register exists; valid, like `value`, from the cycle after the look-up.
+        The register exists; valid, as is `value`, from the cycle after the lookup.
     value : Signal(32)
     word : Signal
-        Of the register, from the look-up on.
+        Word address of the register, from the lookup on.
     ready : Signal()
-        Registers may be looked up.
-    kept : Signal(32)
-        A plain register, 0 for another, two cycles after the look-up.
-    looking, acting : Signal()
-        High for one cycle, in which the register is looked up; in which a write takes effect.
+        The memory of plain registers is cleared.
+    plain : Signal(32)
+        Value of a plain register, 0 for other registers; two cycles after the lookup.
+    lookup, write : Signal()
+        High for one cycle: the register is looked up; a write takes effect.
     merged, strobed : Signal(32)
-        `value` with the strobed bytes replaced; the data with the others zero.
+        `value` with the strobed bytes replaced; the data with all other bytes zero.
     """
 
     def __init__(self, m, payload):
         self.payload = payload
         self.word = Signal.like(payload.word)
-        self.looking, self.known, self.acting = Signal(), Signal(), Signal()
-        self.ready, self.value, self.kept = Signal(), Signal(32), Signal(32)
+        self.lookup, self.known, self.write = Signal(), Signal(), Signal()
+        self.ready, self.value, self.plain = Signal(), Signal(32), Signal(32)
         self.strobed, self.merged, mask = Signal(32), Signal(32), Signal(32)
         m.d.comb += [
             mask.eq(Cat(strobe.replicate(8) for strobe in payload.strobe)),
@@ -340,4 +340,4 @@ class _Access:
         return self.word == REGISTERS[name].offset // 4
 
     def writes(self, name):
-        return self.acting & self.payload.write & self.known & self.at(name)
+        return self.write & self.payload.write & self.known & self.at(name)

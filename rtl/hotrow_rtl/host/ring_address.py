@@ -1,4 +1,4 @@
-"""Where in memory an entry of a ring lies."""
+"""Addresses of the entries of a ring."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,16 +9,16 @@ from ..contract.encoding import COMMAND_BYTES, OFFSET_WIDTH, Status
 from ..interfaces.records import packed_address
 from .region_arbiter import RegionPort
 
-MOST_ENTRIES_LOG2 = 16
+MAX_ENTRIES_LOG2 = 16
 
 
-def ring_place(config: Config) -> data.StructLayout:
-    """Byte address of an entry, or the reason why it has none."""
+def entry_address(config: Config) -> data.StructLayout:
+    """Byte address of an entry; valid if `status` is OK."""
     return data.StructLayout({"address": config.address_width, "status": 8})
 
 
 class RingAddress(wiring.Component):
-    """Turn entry numbers into byte addresses within a registered region.
+    """Convert entry numbers to byte addresses within a registered region.
 
     Parameters
     ----------
@@ -26,54 +26,54 @@ class RingAddress(wiring.Component):
     write : bool
         Entries will be written.
 
-    Members
-    -------
+    Attributes
+    ----------
     ring : In(packed_address)
-        First byte of the ring, whose entries have 128 bytes.
-    last : In(MOST_ENTRIES_LOG2)
+        First byte of the ring; an entry has 128 bytes.
+    last : In(MAX_ENTRIES_LOG2)
         Number of the last entry.
     numbers : In(stream(32))
-        Entries counted for ever; their lower bits say where in the ring.
-    places : Out(stream(ring_place(config)))
-        One per number, in order, at once: OK, REGION, READ_ONLY or MISALIGNED.
+        Entry numbers without wrap; their lower bits are the index into the ring.
+    addresses : Out(stream(entry_address(config)))
+        One per number, in order; always ready. `status` is OK, REGION, READ_ONLY or MISALIGNED.
     region : Out(RegionPort(config))
 
     Timing
     ------
-    3 cycles beside the region check; one number at a time.
+    3 cycles and the latency of the region check; one number at a time.
     """
 
     def __init__(self, config: Config, write: bool):
         self.config, self.write = config, write
         super().__init__({
             "ring": In(packed_address),
-            "last": In(MOST_ENTRIES_LOG2),
+            "last": In(MAX_ENTRIES_LOG2),
             "numbers": In(stream.Signature(32)),
-            "places": Out(stream.Signature(ring_place(config), always_ready=True)),
+            "addresses": Out(stream.Signature(entry_address(config), always_ready=True)),
             "region": Out(RegionPort(config)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        access, verdict, place = self.region.accesses, self.region.verdicts, self.places
+        access, verdict, address = self.region.accesses, self.region.verdicts, self.addresses
         index = Signal.like(self.last)
-        # Cannot wrap: rings start at entry 0, and the entry before would end beyond any region.
+        # Cannot wrap: an entry whose offset wraps would follow one that ends beyond any region.
         offset = Signal(OFFSET_WIDTH)
         m.d.comb += [
             access.p.address.handle.eq(self.ring.handle),
             access.p.address.offset.eq(offset),
             access.p.bytes.eq(COMMAND_BYTES),
             access.p.write.eq(self.write),
-            place.p.address.eq(verdict.p.address),
+            address.p.address.eq(verdict.p.address),
         ]
         with m.If(verdict.p.region):
-            m.d.comb += place.p.status.eq(Status.REGION)
+            m.d.comb += address.p.status.eq(Status.REGION)
         with m.Elif(verdict.p.read_only):
-            m.d.comb += place.p.status.eq(Status.READ_ONLY)
+            m.d.comb += address.p.status.eq(Status.READ_ONLY)
         with m.Elif(verdict.p.address[:log2(LIST_ALIGNMENT)].any()):
-            m.d.comb += place.p.status.eq(Status.MISALIGNED)
+            m.d.comb += address.p.status.eq(Status.MISALIGNED)
         with m.Else():
-            m.d.comb += place.p.status.eq(Status.OK)
+            m.d.comb += address.p.status.eq(Status.OK)
 
         with m.FSM():
             with m.State("NUMBER"):
@@ -87,14 +87,14 @@ class RingAddress(wiring.Component):
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
                 with m.If(access.ready):
-                    m.next = "PLACE"
-            with m.State("PLACE"):
-                m.d.comb += place.valid.eq(verdict.valid)
+                    m.next = "VERDICT"
+            with m.State("VERDICT"):
+                m.d.comb += address.valid.eq(verdict.valid)
                 with m.If(verdict.valid):
                     m.next = "NUMBER"
         return m
 
 
 def fault_status(fault):
-    """Status of an access to memory that ended with one of layouts.FAULT_..., or OK."""
+    """Status of an access to memory with a fault (FAULT_... of `interfaces.records`), or OK."""
     return Mux(fault == 0, Status.OK, Status.SLVERR - 1 + fault)

@@ -1,4 +1,4 @@
-"""Are the tables of a batch registered?"""
+"""Check that the tables of a batch are registered."""
 
 from amaranth import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,12 +13,12 @@ _NUMBER_WIDTH = 8 * OPERANDS["first_table"].bytes
 
 # `count` tables (at least 1) from table `first`.
 table_span = data.StructLayout({"first": _NUMBER_WIDTH, "count": _NUMBER_WIDTH})
-# Whether some table is not registered, and the first such number.
+# `unknown`: table `number`, the first such, is not registered.
 table_span_verdict = data.StructLayout({"unknown": 1, "number": _NUMBER_WIDTH + 1})
 
 
 class TableRangePort(wiring.Signature):
-    """A client's view of a `TableRangeCheck`: `spans` out, one of `verdicts` back for each."""
+    """A client's view of a `TableRangeCheck`: `spans`, and one of `verdicts` for each."""
 
     def __init__(self):
         super().__init__({
@@ -34,14 +34,14 @@ class TableRangeCheck(wiring.Component):
     ----------
     config : Config
 
-    Members
-    -------
+    Attributes
+    ----------
     table_update : In(table_update(config))
     client : In(TableRangePort())
     restart : In(1)
-        Forget the span in progress. The tables stay known.
+        Drop the span in progress; the tables stay registered.
     ready : Out(1)
-        Low while the tables are cleared after reset; spans then wait.
+        Low while the tables are cleared after reset; spans then stall.
 
     Timing
     ------
@@ -62,8 +62,8 @@ class TableRangeCheck(wiring.Component):
         m.submodules.registered = registered = ClearedRam(
             1, self.config.tables, reads_old=True)
         spans, verdicts = self.client.spans, self.client.verdicts
-        number, left = Signal(_NUMBER_WIDTH + 1), Signal(_NUMBER_WIDTH)
-        asked, beyond = Signal(_NUMBER_WIDTH + 1), Signal()
+        number, remaining = Signal(_NUMBER_WIDTH + 1), Signal(_NUMBER_WIDTH)
+        number_q, beyond = Signal(_NUMBER_WIDTH + 1), Signal()
         m.d.comb += [
             registered.write_enable.eq(self.table_update.enable),
             registered.write_address.eq(self.table_update.index),
@@ -72,36 +72,36 @@ class TableRangeCheck(wiring.Component):
             self.ready.eq(registered.ready),
         ]
         m.d.sync += [
-            asked.eq(number),
+            number_q.eq(number),
             beyond.eq(number >= self.config.tables),
             number.eq(number + 1),
-            left.eq(left - 1),
+            remaining.eq(remaining - 1),
         ]
 
-        def forget_on_restart():
+        def drop_on_restart():
             with m.If(self.restart):
                 m.next = "IDLE"
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [number.eq(spans.p.first), left.eq(spans.p.count)]
+                m.d.sync += [number.eq(spans.p.first), remaining.eq(spans.p.count)]
                 m.d.comb += spans.ready.eq(self.ready & ~self.restart)
                 with m.If(spans.valid & spans.ready):
                     m.next = "FIRST"
             with m.State("FIRST"):
-                m.next = "LOOK"
-                forget_on_restart()
-            with m.State("LOOK"):
+                m.next = "CHECK"
+                drop_on_restart()
+            with m.State("CHECK"):
                 m.d.sync += [
                     verdicts.p.unknown.eq(beyond | ~registered.read_data),
-                    verdicts.p.number.eq(asked),
+                    verdicts.p.number.eq(number_q),
                 ]
-                with m.If(beyond | ~registered.read_data | (left == 0)):
+                with m.If(beyond | ~registered.read_data | (remaining == 0)):
                     m.next = "VERDICT"
-                forget_on_restart()
+                drop_on_restart()
             with m.State("VERDICT"):
                 m.d.comb += verdicts.valid.eq(1)
                 with m.If(verdicts.ready):
                     m.next = "IDLE"
-                forget_on_restart()
+                drop_on_restart()
         return m

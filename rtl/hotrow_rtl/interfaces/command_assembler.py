@@ -1,36 +1,36 @@
-"""From the parts of a command to the command."""
+"""Assembles a command from its parts."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .records import COMMAND_PART, COMMAND_PARTS, command, command_part
 
 
-def keep_part(m, held, number, part):
-    """Write a part of a command in its place in `held`."""
+def keep_part(m, register, number, part):
+    """Write a part of a command into a register of a command."""
     with m.Switch(number):
         for each in range(COMMAND_PARTS):
             with m.Case(each):
-                m.d.sync += Cat(held).word_select(each, COMMAND_PART).eq(part)
+                m.d.sync += Value.cast(register).word_select(each, COMMAND_PART).eq(part)
 
 
 class CommandAssembler(wiring.Component):
-    """Put a command together, and keep it for the engine that carries it out.
+    """Assemble a command, and store it while an engine executes it.
 
-    What the engine does not read of a command takes no flip-flops.
+    Fields that the engine does not read take no flip-flops.
 
-    Members
-    -------
+    Attributes
+    ----------
     parts : In(stream(command_part))
-        Of one command after the other. One that was cut off by a restart of the queue leaves
-        nothing behind: the parts of the next one take its place.
+        The parts of each command in order. If a restart of the queue truncates a command, the parts
+        of the next one overwrite it.
     command : Out(stream(command))
-        From its last part on until it is taken; the next one's parts wait until then.
+        Valid from the last part on; the parts of the next command stall until it is accepted.
 
     Timing
     ------
-    A cycle for each part, and one more.
+    One cycle for each part, and one cycle more.
     """
 
     def __init__(self):
@@ -41,12 +41,12 @@ class CommandAssembler(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        parts, given = self.parts, self.command
-        held = Signal(command, reset_less=True)
-        m.d.comb += [parts.ready.eq(~given.valid), given.p.eq(held)]
-        with m.If(given.valid):
-            m.d.sync += given.valid.eq(~given.ready)
+        parts, out = self.parts, self.command
+        assembled = Signal(command, reset_less=True)
+        m.d.comb += [parts.ready.eq(~out.valid), out.p.eq(assembled)]
+        with m.If(out.valid):
+            m.d.sync += out.valid.eq(~out.ready)
         with m.Elif(parts.valid):
-            m.d.sync += given.valid.eq(parts.p.last)
-            keep_part(m, held, parts.p.number, parts.p.data)
+            m.d.sync += out.valid.eq(parts.p.last)
+            keep_part(m, assembled, parts.p.number, parts.p.data)
         return m

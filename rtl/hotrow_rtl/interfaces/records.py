@@ -1,6 +1,6 @@
 """Payload layouts and interfaces, each defined once and imported at both ends.
 
-Records of the contract keep the byte offsets of ``contract``; the others are internal.
+Records of the contract have the byte offsets of ``contract``; the others are internal.
 """
 
 from amaranth.lib import data, stream, wiring
@@ -32,22 +32,22 @@ completion = record(COMPLETION, COMPLETION_BYTES)
 row_entry = record(ROW_ENTRY, ROW_ENTRY_BYTES)
 harvest_entry = record(HARVEST_ENTRY, HARVEST_ENTRY_BYTES)
 
-COMMAND_PART = 64  # bits of a command that move together: as many as an address operand has
+COMMAND_PART = 64  # bits of a command per transfer, those of an address operand
 COMMAND_PARTS = 8 * COMMAND_BYTES // COMMAND_PART
 
-# One part of a command, the first of `number` 0; `last` on the final one.
+# One part of a command; `number` counts from 0, `last` marks the final part.
 command_part = data.StructLayout({
     "number": log2(COMMAND_PARTS), "data": COMMAND_PART, "last": 1})
 
-# An address operand: the same bits as `contract.packed_address`.
+# An address operand: the bits of `contract.encoding.packed_address`.
 packed_address = data.StructLayout({"offset": OFFSET_WIDTH, "handle": 16})
 
-LIST_BYTES_WIDTH = 36  # of a count of a list's bytes: 2**32 - 1 elements of 8
+LIST_BYTES_WIDTH = 36  # bits of the size of a list in bytes: 2**32 - 1 elements of 8
 
-# How an access to memory ended: 0 well, or one of these, `status = SLVERR - 1 + fault`.
+# Fault of an access to memory: 0 for none, else `status = SLVERR - 1 + fault`.
 FAULT_SLVERR, FAULT_DECERR, FAULT_TIMEOUT = 1, 2, 3
 
-# What an engine reports of a command; the queue adds tag, opcode, cycles and sequence.
+# An engine's report of a command; the queue adds tag, opcode, cycles and sequence.
 outcome = data.StructLayout({
     "status": 8,
     "error_index": 64,
@@ -63,17 +63,17 @@ outcome = data.StructLayout({
 })
 
 
-# What the planner reports besides.
+# Further counters of a planner's report.
 PLANNED = ("evictions", "bypasses", "wait_for")
 
 
 def engine_outcome(config: Config) -> data.StructLayout:
-    """What the engines of a card report of a command."""
+    """The report of an engine on a command."""
     planned = dict.fromkeys(PLANNED, 32) if config.planner else {}
     return data.StructLayout({**outcome.members, **planned})
 
 
-# A completion on its way to memory; its counters stand for zero unless `counted`.
+# A completion before it is written; its counters are written as zero unless `counted`.
 reported_completion = data.StructLayout({"record": completion, "counted": 1})
 
 
@@ -83,7 +83,7 @@ def command_word(config: Config) -> data.StructLayout:
 
 
 def row_key(config: Config) -> data.StructLayout:
-    """A (table, row) pair; as a number it is what `mixing.mix` permutes."""
+    """A (table, row) pair; `lookup.hashing.xorshift` hashes it as one number."""
     return data.StructLayout({"row": config.row_width, "table": config.table_width})
 
 
@@ -98,8 +98,11 @@ def region(config: Config) -> data.StructLayout:
 
 
 def table(config: Config) -> data.StructLayout:
-    """One table descriptor; row sizes in units of 16 bytes, state in units of 4. `type` is an
-    `ElementType`, of no bits in a card without arithmetic."""
+    """One table descriptor.
+
+    Row sizes are in units of 16 bytes, the size of the state in units of 4. `type` is an
+    `ElementType`, with no bits on a card without arithmetic.
+    """
     return data.StructLayout({
         "valid": 1,
         "last_row": config.row_width,
@@ -115,7 +118,7 @@ def table(config: Config) -> data.StructLayout:
 
 
 class Update(wiring.Signature):
-    """Write port of a table that the host fills: `entry` replaces entry `index` when `enable`."""
+    """Write port of a table of the host: `entry` replaces entry `index` if `enable`."""
 
     def __init__(self, entries, entry):
         super().__init__({
@@ -134,15 +137,15 @@ def table_update(config: Config) -> Update:
 
 
 class ReadClient(wiring.Signature):
-    """A client's view of the list port: sequential reads.
+    """Sequential reads over the list port, seen from a client.
 
-    Members
-    -------
+    Attributes
+    ----------
     request : Out(stream)
-        `address`, a multiple of 64, and the number of `bytes` (at least 1) wanted from there.
+        `address`, a multiple of 64, and the number of `bytes` (at least 1) to read from there.
     words : In(stream)
-        The bus words that hold those bytes, in order; `last` on the final one. A word with
-        `fault` set (FAULT_SLVERR, ...) carries no data. A client need not take words at once.
+        The bus words with those bytes, in order; `last` on the final one. The data of a word with
+        a `fault` (FAULT_SLVERR, ...) is undefined. The client may stall.
     """
 
     def __init__(self, config: Config):
@@ -155,17 +158,17 @@ class ReadClient(wiring.Signature):
 
 
 class WriteClient(wiring.Signature):
-    """A client's view of a result port: sequential writes.
+    """Sequential writes over a result port, seen from a client.
 
-    Members
-    -------
+    Attributes
+    ----------
     request : Out(stream)
         `address`, a multiple of 64, of the first word.
     words : Out(stream)
-        Bus words for consecutive addresses with byte strobes; `last` ends the sequence. A
+        Bus words for consecutive addresses, with byte strobes; `last` ends the sequence. A
         sequence without data is one word without strobes.
     outcome : In(stream)
-        Once per sequence, after every write has been answered: its worst `fault`, or 0.
+        Once per sequence, after the answers to all writes: the highest `fault`, or 0.
     """
 
     def __init__(self, config: Config):
@@ -179,17 +182,17 @@ class WriteClient(wiring.Signature):
 
 
 class Engine(wiring.Signature):
-    """A queue's view of the engines behind it.
+    """The engines of a queue, seen from the queue.
 
-    Members
-    -------
+    Attributes
+    ----------
     command : Out(stream(command_part))
-        The parts, in order, of a command that passed every check of the queue. Its address operands
-        have been replaced by byte addresses (zero-extended), except those of slots (`destination`
-        of a GATHER or POOL, `rows` of a SCATTER, and of their state), `gradients`, and those of
-        COPY and FILL, which stay packed.
+        The parts, in order, of a command that passed all checks of the queue. Address operands are
+        replaced by byte addresses (zero-extended), except those of slots (`destination` of a GATHER
+        or POOL, `rows` of a SCATTER, and of their state), `gradients`, and those of COPY and FILL,
+        which stay packed.
     outcome : In(stream(engine_outcome(config)))
-        One per command, in order, once its last effect has landed in memory.
+        One per command, in order, once its last write is in memory.
     """
 
     def __init__(self, config: Config):
@@ -200,10 +203,10 @@ class Engine(wiring.Signature):
 
 
 def lookup(config: Config) -> data.StructLayout:
-    """One id of a batch with what its table's descriptor says about it.
+    """One id of a batch, with the properties of its table.
 
-    `present` is low in a place that carries no id; `out_of_range` and a `fault` of its bus word
-    refuse it. `sample` counts from 0, `parts_log2` and `part` are the table's directory partition.
+    `present` is low in a lane without an id. `out_of_range`, or a `fault` of the bus word, refuses
+    the id. `sample` counts from 0; `parts_log2` and `part` are the table's directory partition.
     """
     return data.StructLayout({
         "present": 1,
@@ -217,7 +220,7 @@ def lookup(config: Config) -> data.StructLayout:
 
 
 def lookup_beat(config: Config) -> data.StructLayout:
-    """The lookups of one cycle, lane 0 the earliest; `last` on the final beat of a batch."""
+    """The lookups of one cycle, lane 0 first; `last` on the final beat of a batch."""
     return data.StructLayout({
         "lanes": data.ArrayLayout(lookup(config), config.lanes),
         "last": 1,

@@ -1,4 +1,4 @@
-"""The register PLAN_RETIRED between the register block and the planner."""
+"""The register PLAN_RETIRED."""
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -7,14 +7,14 @@ from amaranth.lib.wiring import In, Out
 class Retirement(wiring.Signature):
     """The register PLAN_RETIRED, seen from the register block.
 
-    Members
-    -------
+    Attributes
+    ----------
     write : Out(1)
-        A pulse: the host has written `number` to it. Not in two cycles on end.
+        A pulse: the host has written `number`. Never in two consecutive cycles.
     number : Out(32)
     retired : In(32)
     refused : In(1)
-        A pulse: what was written is out of bounds and has been ignored.
+        A pulse: the number written was out of bounds and is ignored.
     """
 
     def __init__(self):

@@ -139,16 +139,15 @@ class AXIToAXILite(wiring.Component):
                 with m.If(accept_address(m, arbiter, owner, ports, "aw", lambda number, port: [
                     address.eq(port.awaddr), axi_id.eq(port.awid)])):
                     m.next = "REQUEST"
-            with m.State("REQUEST"):
-                with m.If(valid):
-                    with m.If(~bus.wstrb.any()):
-                        next_dword()
-                    with m.Elif(address[self.address_width:].any()):
-                        m.d.sync += failed.eq(1)
-                        next_dword()
-                    with m.Else():
-                        m.d.sync += [bus.awvalid.eq(1), bus.wvalid.eq(1)]
-                        m.next = "RESPONSE"
+            with m.State("REQUEST"), m.If(valid):
+                with m.If(~bus.wstrb.any()):
+                    next_dword()
+                with m.Elif(address[self.address_width:].any()):
+                    m.d.sync += failed.eq(1)
+                    next_dword()
+                with m.Else():
+                    m.d.sync += [bus.awvalid.eq(1), bus.wvalid.eq(1)]
+                    m.next = "RESPONSE"
             with m.State("RESPONSE"):
                 m.d.comb += bus.bready.eq(1)
                 with m.If(bus.bvalid):

@@ -166,9 +166,8 @@ class WriteClientBuffer(wiring.Component):
             increment, decrement = event.burst & selected, self.answers.valid & (oldest == i)
             with m.If(~in_use[i]):
                 m.d.sync += [ended.eq(0), fault[i].eq(0)]
-            with m.Elif(self.stopped):
-                with m.If(waiting[i] | event.word & selected):
-                    m.d.sync += [unanswered.eq(0), waiting[i].eq(0), fault[i].eq(FAULT_TIMEOUT)]
+            with m.Elif(self.stopped), m.If(waiting[i] | event.word & selected):
+                m.d.sync += [unanswered.eq(0), waiting[i].eq(0), fault[i].eq(FAULT_TIMEOUT)]
             with m.Else():
                 with m.If(increment & ~decrement):
                     m.d.sync += [unanswered.eq(unanswered + 1), waiting[i].eq(1)]

@@ -129,7 +129,7 @@ class Host:
 
     async def _clock(self, ctx):
         control = self.dut.control
-        async for _, _, refused, landed in ctx.tick().sample(control.refused, control.landed):
+        async for _, _, refused, landed in ctx.tick().sample(control.refused, control.completed_pulse):
             self.cycle += 1
             self.refused += refused
             self.landed += landed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status, packed_address
-from hotrow_rtl.host.command_executor import UNDER_WAY, CommandExecutor
+from hotrow_rtl.host.command_executor import MAX_IN_FLIGHT, CommandExecutor
 from hotrow_sim.testing.benches.command_parts import receive, submit
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
@@ -124,7 +124,7 @@ def most_together(queue):
 
 def test_batches_are_under_way_together():
     queue = Queue([batch()] * 12, work=200).run()
-    assert most_together(queue) == UNDER_WAY
+    assert most_together(queue) == MAX_IN_FLIGHT
     starts = [start for _, _, start, _ in queue.completions]
     assert starts == sorted(starts)
     assert queue.completions[-1][3] - starts[0] < 12 * queue.work / 2

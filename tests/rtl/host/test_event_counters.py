@@ -5,7 +5,7 @@ from itertools import cycle
 import numpy as np
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.host.event_counters import Events
+from hotrow_rtl.host.event_counters import EventCounters
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIG = preset("tiny")
@@ -31,7 +31,7 @@ def client(dut, number, requests, replies, gaps=STEADY, pauses=STEADY):
 
 
 def test_counters_start_at_zero():
-    dut, replies = Events(CONFIG, 3), []
+    dut, replies = EventCounters(CONFIG, 3), []
     bench = StreamBench(dut)
     requests = [(event, 0, 0) for event in range(CONFIG.events)]
     bench.process("client", client(dut, 0, requests, replies))
@@ -45,7 +45,7 @@ def test_counters_start_at_zero():
 def test_each_client_sees_its_own_counters(gaps, pauses, seed):
     """Clients that share no counter each see a dictionary, whatever the others do."""
     rng = np.random.default_rng(seed)
-    dut = Events(CONFIG, 3)
+    dut = EventCounters(CONFIG, 3)
     bench = StreamBench(dut)
     expected, taken = [], []
     for number in range(3):
@@ -67,7 +67,7 @@ def test_each_client_sees_its_own_counters(gaps, pauses, seed):
 
 def test_all_clients_are_served_in_turn():
     """Two clients that never rest do not starve the third."""
-    dut = Events(CONFIG, 3)
+    dut = EventCounters(CONFIG, 3)
     bench = StreamBench(dut)
     order = []
     for number in range(3):
@@ -87,7 +87,7 @@ def test_all_clients_are_served_in_turn():
 @pytest.mark.parametrize("after", range(4))
 def test_restart_drops_a_request_and_keeps_the_counters(after):
     """Whenever the restart comes, the next client is served and sees what had been set."""
-    dut, before, replies = Events(CONFIG, 3), [], []
+    dut, before, replies = EventCounters(CONFIG, 3), [], []
     bench = StreamBench(dut)
 
     async def interrupted(ctx):
@@ -111,4 +111,4 @@ def test_restart_drops_a_request_and_keeps_the_counters(after):
 
 def test_few_clients_are_refused():
     with pytest.raises(ValueError, match="at least 2 clients, not 1"):
-        Events(CONFIG, 1)
+        EventCounters(CONFIG, 1)

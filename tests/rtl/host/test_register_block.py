@@ -157,9 +157,9 @@ def test_faults_are_sticky_and_cleared_one_by_one():
 def test_interrupts():
     async def scenario(ctx, dut, master):
         async def land(queue):
-            ctx.set(dut.queues[queue].landed, 1)
+            ctx.set(dut.queues[queue].completed_pulse, 1)
             await ctx.tick()
-            ctx.set(dut.queues[queue].landed, 0)
+            ctx.set(dut.queues[queue].completed_pulse, 0)
             await ctx.tick()
 
         await land(0)
