@@ -75,7 +75,7 @@ def test_the_newest_of_all_banks():
         for _ in range(30):
             ages = rng.integers(1, config.sweep_batches, config.banks)
             valid = rng.random(config.banks) < 0.1
-            for port, age, has in zip(dut.banks, ages.tolist(), valid.tolist()):
+            for port, age, has in zip(dut.banks, ages.tolist(), valid.tolist(), strict=True):
                 ctx.set(port, {"age": age, "valid": has})
             ctx.set(dut.start, 1)
             await ctx.tick()

@@ -250,8 +250,8 @@ def play(config, policy, gaps=STEADY, admission=False, batches=12, counts=True, 
 
 
 @pytest.mark.parametrize("config, policy, gaps", [
-    pytest.param(config, policy, gaps, id=f"{config.name}-{policy}-{'gaps' if gaps[1:] else 'steady'}",
-                 marks=marks)
+    pytest.param(config, policy, gaps, marks=marks,
+                 id=f"{config.name}-{policy}-{'gaps' if gaps is GAPS else 'steady'}")
     for config, policy, gaps, marks in (
         (TINY, "lfu", GAPS, ()), (PLANNERS[1], "lru", STEADY, ()),
         (TINY, "lru", STEADY, pytest.mark.slow), (TINY, "rrip", STEADY, pytest.mark.slow),

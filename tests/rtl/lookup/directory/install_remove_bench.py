@@ -26,13 +26,14 @@ from hotrow_sim.golden.lookup import directory as golden
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 
-TINY = dataclasses.replace(preset("tiny"), planner=False)  # its banks take no plans
+TINY = dataclasses.replace(preset("tiny"), planner=False, lane_banks=1)
 LATENCY = 3  # of the list memory
 DELAY = 9  # of the ring played here: from a beat to its answer
-WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
+WIDE = dataclasses.replace(TINY, name="bus-64", lane_banks=2, bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
-ONE_CHOICE = dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_sets=32,
-                                 directory_ways=2, directory_partitions=1, bus_bytes=32)
+ONE_CHOICE = dataclasses.replace(TINY, name="one-choice", lane_banks=2, bus_bytes=32,
+                                 directory_choices=1, directory_sets=32, directory_ways=2,
+                                 directory_partitions=1)
 CONFIGS = [TINY, ONE_CHOICE, WIDE]
 
 
@@ -47,8 +48,8 @@ class Ring:
     """The ring of banks around a list unit, played: a golden directory answers each beat `DELAY`
     cycles later, with gaps between answers and pauses before it takes a beat.
 
-    Members
-    -------
+    Attributes
+    ----------
     taken, answered : list of int
         Cycles in which beats came and left.
     """
@@ -207,8 +208,8 @@ def model(config, tables, lists, directory):
 class Lists:
     """Serve lists with a unit; check slots and outcomes against the model.
 
-    Members
-    -------
+    Attributes
+    ----------
     begun : int
         Cycle of the first command, once run.
     """
@@ -247,7 +248,8 @@ class Lists:
 
     def check(self, lists, wanted, slots, outcomes):
         end = 0
-        for number, (one, (want, counts), got) in enumerate(zip(lists, wanted, outcomes)):
+        for number, (one, (want, counts), got) in enumerate(
+                zip(lists, wanted, outcomes, strict=True)):
             here = slots[end:end + len(want)]
             end += len(want)
             assert [value for value, *_ in here] == want, f"list {number}, {one.opcode!r}"

@@ -21,10 +21,11 @@ def drawn(rng, count):
     zeros, choice = np.zeros(count, int), rng.integers(0, 2, count)
     starts = np.array(Directory(TINY).set_starts(table, row, zeros, zeros))[choice, range(count)]
     rest = split_key(TINY, pack_key(TINY, table, row))[1]
-    hashed = [int(directory_hash(TINY, each, one)) for each, one in zip(choice.tolist(), rest)]
+    hashed = [int(directory_hash(TINY, each, one))
+              for each, one in zip(choice.tolist(), rest, strict=True)]
     slots = starts + rng.integers(0, TINY.directory_ways, count)
     tags = [each >> TINY.bank_key_width - TINY.directory_tag_width for each in hashed]
-    return list(zip(table.tolist(), row.tolist(), slots.tolist(), tags))
+    return list(zip(table.tolist(), row.tolist(), slots.tolist(), tags, strict=True))
 
 
 def beats(rng, count):
@@ -65,7 +66,7 @@ def test_lists_and_counts(gaps, pauses):
         for number, (given, _) in enumerate(batches):
             ctx.set(dut.batch, 50 + number)
             ctx.set(dut.newest[number], {"age": 3 + number, "valid": number != 2})
-            for beat, gap in zip(given, gaps * len(given)):
+            for beat, gap in zip(given, gaps * len(given), strict=False):
                 for _ in range(gap):
                     await ctx.tick()
                 ctx.set(dut.beats.p, beat)
@@ -89,8 +90,9 @@ def test_lists_and_counts(gaps, pauses):
     wanted = [each for _, lists in batches for each in lists]
     lasts = [beat["last"] for given, _ in batches for beat in given]
     for place_, (name, (taken,)) in enumerate(lists.items()):
-        assert taken == [(each[place_], last) for each, last in zip(wanted, lasts)], name
-    for number, ((given, _), counts) in enumerate(zip(batches, counted)):
+        assert taken == [
+            (each[place_], last) for each, last in zip(wanted, lasts, strict=True)], name
+    for number, ((given, _), counts) in enumerate(zip(batches, counted, strict=True)):
         def ones(*names):
             return sum((sum(beat[name] for name in names)).bit_count() for beat in given)
         assert counts == {

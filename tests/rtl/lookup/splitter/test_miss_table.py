@@ -1,4 +1,4 @@
-"""MissTableBank beside the golden table: batches by epoch, rows of one set as close as they may come."""
+"""MissTableBank with the golden table: batches by epoch, rows of one set at their distance."""
 
 import dataclasses
 
@@ -22,7 +22,8 @@ CONFIGS = [TINY, TWO_SETS, WIDE]
 def rows_of(config, rows, count, seed, sets=None):
     """`rest` of `count` lookups of `rows` rows in the first `sets` sets."""
     rng = np.random.default_rng(seed)
-    tag = rng.integers(0, 1 << config.bank_key_width, rows, np.uint64) // np.uint64(config.miss_sets)
+    tag = rng.integers(0, 1 << config.bank_key_width, rows, np.uint64)
+    tag //= np.uint64(config.miss_sets)
     set_ = rng.integers(0, sets or config.miss_sets, rows).astype(np.uint64)
     pool = tag * np.uint64(config.miss_sets) + set_
     return pool[rng.integers(0, rows, count)].tolist()
@@ -32,7 +33,7 @@ def expected(config, rests):
     """(kept, repeated, place) of one batch; no place of a row that is not kept."""
     keys = join_key(config, np.uint64(1), np.array(rests, np.uint64))
     return [(int(kept), int(repeated), int(place) if kept else None)
-            for kept, repeated, place in zip(*MissTable(config).find(keys))]
+            for kept, repeated, place in zip(*MissTable(config).find(keys), strict=True)]
 
 
 class Driver:
@@ -61,7 +62,8 @@ class Driver:
         for number, rest in enumerate(rests):
             for _ in range(gaps[number % len(gaps)]):
                 await self.tick(ctx, epoch=epoch)
-            while any(cycle > self.cycle - MissTableBank.distance and at == rest % self.config.miss_sets
+            set_ = rest % self.config.miss_sets
+            while any(cycle > self.cycle - MissTableBank.distance and at == set_
                       for cycle, at in self.entered[-8:]):
                 await self.tick(ctx, epoch=epoch)
             await self.tick(ctx, rest, epoch)
@@ -171,9 +173,11 @@ def test_restart_and_clear_in_flight(name, after):
         await driver.drain(ctx)
     driver.run(drive)
     # A row is written `latency` cycles after it came; a restart leaves it then, a sweep never.
-    there = [int(name == "restart" and after - cycle >= MissTableBank.latency) for cycle in range(2)]
+    there = [int(name == "restart" and after - cycle >= MissTableBank.latency)
+             for cycle in range(2)]
     assert driver.told == [(1, repeated, MISS_WAYS * rest)
-                           for rest, repeated in zip(rests, there)] + expected(TWO_SETS, other)
+                           for rest, repeated in zip(rests, there, strict=True)] + expected(
+        TWO_SETS, other)
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5-85f"), preset("alveo-u55c")],

@@ -111,9 +111,10 @@ class Batch:
         for number in range(len(self.beats) if self.splits else 0):
             lanes = slice(number * self.lanes, (number + 1) * self.lanes)
             there = self.present[lanes]
-            yield ([int(slot) if here else None for slot, here in zip(self.slots[lanes], there)],
+            yield ([int(slot) if here else None
+                    for slot, here in zip(self.slots[lanes], there, strict=True)],
                    [(int(sample), int(mark)) if here else None for sample, mark, here in
-                    zip(self.sample[lanes], self.marks[lanes], there)],
+                    zip(self.sample[lanes], self.marks[lanes], there, strict=True)],
                    number == len(self.beats) - 1)
 
 
@@ -129,7 +130,7 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
     cycles = bench.run(200 + 20 * len(beats))
     for number, (words, marked, (values, samples, last)) in enumerate(
             zip(slots, marks, want, strict=True)):
-        for lane, (value, sample) in enumerate(zip(values, samples)):
+        for lane, (value, sample) in enumerate(zip(values, samples, strict=True)):
             where = f"beat {number}, lane {lane}"
             assert words.present >> lane & 1 == (value is not None), where
             if value is not None:
