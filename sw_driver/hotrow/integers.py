@@ -49,3 +49,30 @@ def repeats(values: NDArray[Any]) -> bool:
     """Whether a number occurs twice."""
     ordered = np.sort(values)
     return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def grouped(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Group equal keys.
+
+    Returns
+    -------
+    order : int64[n]
+        Positions by ascending key, ascending within a group.
+    begins : int64[m]
+        Place in `order` where each group begins.
+    """
+    position_bits = len(keys).bit_length()
+    if int(keys.max(initial=0)).bit_length() + position_bits <= 64:  # faster than a stable argsort
+        packed = keys << np.uint64(position_bits) | np.arange(len(keys), dtype=np.uint64)
+        order = (np.sort(packed) & np.uint64((1 << position_bits) - 1)).astype(np.int64)
+    else:
+        order = np.argsort(keys, kind="stable")
+    return order, np.flatnonzero(np.r_[True, keys[order[1:]] != keys[order[:-1]]][:len(keys)])
+
+
+def first_appearances(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Position of the first appearance of each distinct key, and for each key its index there."""
+    order, begins = grouped(keys)
+    group = np.empty(len(keys), np.int64)
+    group[order] = np.repeat(np.arange(len(begins)), np.diff(np.r_[begins, len(keys)]))
+    return order[begins], group

@@ -15,7 +15,7 @@ from .commands import Commands, cycles_of
 from .contract import HARVEST_ENTRY, MISS_FLAG, NO_SLOT, ROW_ENTRY, AllFlag, BatchFlag, Opcode
 from .errors import BatchError
 from .futures import Completion, Future
-from .integers import vector
+from .integers import first_appearances, vector
 from .planner import BatchNumbers, Planner, observation, policy_flags
 from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split, Words
 from .row_lists import Rows, check_rows, row_list, tables_of
@@ -324,8 +324,9 @@ def _word(value, what):
 
 def _fold_repeats(slots: Words, misses: RowList) -> RowList:
     """List each missed row once, in order of first appearance; correct `slots` in place."""
-    key = misses.table.astype(np.uint64) << np.uint64(32) | misses.row
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    first, group = first_appearances(misses.keys)
+    if len(first) == len(misses):
+        return misses
     by_appearance = np.argsort(first)
     place = np.empty(len(first), np.uint32)
     place[by_appearance] = np.arange(len(first), dtype=np.uint32)

@@ -13,6 +13,7 @@ from .commands import Commands, cycles_of
 from .contract import NO_BATCH, ROW_ENTRY, Opcode, PlanFlag, PlanPolicy, Status
 from .errors import BatchError, DeviceError
 from .futures import Completion, Future
+from .integers import first_appearances
 from .pool import Lease
 from .results import Observation, PlacedRows, Plan, Words
 
@@ -278,8 +279,9 @@ def _fold_bypassed(slots: Words, fills: PlacedRows, first: int) -> PlacedRows:
     `first` is the first place of the bypass area.
     """
     bypassed = fills.slots >= first
-    key = fills.table.astype(np.uint64) << np.uint64(32) | fills.row
-    _, at, group = np.unique(key, return_index=True, return_inverse=True)
+    at, group = first_appearances(fills.keys)
+    if len(at) == len(fills):
+        return fills
     listed = at[group] == np.arange(len(fills))  # the first appearance of each row
     place = first + np.cumsum(listed & bypassed) - 1  # of the bypassed among them
     number = np.where(bypassed, place[at[group]], fills.slots).astype(np.uint32)

@@ -49,6 +49,11 @@ class RowList:
     def __len__(self) -> int:
         return len(self.row)
 
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """Table and row of each entry as one number."""
+        return self.table.astype(np.uint64) << np.uint64(32) | self.row
+
 
 @dataclass(frozen=True, eq=False)
 class HotRows(RowList):

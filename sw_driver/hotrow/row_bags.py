@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import BatchError
-from .integers import vector
+from .integers import grouped, vector
 from .memory import as_array
 from .results import RowList
 
@@ -89,9 +89,7 @@ def distinct_rows(rows: RowList) -> tuple[
     BatchError
         If a row appears more than 65535 times.
     """
-    keys = rows.table.astype(np.uint64) << np.uint64(32) | rows.row
-    order = np.argsort(keys, kind="stable")
-    begins = np.flatnonzero(np.r_[True, keys[order[1:]] != keys[order[:-1]]])
+    order, begins = grouped(rows.keys)
     counts = np.diff(np.r_[begins, len(rows)])
     if counts.max() > LONGEST:
         at = int(order[begins[counts.argmax()]])

@@ -77,7 +77,7 @@ def check_rows(rows: RowList, tables: Tables, positions: Integers | None = None)
 
 def check_distinct(rows: RowList, tables: Tables) -> None:
     """Raise BatchError if a row is listed twice."""
-    keys = rows.table.astype(np.uint64) << np.uint64(32) | rows.row
+    keys = rows.keys
     ordered = np.sort(keys)
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     if again.size:
