@@ -13,7 +13,7 @@ FORMATS = ("xrt", "ipxact", "vivado", "nitefury")
 def generate(subparsers):
     """Add `hotrow generate`."""
     parser = subparsers.add_parser(
-        "generate", help="write Verilog and the register and command map of a preset",
+        "generate", help="write the Verilog and the register and command map of a preset",
         description="Write the Verilog of a preset, its geometry as JSON, and the register and "
                     "command map as JSON, C header and Markdown. The same preset gives the same "
                     "bytes.")
@@ -22,9 +22,9 @@ def generate(subparsers):
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="DIR",
                         help="folder for the files, made if it does not exist")
     parser.add_argument("--format", choices=("map", *FORMATS), default="map",
-                        help="map (the default): the register and command map; xrt: a kernel of "
-                             "Vitis; ipxact: a component; vivado: scripts for synthesis; "
-                             "nitefury: a whole design for that card, with LitePCIe")
+                        help="map (default): the register and command map; xrt: a Vitis kernel; "
+                             "ipxact: an IP-XACT component; vivado: scripts for synthesis; "
+                             "nitefury: a design for the NiteFury II card, with LitePCIe")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.set_defaults(run=run)
 
@@ -35,7 +35,7 @@ def run(options) -> int:
     Raises
     ------
     ValueError
-        If there is no such preset, or the output is not a folder.
+        If the preset is unknown, or the output is a file.
     """
     config, folder = preset(options.preset), options.output
     if folder.exists() and not folder.is_dir():
@@ -57,7 +57,7 @@ def run(options) -> int:
 
 
 def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
-    """The text of every file by name, and what the geometry file says.
+    """The text of every file by name, and the content of the geometry file.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
         "map", or one of `FORMATS`.
     """
     from .emit.memory_report import memories
-    from .emit.verilog import TOP_MODULE, emit  # Amaranth is loaded only where something is emitted
+    from .emit.verilog import TOP_MODULE, emit  # loads Amaranth
 
     exported = {}
     if kind != "map":

@@ -1,6 +1,6 @@
 """Cores of the LiteX project as Verilog, from their own generators.
 
-The generators run as programs of their own: what they import stays out of this process.
+Each generator runs as a subprocess, so that this process imports none of its packages.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ class GeneratorMissing(ImportError):
 
 
 class GeneratorFailed(RuntimeError):
-    """A generator ended with an error; the message holds what it said."""
+    """A generator ended with an error; the message has the end of its output."""
 
 
 def generate(program: list, modules, description: dict, options=()) -> dict[str, str]:
@@ -31,16 +31,16 @@ def generate(program: list, modules, description: dict, options=()) -> dict[str,
     program : list
         Arguments of the Python interpreter: `-m` and a module, or a script.
     modules : sequence of str
-        What the generator imports beside `MODULES`.
+        Modules that the generator imports in addition to `MODULES`.
     description : dict
-        Of the core, as the generator's manual has it.
+        The core's description, see the generator's manual.
     options : sequence of str
-        Arguments before the file of the description.
+        Arguments before the name of the description's file.
 
     Returns
     -------
     dict of str to str
-        What it wrote, by path. One description gives one text.
+        The files by path; the same description gives the same text.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def generate(program: list, modules, description: dict, options=()) -> dict[str,
         raise GeneratorMissing(f"{', '.join(missing)} is not installed")
     with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
         folder = Path(folder)
-        (folder / _DESCRIPTION).write_text(json.dumps(description))  # YAML takes JSON as it is
+        (folder / _DESCRIPTION).write_text(json.dumps(description))  # JSON is YAML
         done = subprocess.run([sys.executable, *map(str, program), *options, _DESCRIPTION],
                               capture_output=True, text=True, cwd=folder)
         if done.returncode:
@@ -63,8 +63,8 @@ def generate(program: list, modules, description: dict, options=()) -> dict[str,
 
 
 def _cleaned(path):
-    """Text without the day, and without assignments that say again what the line before said:
-    they would be two drivers of one signal."""
+    """Text without dates, and without assignments that repeat the line before, which would drive a
+    signal twice."""
     before, kept = "", []
     for line in path.read_text().splitlines(keepends=True):
         dated = "enerated by LiteX" in line or line.startswith("// Date")

@@ -1,4 +1,4 @@
-"""Which memories an emitted accelerator holds, read from its Verilog."""
+"""The memories of an emitted accelerator, read from its Verilog."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _PARAMETER = re.compile(r"\.(\w+)\(\d+'[sd]+(\d+)\)")
 
 @dataclass(frozen=True)
 class MemoryInstance:
-    """One memory: the instance path below the top, bits of a row, rows."""
+    """One memory: its instance path below the top, the bits of a row, and the rows."""
 
     path: str
     width: int
@@ -26,16 +26,16 @@ class MemoryInstance:
 
 def memories(verilog: str, top: str) -> list[MemoryInstance]:
     """Every memory below the module `top`, in the order of the text."""
-    children = {name: _INSTANCE.findall(body) for name, body in _MODULE.findall(verilog)}
+    instances = {name: _INSTANCE.findall(body) for name, body in _MODULE.findall(verilog)}
 
     def below(module, path):
-        for kind, parameters, name in children[module]:
-            place = (*path, name.removeprefix("\\"))
+        for kind, parameters, name in instances[module]:
+            names = (*path, name.removeprefix("\\"))
             if kind == RAM_MODULE:
                 values = dict(_PARAMETER.findall(parameters))
-                # The last part is always the Ram's own instance, which says nothing.
-                yield MemoryInstance(".".join(place[:-1]), int(values["WIDTH"]),
+                # Without the last name, which is that of the instance inside `Ram`.
+                yield MemoryInstance(".".join(names[:-1]), int(values["WIDTH"]),
                                      int(values["DEPTH"]))
-            elif kind in children:
-                yield from below(kind, place)
+            elif kind in instances:
+                yield from below(kind, names)
     return list(below(top, ()))

@@ -1,4 +1,4 @@
-"""What vendors' tools need beside the Verilog to take the accelerator into a larger design."""
+"""Files with which vendors' tools integrate the accelerator into a larger design."""
 
 from .ipxact import ipxact_files
 from .nitefury import nitefury_files

@@ -1,4 +1,4 @@
-"""The accelerator's ports, bus by bus, as its Verilog names them."""
+"""The accelerator's ports by bus, with the names in its Verilog."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ CONTROL = "s_axil"
 
 @dataclass(frozen=True)
 class Port:
-    """A port of the Verilog: whether it is an output, its bits, and what AXI calls it."""
+    """A port of the Verilog: its direction, its bits, and its AXI signal."""
 
     name: str
     output: bool
@@ -29,11 +29,11 @@ class Bus:
     Parameters
     ----------
     name : str
-        Prefix of the ports.
+        Prefix of the ports' names.
     master : bool
     data_bits, address_bits : int
     reads, writes : bool
-        Which halves it has.
+        The channels that the interface has.
     ports : tuple of Port
     """
 
@@ -49,7 +49,8 @@ class Bus:
 def buses(config: Config) -> list[Bus]:
     """The accelerator's interfaces: control first, then the memory ports in their order."""
     top, found = _Ports(config), {}
-    for (path, member, value), name in zip(top.signature.flatten(top), flat_ports(top)):
+    for (path, member, value), name in zip(
+            top.signature.flatten(top), flat_ports(top), strict=True):
         if path[0] != "interrupt":
             prefix, _, signal = name.rpartition("_")
             found.setdefault(prefix, []).append(
@@ -65,9 +66,9 @@ def _bus(config, prefix, ports):
 
 
 class _Ports(Top):
-    """The ports alone."""
+    """The ports of `Top`, without its contents."""
 
     def __new__(cls, *arguments, **named):
-        made = super().__new__(cls, *arguments, **named)
-        made._MustUse__used = True  # it is never elaborated
-        return made
+        ports = super().__new__(cls, *arguments, **named)
+        ports._MustUse__used = True  # never elaborated, of which Amaranth would warn
+        return ports

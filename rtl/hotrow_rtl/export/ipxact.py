@@ -1,6 +1,6 @@
 """The accelerator as an IP-XACT component: ports, AXI interfaces, registers, files.
 
-Source: IEEE 1685-2009; bus types are those of Vivado's IP catalogue, which reads it.
+Source: IEEE 1685-2009; bus types as in Vivado's IP catalogue.
 """
 
 from xml.etree import ElementTree
@@ -18,7 +18,7 @@ _MEMORY_MAP, _SOURCES = "registers", "verilog"
 
 
 def ipxact_files(config: Config) -> dict[str, str]:
-    """`component.xml` and the Verilog that it names."""
+    """`component.xml` and the Verilog."""
     verilog = f"{config.name}.v"
     return {"component.xml": _text(_component(config, verilog)), verilog: emit(config)}
 

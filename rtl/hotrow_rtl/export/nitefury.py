@@ -1,10 +1,9 @@
 """The accelerator on a NiteFury II or Acorn CLE-215+, a card with an Artix-7 200T, by Vivado.
 
-LitePCIe joins it to the host: registers are a window of BAR 0, and the accelerator is a master on
-the host's memory, four bytes at a time. That is slow, as every four bytes are a request of their
-own, and it is the way of LitePCIe's that keeps to the rules the accelerator relies on: the wider
-one, of whole bursts, writes bytes that are not strobed, and answers a write before a later read is
-sure to see it.
+LitePCIe connects it to the host: the registers are a window of BAR 0, and the accelerator accesses
+the host's memory through LitePCIe's 32-bit AXI-Lite port, with a PCIe request for every four bytes.
+LitePCIe's burst port would be faster, but it writes bytes without a strobe, and answers a write
+before a later read is sure to return the data.
 """
 
 import re
@@ -20,13 +19,13 @@ from ..memory.axi_to_axilite import AXIToAXILite
 from .interfaces import CONTROL, buses
 
 PART = "xc7a200tfbg484-2"
-REGISTERS_AT = 1 << 16  # in BAR 0, behind LitePCIe's own
-ADDRESS_WIDTH = 32  # of the host's memory, as LitePCIe reaches it
+REGISTERS_AT = 1 << 16  # offset in BAR 0, after LitePCIe's registers
+ADDRESS_WIDTH = 32  # of the host's memory at LitePCIe's port
 _BAR_BYTES = 1 << 20
 _TOP, _PCIE, _BRIDGE = "hotrow_nitefury", "litepcie_core", "hotrow_dwords"
 MODULES = ("litepcie",)  # what the generator imports
 _FOLDER = "build/gateware/"
-# From the card's file in amaranth-boards.
+# Source: the card's file in amaranth-boards.
 _PINS = {
     "pcie_rst_n": ("J1",), "pcie_clk_p": ("F6",), "pcie_clk_n": ("E6",), "pcie_clkreq_n": ("G1",),
     "pcie_rx_p": ("B10", "B8", "D11", "D9"), "pcie_rx_n": ("A10", "A8", "C11", "C9"),
@@ -51,7 +50,7 @@ def nitefury_files(config: Config) -> dict[str, str]:
             "mmap_base": REGISTERS_AT, "mmap_size": 1 << 16, "mmap_slave": True,
             "dma_channels": 0, "msi_irqs": 1})
     except GeneratorMissing as missing:
-        raise ValueError(f"format 'nitefury' joins the accelerator to LitePCIe: {missing}: "
+        raise ValueError(f"format 'nitefury' needs LitePCIe's generator, but {missing}: "
                          "pip install 'hotrow[litepcie]'") from missing
     core, rom = f"{config.name}.v", f"{_PCIE}_mem.init"
     return {
@@ -62,20 +61,20 @@ def nitefury_files(config: Config) -> dict[str, str]:
 
 
 def _undated(rom):
-    """LitePCIe's name for itself, a byte to the line, with zeros in place of the day behind it."""
-    day = re.search(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", bytes.fromhex(rom))
+    """LitePCIe's identification ROM, a byte to the line, with zeros in place of the date."""
+    date = re.search(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", bytes.fromhex(rom))
     octets = rom.splitlines(keepends=True)
-    octets[slice(*day.span())] = ["00\n"] * len(day[0])
+    octets[slice(*date.span())] = ["00\n"] * len(date[0])
     return "".join(octets)
 
 
 def _bridge(found):
-    """The Verilog of the masters' way to the host, its ports named as the core's."""
+    """Verilog of the bridge from the masters to the host, with the core's port names."""
     masters = [bus for bus in found if bus.master]
     readers, writers = ([bus for bus in masters if getattr(bus, half)]
                         for half in ("reads", "writes"))
     bridge = AXIToAXILite([_signature(AXI4Read, bus, "ARID") for bus in readers],
-                         [_signature(AXI4Write, bus, "AWID") for bus in writers], ADDRESS_WIDTH)
+                          [_signature(AXI4Write, bus, "AWID") for bus in writers], ADDRESS_WIDTH)
     names = {**{f"read_{n}": bus.name for n, bus in enumerate(readers)},
              **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "bus": "host"}
     ports = {f"{names[member]}_{name}": (Value.cast(value), None)
@@ -83,13 +82,13 @@ def _bridge(found):
     return to_verilog(bridge, _BRIDGE, ports)
 
 
-def _signature(kind, bus, identity):
-    [bits] = [port.bits for port in bus.ports if port.signal == identity]
+def _signature(kind, bus, id_signal):
+    [bits] = [port.bits for port in bus.ports if port.signal == id_signal]
     return kind(address_width=bus.address_bits, bus_bytes=bus.data_bits // 8, id_width=bits)
 
 
 def _wrapper(found):
-    """PCI Express, the accelerator and the bridge between them."""
+    """The top module: PCI Express, the accelerator and the bridge between them."""
     wires, core, bridge = [], [], []
     for bus in found:
         for port in bus.ports:
@@ -141,7 +140,7 @@ def _width(bits):
 
 
 def _script(config, core, generated):
-    """A project without a file of its own; the hard block's settings are LitePCIe's."""
+    """The build script; the settings of the PCIe hard block are LitePCIe's."""
     hard_block = re.search(r"^create_ip .*?^synth_ip \$obj$", generated, re.M | re.S)[0]
     sources = " ".join(f"[file join $here {name}]" for name in (
         f"{_TOP}.v", "bridge.v", f"{_PCIE}.v", core))
@@ -167,7 +166,7 @@ write_bitstream -force {_TOP}.bit
 
 
 def _constraints():
-    lines = ["# The card's pins; those of the transceivers follow from the hard block's place."]
+    lines = ["# The card's pins; the hard block determines those of the transceivers."]
     for name, places in _PINS.items():
         for number, place in enumerate(places):
             port = f"{name}[{number}]" if len(places) > 1 else name

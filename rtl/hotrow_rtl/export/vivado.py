@@ -1,4 +1,4 @@
-"""The accelerator for Vivado: a script that synthesises it alone, and its constraints."""
+"""The accelerator for Vivado: a script for synthesis out of context, and constraints."""
 
 from ..config import Config
 from ..emit.verilog import TOP_MODULE, emit
@@ -11,7 +11,7 @@ def vivado_files(config: Config) -> dict[str, str]:
     verilog = f"{config.name}.v"
     period = 1000 / config.clock_mhz
     script = f"""\
-# Synthesise hotrow, configuration {config.name}, out of context, and report what it takes.
+# Synthesise hotrow, configuration {config.name}, out of context, and report its resources.
 #   vivado -mode batch -source synthesise.tcl -tclargs ?part?
 # Written by `hotrow generate --format vivado`.
 set part [expr {{[llength $argv] > 0 ? [lindex $argv 0] : "{U55C}"}}]
@@ -25,7 +25,7 @@ report_timing_summary -file timing.txt
 write_checkpoint -force {TOP_MODULE}.dcp
 """
     constraints = f"""\
-# {config.clock_mhz} MHz, as the preset says.
+# {config.clock_mhz} MHz, the clock of the preset.
 create_clock -name clk -period {period:.3f} [get_ports clk]
 """
     return {"synthesise.tcl": script, "clock.xdc": constraints, verilog: emit(config)}

@@ -1,7 +1,7 @@
 """The accelerator as an RTL kernel of Vitis: wrapper, kernel description, packaging, linking.
 
-The host starts nothing: it writes the accelerator's registers itself, as of a kernel that is
-"user managed". Source: AMD UG1393, RTL kernels.
+The kernel is "user managed": the host accesses the registers itself. Source: AMD UG1393, RTL
+kernels.
 """
 
 from xml.etree import ElementTree
@@ -26,12 +26,12 @@ def xrt_files(config: Config) -> dict[str, str]:
 
 
 def _kernel_name(bus, port):
-    """What Vitis calls a port."""
+    """The name of a port in Vitis."""
     return port.name if bus.master else f"{_CONTROL}{port.name.removeprefix(CONTROL)}"
 
 
 def _wrapper(found):
-    """The core with the clock, reset and control port named as Vitis wants them."""
+    """The core with clock, reset and control port under the names that Vitis requires."""
     ports = ["  input wire ap_clk", "  input wire ap_rst_n", "  output wire interrupt"]
     connections = [".clk(ap_clk)", ".rst(reset)", ".interrupt(interrupt)"]
     for bus in found:
@@ -68,8 +68,8 @@ def _description(found):
             mode="master" if bus.master else "slave",
             range=f"0x{(1 << bus.address_bits) - 1 if bus.master else REGISTER_SPACE:X}",
             dataWidth=str(bus.data_bits), portType="addressable", base="0x0")
-    # An argument for each port, so that the linker can give it memory. The driver passes regions
-    # itself; all arguments name the register of a region's base.
+    # The linker assigns memory by argument, so each port has one. The driver does not use them; all
+    # have the offset of the register of a region's base.
     arguments = ElementTree.SubElement(kernel, "args")
     for number, bus in enumerate(bus for bus in found if bus.master):
         ElementTree.SubElement(
@@ -82,7 +82,7 @@ def _description(found):
 
 
 def _packaging(config, verilog, found):
-    busses = " ".join(bus.name if bus.master else _CONTROL for bus in found)
+    names = " ".join(bus.name if bus.master else _CONTROL for bus in found)
     return f"""\
 # Package hotrow, configuration {config.name}, as a kernel: hotrow_kernel.xo.
 #   vivado -mode batch -source package.tcl -tclargs ?part?
@@ -97,7 +97,7 @@ update_compile_order -fileset sources_1
 ipx::package_project -root_dir packaged -vendor hotrow -library accelerator -taxonomy /KernelIP \\
   -import_files -set_current true
 set core [ipx::current_core]
-foreach bus {{{busses}}} {{
+foreach bus {{{names}}} {{
   ipx::associate_bus_interfaces -busif $bus -clock ap_clk $core
 }}
 set_property sdx_kernel true $core
@@ -111,17 +111,17 @@ package_xo -force -xo_path {_KERNEL}.xo -kernel_name {_KERNEL} -ip_directory pac
 
 
 def _linking(config, found):
-    """Row ports share the channels of HBM evenly; lists and results are in the host's memory."""
+    """Assign an equal share of the HBM channels to each row port, host memory to the others."""
     share = _HBM_CHANNELS // config.row_ports
     lines = ["# v++ --link --config link.cfg", "[connectivity]", f"nk={_KERNEL}:1:{TOP_MODULE}"]
     row = 0
     for bus in found:
         if not bus.master:
             continue
-        place = "HOST[0]"
+        memory = "HOST[0]"
         if bus.reads and bus.writes:
-            place = f"HBM[{row * share}:{(row + 1) * share - 1}]"
+            memory = f"HBM[{row * share}:{(row + 1) * share - 1}]"
             row += 1
-        lines.append(f"sp={TOP_MODULE}.{bus.name}:{place}")
+        lines.append(f"sp={TOP_MODULE}.{bus.name}:{memory}")
     return "\n".join([*lines, "", "[clock]",
                       f"freqHz={config.clock_mhz * 1_000_000}:{TOP_MODULE}.ap_clk", ""])
