@@ -25,16 +25,11 @@ class Scaled(nn.EmbeddingBag):
         return 10 * super().forward(*arguments, **named)
 
 
-def frozen(bag):
-    bag.weight.requires_grad_(False)
-
-
 def own_forward(bag):
     bag.forward = lambda *arguments: nn.EmbeddingBag.forward(bag, *arguments)
 
 
 REFUSED = {
-    "frozen": frozen,
     "parametrizations": nn.utils.parametrizations.weight_norm,
     "float64": lambda bag: bag.double(),
     "backward hooks": lambda bag: bag.register_full_backward_hook(lambda *_: None),
@@ -90,12 +85,6 @@ def test_results_follow_a_change_of_dtype(dtype):
     assert model.float()(IDS).dtype == torch.float32
     with pytest.raises(Error, match="float64"):
         model.double()
-
-
-def test_rows_cannot_be_frozen_afterwards():
-    bag = HotEmbeddingBag(50, 8, cache="resident")
-    with pytest.raises(Error, match="frozen"):
-        bag.requires_grad_(False)
 
 
 @pytest.mark.parametrize("padding", [-51, 50])

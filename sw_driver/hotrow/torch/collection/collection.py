@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import copy
 
 import numpy as np
 import torch
@@ -19,7 +20,9 @@ from ..optim.staging import GradientStage
 from ..store.base import Store
 from ..store.opening import MODES, open_store
 from .contents import TableContents
+from .eager import outside_compile
 from .ranking import interleaved, most_counted
+from .rows_parameter import RowsParameter
 
 __all__ = ["MODES", "HotEmbeddingBagCollection"]
 
@@ -118,7 +121,8 @@ class HotEmbeddingBagCollection(nn.Module):
                 group.tables.initialise(generator)
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
-        self._anchor = torch.zeros(0, requires_grad=True)
+        self._no_rows = torch.zeros(0)
+        self.rows = RowsParameter.of(self._drop_staged)
         self._part: tuple[torch.Tensor, bool, bool] | None = None
         self.batches = 0
         self._arrays = [array for group in groups for array in (
@@ -126,6 +130,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self._versions: list[int] | None = None
         self.optimizer = RowOptimizer(self, rule)
 
+    @outside_compile
     def forward(self, inputs, offsets=None, per_sample_weights=None):
         """The embeddings of a batch, in the form that the class describes.
 
@@ -143,7 +148,7 @@ class HotEmbeddingBagCollection(nn.Module):
             Naming batch, sample, table and id.
         """
         bags = self.bags(inputs, offsets, per_sample_weights)
-        request, results = self._look_up(bags, self.training)
+        request, results = self._look_up(bags, self.training, self.rows)
         found = results if self.layout.pooled else self.layout.split(request, results)
         return joined(self.tables, self.layout.features, bags, found, inputs)
 
@@ -160,7 +165,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self._adopt_writes()
         self.store.prefetch(self._request(bags, self.store.waiting))
 
-    def lookup(self, bags, training=None):
+    def lookup(self, bags, training=None, rows=None):
         """Embeddings of each feature of Bags.
 
         Parameters
@@ -168,18 +173,21 @@ class HotEmbeddingBagCollection(nn.Module):
         bags : Bags
         training : bool, optional
             The module's own by default.
+        rows : RowsParameter, optional
+            Of the calling module: without `requires_grad` the rows are frozen.
 
         Returns
         -------
         list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
         """
-        request, results = self._look_up(bags, self.training if training is None else training)
+        request, results = self._look_up(bags, self.training if training is None else training,
+                                         self.rows if rows is None else rows)
         return self.layout.split(request, results)
 
-    def _look_up(self, bags, training):
+    def _look_up(self, bags, training, rows):
         """Request of Bags, and the results of its lookups: list of Tensor."""
         self._adopt_writes()
-        if not (training and torch.is_grad_enabled()):
+        if not (training and torch.is_grad_enabled() and rows.requires_grad):
             request, pending = self._request(bags), None
             located = self.store.look(request)
         else:
@@ -192,9 +200,10 @@ class HotEmbeddingBagCollection(nn.Module):
                 request, located, self.layout.bag_layouts(request), self.layout.pooled):
             if pending is not None:
                 pending.add(lookup)
-                results.append(PooledLookup.apply(self._anchor, weights, lookup))
+                results.append(PooledLookup.apply(rows, weights, lookup))
             else:
-                results.append(lookup.pool(weights)[0])
+                lookup.trains = False
+                results.append(PooledLookup.apply(self._no_rows, weights, lookup))
         return request, results
 
     def _request(self, bags, ahead=0):
@@ -297,6 +306,27 @@ class HotEmbeddingBagCollection(nn.Module):
     def staged(self):
         """The staged gradients of rows: list of StagedGradients, one per group."""
         return list(self._gradients.rows)
+
+    def drop_staged(self, table):
+        """Drop the staged gradients of the table of that number."""
+        for group, rows in zip(self._gradients.groups, self._gradients.all, strict=False):
+            if table in group.numbers and len(self.tables) == 1:
+                rows.clear()
+            elif table in group.numbers and rows.values is not None:
+                at = group.tables.locate(rows.rows).table
+                chosen = torch.from_numpy(at == group.numbers.index(table))
+                rows.values[chosen.to(rows.values.device)] = 0
+
+    def _drop_staged(self):
+        for staged in self._gradients.all:
+            staged.clear()
+
+    def __reduce_ex__(self, protocol):
+        """Copies, also by pickle and `torch.save`, are resident."""
+        self.flush()
+        contents = {config.name: self.table(config.name) for config in self.tables}
+        return _resident_copy, (self.tables, self.optimizer.rule, self.layout.options, contents,
+                                self.training, self.rows.requires_grad)
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
@@ -488,6 +518,14 @@ class HotEmbeddingBagCollection(nn.Module):
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
+
+
+def _resident_copy(tables, rule, options, contents, training, trains):
+    """A collection without a card, with the contents of another one."""
+    copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), seed=0, **options)
+    for name, (weights, state) in contents.items():
+        copied.contents.assign(name, weights, state)
+    return copied.train(training).requires_grad_(trains)
 
 
 def drawn_seed():

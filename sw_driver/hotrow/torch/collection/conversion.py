@@ -12,8 +12,8 @@ def convert(model, **options):
     """Replace every `nn.EmbeddingBag` of a model in place, and keep the weights.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
-    out. `state_dict()` has the keys that it had before. A bag keeps its training state and the
-    dtype of its results; forward hooks move to its replacement.
+    out. `state_dict()` has the keys that it had before. A bag keeps its training state, the
+    dtype of its results, and whether its weight is frozen; forward hooks move to its replacement.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ def convert(model, **options):
         hot[bag] = HotEmbeddingBag(
             bag.num_embeddings, bag.embedding_dim, bag.mode, bag.include_last_offset,
             bag.padding_idx, collection=collection, name=config.name).train(bag.training)
+        hot[bag].requires_grad_(bag.weight.requires_grad)
         for kind in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
             getattr(hot[bag], kind).update(getattr(bag, kind))

@@ -8,6 +8,8 @@ from ...errors import BatchError, Error
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from .collection import HotEmbeddingBagCollection
+from .eager import outside_compile
+from .rows_parameter import RowsParameter
 
 
 class HotEmbeddingBag(nn.Module):
@@ -53,6 +55,7 @@ class HotEmbeddingBag(nn.Module):
         self._shared, self.name = [collection], name
         self._table = [config.name for config in collection.tables].index(name)
         self._dtype = collection.tables[self._table].dtype
+        self.rows = RowsParameter.of(self._drop_staged)
 
     @property
     def collection(self):
@@ -83,6 +86,7 @@ class HotEmbeddingBag(nn.Module):
         return Bags.of([self._table], input, offsets, per_sample_weights, padding=self.padding_idx,
                        include_last_offset=last)
 
+    @outside_compile
     def forward(self, input, offsets=None, per_sample_weights=None):
         """Pooled bags [samples, embedding_dim]; arguments as in `nn.EmbeddingBag`.
 
@@ -90,14 +94,19 @@ class HotEmbeddingBag(nn.Module):
         module; sums are fp32.
         """
         bags = self.bags(input, offsets, per_sample_weights)
-        return self.collection.lookup(bags, self.training)[0].to(self._dtype)
+        return self.collection.lookup(bags, self.training, self.rows)[0].to(self._dtype)
 
-    def requires_grad_(self, requires_grad=True):
-        """Refused for False: the rows of a table train, or the module is in `eval()`."""
-        if not requires_grad:
-            raise Error(f"the rows of table {self.name!r} are no parameters that can be frozen: "
-                        f"keep the nn.EmbeddingBag, or call eval() of this module")
-        return self
+    def _drop_staged(self):
+        self.collection.drop_staged(self._table)
+
+    def __getstate__(self):
+        state = {**self.__dict__, "_parameters": {}}
+        return {**state, "_trains": self.rows.requires_grad}
+
+    def __setstate__(self, state):
+        trains = state.pop("_trains")
+        super().__setstate__(state)
+        self.rows = RowsParameter.of(self._drop_staged).requires_grad_(trains)
 
     def _apply(self, fn, recurse=True):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
@@ -143,7 +152,7 @@ def check_convertible(name, bag):
     ------
     Error
         It has a property that `HotEmbeddingBag` has not: max_norm, scale_grad_by_freq, mode "max",
-        a frozen weight, rows in float64 or on another device than the CPU, parametrizations,
+        rows in float64 or on another device than the CPU, parametrizations,
         backward hooks, further parameters or buffers, or a subclass's own methods.
     """
     weight = bag.weight
@@ -155,7 +164,6 @@ def check_convertible(name, bag):
         "parametrizations": is_parametrized(bag),
         f"the class {type(bag).__name__}, a subclass of nn.EmbeddingBag":
             type(bag) is not nn.EmbeddingBag and not is_parametrized(bag),
-        "a frozen weight": not weight.requires_grad,
         f"rows of {weight.dtype}": weight.dtype == torch.float64,
         f"rows on {weight.device}": weight.device.type != "cpu",
         "backward hooks": any(backward),

@@ -49,6 +49,11 @@ class FeatureLayout:
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
+    @property
+    def options(self):
+        """Options of a collection with this layout: dict."""
+        return {"bounds_check_mode": self._bounds_check_mode, "is_weighted": self.is_weighted}
+
     def bags(self, inputs, offsets=None, weights=None):
         """Bags of what a caller passes to the collection."""
         tables, names = zip(*self.features, strict=True)

@@ -52,10 +52,12 @@ class Lookup:
     ----------
     done : bool
         Whether backward has run.
+    trains : bool
+        Whether backward stages gradients of rows.
     """
 
     def __init__(self, parts, pooled=True):
-        self.parts, self.pooled, self.done = parts, pooled, False
+        self.parts, self.pooled, self.done, self.trains = parts, pooled, False, True
 
     def pool(self, weights):
         """The result of all parts, and the rows that the gradient of `weights` needs.
@@ -86,7 +88,7 @@ class Lookup:
 
     def stage(self, gradients, weights, rows):
         """Stage the gradients of `pool`'s result; return the gradient of the weights, or None."""
-        for part in self.parts:
+        for part in self.parts if self.trains else ():
             here = _weights_of(part, weights)
             if part.compiled:
                 groups = part.grouper.group(part.located.at)

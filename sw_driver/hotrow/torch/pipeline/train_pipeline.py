@@ -229,7 +229,8 @@ class TrainPipeline:
         """Prefetch a batch if the model trains: (whether it has lookups, whether they train)."""
         inputs = self._inputs(batch)
         bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
-        trains = torch.is_grad_enabled() and any(each.training for each in self._lookups)
+        trains = torch.is_grad_enabled() and any(
+            each.training and each.rows.requires_grad for each in self._lookups)
         if trains:
             self.collection.prefetch(bags)
         return len(bags.ids) > 0, trains and len(bags.ids) > 0

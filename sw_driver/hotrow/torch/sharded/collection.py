@@ -69,6 +69,10 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         self._gradients.finite = AgreedFiniteCheck(ranks)
         sharding.initialise(ranks.first(drawn_seed() if seed is None else seed))
 
+    def __reduce_ex__(self, protocol):
+        raise Error("a ShardedEmbeddingBagCollection of hotrow cannot be copied or pickled: save "
+                    "its state_dict(), which has whole tables")
+
     def parts(self):
         """Refused: the ranks have different popular samples, and lookups are collective."""
         raise Error("tables of several processes train batches whole: iterate the pipeline instead "

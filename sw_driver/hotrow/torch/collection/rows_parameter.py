@@ -1,0 +1,61 @@
+"""`RowsParameter`: what `parameters()` of a model shows of tables whose rows are no parameters."""
+
+import sys
+
+import torch
+from torch import nn
+
+from ...errors import Error
+
+_ZERO_GRAD = nn.Module.zero_grad.__code__
+_REFUSED = frozenset((
+    "abs", "add", "add_", "clone", "copy_", "div", "dist", "fill_", "lerp", "lerp_", "linalg_norm",
+    "linalg_vector_norm", "mean", "mul", "mul_", "norm", "normal_", "pow", "rmul", "rsub",
+    "square", "sub", "sub_", "sum", "uniform_", "vector_norm", "zero_"))
+
+
+class RowsParameter(nn.Parameter):
+    """A parameter without elements, through which calls on the model reach rows.
+
+    `model.requires_grad_(False)` freezes the rows, and `model.zero_grad()` drops their staged
+    gradients. Its own `grad` is always None, so that optimizers and clipping pass it by. Arithmetic
+    on it, of a penalty or an average of parameters, would leave the rows out: it is refused.
+    """
+
+    @classmethod
+    def of(cls, drop):
+        """A RowsParameter; `drop` is called by `zero_grad` of a module that has it."""
+        found = cls(torch.empty(0))
+        found._drop = drop
+        return found
+
+    @property
+    def grad(self):
+        if sys._getframe(1).f_code is _ZERO_GRAD:
+            self._drop()
+
+    @grad.setter
+    def grad(self, value):
+        pass
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "").strip("_") in _NAMES:
+            raise Error(f"{func.__name__}() of a parameter that hotrow's tables show in the place "
+                        f"of their rows would leave the rows out: use state_dict(), in which "
+                        f"whole tables are, or the collection's table()")
+        result = torch._C._disabled_torch_function_impl(func, types, args, kwargs or {})
+        if getattr(func, "__name__", "") == "detach":
+            return result.as_subclass(DetachedRows)
+        return result
+
+
+class DetachedRows(torch.Tensor):
+    """A detached RowsParameter, with the same refusals."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return RowsParameter.__torch_function__.__func__(cls, func, types, args, kwargs)
+
+
+_NAMES = frozenset(name.strip("_") for name in _REFUSED)
