@@ -109,7 +109,7 @@ def test_several_features_of_a_table_and_rows_as_they_are():
                 modules[config.name].weight.data.copy_(collection.table(config.name)[0])
             found, expected = collection(ids), theirs(ids)
             assert list(found.keys()) == list(expected.keys()) == ["b", "a@one", "a@two"]
-            for name in found:
+            for name in found.keys():  # noqa: SIM118
                 here, there = found[name], expected[name]
                 if pooling == "none":
                     assert torch.equal(here.lengths(), there.lengths())

@@ -461,6 +461,12 @@ class HotEmbeddingBagCollection(nn.Module):
         """One table: (weights [rows, dim], state or None), up to date only after `flush`."""
         return self.contents.table(name)
 
+    @property
+    def embedding_bags(self):
+        """Tables by name, up to date, each with `weight` and `state` (None without any)."""
+        self.flush()
+        return self.contents.named()
+
     def sha256(self):
         """Digests of all rows, then of all state, group after group; after `flush`."""
         return self.contents.sha256()
@@ -483,26 +489,47 @@ class HotEmbeddingBagCollection(nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.flush()
         for config in self.tables:
-            destination[f"{prefix}embedding_bags.{config.name}.weight"] = self.table(config.name)[0]
+            put_contents(destination, f"{prefix}embedding_bags.{config.name}.",
+                         self.table(config.name))
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
                               unexpected_keys, error_msgs):
         self.reset_cache_states()
         known = set()
         for config in self.tables:
-            key = f"{prefix}embedding_bags.{config.name}.weight"
-            known.add(key)
-            if key not in state_dict:
-                missing_keys.append(key)
-                continue
-            given, shape = state_dict[key], [config.num_embeddings, config.embedding_dim]
-            if list(given.shape) != shape:
-                error_msgs.append(f"{key} has shape {list(given.shape)}, and the table {shape}")
-            else:
-                self.contents.assign(config.name, weights=given)
+            known.update(self.load_table(
+                config.name, state_dict, f"{prefix}embedding_bags.{config.name}.", missing_keys,
+                error_msgs))
         if strict:
             unexpected_keys += [key for key in state_dict
                                 if key.startswith(prefix) and key not in known]
+
+    def load_table(self, name, state_dict, prefix, missing_keys, error_msgs):
+        """Load one table, while no slot holds a row of it, from the keys of `put_contents`.
+
+        The state of an optimizer may be absent: it stays as it is.
+
+        Returns
+        -------
+        list of str
+            The keys that a table of this collection has.
+        """
+        config = next(each for each in self.tables if each.name == name)
+        rows, kind = config.num_embeddings, self.optimizer.rule.state
+        shapes = {"weight": [rows, config.embedding_dim],
+                  "state": [rows, config.embedding_dim] if kind == "element" else [rows]}
+        if kind is None:
+            del shapes["state"]
+        given = {part: state_dict.get(prefix + part) for part in shapes}
+        if given["weight"] is None:
+            missing_keys.append(prefix + "weight")
+        wrong = {part: list(each.shape) for part, each in given.items()
+                 if each is not None and list(each.shape) != shapes[part]}
+        error_msgs += [f"{prefix}{part} has shape {shape}, and the table {shapes[part]}"
+                       for part, shape in wrong.items()]
+        if not wrong:
+            self.contents.assign(name, given["weight"], given.get("state"))
+        return [prefix + part for part in shapes]
 
     def close(self):
         """Write back, end the threads, and close a device that the collection opened."""
@@ -518,6 +545,13 @@ class HotEmbeddingBagCollection(nn.Module):
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
+
+
+def put_contents(destination, prefix, contents):
+    """Put (weights, state or None) of a table into a state dict, as `weight` and `state`."""
+    for part, each in zip(("weight", "state"), contents, strict=True):
+        if each is not None:
+            destination[prefix + part] = each
 
 
 def _resident_copy(tables, rule, options, contents, training, trains):

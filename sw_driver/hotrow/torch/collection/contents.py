@@ -1,6 +1,17 @@
 """The contents of a collection's tables, by name."""
 
+from types import SimpleNamespace
+
 from ...errors import Error
+
+
+class NamedTables(dict):
+    """Contents of tables by name, also as attributes, as the keys of a state dict spell them."""
+
+    def __getattr__(self, name):
+        if name not in self:
+            raise AttributeError(f"there is no table {name!r}")
+        return self[name]
 
 
 class TableContents:
@@ -13,6 +24,12 @@ class TableContents:
         """One table: (weights [rows, dim], state or None)."""
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
+
+    def named(self):
+        """All tables: NamedTables of objects with `weight` and `state`."""
+        return NamedTables({config.name: SimpleNamespace(**dict(zip(
+            ("weight", "state"), self.table(config.name), strict=True)))
+            for group in self._groups for config in group.configs})
 
     def assign(self, name, weights=None, state=None):
         """Write one table, while no slot holds a row of it."""

@@ -7,7 +7,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from ...errors import BatchError, Error
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-from .collection import HotEmbeddingBagCollection
+from .collection import HotEmbeddingBagCollection, put_contents
 from .eager import outside_compile
 from .rows_parameter import RowsParameter
 
@@ -56,6 +56,7 @@ class HotEmbeddingBag(nn.Module):
         self._table = [config.name for config in collection.tables].index(name)
         self._dtype = collection.tables[self._table].dtype
         self.rows = RowsParameter.of(self._drop_staged)
+        self.optimizer.show(self.rows)
 
     @property
     def collection(self):
@@ -107,6 +108,7 @@ class HotEmbeddingBag(nn.Module):
         trains = state.pop("_trains")
         super().__setstate__(state)
         self.rows = RowsParameter.of(self._drop_staged).requires_grad_(trains)
+        self.optimizer.show(self.rows)
 
     def _apply(self, fn, recurse=True):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
@@ -123,22 +125,23 @@ class HotEmbeddingBag(nn.Module):
         self.collection.flush()
         return self.collection.table(self.name)[0]
 
+    @property
+    def state(self):
+        """A view of the optimizer's state of the table's rows, up to date, or None."""
+        self.collection.flush()
+        return self.collection.table(self.name)[1]
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        destination[prefix + "weight"] = self.weight
+        self.collection.flush()
+        put_contents(destination, prefix, self.collection.table(self.name))
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
                               unexpected_keys, error_msgs):
-        key = prefix + "weight"
-        if key not in state_dict:
-            missing_keys.append(key)
-            return
         self.collection.reset_cache_states()
-        weight = self.collection.table(self.name)[0]
-        if state_dict[key].shape != weight.shape:
-            error_msgs.append(f"{key} has shape {list(state_dict[key].shape)}, and the table "
-                              f"{list(weight.shape)}")
-        else:
-            weight.copy_(state_dict[key])
+        known = self.collection.load_table(self.name, state_dict, prefix, missing_keys, error_msgs)
+        if strict:
+            unexpected_keys += [key for key in state_dict
+                                if key.startswith(prefix) and key not in known]
 
     def extra_repr(self):
         return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "

@@ -22,8 +22,17 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def __init__(self, collection, rule):
         self._collection, self.rule, self._complete = collection, rule, False
-        super().__init__(list(collection.gradients()), {"lr": check_rate(rule.lr)})
+        self._shown = [collection.rows]
+        super().__init__([*self._shown, *collection.gradients()], {"lr": check_rate(rule.lr)})
+        self.state[collection.rows] = {}  # generic code then makes no state by a step
         self._complete = True
+
+    def show(self, rows):
+        """Let a module's RowsParameter be among the parameters, instead of the collection's."""
+        if self._shown[0] is self._collection.rows:
+            self._shown.clear()
+        self._shown.append(rows)
+        self.param_groups[0]["params"] = [*self._shown, *self._collection.gradients()]
 
     def add_param_group(self, param_group):
         """Refused after the construction: this optimizer trains the rows of its collection only."""
@@ -60,16 +69,20 @@ class RowOptimizer(torch.optim.Optimizer):
         self.param_groups[0]["lr"] = lr
 
     def state_dict(self):
-        """The rate, and every table's state by name."""
-        return {"optimizer": self.rule.name, "lr": self.param_groups[0]["lr"],
-                "state": self._collection.row_states()}
+        """The state of every table by name, as state of parameter 0, and the parameter group."""
+        group = {name: each for name, each in self.param_groups[0].items() if name != "params"}
+        states = self._collection.row_states()
+        return {"optimizer": self.rule.name, "state": {0: states} if states else {},
+                "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
 
     def load_state_dict(self, state_dict):
-        if state_dict["optimizer"] != self.rule.name:
-            raise Error(f"this is the state of {state_dict['optimizer']!r}, and the tables train "
-                        f"with {self.rule.name!r}")
-        self.param_groups[0]["lr"] = state_dict["lr"]
-        self._collection.load_row_states(state_dict["state"])
+        given = state_dict.get("optimizer", self.rule.name)
+        if given != self.rule.name:
+            raise Error(f"this is the state of {given!r}, and the tables train with "
+                        f"{self.rule.name!r}")
+        group = state_dict["param_groups"][0]
+        self.param_groups[0] |= {name: each for name, each in group.items() if name != "params"}
+        self._collection.load_row_states(state_dict["state"].get(0, {}))
 
 
 def rule_of(optimizer, lr):

@@ -179,8 +179,11 @@ class TrainPipeline:
         reader = self._read()
         self._started = time.perf_counter()
         try:
-            for _ in range(skip):
-                next(reader)
+            for number in range(skip):
+                if next(reader, _END) is _END:
+                    raise Error(f"the run resumes after batch {skip} of an epoch, and the loader "
+                                f"has {number}: resume with the data and batch size of the state, "
+                                f"or start the epoch again with batch 0 in the state")
             self.batch, self._skip, ended = skip, 0, False
             while True:
                 while not ended and len(waiting) <= self.ahead:

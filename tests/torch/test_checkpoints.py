@@ -1,0 +1,102 @@
+"""Checkpoints as ordinary scripts write them."""
+
+import copy
+
+import pytest
+import torch
+from hotrow.errors import Error
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict
+
+IDS = torch.randint(0, 50, (6, 16, 3), generator=torch.Generator().manual_seed(0))
+
+
+class Run:
+    """A converted model, its tables, and the optimizer of the rest."""
+
+    def __init__(self, mode, optimizer="adagrad"):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
+        card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+        self.tables = convert(self.model, mode=mode, optimizer=optimizer, lr=0.1, **card)
+        self.dense = torch.optim.Adagrad(self.model.parameters(), 0.1)
+
+    def train(self, batches):
+        for ids in batches:
+            self.dense.zero_grad()
+            self.model(ids).square().mean().backward()
+            self.dense.step()
+            self.tables.optimizer.step()
+
+    def saved(self):
+        return copy.deepcopy({"model": self.model.state_dict(), "dense": self.dense.state_dict()})
+
+    def load(self, saved):
+        self.model.load_state_dict(saved["model"])
+        self.dense.load_state_dict(saved["dense"])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_model_and_optimizer_resume_a_run(mode, optimizer):
+    """They include the state of the rows' optimizer, where it has any."""
+    first, second = Run(mode, optimizer), Run(mode, optimizer)
+    first.train(IDS[:3])
+    saved = first.saved()
+    assert ("0.state" in saved["model"]) == (optimizer != "sgd")
+    first.train(IDS[3:])
+    second.load(saved)
+    second.train(IDS[3:])
+    for run in (first, second):
+        run.tables.flush()
+    assert first.tables.sha256() == second.tables.sha256()
+    first.tables.close()
+    second.tables.close()
+
+
+def test_a_state_dict_without_state_loads_and_unknown_keys_do_not():
+    run = Run("resident")
+    plain = {key: value for key, value in run.model.state_dict().items() if "state" not in key}
+    run.model.load_state_dict(plain)
+    for key in ("0.scale", "0.weight_g"):
+        with pytest.raises(RuntimeError, match=key):
+            run.model.load_state_dict({**plain, key: torch.ones(1)})
+    with pytest.raises(RuntimeError, match=r"0\.state has shape \[3\]"):
+        run.model.load_state_dict({**plain, "0.state": torch.ones(3)})
+    with pytest.raises(RuntimeError, match=r"0\.state"):
+        Run("resident", "sgd").model.load_state_dict(run.model.state_dict())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_generic_code_reads_the_rows_optimizer(mode, optimizer):
+    run = Run(mode, optimizer)
+    run.train(IDS[:2])
+    weights = run.model[0].weight.clone()
+    state = run.tables.optimizer.state_dict()
+    assert {"state", "param_groups"} <= set(state)
+    assert state["param_groups"] == [{"lr": 0.1, "params": [0]}]
+    _, found = get_state_dict(run.model, [run.dense, run.tables.optimizer])
+    assert [group["params"] for group in found["param_groups"]] == [
+        ["0.rows", "1.weight", "1.bias"], ["0.rows"]]
+    assert torch.equal(run.model[0].weight, weights)
+    run.tables.close()
+
+
+def test_to_resume_beyond_the_loaders_end_is_refused():
+    tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident")
+    pipeline = TrainPipeline(list(IDS[:2, :, :1]), tables, lambda ids: ids)
+    for _ in pipeline:
+        pass
+    state = {**pipeline.state_dict(), "batch": 5, "random": torch.get_rng_state()}
+    pipeline.load_state_dict(state)
+    with pytest.raises(Error, match="the loader has 2"):
+        next(iter(pipeline))
+
+
+def test_generic_code_reads_a_collection():
+    tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident",
+                                       optimizer="adagrad")
+    model, _ = get_state_dict(nn.Sequential(tables), [tables.optimizer])
+    assert list(model) == ["0.embedding_bags.a.weight", "0.embedding_bags.a.state"]
