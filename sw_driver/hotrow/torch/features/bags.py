@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ...batch import Batch
 from ...errors import BatchError
+from ...kernels.ids import flatten_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +94,16 @@ class Bags:
     def samples(self) -> int:
         return len(self.lengths) // max(1, self.features)
 
+    @property
+    def dense(self) -> bool:
+        """Whether the caller gave one id for each bag."""
+        return bool(len(self.lengths)) and not self.lengths.stride(0)
+
     @cached_property
     def counts(self) -> list[int]:
         """Lookups of each feature."""
+        if self.dense:
+            return [self.samples] * self.features
         return self.lengths.view(self.features, self.samples).sum(1).tolist()
 
     def equals(self, other):
@@ -144,12 +152,13 @@ class Bags:
         BatchError
         """
         limits = [configs[table].num_embeddings for table in self.tables]
-        if all(self._within(ids, rows) for ids, rows in zip(
-                self.ids.split(self.counts), limits, strict=True)):
+        _, first = flatten_ids(self.ids, torch.tensor(limits, dtype=torch.int64),
+                               counts=torch.tensor(self.counts, dtype=torch.int64))
+        if first < 0:
             return self
         limit = torch.repeat_interleave(torch.tensor(limits), torch.tensor(self.counts))
         wrong = (self.ids < 0) | (self.ids >= limit)
-        error = self._wrong(int(wrong.nonzero()[0]), configs, batch)
+        error = self._wrong(first, configs, batch)
         if mode == "fatal":
             raise error
         if mode == "warning":
@@ -157,13 +166,6 @@ class Bags:
             more = f"; {count} more ids are rows of no table" if count else ""
             warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
         return replace(self, ids=self.ids.masked_fill(wrong, 0))
-
-    @staticmethod
-    def _within(ids, rows):
-        if not len(ids):
-            return True
-        low, high = torch.aminmax(ids)
-        return int(low) >= 0 and int(high) < rows
 
     def _wrong(self, position, configs, batch):
         """The error for an id that is not a row of its table."""
@@ -196,8 +198,9 @@ class Bags:
                 functional.pad(part, (0, (most - features[each]) * self.samples))
                 for each, part in zip(numbers, lengths.split(
                     [features[each] * self.samples for each in numbers]), strict=True)])
-        ids = self.ids.numpy()
-        if bool((lengths == 1).all()):
+        narrow = all(each.rows <= 1 << 31 for each in tables)  # the card reads half the bytes
+        ids = (self.ids.int() if narrow else self.ids).numpy()
+        if not lengths.stride(0) or bool((lengths == 1).all()):
             return _CheckedBatch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
         return _CheckedBatch.jagged(ids, lengths.numpy(), most * self.samples, tables,
                                     feature_major=True)

@@ -7,6 +7,7 @@ import torch
 from ...errors import Error
 from ..memory.tables import EmbeddingTables
 
+_TORCHREC_DTYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}
 POOLINGS = ("sum", "mean", "none")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -58,6 +59,33 @@ class TableConfig:
         if "." in self.name:
             raise Error(f"the name {self.name!r} of a table may not hold a dot: it is part of the "
                         f"keys of state_dict()")
+
+
+def table_config(given):
+    """A TableConfig from one, or from TorchRec's EmbeddingBagConfig or EmbeddingConfig.
+
+    Raises
+    ------
+    Error
+        TorchRec's config has a property that tables here have not.
+    """
+    if isinstance(given, TableConfig):
+        return given
+    if not hasattr(given, "data_type"):
+        raise Error(f"expected TableConfigs, or TorchRec's EmbeddingBagConfigs or "
+                    f"EmbeddingConfigs, not {type(given).__name__}")
+    dtype = _TORCHREC_DTYPES.get(given.data_type.name)
+    if dtype is None:
+        raise Error(f"table {given.name!r}: data_type is {', '.join(_TORCHREC_DTYPES)}, not "
+                    f"{given.data_type.name}")
+    for name in ("num_embeddings_post_pruning", "use_virtual_table", "total_num_buckets"):
+        if getattr(given, name, None):
+            raise Error(f"table {given.name!r}: {name} of TorchRec's config has no counterpart "
+                        f"here: leave it out")
+    pooling = getattr(given, "pooling", None)
+    return TableConfig(given.name, given.num_embeddings, given.embedding_dim,
+                       "none" if pooling is None else pooling.name.lower(), dtype,
+                       given.feature_names)
 
 
 def check_tables(configs):

@@ -46,6 +46,7 @@ class FeatureLayout:
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
         self._grouping = Grouping(groups)
+        self._dense_layouts: dict[tuple, list[BagLayout]] = {}  # of the last dense batch
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
@@ -83,6 +84,14 @@ class FeatureLayout:
             starts = accumulate((segment.features for segment in request.segments), initial=0)
             return [BagLayout(1, len(segment.flat), self._dims[request.bags.tables[start]])
                     for start, segment in zip(starts, request.segments, strict=False)]
+        if not request.source.dense:
+            return self._pooled_layouts(request)
+        key = request.source.tables, request.bags.samples
+        if key not in self._dense_layouts:
+            self._dense_layouts = {key: self._pooled_layouts(request)}
+        return self._dense_layouts[key]
+
+    def _pooled_layouts(self, request):
         samples, layouts, first = request.bags.samples, [], 0
         ends = torch.tensor([self._dims[table] for table in request.source.tables]).cumsum(0)
         columns = torch.cat((ends.new_zeros(1), ends))[request.order]

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+
+from ...kernels.copying import copy_rows
+from ...memory import empty
 
 _ALIGNMENT = 16  # bytes: a device carries rows in multiples of it
 
@@ -54,6 +58,15 @@ class RowKind:
         return Rows.of(self, array, side)
 
 
+    def reserve(self, count):
+        """`count` rows with undefined contents, in host memory that takes no page yet: Rows."""
+        array = torch.from_numpy(empty(count * self.width * self.dtype.itemsize, np.uint8))
+        side = None
+        if self.state == "row":
+            side = torch.from_numpy(empty(4 * count, np.uint8)).view(torch.float32)
+        return Rows.of(self, array.view(self.dtype).view(count, self.width), side)
+
+
 class Rows:
     """An array of rows with their state.
 
@@ -96,14 +109,25 @@ class Rows:
         """Copies of rows int64[u], or views of a slice: Rows of the kind."""
         return Rows.of(kind, self.array[at], None if self.side is None else self.side[at])
 
-    def copy(self, rows):
-        """Copy all of other Rows, in any memory, to these; the host does not wait for a GPU."""
-        self.array.copy_(rows.array, non_blocking=True)
-        if self.side is not None:
-            self.side.copy_(rows.side, non_blocking=True)
+    def copy(self, rows, at=None):
+        """Copy other Rows, in any memory, all or those of integers `at`, to these; the host does
+        not wait for a GPU."""
+        for target, source in ((self.array, rows.array), (self.side, rows.side)):
+            if target is None:
+                continue
+            if at is None:
+                target.copy_(source, non_blocking=True)
+            elif source.device.type == "cpu":
+                copy_rows(target, source, start=at)
+            else:
+                target.copy_(source[at], non_blocking=True)
 
     def put(self, at, rows):
-        """Set rows int64[u] to those of other Rows."""
-        self.array[at] = rows.array
-        if self.side is not None:
-            self.side[at] = rows.side
+        """Set distinct rows, integers [u] or a slice, to those of other Rows."""
+        for target, source in ((self.array, rows.array), (self.side, rows.side)):
+            if target is None:
+                continue
+            if isinstance(at, slice) or target.device.type != "cpu":
+                target[at] = source
+            else:
+                copy_rows(target, source, to=at)

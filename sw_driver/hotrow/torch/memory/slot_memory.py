@@ -36,7 +36,8 @@ class SlotMemory:
 
     def indices(self, tensor):
         """Host integers as indices into the slots, for the current stream."""
-        return to_device(tensor, self.device)
+        found = to_device(tensor, self.device)
+        return found if found.device.type == "cpu" else found.long()
 
     def staging_rows(self, kind, count):
         """Rows in host memory that asynchronous copies may read and write: Rows."""

@@ -7,6 +7,7 @@ from ...kernels.grouping import Grouper
 from .slot_memory import SlotMemory
 
 _CHUNK = 1 << 16  # slots per step of a scan: copies of their rows take little memory
+_ROOM = 1 << 16  # rows by which the bypass area grows in place, at least
 
 
 class SlotStorage:
@@ -37,7 +38,10 @@ class SlotStorage:
 
     def __init__(self, slots, area, kind, flat_rows, memory=None):
         self.slots, self.kind, self.memory = slots, kind, memory or SlotMemory()
-        self.rows = kind.allocate(slots + area, self.memory.device)
+        # On the host the bypass area grows in place, in memory that takes no page until it is used.
+        on_host = self.memory.device.type == "cpu"
+        self._reserved = kind.reserve(slots + area + max(slots, _ROOM)) if on_host else None
+        self.rows = self._allocate(slots + area)
         self.rows.array.zero_()
         narrow = flat_rows <= torch.iinfo(torch.int32).max
         self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
@@ -66,17 +70,27 @@ class SlotStorage:
         return self._grouper
 
     def grow(self, area):
-        """Give the bypass area `area` rows, in another buffer.
+        """Give the bypass area `area` rows.
 
-        This is rare. It makes the host wait for every operation on the memory.
+        Where that needs another buffer, the host waits for every operation on the memory.
         """
         self._free = torch.cat((self._free, torch.arange(len(self.rows), self.slots + area)))
         self._bypassed = torch.cat((self._bypassed, torch.empty(
             area - self.area_rows, dtype=torch.int64)))
+        if self._reserved is not None and self.slots + area <= len(self._reserved):
+            self.rows = self._allocate(self.slots + area)
+            return
+        self._reserved = None
         self.memory.synchronize_all()
-        before, self.rows = self.rows, self.kind.allocate(self.slots + area, self.memory.device)
+        before, self.rows = self.rows, self._allocate(self.slots + area)
         self.rows.put(slice(len(before)), before)
         self.memory.synchronize_all()
+
+    def _allocate(self, count):
+        """Memory of the first rows: Rows."""
+        if self._reserved is None:
+            return self.kind.allocate(count, self.memory.device)
+        return self._reserved.take(self.kind, slice(count))
 
     def reserve(self, count):
         """Reserve places of the bypass area until `release`: int64[count]."""
@@ -109,7 +123,8 @@ class SlotStorage:
 
     def assign(self, rows, slots):
         """Record which flat rows some slots hold; the other slots keep theirs."""
-        self.held[slots], self.dirty[slots] = rows.to(self.held.dtype), False
+        copy_rows(self.held, rows.to(self.held.dtype), to=slots)
+        copy_rows(self.dirty, torch.zeros(len(slots), dtype=torch.bool), to=slots)
         self._by_row = None
 
     def clear(self, slots=slice(None)):

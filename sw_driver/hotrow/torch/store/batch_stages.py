@@ -90,10 +90,10 @@ class BatchStages:
         placement = policy.place(flight.batch, number - base)
         if placement.wait_for >= 0:
             flight.wait_for = placement.wait_for + base
-        flight.transfers = [self._slot_map.transfer(segment, placement)
-                            for segment in flight.request.segments]
         bags = flight.request.bags
         with self._lock:
+            flight.transfers = [self._slot_map.transfer(segment, placement, self._cold is None)
+                                for segment in flight.request.segments]
             self._statistics.planned(
                 [self._slot_map.registered[each].number for each in bags.tables], bags.counts,
                 placement, self._slot_map.directory_slots, fetched=self._cold is None)
@@ -144,34 +144,35 @@ class BatchStages:
             storage = self._slot_map.storages[group]
             # Before the slots change, and without the lock, because this may wait.
             self._host.write(group, transfer.victims, transfer.written_back)
+            flat, places = transfer.fills, transfer.fill_places
             with self._lock:
-                transfer.bypass_places = storage.reserve(transfer.bypassed)
-                filled = transfer.fill_slots < storage.slots
-                storage.assign(transfer.fills[filled], transfer.fill_slots[filled])
-                if transfer.places is None:
-                    transfer.places = transfer.placed(transfer.slots, storage.slots)
-                places = transfer.placed(transfer.fill_slots, storage.slots)
-                storage.bypass(transfer.fills[~filled], places[~filled])
+                if transfer.bypassed:
+                    filled = places < storage.slots
+                    storage.assign(flat[filled], places[filled])
+                    storage.bypass(flat[~filled], places[~filled].long())
+                    # Bypassed rows cross the link twice.
+                    self._host.count_moved(group, transfer.fill_tables[~filled.numpy()])
+                else:
+                    storage.assign(flat, places)
                 transfer.insert_event = self.inserted = self._memory.run_async(
-                    partial(self._write_fills, transfer, places), self.released)
-                # Bypassed rows cross the link twice.
-                for rows in (transfer.fills, transfer.victims, transfer.fills[~filled]):
-                    self._host.count_moved(group, rows)
+                    partial(self._write_fills, transfer), self.released)
+                for tables in (transfer.fill_tables, transfer.victim_tables):
+                    self._host.count_moved(group, tables)
             transfer.fetched = transfer.written_back = None
 
     # Operations on the slots' memory, which may run later.
 
     def _read_victims(self, transfer, rows):
         storage = self._slot_map.storages[transfer.segment.group]
-        rows.copy(storage.rows.take(storage.kind, self._memory.indices(transfer.victim_slots)))
+        rows.copy(storage.rows, self._memory.indices(transfer.victim_slots))
 
     def _upload(self, transfer, rows):
         kind = self._slot_map.groups[transfer.segment.group].kind
         transfer.uploaded = kind.allocate(len(rows), self._memory.device)
         transfer.uploaded.copy(rows)
 
-    def _write_fills(self, transfer, places):
+    def _write_fills(self, transfer):
         rows = self._slot_map.storages[transfer.segment.group].rows
-        rows.put(self._memory.indices(places), transfer.uploaded)
+        rows.put(self._memory.indices(transfer.fill_places), transfer.uploaded)
         transfer.device_places = self._memory.indices(transfer.places)
         transfer.uploaded = None

@@ -134,7 +134,7 @@ class CachedStore(Store):
         return [LocatedRows(self.storages[transfer.segment.group].rows, transfer.device_places,
                             self.lock, transfer.sums, transfer.cold,
                             self.storages[transfer.segment.group].grouper, flight,
-                            bool(transfer.bypassed)) for transfer in flight.transfers]
+                            transfer.bypassed) for transfer in flight.transfers]
 
     def finish(self, holds_gradients=False):
         if holds_gradients:
@@ -305,7 +305,7 @@ class CachedStore(Store):
                 fetched = storage.kind.allocate(len(some), self.slot_memory.device)
                 fetched.copy(self.host.fetch(group, some))
                 storage.rows.put(self.slot_memory.indices(here), fetched)
-                self.host.count_moved(group, some)
+                self.host.count_moved(group, self.slot_map.listed(group, some).table)
             storage.assign(flat, slots)
             held += len(flat)
         self.batch_stages.released = self.slot_memory.record_event()
@@ -360,7 +360,7 @@ class CachedStore(Store):
             storage = self.storages[group]
             self.host.write(group, flat, self._read_slots(storage, slots))
             storage.dirty[slots] = False
-            self.host.count_moved(group, flat)
+            self.host.count_moved(group, self.slot_map.listed(group, flat).table)
 
     def _read_slots(self, storage, slots):
         """Copies of the rows in slots int64[k], in host memory: Rows."""
@@ -372,7 +372,7 @@ class CachedStore(Store):
     def _copies_of(self, storage, places):
         """Copies of rows, which are in host memory after the trainer's next event: Rows."""
         rows = self.slot_memory.staging_rows(storage.kind, len(places))
-        rows.copy(storage.rows.take(storage.kind, self.slot_memory.indices(places)))
+        rows.copy(storage.rows, self.slot_memory.indices(places))
         return rows
 
     def _find(self, group, flat):

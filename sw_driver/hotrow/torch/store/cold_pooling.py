@@ -51,12 +51,13 @@ class ColdPooling:
     def separate(self, transfer):
         """Take the bypassed rows out of a GroupTransfer: nothing of them is fetched."""
         first = self._slot_map.storages[transfer.segment.group].slots
-        transfer.cold = transfer.slots >= first
-        hot = transfer.fill_slots < first
-        transfer.fills, transfer.fill_slots = transfer.fills[hot], transfer.fill_slots[hot]
-        transfer.bypassed = 0
-        zero = self._zeros[transfer.segment.group]
-        transfer.places = torch.where(transfer.cold, zero, transfer.slots)
+        transfer.cold = transfer.places >= first
+        hot = transfer.fill_places < first
+        transfer.fills, transfer.fill_places = transfer.fills[hot], transfer.fill_places[hot]
+        transfer.fill_tables = transfer.fill_tables[hot.numpy()]
+        transfer.bypass_places = transfer.bypass_places[:0]
+        zero = self._zeros[transfer.segment.group].int()
+        transfer.places = torch.where(transfer.cold, zero, transfer.places)
 
     def start(self, transfer):
         """Begin to pool the cold lookups of a batch."""

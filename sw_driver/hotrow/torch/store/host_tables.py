@@ -42,10 +42,9 @@ class HostTables:
                 self._memory.synchronize(event)
                 self._write(group, flat, rows)
 
-    def count_moved(self, group, flat):
-        """Count flat rows int64[n] that crossed the link for training."""
-        self._statistics.moved(self._slot_map.listed(group, flat).table,
-                               self._groups[group].kind.row_bytes)
+    def count_moved(self, group, tables):
+        """Count rows that crossed the link for training, by the device's table of each."""
+        self._statistics.moved(tables, self._groups[group].kind.row_bytes)
 
     def _write(self, group, flat, rows):
         if len(flat):

@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...batch import Batch
@@ -18,37 +19,34 @@ class GroupTransfer:
     """The rows of one group that a batch needs, and their way to the slots."""
 
     segment: Segment
-    slots: torch.Tensor  # int64[n]: of each lookup; the group's slots + k for k-th row without one
+    places: torch.Tensor  # int32[n]: of each lookup's row, in the group's storage
     fills: torch.Tensor  # int64[f]: flat rows to fetch
-    fill_slots: torch.Tensor  # int64[f], numbered as `slots`
+    fill_tables: np.ndarray  # uint32[f]: the device's table of each
+    fill_places: torch.Tensor  # int32[f]
     victims: torch.Tensor  # int64[v]: trained flat rows that leave their slots
-    victim_slots: torch.Tensor  # int64[v]
-    bypassed: int  # rows without a slot
+    victim_tables: np.ndarray
+    victim_slots: torch.Tensor  # int32[v]
+    bypass_places: torch.Tensor  # int64[b]: reserved for rows without a slot
     fetched: Rows | None = None  # contents of `fills` in host memory, on their way
     uploaded: Rows | None = None  # and in the memory of the slots
     written_back: Rows | None = None  # contents of `victims` in host memory, on their way
     read_event: Any = None  # of the slots' memory: victims were read
     insert_event: Any = None  # fills are in their slots
-    bypass_places: torch.Tensor | None = None  # int64[bypassed], in the bypass area
-    places: torch.Tensor | None = None  # int64[n]: of each lookup's row, once the rows are there
-    device_places: torch.Tensor | None = None  # the same in the memory of the slots
+    device_places: torch.Tensor | None = None  # `places` in the memory of the slots
     cold: torch.Tensor | None = None  # bool[n]: lookups that the card pools
     pooling: Any = None  # Future of POOL while it runs
     sums: torch.Tensor | None = None  # float32[bags, D]: the bags' cold lookups
 
-    def placed(self, slots, first):
-        """Places in the storage of slots int64[k]; from `first` on they number bypassed rows."""
-        if self.bypass_places is None or not self.bypassed:
-            return slots
-        area = self.bypass_places[(slots - first).clamp(0, self.bypassed - 1)]
-        return torch.where(slots < first, slots, area)
+    @property
+    def bypassed(self) -> bool:
+        """Whether rows have no slot."""
+        return len(self.bypass_places) > 0
 
     def find(self, flat):
         """Place of each flat row int64[u], -1 for one that the batch does not look up."""
         rows, inverse = torch.unique(self.segment.flat, return_inverse=True)
         at = torch.empty_like(rows)
-        assert self.places is not None, "the batch was taken, so that its rows have places"
-        at[inverse] = self.places
+        at[inverse] = self.places.long()
         found = torch.searchsorted(rows, flat).clamp_(max=len(rows) - 1)
         return torch.where(rows[found] == flat, at[found], -1)
 

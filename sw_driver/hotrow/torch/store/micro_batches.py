@@ -46,7 +46,7 @@ class MicroBatches:
         popular = torch.ones(count, dtype=torch.bool)
         for transfer in flight.transfers:
             segment = transfer.segment
-            cold = transfer.slots >= self._slot_map.storages[segment.group].slots
+            cold = transfer.places >= self._slot_map.storages[segment.group].slots
             bags = torch.repeat_interleave(
                 torch.arange(len(segment.lengths)), segment.lengths)[cold]
             popular[bags % count] = False
@@ -93,15 +93,14 @@ class MicroBatches:
         bags = (torch.arange(segment.features)[:, None] * flight.request.bags.samples
                 + samples).ravel()
         lookups = lookups_of(segment.lengths, bags)
-        places = transfer.slots if transfer.places is None else transfer.places
         sums = cold = None
         if complete:
             self._memory.wait_event(transfer.insert_event)
             if transfer.sums is not None:
                 sums, cold = transfer.sums[bags], transfer.cold[lookups]
         storage = self._slot_map.storages[segment.group]
-        return LocatedRows(storage.rows, self._memory.indices(places[lookups]), self._lock, sums,
-                           cold, storage.grouper, flight, bool(transfer.bypassed))
+        return LocatedRows(storage.rows, self._memory.indices(transfer.places[lookups]),
+                           self._lock, sums, cold, storage.grouper, flight, transfer.bypassed)
 
     def _want(self, number):
         with self._stages.changed:

@@ -36,7 +36,7 @@ def share_of(slots, wanted):
 class Placement:
     """Slots for the rows of a batch."""
 
-    slots: np.ndarray  # int64[lookups]; the directory's slots + k for the k-th row without one
+    slots: np.ndarray  # uint32[lookups]; the directory's slots + k for the k-th row without one
     fills: PlacedRows  # rows to fetch, each once, with slots numbered likewise
     evictions: PlacedRows  # rows that leave their slots before
     wait_for: int  # batch whose bypassed rows must be in the tables before rows are read, or -1
@@ -97,7 +97,7 @@ class LookAheadPolicy:
             self.device.observe(batch)
         plan = self.device.plan(batch, number, self.policy, self.admission,
                                 observe=self.policy in COUNTED and not self.admission)
-        return Placement(plan.slots.astype(np.int64), plan.fills, plan.evictions,
+        return Placement(plan.slots, plan.fills, plan.evictions,
                          -1 if plan.wait_for is None else plan.wait_for, plan.hits)
 
     def clear(self):
@@ -135,8 +135,9 @@ class HotlinePolicy:
     def place(self, batch, number) -> Placement:
         split = self.device.split(batch, observe=self.counting)
         self.next = number + 1
-        slots, first = split.slots.astype(np.int64), self.device.geometry.slots
-        slots = np.where(slots & MISS_FLAG != 0, first + (slots & ~MISS_FLAG), slots)
+        slots, first = split.slots, np.uint32(self.device.geometry.slots)
+        flag = np.uint32(MISS_FLAG)
+        slots = np.where(slots & flag != 0, first + (slots & ~flag), slots)
         misses, none = split.misses, np.empty(0, np.uint32)
         places = first + np.arange(len(misses), dtype=np.uint32)
         # The batch before may have trained the same row without a slot.

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from ...errors import Error
+from ...kernels.copying import place_slots
 from ...results import RowList
 from ..memory.slots import SlotStorage
 from .in_flight import GroupTransfer
@@ -54,6 +55,8 @@ class SlotMap:
             self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
                                              len(group.tables.rows), memory))
         self._where = np.array(where)
+        self._first = np.array([groups[index].tables.first[local] for index, local in where],
+                               np.int64)
         self.names = [group.configs[local].name for group in self.groups
                       for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
@@ -67,28 +70,46 @@ class SlotMap:
     def rows_of(self, group, rows):
         """Which rows of a RowList belong to a group, bool[n], and their flat rows."""
         chosen = self._where[rows.table, 0] == group
-        local = self._where[rows.table[chosen], 1].astype(np.uint32)
-        return chosen, self.groups[group].tables.flat(RowList(local, rows.row[chosen]))
+        return chosen, self.flat(RowList(rows.table[chosen], rows.row[chosen]))
 
     def local(self, group, slots):
         """Slots int64[n] of a group's part of the directory, from 0 on."""
         choice, within = np.divmod(slots.astype(np.int64), self._per_choice)
         return torch.from_numpy(choice * self._part + within - group * self._part)
 
-    def transfer(self, segment, placement):
-        """The part of a Placement that concerns a segment's group: GroupTransfer."""
-        group = segment.group
-        first = self.storages[group].slots
-        filled, fills = self.rows_of(group, placement.fills)
-        evicted, victims = self.rows_of(group, placement.evictions)
-        fill_slots = placement.fills.slots[filled].astype(np.int64)
-        bypassed = np.sort(fill_slots[fill_slots >= self.directory_slots])
+    def transfer(self, segment, placement, reserve):
+        """The part of a Placement that concerns a segment's group: GroupTransfer.
 
-        def local(slots):
-            in_slot = torch.from_numpy(slots < self.directory_slots)
-            places = torch.from_numpy(first + np.searchsorted(bypassed, slots))
-            return torch.where(in_slot, self.local(group, slots), places)
+        Places for rows without a slot are reserved, or, without `reserve`, are those after the
+        slots.
+        """
+        group, directory = segment.group, self.directory_slots
+        storage = self.storages[group]
+        fills, fill_slots = self._part_of(group, placement.fills)
+        victims, victim_slots = self._part_of(group, placement.evictions)
+        bypassed = torch.from_numpy((fill_slots[fill_slots >= directory] - directory).astype(
+            np.int64))
+        places = (storage.reserve(len(bypassed)) if reserve
+                  else storage.slots + torch.arange(len(bypassed)))
+        area = torch.full((len(placement.fills),), -1)
+        area[bypassed] = places
+
+        def place(slots):
+            return place_slots(slots, area, directory=directory, per_choice=self._per_choice,
+                               part=self._part, first=group * self._part)
 
         return GroupTransfer(
-            segment, local(placement.slots[segment.lookups]), fills, local(fill_slots), victims,
-            local(placement.evictions.slots[evicted].astype(np.int64)), len(bypassed))
+            segment, place(placement.slots[segment.lookups]), self.flat(fills), fills.table,
+            place(fill_slots), self.flat(victims), victims.table, place(victim_slots), places)
+
+    def _part_of(self, group, placed):
+        """A group's rows of PlacedRows, and their slots: (RowList, uint32[k])."""
+        table, row, slots = placed.table, placed.row, placed.slots
+        if len(self.groups) > 1:
+            chosen = self._where[table, 0] == group
+            table, row, slots = table[chosen], row[chosen], slots[chosen]
+        return RowList(table, row), slots
+
+    def flat(self, rows):
+        """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""
+        return torch.from_numpy(self._first[rows.table] + rows.row)
