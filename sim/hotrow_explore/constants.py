@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 KINDS = ("sheet", "measured", "assumed", "fitted")
@@ -32,8 +33,9 @@ class Constants:
                           for name, each in self.documented.items()})
 
 
+@cache
 def read(name) -> dict:
-    """A data file of this package."""
+    """A data file of this package, shared: callers do not change it."""
     return tomllib.loads((files(__package__) / "data" / f"{name}.toml").read_text())
 
 

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 
@@ -45,7 +46,8 @@ def compiler() -> list[str]:
     return command
 
 
-def compiler_version(command) -> str:
+@cache
+def compiler_version(*command) -> str:
     """Text that identifies a compiler."""
     return subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
 

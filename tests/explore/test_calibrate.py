@@ -16,7 +16,7 @@ def test_a_fit_without_negative_coefficients():
     assert found[2] == 0 and min(found) >= 0
 
 
-def test_the_least_of_several_rounds_counts(monkeypatch):
+def test_calibration_takes_the_fastest_round(monkeypatch):
     clock = iter(range(10**6))
     monkeypatch.setattr(calibrate.time, "perf_counter", lambda: next(clock) * 0.1)
     calls = []
@@ -30,7 +30,7 @@ def test_checked_sizes_are_not_calibrated_on():
     assert not set(calibrate.CHECKED) & set(calibrate.CALIBRATED)
 
 
-def test_rates_come_back_from_times_that_they_made():
+def test_calibration_recovers_the_rates():
     """From times of the model itself the rates predict times of other sizes."""
     known = Rates(2e-5, 5e-12, 1e-10, 1e-8, 1e-11, 2e-8, 2e-11, 1e-10, 1e-3)
     host = calibrate._BARE.changed(host_memory_gb=100.0, rates=known)

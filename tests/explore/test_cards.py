@@ -58,7 +58,7 @@ def test_without_a_rate_the_answer_is_no_card_or_undecided():
     assert reasons["hotline"] == "no benchmark result for card x"
 
 
-def test_tables_beyond_every_memory_fit_nowhere():
+def test_tables_larger_than_every_memory_fit_nowhere():
     assert recommend(question("criteo-1tb", "desktop"))["verdict"].startswith("does not fit")
 
 

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from hotrow import cli
+from hotrow_explore import sweeps
 
 
 def explore(*arguments):
@@ -35,7 +36,12 @@ def test_report_of_a_named_workload(tmp_path, capsys):
     assert off and all("does not fit" in row["reason"] for row in off)
 
 
-def test_a_trace_of_ones_own(tmp_path, capsys):
+def keep_sweep(monkeypatch, knob):
+    monkeypatch.setattr(sweeps, "SWEEPS", {knob: sweeps.SWEEPS[knob]})
+
+
+def test_report_of_a_trace(tmp_path, capsys, monkeypatch):
+    keep_sweep(monkeypatch, "batch")
     ids = np.random.default_rng(1).integers(50, size=(3000, 2))
     lines = ["click\tuser\titem", *(f"{u % 2}\t{u}\t{i}" for u, i in ids)]
     path = tmp_path / "log.tsv.gz"
@@ -46,15 +52,6 @@ def test_a_trace_of_ones_own(tmp_path, capsys):
     assert (result["tables"], result["rows"], result["batch"]) == (2, 100, 100)
     assert result["locality"]["hit_rate"] == 1.0
     assert (tmp_path / "out" / "sweep-batch.svg").read_text().count("<svg") == 1
-
-
-def test_validate_is_one_json_object(tmp_path, capsys):
-    assert explore("--validate", "--json", "-o", tmp_path) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert {"published", "within_30_percent", "rank_correlation", "error_over_best_constant",
-            "qualitative_reproduced"} <= result.keys()
-    assert {"name", "published", "model", "fitted"} <= result["published"][0].keys()
-    assert (tmp_path / "validation.png").exists() and (tmp_path / "validation.html").exists()
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -76,7 +73,8 @@ def test_errors_are_one_line(arguments, message, capsys):
     assert message in error and error.count("\n") == 1
 
 
-def test_a_system_without_enough_memory_is_an_answer(tmp_path, capsys):
+def test_a_system_without_enough_memory_is_an_answer(tmp_path, capsys, monkeypatch):
+    keep_sweep(monkeypatch, "dense")
     assert explore("--workload", "criteo-1tb", "--system", "desktop", "-o", tmp_path) == 0
     assert capsys.readouterr().out.startswith("does not fit")
     assert "does not fit host memory: needs 45.6 GB" in (tmp_path / "report.md").read_text()

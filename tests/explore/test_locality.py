@@ -55,7 +55,7 @@ def stored(ids):
                        np.zeros((len(ids), 0), np.float32), None)
 
 
-def test_a_trace_is_never_scored_on_what_taught_it():
+def test_a_trace_is_not_scored_on_its_training_part():
     """The hot rows of the first batches do not recur, so there are no hits."""
     early, late = np.zeros((100, 1)), 1 + np.arange(1900).reshape(-1, 1)
     trace = of_trace(stored(np.concatenate([early, late])), batch=100)

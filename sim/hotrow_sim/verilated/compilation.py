@@ -111,7 +111,7 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
     # models of a device with a controller name the run-time library of Verilator.
     sources = sorted({*sources, (harness, RUNS_ALWAYS)},
                      key=lambda file: (-file[0].stat().st_size, file))
-    is_clang = "clang" in compiler_version(compiler)
+    is_clang = "clang" in compiler_version(*compiler)
     # Without -fno-gnu-unique two devices in one process would share C++ statics.
     command = [
         *compiler, *COMPILER_FLAGS, *(() if is_clang else ("-fno-gnu-unique",)), *flags,

@@ -94,7 +94,7 @@ def test_lengths_that_do_not_add_up(card, numbers, lengths, index, bags):
     ((9, 0), Status.TABLE_UNKNOWN), ((0x1_0000, 0), Status.TABLE_UNKNOWN),
     ((0, 100), Status.ROW_OUT_OF_RANGE), ((2, 0), Status.ROW_SHAPE), ((3, 0), Status.STRIDE),
 ])
-def test_a_refused_row_leaves_its_bag_out(card, numbers, at, bad, status):
+def test_a_refused_row_skips_its_bag(card, numbers, at, bad, status):
     rows = of(0, range(6))
     rows[at] = bad
     done, slots = pool(card, rows, [2, 0, 2, 1, 1])
@@ -148,7 +148,7 @@ def test_slots_that_cannot_be_written(card, numbers):
         assert said(done) == (status, 0, destination, 0)
 
 
-def test_lists_that_memory_does_not_answer(card, numbers):
+def test_lists_without_responses(card, numbers):
     end = packed_address(BEYOND, (1 << 15) - 64)  # the last 64 bytes of memory
     offset = (1 << 15) - 64
     card.lists[offset:].view(np.uint16)[:] = 1
@@ -164,7 +164,7 @@ def test_lists_that_memory_does_not_answer(card, numbers):
     assert (slots[0] == numbers[:14].sum(0)).all() and untouched(slots[1:])
 
 
-def test_rows_that_memory_does_not_answer(card, numbers):
+def test_rows_without_responses(card, numbers):
     card.table(6, Table(**{**vars(card.tables[0]), "last_row": 600,
                            "weights": packed_address(BEYOND, 0)}))
     gone = (1 << 15) // 64

@@ -83,7 +83,7 @@ def test_decay_all_clears(card):
     assert harvest(card, 16) == {}
 
 
-def test_install_gives_slots_and_split_finds_them(card):
+def test_install_assigns_slots_and_split_finds_them(card):
     rows = [(0, 3), (1, 3), (2, 3), (0, 3)]
     done, slots = edit(card, Opcode.INSTALL, rows)
     assert (done["entries"], done["hits"], done["refused"]) == (4, 1, 0)
@@ -143,7 +143,7 @@ def test_jagged_sample_major_batches_of_64_bit_ids(card):
     assert misses == [(0, 9), (1, 7)]
 
 
-def test_misses_of_a_full_set_are_listed_again(card):
+def test_misses_of_a_full_set_repeat(card):
     config, sets = card.transport.config, defaultdict(list)
     for row in range(1000):
         bank, rest = placement.split_key(config, 1 << ROW_NUMBER_WIDTH | row)
@@ -186,7 +186,7 @@ def test_gather_to_listed_slots(card):
     assert (card.results[80:16 + 5 * 64] == 0xEE).all()
 
 
-def test_scatter_puts_back_what_gather_took(card):
+def test_scatter_reverses_gather(card):
     rows, targets = [(1, 5), (0, 99), (2, 6), (1, 7)], [3, 0, 2, 9]
     operands = {"source": card.put_rows(rows), "count": 4, "stride": 112,
                 "targets": card.put(np.array(targets, np.uint32), 4096),

@@ -27,7 +27,7 @@ LEAST = 0.9  # of the bare requests' rows per second
 DIM, ROWS = 16, 4000
 
 
-def behind_litedram(test):
+def with_litedram(test):
     return pytest.mark.slow(needs_litedram(test))
 
 
@@ -41,14 +41,14 @@ def test_the_core_has_a_port_per_row_port_and_one_for_the_host():
         made.headers["generated/sdram_phy.h"].upper()
 
 
-@needs_litedram
-def test_one_configuration_one_text(monkeypatch):
+@with_litedram
+def test_generation_is_deterministic(monkeypatch):
     one = generate(CONFIG)
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # another date for most of the day
     assert generate(CONFIG) == one != generate(replace(CONFIG, row_ports=2))
 
 
-def test_a_clock_that_is_none_for_ddr3_is_refused():
+def test_a_clock_outside_ddr3_is_refused():
     with pytest.raises(Unsuitable, match="50 to 200 MHz, not 250"):
         generate(preset("alveo-u55c"))
 
@@ -73,8 +73,8 @@ def table(device):
     return device.register_table(weights, "table")
 
 
-@behind_litedram
-def test_rows_come_and_go(device, table):
+@with_litedram
+def test_rows_are_installed_and_removed(device, table):
     rng = np.random.default_rng(1)
     for count in (1, 300, 2):
         rows = rng.integers(0, ROWS, count)
@@ -86,8 +86,8 @@ def test_rows_come_and_go(device, table):
     assert (table.weights == before).all()
 
 
-@behind_litedram
-def test_what_the_host_changes_between_commands_is_seen(device, table):
+@with_litedram
+def test_changes_of_the_host_between_commands_are_visible(device, table):
     rows = np.arange(0, 200, 3)
     device.gather((table, rows))
     table.weights[rows[::2], 3] = -5
@@ -98,7 +98,7 @@ def test_what_the_host_changes_between_commands_is_seen(device, table):
     assert (table.weights[rows[1:]] == 7).all() and (table.weights[rows[0]] == 8).all()
 
 
-@behind_litedram
+@with_litedram
 def test_spans_of_any_bytes(device):
     source, target = (device.register(hotrow.empty(9000, np.uint8)) for _ in range(2))
     source.array[:] = np.random.default_rng(2).integers(0, 256, 9000)
@@ -112,7 +112,7 @@ def test_spans_of_any_bytes(device):
     assert (target.array == expected).all()
 
 
-@behind_litedram
+@with_litedram
 def test_results_and_rows_of_one_array_do_not_overwrite_each_other(device, table):
     """Commands of both queues in flight; results bypass the DRAM."""
     ids = np.random.default_rng(3).integers(0, ROWS, (256, 1)).astype(np.uint32)
@@ -125,7 +125,7 @@ def test_results_and_rows_of_one_array_do_not_overwrite_each_other(device, table
         assert split.result().hits == 0 and len(split.result().misses) == len(np.unique(ids))
 
 
-@behind_litedram
+@with_litedram
 def test_a_soft_reset_in_flight(device, table):
     rows = np.random.default_rng(4).integers(0, ROWS, 600)
     device.gather_async((table, rows))
@@ -134,7 +134,7 @@ def test_a_soft_reset_in_flight(device, table):
     assert (device.gather((table, rows)) == table.weights[rows]).all()
 
 
-@behind_litedram
+@with_litedram
 @pytest.mark.parametrize("cycles", [400, 700, 1000, 1500])
 def test_the_reset_input_in_flight(make_card, cycles):
     """The controller restarts with the card."""
@@ -158,8 +158,8 @@ def test_the_reset_input_in_flight(make_card, cycles):
     assert device.violations() == []
 
 
-@behind_litedram
-def test_what_litedram_never_does_is_not_asked_of_it(device):
+@with_litedram
+def test_faults_are_refused_with_litedram(device):
     transport = device.transport
     for name, *arguments in (("fail_beat", 0, 2), ("fail_range", 0, 64, 2), ("silence", 0)):
         with pytest.raises(ValueError, match="no faults and no silence"):
@@ -167,13 +167,13 @@ def test_what_litedram_never_does_is_not_asked_of_it(device):
     transport.fail_beat("list", 1 << 40, 2)
 
 
-@behind_litedram
-def test_more_than_the_dram_holds_is_refused(device):
+@with_litedram
+def test_more_bytes_than_the_dram_has_are_refused(device):
     with pytest.raises((hotrow.Error, MemoryError), match="no room"):
         device.register(hotrow.empty(dram_bytes(CONFIG), np.uint8))
 
 
-@behind_litedram
+@with_litedram
 @pytest.mark.parametrize("row_bytes", [64, pytest.param(256, marks=pytest.mark.long)])
 @pytest.mark.parametrize("move", ["gather", "scatter"])
 def test_nearly_as_fast_as_bare_requests(capsys, move, row_bytes):

@@ -58,7 +58,7 @@ def test_model_equals_device(seed, memory):
     assert device.violations() == []
 
 
-def test_the_sequences_meet_every_status_and_command():
+def test_the_sequences_cover_every_status_and_command():
     seen, halts = set(), 0
     for seed in range(24):
         config = (TINY, STARVED)[seed % 2]

@@ -38,7 +38,7 @@ def test_a_victim_whose_last_update_is_in_flight(card):
     assert one(card, 5, rows[4:], 0)[1] == rows[1]
 
 
-def test_a_row_fetched_again_before_its_write_back_landed(card):
+def test_a_row_fetched_again_before_its_write_back(card):
     """A row that is marked before the plan stays; an unmarked one is evicted and fetched."""
     rows = fill(card)
     retire(card, 3)

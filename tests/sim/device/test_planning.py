@@ -109,7 +109,7 @@ def test_slots_are_kept_and_found(card):
     assert card.result(3).tolist() == [first.slots[0], first.slots[3], again.slots[3]]
 
 
-def test_hits_of_a_row_that_the_batch_brings(card):
+def test_hits_of_a_row_that_the_batch_fills(card):
     """Lookups that join the first one are misses; later ones are hits."""
     found = plan(card, 0, [7] + [8] * 40 + [7])
     joined = STARVED.lanes * (STARVED.window_beats + 1)
@@ -159,7 +159,7 @@ def test_retirement_goes_forward_up_to_the_batch_planned_last(card):
         card.write("FAULT", FAULT_RETIRED)
 
 
-def test_remove_all_begins_again(card):
+def test_remove_all_frees_every_slot(card):
     for number in range(3):
         plan(card, number, range(number, number + 5))
     card.write("PLAN_RETIRED", 1)

@@ -15,7 +15,7 @@ def settle(card, queue):
 
 
 @pytest.mark.parametrize("queue", ["lookup", "move"])
-def test_completions_come_in_order_round_the_ring(card, queue):
+def test_completions_arrive_in_order_around_the_ring(card, queue):
     for lap in range(3):
         for step in range(card.entries):
             card.submit(queue, opcode=Opcode.NOP, tag=100 * lap + step)
@@ -60,13 +60,13 @@ def test_a_doorbell_out_of_bounds_is_refused(card, queue, bit):
 
 
 @pytest.mark.parametrize("size", [0, 17, 32 + 3])
-def test_no_doorbell_is_taken_with_an_impossible_ring(card, size):
+def test_a_doorbell_of_an_invalid_ring_is_refused(card, size):
     card.write("LOOKUP_ENTRIES", size)
     card.write("LOOKUP_TAIL", 1)
     assert card.read("FAULT") == REFUSED_LOOKUP
 
 
-def test_a_queue_that_does_not_halt_goes_on_after_an_error(card):
+def test_a_queue_without_halt_continues_after_an_error(card):
     card.submit("lookup", opcode=BAD, tag=1)
     card.submit("lookup", opcode=Opcode.NOP, tag=2)
     card.ring("lookup")
@@ -74,7 +74,7 @@ def test_a_queue_that_does_not_halt_goes_on_after_an_error(card):
     assert [card.completion("lookup", n)["status"] for n in (1, 2)] == [Status.BAD_OPCODE, 0]
 
 
-def test_a_halted_queue_stands_until_it_is_resumed(card):
+def test_a_halted_queue_waits_for_resume(card):
     card.enable("lookup", halt_on_error=True)
     for opcode in (Opcode.NOP, BAD, Opcode.NOP, BAD, Opcode.NOP):
         card.submit("lookup", opcode=opcode)
@@ -144,7 +144,7 @@ def test_abort_ends_only_the_wait_in_progress(card):
     assert (done["status"], done["tag"], done["error_index"]) == (Status.ABORTED, 1, 0)
 
 
-def test_soft_reset_stops_queues_and_keeps_what_is_registered(card):
+def test_soft_reset_stops_queues_and_keeps_registrations(card):
     ids = card.put(np.arange(8, dtype=np.uint32))
     batch = {"source": ids, "count": 8, "samples": 8, "table_count": 1}
     assert card.run("lookup", opcode=Opcode.OBSERVE, **batch)["misses"] == 8

@@ -71,7 +71,7 @@ def test_undefined_flags(card, opcode, flags):
 
 @pytest.mark.parametrize("opcode", [Opcode.WAIT, Opcode.SIGNAL])
 @pytest.mark.parametrize("event", [8, 0xFFFF_FFFF])
-def test_events_beyond_the_last(card, opcode, event):
+def test_undefined_events(card, opcode, event):
     assert refusal(card, {"opcode": opcode, "event": event}) == (Status.BAD_EVENT, event, 0)
 
 
@@ -268,7 +268,7 @@ def test_rows_that_scatter_cannot_write(card, table, flags, status, address):
 @pytest.mark.parametrize("flags", [0, GatherFlag.STATE])
 @pytest.mark.parametrize("bad", [{5}, {31}, {0, 1, 2, 3, 4}, set(range(0, 40, 2)), set(range(40))],
                          ids=["one", "across two pages", "first", "alternate", "all"])
-def test_rows_for_which_no_memory_answers(card, flags, bad):
+def test_rows_without_memory(card, flags, bad):
     beyond = 1 << 40  # registered, but without memory
     card.region(40, beyond, 1 << 20)
     card.table(5, Table(99, packed_address(40, 0), 96, 128, card.address("state"), 8))
@@ -318,7 +318,7 @@ def test_spans(card, opcode, changed, status, index, wrong):
 
 
 @pytest.mark.parametrize("opcode", [Opcode.COPY, Opcode.FILL])
-def test_spans_for_which_no_memory_answers(card, opcode):
+def test_spans_without_memory(card, opcode):
     """Memory ends in the second chunk of 512 bytes."""
     card.region(40, card.addresses[11] + 16384, 1 << 20)
     done = card.run("move", **span(card, opcode, count=20480, value=5,

@@ -40,7 +40,7 @@ def test_reading_a_write_only_register_gives_zero(card):
 
 
 @pytest.mark.parametrize("offset", [0x00C, 0x0AC, 0x200, 0xFFC])
-def test_unknown_register_sets_a_sticky_fault(card, offset):
+def test_an_unknown_register_sets_a_sticky_fault(card, offset):
     assert card.transport.read_register(offset) == 0
     assert card.read("FAULT") == UNKNOWN
     card.write("FAULT", 3)

@@ -92,7 +92,7 @@ def test_a_slave_error_on_one_beat(open_sim, make_card, port, queue, command):
 
 @pytest.mark.parametrize("port", ["row_read", "row_write"])
 @pytest.mark.parametrize("accept", [False, True])
-def test_a_row_port_that_is_never_answered(open_sim, make_card, port, accept):
+def test_a_row_port_without_responses(open_sim, make_card, port, accept):
     """TIMEOUT after the host's limit; the device works after a soft reset."""
     card = make_card(open_sim(latency=8))
     card.write("TIMEOUT", 300)
@@ -177,7 +177,7 @@ def test_the_interrupt_line_follows_its_enable(open_sim, make_card):
     assert not card.transport.interrupt
 
 
-def test_attach_gives_congruent_addresses_and_refuses_what_is_not_bytes(open_sim):
+def test_attach_returns_congruent_addresses_and_refuses_other_arrays(open_sim):
     device = open_sim(latency=4)
     for offset in (0, 1, 16, 63):
         octets = aligned(100, offset)
@@ -200,7 +200,7 @@ def test_options_are_checked(open_sim):
         open_sim(latency=1).silence("rows", 0)
 
 
-def test_a_closed_device_says_so(open_sim):
+def test_a_closed_device_raises(open_sim):
     device = open_sim(latency=1)
     device.close()
     with pytest.raises(RuntimeError, match="closed"):
@@ -211,7 +211,7 @@ def beats(card):
     return [card.transport.statistics(name).beats for name in ports(card, "row_read")]
 
 
-def test_statistics_count_what_goes_over_a_port(open_sim, make_card):
+def test_statistics_count_the_traffic_of_a_port(open_sim, make_card):
     card = make_card(open_sim(latency=4))
     before = beats(card)
     card.run("move", **gather(card, 10))

@@ -83,7 +83,7 @@ def test_sum_begins_at_plus_zero_and_a_plain_one_at_its_first_row():
     assert (bag_sum(signalling, plain=True) == 0x7FC00000).all()
 
 
-def test_pairwise_sum_leaves_what_has_no_neighbour():
+def test_pairwise_sum_keeps_an_unpaired_row():
     for count in range(1, 20):
         values = numbers(count, np.random.default_rng(count))
         assert pairwise_sum(bits(values)) == bits(tree(list(values)))

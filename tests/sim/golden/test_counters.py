@@ -103,7 +103,7 @@ def test_equals_lists(config, kind):
             model.decay(2)
 
 
-def test_each_lookup_takes_credit_joined_or_not():
+def test_each_lookup_takes_a_credit():
     """Each of a burst's owners takes what its lookups would, one by one, and not below zero."""
     config = CONFIGS[0]
     golden, model = Counters(config), ByLists(config)
@@ -126,7 +126,7 @@ def test_counts_saturate(config):
     assert golden.harvest(1, 0)[2].tolist() == [limit]
 
 
-def test_ties_are_cut_in_order_of_set_and_way():
+def test_ties_are_ordered_by_set_and_way():
     config = CONFIGS[2]
     golden, model = Counters(config), ByLists(config)
     lookups = one_a_beat(*range(config.counter_entries))
@@ -163,7 +163,7 @@ def test_a_decayed_row_is_gone():
     same(golden, model, 9)
 
 
-def test_clear_forgets_everything():
+def test_clear_clears_every_counter():
     golden = Counters(TINY)
     golden.observe(*one_a_beat(*range(50)))
     golden.clear()

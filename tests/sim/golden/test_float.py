@@ -134,7 +134,7 @@ def test_multiply_and_add_are_special_cases():
 
 
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
-def test_every_half_widens_exactly_and_returns(kind):
+def test_every_half_widens_exactly_and_narrows_back(kind):
     wide = widen(HALVES, kind)
     for half, bits in zip(HALVES.tolist(), wide.tolist(), strict=True):
         if half & 0x7FFF > INFINITY[kind]:
@@ -162,12 +162,12 @@ def test_narrow(kind):
     agree(lambda bits: narrow(bits, kind), exactly, [cases])
 
 
-def test_fp32_passes():
+def test_fp32_is_unchanged():
     assert (widen(CORNERS, "fp32") == CORNERS).all()
     assert (narrow(CORNERS, "fp32") == CORNERS).all()
 
 
-def test_the_trainer_computes_so():
+def test_training_equals_the_trainer():
     """The operations of UPDATE and POOL in PyTorch.
 
     Its fp32 root is not correctly rounded (MKL's is a unit off in a fifth of all cases), but its
@@ -198,7 +198,7 @@ def test_the_trainer_computes_so():
 
 
 @pytest.mark.parametrize("dim", [4, 7, 16])
-def test_pytorch_pools_so(dim):
+def test_pooling_equals_pytorch(dim):
     """Sums start at +0, in order, with fused multiply-adds; a mean is divided once, at the end."""
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(dim)

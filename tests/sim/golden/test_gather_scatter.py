@@ -155,7 +155,7 @@ def test_rows_and_state(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_order_decides_repeated_slots_and_states_of_unlike_sizes(seed):
+def test_order_decides_repeated_slots_with_different_state_sizes(seed):
     assert scenario(seed, [0, 6], 21, 60, GatherFlag.LISTED, 64, DESTINATION, 0, 10).bytes > 60 * 16
     flags = GatherFlag.LISTED | GatherFlag.STATE
     assert scenario(seed, [0, 6], 21, 60, flags, 64, DESTINATION, STATE, 100).entries == 60
@@ -192,7 +192,7 @@ def test_scatter_refusals(seed):
              hole=range(0x5000 + 0x300 * seed, 0x5010 + 0x300 * seed), opcode=Opcode.SCATTER)
 
 
-def test_bus_faults_leave_the_other_rows_alone():
+def test_bus_faults_spare_the_other_rows():
     flags = GatherFlag.LISTED | GatherFlag.STATE
     read = scenario(1, [0, 6], 21, 60, flags, 64, DESTINATION, STATE, 100,
                     hole=range(0x910, 0x911))

@@ -84,7 +84,7 @@ def test_one_set_keeps_its_first_rows():
     check(TINY, keys[turns])
 
 
-def test_a_batch_at_length_is_quick():
+def test_a_long_batch_is_quick():
     keys = keys_of(preset("ecp5-85f"), 30_000, 50_000, seed=1)
     start = time.perf_counter()
     MissTable(preset("ecp5-85f")).number(keys)

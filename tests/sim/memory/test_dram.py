@@ -104,7 +104,7 @@ def test_hit_miss_and_conflict():
         closed, hit, conflict, hit, closed, conflict]
 
 
-def test_latency_comes_on_top():
+def test_latency_is_added():
     slow = Bench(behaviour=Behaviour(latency=31))
     assert latencies(slow, at(0, 0), at(0, 0)) == [
         each + 30 for each in latencies(Bench(), at(0, 0), at(0, 0))]
@@ -126,7 +126,7 @@ def test_four_rows_in_a_window():
     assert cycles[4] - cycles[0] == CALM["four_rows"]
 
 
-def test_refresh_closes_rows_and_takes_its_time():
+def test_refresh_closes_rows_and_takes_time():
     timing = dict(refresh_interval=300)
     bench = Bench(timing)
     hit = latencies(bench, at(0, 0), at(0, 0))[1]
@@ -137,7 +137,7 @@ def test_refresh_closes_rows_and_takes_its_time():
     assert bench.model.dram_statistics.refreshes == bench.cycle // 300
 
 
-def test_turning_the_bus_round_costs():
+def test_a_bus_turnaround_takes_cycles():
     """In an open row a read after a write waits for tWTR, a write after a read for idle cycles."""
     bench = Bench()
     latencies(bench, at(0, 0))
@@ -154,7 +154,7 @@ def test_turning_the_bus_round_costs():
     assert given[2][0][0] == write + 1 + CALM["write"] + 1
 
 
-def test_directions_take_turns():
+def test_directions_alternate():
     """Many reads and writes of two open rows alternate every 32 and 16 cycles; none starves."""
     bench = Bench()
     latencies(bench, at(0, 0), at(1, 0))
@@ -229,7 +229,7 @@ def test_errors_teach():
 
 
 @pytest.mark.parametrize("bus_bytes", [16, 64])
-def test_bursts_cover_what_is_asked_for(bus_bytes):
+def test_bursts_cover_the_requested_bytes(bus_bytes):
     rng = np.random.default_rng(2)
     for size in (16, 64, 336, 4096):
         addresses = BASE + 16 * rng.integers(0, 1000, 50)

@@ -56,7 +56,7 @@ def test_reads_out_of_order(seed, interleave):
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
-def test_one_seed_one_run(kind):
+def test_a_seed_repeats_its_run(kind):
     bursts = random_bursts(np.random.default_rng(3), 40)
     writes = [(id, address, [(bytes(BUS), 0xFFFF)] * beats) for id, address, beats in bursts]
 
@@ -70,7 +70,7 @@ def test_one_seed_one_run(kind):
     assert run(5) != run(6)
 
 
-def test_stalls_come_as_often_as_asked():
+def test_stalls_have_the_requested_probability():
     model, _ = memory()
     port = model.read_port(BUS, Behaviour(stall_data=0.25, seed=1))
     given, taken = drive_read(port, [(0, BASE, 16)] * 100, limit=10000)
@@ -87,7 +87,7 @@ def test_outstanding_is_limited():
     assert port.statistics.worst_outstanding == 3
 
 
-def test_unaligned_read_hides_the_bytes_below():
+def test_an_unaligned_read_omits_the_bytes_below():
     model, array = memory()
     given, _ = drive_read(model.read_port(BUS), [(0, BASE + 8, 2)])
     assert given[0][2] == POISON * 8 + array[8:16].tobytes()
@@ -127,7 +127,7 @@ def test_writes_out_of_order(seed):
     model.check()
 
 
-def test_data_may_come_before_its_address():
+def test_data_may_precede_its_address():
     model, array = memory()
     bursts = [(0, BASE + 64 * i, [(bytes([i] * BUS), 0xFFFF)] * 4) for i in range(3)]
     drive_write(model.write_port(BUS), bursts, data_first=True)
@@ -135,7 +135,7 @@ def test_data_may_come_before_its_address():
     model.check()
 
 
-def test_a_write_lands_with_its_answer_and_a_read_is_of_its_request():
+def test_a_write_takes_effect_at_its_response_and_a_read_at_its_request():
     model, array = memory()
     array[:] = 1
     write, read = model.write_port(BUS, Behaviour(latency=20)), model.read_port(
@@ -206,6 +206,7 @@ class TestArguments:
 
 
 class TestLibrary:
+    @pytest.mark.slow
     def test_built_once(self, tmp_path, monkeypatch):
         monkeypatch.setenv("HOTROW_CACHE", str(tmp_path / "new"))
         library = build()

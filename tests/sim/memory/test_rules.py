@@ -70,7 +70,7 @@ class TestFaults:
         assert array[:384].sum() == before[failed].sum(), "every other beat lands"
 
     @pytest.mark.parametrize("accept", [False, True])
-    def test_silence_and_late_answers(self, accept):
+    def test_missing_and_late_responses(self, accept):
         model, _ = memory()
         read, write = model.read_port(BUS, Behaviour(latency=5)), model.write_port(BUS)
         for port in (read, write):
@@ -81,7 +81,7 @@ class TestFaults:
         answers = drive_write(write, [(0, BASE, [(bytes(BUS), 0)])] * 6)
         assert [cycle >= 100 for cycle, *_ in answers] == [False] * 2 + [True] * 4
 
-    def test_silence_stops_the_address_channel(self):
+    def test_a_silent_memory_stops_the_address_channel(self):
         model, _ = memory()
         port = model.read_port(BUS)
         port.silence(0)
@@ -181,7 +181,7 @@ class TestRules:
         drive_write(port, [(0, BASE + 4, [(bytes(BUS), 0x0008)])])
         assert "strobe below the first byte" in port.violations[0]
 
-    def test_reset_forgets_what_is_in_flight(self):
+    def test_reset_drops_transfers_in_flight(self):
         model, _ = memory()
         port = model.read_port(BUS, Behaviour(latency=500))
         with pytest.raises(AssertionError, match="did not come"):

@@ -27,12 +27,12 @@ def test_sessions_add_up():
     assert min(tally.evictions, tally.bypasses, tally.waits, tally.marked, tally.cycles) > 0, tally
 
 
-def test_a_card_that_forgets_holds_is_found():
+def test_a_card_that_drops_holds_is_detected():
     with pytest.raises(Mismatch, match=r"seed \d+, card \w+: .*(?s:.*)--seed \d+ --lookups 1"):
         soak(500_000, batches=25, open_device=forgetful)
 
 
-def test_holds_are_followed_without_the_model(monkeypatch):
+def test_holds_are_tracked_without_the_model(monkeypatch):
     """The host detects missing holds from the results, even if card and model agree."""
     monkeypatch.setattr(Slots, "mark", Forgetful.mark)
     with pytest.raises(Mismatch, match="evicted a held row"):

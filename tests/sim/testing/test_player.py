@@ -37,14 +37,14 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.parametrize("step", [10, player.STILL // 2])
-def test_queues_that_stand_still(step):
+def test_blocked_queues(step):
     card = SlowCard(step, 1 << 40)
     with pytest.raises(TimeoutError, match=rf"hang for {player.STILL} cycles: .*'move': '0x1'"):
         drain(card)
     assert player.STILL < card.cycle <= player.STILL + 2 * step
 
 
-def test_a_slow_simulator_is_waited_for():
+def test_the_host_waits_for_a_slow_simulator():
     card = SlowCard(1, player.STILL - 1)
     drain(card)
     assert card.cycle == player.STILL - 1

@@ -42,7 +42,7 @@ def test_every_schedule_ends(offsets):
 
 
 @ANY_OFFSETS
-def test_what_a_batch_waits_for_lies_a_bounded_way_back(offsets):
+def test_wait_for_is_bounded(offsets):
     """The actions of all batches have one pattern, so a few batches suffice."""
     shifted = [[(action.party, action.what, action.batch - number,
                  tuple((what, batch - number) for what, batch in action.after))
@@ -51,7 +51,7 @@ def test_what_a_batch_waits_for_lies_a_bounded_way_back(offsets):
     assert all(each == shifted[0] for each in shifted)
 
 
-def test_a_collect_queued_too_early_stands_still():
+def test_a_collect_queued_too_early_blocks():
     """Its write-back follows it in its ring."""
     early = scheduled(4, [NEVER, 0, NEVER, NEVER], stalls=False)
     assert [(action.what, name) for action, name in against_the_ring_rule(early)] == [
@@ -59,7 +59,7 @@ def test_a_collect_queued_too_early_stands_still():
     assert ("collect", 1) in [action.name for action in stuck(early)]
 
 
-def test_a_plan_that_waited_in_its_ring_for_training_would_stand_still():
+def test_a_plan_queued_before_its_training_would_block():
     """If the ring held PLAN until the previous batch has trained, instead of refusing it."""
     actions = [replace(action, after=(("train", action.batch - 1),))
                if action.what == "plan" and action.batch else action

@@ -35,17 +35,17 @@ class Stub(Model):
         pass
 
 
-def test_a_sound_device_passes():
+def test_a_correct_device_passes():
     assert soak(500, rounds=2, open_device=Stub).rows >= 500
 
 
-def test_one_seed_one_soak():
+def test_a_seed_repeats_its_soak():
     assert soak(500, seed=3, rounds=2, open_device=Stub) == soak(
         500, seed=3, rounds=2, open_device=Stub)
 
 
 @pytest.mark.parametrize("handle", [WEIGHTS, RESULTS])
-def test_one_wrong_bit_is_seen(handle):
+def test_one_wrong_bit_is_reported(handle):
     class Wrong(Stub):
         spoiled = np.zeros(1, np.uint8)
 
@@ -63,7 +63,7 @@ def test_one_wrong_bit_is_seen(handle):
         soak(500, seed=8, rounds=2, open_device=Wrong)
 
 
-def test_a_breach_of_the_rules_is_seen():
+def test_a_violation_of_the_rules_is_reported():
     class Violating(Stub):
         broken = ("row_read0: burst crosses a 4 KiB boundary",)
 

@@ -7,12 +7,12 @@ import numpy as np
 from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.arithmetic.bag_sum import BagSum
 from hotrow_rtl.arithmetic.optimizer import Optimizer, RowUpdate
 from hotrow_rtl.arithmetic.payloads import bag_row, row_format, row_word
 from hotrow_rtl.arithmetic.pooling import RowPool
 from hotrow_rtl.config import Config
 from hotrow_rtl.float.formats import ElementType
+from hotrow_rtl.primitives.stream_routing import stream_connect
 
 from ...golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
 from ...golden.arithmetic.pooling import ONE, pool
@@ -96,23 +96,72 @@ class Bags:
         return pool(self.rows, self.lengths, self.kind, self.weights, self.mean)
 
 
-def _unit(component, streams, verilated):
-    return (StreamUnit if verilated else SimulatedUnit)(component, *streams)
+class BagArithmetic(wiring.Component):
+    """A `RowPool`, and a `RowUpdate` by its sums if they are `sequential`, as in `BagPipeline`."""
+
+    def __init__(self, config: Config):
+        self.config = config
+        words, number = stream.Signature(config.bus_width), stream.Signature(32)
+        super().__init__({
+            "summand_format": In(row_format),
+            "row_format": In(row_format),
+            "mean": In(1),
+            "sequential": In(1),
+            "optimizer": In(Optimizer),
+            "lr": In(32),
+            "eps": In(32),
+            "rows": In(stream.Signature(bag_row)),
+            "words": In(words),
+            "row_words": In(words),
+            "states": In(number),
+            "results": Out(stream.Signature(row_word(config))),
+            "updated_states": Out(number),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.pool = pool = RowPool(self.config)
+        m.submodules.update = update = RowUpdate(self.config)
+        connect(m, rows=flipped(self.rows), pool=pool.rows)
+        connect(m, words=flipped(self.words), pool=pool.words)
+        connect(m, pool=pool.gradients, update=update.gradients)
+        connect(m, row_words=flipped(self.row_words), update=update.words)
+        connect(m, states=flipped(self.states), update=update.states)
+        connect(m, update=update.updated_states, states=flipped(self.updated_states))
+        with m.If(self.sequential):
+            stream_connect(m, update.updated, self.results)
+        with m.Else():
+            stream_connect(m, pool.pooled, self.results)
+        m.d.comb += [
+            pool.row_format.eq(self.summand_format),
+            pool.mean.eq(self.mean),
+            pool.sequential.eq(self.sequential),
+            update.row_format.eq(self.row_format),
+            update.optimizer.eq(self.optimizer),
+            update.lr.eq(self.lr),
+            update.eps.eq(self.eps),
+        ]
+        return m
+
+
+SETTINGS = {"summand_format": row_format.size, "row_format": row_format.size, "mean": 1,
+            "sequential": 1, "optimizer": 1, "lr": 32, "eps": 32}
 
 
 @functools.cache
-def pool_unit(config: Config, verilated):
-    """The row pool of a configuration."""
-    return _unit(RowPool(config), (("row_format", "mean"), ("rows", "words"), ("pooled",)),
-                 verilated)
+def _unit(config, verilated):
+    return (StreamUnit if verilated else SimulatedUnit)(
+        BagArithmetic(config), tuple(SETTINGS), ("rows", "words", "row_words", "states"),
+        ("results", "updated_states"))
 
 
-@functools.cache
-def update_unit(config: Config, verilated):
-    """Gradient sums and row update of a configuration."""
-    return _unit(GradientUpdate(config), (
-        ("row_format", "gradient_format", "optimizer", "lr", "eps"),
-        ("counts", "gradients", "words", "states"), ("updated", "updated_states")), verilated)
+def _setting_bits(**values):
+    """Bits of the settings; those that are not given are 0."""
+    bits, at = 0, 0
+    for name, width in SETTINGS.items():
+        bits |= int(values.get(name, 0)) << at
+        at += width
+    return bits
 
 
 def run_pool(config, bags, gaps=None, pauses=None, limit=1_000_000, verilated=True):
@@ -138,59 +187,15 @@ def run_pool(config, bags, gaps=None, pauses=None, limit=1_000_000, verilated=Tr
     cycles : int
         From the first row to the last word.
     """
-    settings = row_bits(bags.kind, bags.row_bytes) | int(bags.mean) << row_format.size
-    done = pool_unit(config, verilated).run(
-        settings, (bags.items(config), to_words(bags.rows, config.bus_bytes)),
-        (len(bags.lengths) * -(-bags.row_bytes // config.bus_bytes),), gaps, pauses and (pauses,),
-        limit)
+    done = _unit(config, verilated).run(
+        _setting_bits(summand_format=row_bits(bags.kind, bags.row_bytes), mean=bags.mean),
+        (bags.items(config), to_words(bags.rows, config.bus_bytes), (), ()),
+        (len(bags.lengths) * -(-bags.row_bytes // config.bus_bytes), 0),
+        gaps and (*gaps, (0,), (0,)), pauses and (pauses, (0,)), limit)
     if not done.complete:
         return None, limit
     rows = to_rows(done.payloads[0], bags.rows.shape[1], config, TYPES[bags.kind])
     return rows, int(done.out_cycles[0][-1] - done.in_cycles[0][0]) + 1
-
-
-class GradientUpdate(wiring.Component):
-    """A `BagSum` of gradients and a `RowUpdate`; gradients and rows have equal numbers of
-    elements."""
-
-    def __init__(self, config: Config):
-        self.config = config
-        words, number = stream.Signature(config.bus_width), stream.Signature(32)
-        super().__init__({
-            "row_format": In(row_format),
-            "gradient_format": In(row_format),
-            "optimizer": In(Optimizer),
-            "lr": In(32),
-            "eps": In(32),
-            "counts": In(stream.Signature(bag_row)),
-            "gradients": In(words),
-            "words": In(words),
-            "states": In(number),
-            "updated": Out(stream.Signature(row_word(config))),
-            "updated_states": Out(number),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.sums = sums = BagSum(self.config)
-        m.submodules.update = update = RowUpdate(self.config)
-        connect(m, counts=flipped(self.counts), sums=sums.rows)
-        connect(m, gradients=flipped(self.gradients), sums=sums.words)
-        m.d.comb += [
-            sums.row_format.eq(self.gradient_format),
-            sums.sequential.eq(1),
-            update.gradients.valid.eq(sums.bags.valid),
-            update.gradients.p.values.eq(sums.bags.p.values),
-            update.gradients.p.last.eq(sums.bags.p.last),
-            sums.bags.ready.eq(update.gradients.ready),
-        ]
-        for name in ("row_format", "optimizer", "lr", "eps"):
-            m.d.comb += getattr(update, name).eq(getattr(self, name))
-        for name in ("words", "states"):
-            connect(m, flipped(getattr(self, name)), getattr(update, name))
-        for name in ("updated", "updated_states"):
-            connect(m, getattr(update, name), flipped(getattr(self, name)))
-        return m
 
 
 @dataclass
@@ -240,18 +245,14 @@ def run_update(config, update, gaps=None, pauses=None, limit=1_000_000, verilate
     cycles : int
         From the first gradient to the last word.
     """
-    adagrad, states = update.states is not None, []
+    adagrad = update.states is not None
     gradient_bytes = update.gradients.shape[1] * update.gradients.itemsize
-    settings, at = 0, 0
-    for value, width in (
-            (row_bits(update.kind, update.row_bytes), row_format.size),
-            (row_bits(update.gradient_kind, gradient_bytes), row_format.size),
-            (int(adagrad), 1), (int(update.lr), 32), (int(update.eps), 32)):
-        settings |= value << at
-        at += width
-    if adagrad:
-        states = update.states.tolist()
-    done = update_unit(config, verilated).run(
+    settings = _setting_bits(
+        summand_format=row_bits(update.gradient_kind, gradient_bytes),
+        row_format=row_bits(update.kind, update.row_bytes), sequential=1, optimizer=adagrad,
+        lr=update.lr, eps=update.eps)
+    states = update.states.tolist() if adagrad else ()
+    done = _unit(config, verilated).run(
         settings, (row_items(config, update.counts), to_words(update.gradients, config.bus_bytes),
                    to_words(update.rows, config.bus_bytes), states),
         (len(update.rows) * -(-update.row_bytes // config.bus_bytes), len(states)),
