@@ -7,7 +7,11 @@ import torch
 from hotrow.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+)
 
 IDS = torch.randint(0, 50, (6, 16, 3), generator=torch.Generator().manual_seed(0))
 
@@ -100,3 +104,10 @@ def test_generic_code_reads_a_collection():
                                        optimizer="adagrad")
     model, _ = get_state_dict(nn.Sequential(tables), [tables.optimizer])
     assert list(model) == ["0.embedding_bags.a.weight", "0.embedding_bags.a.state"]
+
+
+def test_generic_code_loads_a_model():
+    first, second = Run("resident"), Run("resident")
+    first.train(IDS[:2])
+    set_model_state_dict(second.model, copy.deepcopy(get_model_state_dict(first.model)))
+    assert first.tables.sha256() == second.tables.sha256()

@@ -115,3 +115,73 @@ def test_several_features_of_a_table_and_rows_as_they_are():
                     assert torch.equal(here.lengths(), there.lengths())
                     here, there = here.values(), there.values()
                 torch.testing.assert_close(here, there)
+
+
+def torchrecs(pooled=True, **options):
+    """TorchRec's collection of two tables, and its configs."""
+    more = {"pooling": torchrec.PoolingType.MEAN} if pooled else {}
+    kind, module = ((torchrec.EmbeddingBagConfig, torchrec.EmbeddingBagCollection) if pooled else
+                    (torchrec.EmbeddingConfig, torchrec.EmbeddingCollection))
+    configs = [kind(name=name, embedding_dim=8, num_embeddings=20, feature_names=[f"f{name}"],
+                    **more, **options) for name in "ab"]
+    return module(tables=configs), configs
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_torchrecs_configs_are_tables_and_state_goes_both_ways(pooled):
+    theirs, configs = torchrecs(pooled)
+    ours = HotEmbeddingBagCollection(configs, mode="resident")
+    ours.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict(ours.state_dict())
+    own = (ours.embedding_bag_configs if pooled else ours.embedding_configs)()
+    assert own == configs and own is not configs
+    same = HotEmbeddingBagCollection(ours.tables, mode="resident")
+    made = (same.embedding_bag_configs if pooled else same.embedding_configs)()
+    for each in (*made, *configs):
+        each.init_fn = None  # partial functions are never equal
+    assert made == configs
+    assert not [name for name in dir(theirs) if name[0] != "_" and not hasattr(ours, name)
+                and name not in ("embedding_names_by_table", "need_indices")
+                and not name.startswith("use_gather_select")]
+    ids = torchrec.KeyedJaggedTensor.from_lengths_sync(
+        keys=["fa", "fb"], values=torch.arange(6), lengths=torch.tensor([2, 1, 0, 3]))
+    found, expected = ours(features=ids), theirs(ids)
+    for name in expected.keys():  # noqa: SIM118
+        here, there = (each[name] if pooled else each[name].values() for each in (found, expected))
+        torch.testing.assert_close(here, there)
+
+
+def test_torchrecs_dlrm_takes_the_collection():
+    from torchrec.models.dlrm import DLRM
+
+    theirs, configs = torchrecs()
+    ours = HotEmbeddingBagCollection(configs, mode="resident", lr=0.1)
+    ours.load_state_dict(theirs.state_dict())
+    models = []
+    for each in (ours, theirs):
+        torch.manual_seed(0)
+        models.append(DLRM(each, 3, [16, 8], [8, 1]))
+    ids = torchrec.KeyedJaggedTensor.from_lengths_sync(
+        keys=["fa", "fb"], values=torch.arange(4), lengths=torch.ones(4, dtype=torch.int32))
+    for model in models:
+        model(torch.ones(2, 3), ids).sum().backward()
+    ours.optimizer.step()
+    torch.optim.SGD(theirs.parameters(), 0.1).step()
+    for name, weight in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], weight)
+
+
+def test_parameters_are_drawn_again_and_other_configs_refused():
+    _, configs = torchrecs(init_fn=lambda each: torch.nn.init.constant_(each, 2))
+    ours = HotEmbeddingBagCollection(configs, mode="resident")
+    assert (ours.table("a")[0] == 2).all()
+    ours.table("a")[0].zero_()
+    ours.reset_parameters()
+    assert (ours.table("a")[0] == 2).all() and ours.device == torch.device("cpu")
+    assert not ours.is_weighted()
+    _, configs = torchrecs(data_type=torchrec.DataType.FP16)
+    configs[0].data_type = torchrec.DataType.INT8
+    with pytest.raises(hotrow.Error, match="INT8"):
+        HotEmbeddingBagCollection(configs, mode="resident")
+    with pytest.raises(hotrow.Error, match="TableConfigs"):
+        HotEmbeddingBagCollection(["a"], mode="resident")

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...errors import Error
-from ..features.configs import check_tables, group_tables
+from ..features.configs import check_tables, group_tables, table_config
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
@@ -46,7 +46,8 @@ class HotEmbeddingBagCollection(nn.Module):
     Parameters
     ----------
     tables : sequence of TableConfig
-        All pooled, or none.
+        All pooled, or none; also TorchRec's EmbeddingBagConfigs, or EmbeddingConfigs for none.
+        Without `seed`, their `init_fn` draws the rows.
     device : Device or str, optional
         An open device without tables, or a transport as in `hotrow.open`, whose device the
         collection opens and closes; None for "resident".
@@ -106,7 +107,9 @@ class HotEmbeddingBagCollection(nn.Module):
         super().__init__()
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
-        self.tables, self.mode = tuple(tables), mode
+        given = tuple(tables)
+        self.tables, self.mode = tuple(table_config(each) for each in given), mode
+        self._bag_configs = None if given == self.tables else list(given)
         check_tables(self.tables)
         memory = memory_on(slots_device)
         rule = rule_of(optimizer, lr)
@@ -129,15 +132,17 @@ class HotEmbeddingBagCollection(nn.Module):
             group.tables.rows.array, group.tables.rows.side) if array is not None]
         self._versions: list[int] | None = None
         self.optimizer = RowOptimizer(self, rule)
+        if self._bag_configs and existing is None and seed is None:
+            self.reset_parameters()
 
     @outside_compile
-    def forward(self, inputs, offsets=None, per_sample_weights=None):
+    def forward(self, inputs=None, offsets=None, per_sample_weights=None, *, features=None):
         """The embeddings of a batch, in the form that the class describes.
 
         Parameters
         ----------
         inputs
-            As the class describes.
+            As the class describes; by TorchRec's name `features`.
         offsets : integers [features * samples + 1], optional
         per_sample_weights : float32[n], optional
             Weight of each lookup, with pooling "sum" only.
@@ -147,6 +152,7 @@ class HotEmbeddingBagCollection(nn.Module):
         BatchError
             Naming batch, sample, table and id.
         """
+        inputs = features if inputs is None else inputs
         bags = self.bags(inputs, offsets, per_sample_weights)
         request, results = self._look_up(bags, self.training, self.rows)
         found = results if self.layout.pooled else self.layout.split(request, results)
@@ -462,6 +468,11 @@ class HotEmbeddingBagCollection(nn.Module):
         return self.contents.table(name)
 
     @property
+    def embeddings(self):
+        """As `embedding_bags`, by the name that TorchRec has for tables that are not pooled."""
+        return self.embedding_bags
+
+    @property
     def embedding_bags(self):
         """Tables by name, up to date, each with `weight` and `state` (None without any)."""
         self.flush()
@@ -489,7 +500,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.flush()
         for config in self.tables:
-            put_contents(destination, f"{prefix}embedding_bags.{config.name}.",
+            put_contents(destination, f"{prefix}{self._kind}.{config.name}.",
                          self.table(config.name))
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
@@ -498,11 +509,58 @@ class HotEmbeddingBagCollection(nn.Module):
         known = set()
         for config in self.tables:
             known.update(self.load_table(
-                config.name, state_dict, f"{prefix}embedding_bags.{config.name}.", missing_keys,
+                config.name, state_dict, f"{prefix}{self._kind}.{config.name}.", missing_keys,
                 error_msgs))
         if strict:
             unexpected_keys += [key for key in state_dict
                                 if key.startswith(prefix) and key not in known]
+
+    @property
+    def _kind(self):
+        """First part of the keys of `state_dict`, as in TorchRec's two collections."""
+        return "embedding_bags" if self.layout.pooled else "embeddings"
+
+    def embedding_bag_configs(self):
+        """The tables as TorchRec's EmbeddingBagConfigs: those given, or made of TableConfigs."""
+        if not self.layout.pooled:
+            raise Error("tables with pooling 'none' are TorchRec's EmbeddingConfigs: call "
+                        "embedding_configs()")
+        return self._torchrec_configs()
+
+    def embedding_configs(self):
+        """The tables, which are not pooled, as TorchRec's EmbeddingConfigs."""
+        if self.layout.pooled:
+            raise Error("pooled tables are TorchRec's EmbeddingBagConfigs: call "
+                        "embedding_bag_configs()")
+        return self._torchrec_configs()
+
+    def _torchrec_configs(self):
+        if self._bag_configs is None:
+            self._bag_configs = [torchrec_config(config) for config in self.tables]
+        return self._bag_configs
+
+    def embedding_dim(self):
+        """Elements of a row of tables that are not pooled."""
+        return self.tables[0].embedding_dim
+
+    def is_weighted(self):
+        """Whether the weights of a KeyedJaggedTensor are used."""
+        return self.layout.is_weighted
+
+    @property
+    def device(self):
+        """Device of the results: torch.device."""
+        return torch.device(self.store.slot_memory.device)
+
+    def reset_parameters(self):
+        """Draw the rows again, with PyTorch's generator or a config's `init_fn`; keep the state."""
+        self.reset_cache_states()
+        for number, config in enumerate(self.tables):
+            draw = self._bag_configs and getattr(self._bag_configs[number], "init_fn", None)
+            weights = torch.empty(config.num_embeddings, config.embedding_dim)
+            bound = config.num_embeddings**-0.5
+            (draw or (lambda each, bound=bound: each.uniform_(-bound, bound)))(weights)
+            self.contents.assign(config.name, weights=weights)
 
     def load_table(self, name, state_dict, prefix, missing_keys, error_msgs):
         """Load one table, while no slot holds a row of it, from the keys of `put_contents`.
@@ -545,6 +603,20 @@ class HotEmbeddingBagCollection(nn.Module):
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
+
+
+def torchrec_config(config):
+    """TorchRec's config of a TableConfig."""
+    from torchrec import DataType, EmbeddingBagConfig, EmbeddingConfig, PoolingType
+
+    kinds = {torch.float32: DataType.FP32, torch.float16: DataType.FP16,
+             torch.bfloat16: DataType.BF16}
+    common = {"name": config.name, "num_embeddings": config.num_embeddings,
+              "embedding_dim": config.embedding_dim, "data_type": kinds[config.dtype],
+              "feature_names": list(config.feature_names)}
+    if config.pooling == "none":
+        return EmbeddingConfig(**common)
+    return EmbeddingBagConfig(**common, pooling=PoolingType[config.pooling.upper()])
 
 
 def put_contents(destination, prefix, contents):

@@ -4,6 +4,7 @@ import numpy as np
 
 from ...errors import Error
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
+from ..features.configs import table_config
 from ..features.layout import FeatureLayout
 from ..memory.slot_memory import memory_on
 from ..optim.finite_check import FiniteCheck
@@ -52,7 +53,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  seed=None, ranks=None, bounds_check_mode="fatal", is_weighted=False, **options):
-        tables, ranks = tuple(tables), Ranks(ranks)
+        tables, ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
         if memory_on(options.get("slots_device", "cpu")).asynchronous:
             raise Error("ranks exchange rows through host memory, where the slots of tables of "
                         "several processes are, too: leave slots_device out")
