@@ -1,4 +1,4 @@
-"""Transfers commands to an engine in Amaranth's simulator, part by part."""
+"""Registers tables and transfers commands in Amaranth's simulator."""
 
 from amaranth import Const
 from hotrow_rtl.interfaces.records import COMMAND_PART, COMMAND_PARTS, command
@@ -13,6 +13,16 @@ async def submit(ctx, port, operands):
         ctx.set(port.valid, 1)
         await ctx.tick().until(port.ready)
     ctx.set(port.valid, 0)
+
+
+async def register(ctx, port, entries):
+    """Write the entries of tables or regions, by number, one per cycle."""
+    for number, entry in entries.items():
+        ctx.set(port.index, number)
+        ctx.set(port.entry, entry)
+        ctx.set(port.enable, 1)
+        await ctx.tick()
+    ctx.set(port.enable, 0)
 
 
 async def receive(ctx, port):

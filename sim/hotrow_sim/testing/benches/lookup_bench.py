@@ -7,6 +7,7 @@ from hotrow_rtl.contract.encoding import BatchFlag, Opcode
 from hotrow_rtl.lookup.reader.reader import LookupReader
 
 from ...golden.lookup.reader import read_batch
+from .command_parts import register
 from .list_bus import ListBus
 from .stream_bench import STEADY, StreamBench
 
@@ -57,12 +58,7 @@ def tables_of(config):
 
 async def register_tables(ctx, dut):
     await ctx.tick().until(dut.ready)
-    for number, table in enumerate(tables_of(dut.config)):
-        ctx.set(dut.table_update.enable, 1)
-        ctx.set(dut.table_update.index, number)
-        ctx.set(dut.table_update.entry, table)
-        await ctx.tick()
-    ctx.set(dut.table_update.enable, 0)
+    await register(ctx, dut.table_update, dict(enumerate(tables_of(dut.config))))
 
 
 class Batch:

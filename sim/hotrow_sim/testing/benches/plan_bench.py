@@ -9,7 +9,7 @@ from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, PLAN_LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
 
 from ...model.lookup_engine import LookupEngine as Model
-from .command_parts import submit
+from .command_parts import register, submit
 from .list_bench import ListMemory
 from .stream_bench import STEADY, StreamBench
 
@@ -155,13 +155,8 @@ class PlanBench:
     async def register_tables(self, ctx):
         """Write the tables to the engine once it is ready."""
         await ctx.tick().until(self.dut.ready)
-        update = self.dut.table_update
-        for number, table in self.tables.items():
-            ctx.set(update.enable, 1)
-            ctx.set(update.index, number)
-            ctx.set(update.entry, {"valid": 1, **vars(table)})
-            await ctx.tick()
-        ctx.set(update.enable, 0)
+        await register(ctx, self.dut.table_update, {
+            number: {"valid": 1, **vars(table)} for number, table in self.tables.items()})
 
     async def submit(self, ctx, command):
         """Transfer a command."""

@@ -14,7 +14,7 @@ from ...golden.region_check import Region, Table, unpack_address
 from ...memory import Behaviour, MemoryModel
 from ...model.move_engine import MoveEngine
 from ..axi_responders import read_responder, write_responder
-from .command_parts import submit
+from .command_parts import register, submit
 from .stream_bench import STEADY, StreamBench
 
 # Without arithmetic the mover simulates several times as fast; see `bag_bench` for arithmetic.
@@ -199,26 +199,18 @@ class RowBench:
         await ctx.tick().until(self.dut.ready)
         await ctx.tick().repeat(self.config.outstanding)
 
-        async def commit(port, index, entry):
-            ctx.set(port.index, index)
-            ctx.set(port.entry, entry)
-            ctx.set(port.enable, 1)
-            await ctx.tick()
-            ctx.set(port.enable, 0)
-
         def address(packed):
             return dict(zip(("handle", "offset"), unpack_address(packed), strict=True))
 
-        for handle, region in REGIONS.items():
-            await commit(self.dut.region_update, handle, {
-                "valid": 1, "writable": region.writable, "base16": region.base >> 4,
-                "size": region.size})
-        for number, table in TABLES.items():
-            await commit(self.dut.table_update, number, {
-                "valid": 1, "last_row": table.last_row, "weights": address(table.weights),
-                "row16": table.row_bytes >> 4, "stride16": table.stride >> 4,
-                "state": address(table.state), "state4": table.state_bytes >> 2,
-                **({"type": table.type} if self.config.arithmetic else {})})
+        await register(ctx, self.dut.region_update, {handle: {
+            "valid": 1, "writable": region.writable, "base16": region.base >> 4,
+            "size": region.size} for handle, region in REGIONS.items()})
+        await register(ctx, self.dut.table_update, {number: {
+            "valid": 1, "last_row": table.last_row, "weights": address(table.weights),
+            "row16": table.row_bytes >> 4, "stride16": table.stride >> 4,
+            "state": address(table.state), "state4": table.state_bytes >> 2,
+            **({"type": table.type} if self.config.arithmetic else {})}
+            for number, table in TABLES.items()})
 
     async def submit(self, ctx, command):
         self.current = command
