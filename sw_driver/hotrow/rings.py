@@ -43,7 +43,8 @@ class CommandQueue:
     """One in-order queue of the device.
 
     After an interrupt (Ctrl-C) in any method the next call continues: a command is submitted once
-    its future is in `_outstanding`, and completed once the future is removed.
+    its future is in `_outstanding`, although the next doorbell may be the first to report it, and
+    completed once the future is removed.
 
     Parameters
     ----------
@@ -71,13 +72,13 @@ class CommandQueue:
         self._commands = self._ring.array[:split].view(COMMAND)
         self._completions = self._ring.array[split:].view(COMPLETION)
         self._outstanding: deque[Future[Any]] = deque()
-        self._rung = self._completed = 0  # commands, since the queue was started
+        self._completed = 0  # commands, since the queue was started
         self._fault: DeviceError | None = None
 
     def start(self) -> None:
         """Enable the queue, which must be idle, at entry 0."""
         self._write("CONTROL", 0)
-        self._rung = self._completed = 0
+        self._completed = 0
         self._fault = None
         for name, offset in (("COMMANDS", 0), ("COMPLETIONS", self._commands.nbytes)):
             self._registers.write_wide(f"{self.name.upper()}_{name}", self._ring.packed(offset))
@@ -121,7 +122,7 @@ class CommandQueue:
             command[name] = value
         self._commands[number % self._entries] = command
         self._outstanding.append(future)
-        self._ring_doorbell()
+        self._write("TAIL", self._submitted % _MODULUS)
         return future
 
     def owns(self, held: Held) -> bool:
@@ -141,8 +142,6 @@ class CommandQueue:
         with self._lock:
             if self._fault is not None:
                 self.stop(self._fault)  # again: an interrupt may have ended it
-            elif self._rung != self._submitted:  # an interrupt came before the doorbell
-                self._ring_doorbell()
             self.poll()
             self._look_for_fault()
 
@@ -184,11 +183,6 @@ class CommandQueue:
     def _submitted(self):
         """Commands submitted since the queue was started."""
         return self._outstanding[-1].number + 1 if self._outstanding else self._completed
-
-    def _ring_doorbell(self):
-        submitted = self._submitted
-        self._write("TAIL", submitted % _MODULUS)
-        self._rung = submitted
 
     def _complete_first(self):
         future = self._outstanding[0]
