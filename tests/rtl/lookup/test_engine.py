@@ -27,7 +27,6 @@ from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, tables=8, counter_sets=64,
                            miss_entries=32, directory_sets=64, batch_samples=128)
-SMALL = dataclasses.replace(TINY, name="small", lane_banks=1, counter_sets=32, counter_ways=2)
 ONE_CHOICE = dataclasses.replace(
     TINY, name="one-choice", directory_choices=1, directory_sets=32, directory_ways=2,
     directory_partitions=1, bus_bytes=32, miss_entries=64)
@@ -35,6 +34,8 @@ WIDE = dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, d
                            miss_entries=128)
 NARROW = dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1, burst_beats=8,
                              arithmetic=False, row_ports=1)
+SMALL = dataclasses.replace(NARROW, name="small", counter_sets=16, counter_ways=2,
+                            directory_sets=32, window_beats=2)
 TABLES = 5  # registered; the others are not
 LAST_ROW = 99
 COUNTS = ("lookups", "hits", "misses", "unique", "popular", "entries", "refused")
@@ -266,13 +267,13 @@ def skewed(rng, count):
 
 def count_in_the_same_pass(script, rng):
     """The harvest after a split includes its lookups; hits are those of the directory."""
-    ids = skewed(rng, 120)
-    script.split(ids, 30, 4, flags=BatchFlag.COUNT)
+    ids = skewed(rng, 80)
+    script.split(ids, 20, 4, flags=BatchFlag.COUNT)
     script.harvest(50)
     script.list(Opcode.INSTALL, random_rows(rng, 20))
-    script.split(ids, 30, 4, flags=BatchFlag.COUNT | BatchFlag.FEATURE_MAJOR)
-    script.split(ids, 30, 4)
-    script.observe(ids[:60], 15, 4)
+    script.split(ids, 20, 4, flags=BatchFlag.COUNT | BatchFlag.FEATURE_MAJOR)
+    script.split(ids, 20, 4)
+    script.observe(ids[:40], 10, 4)
     script.harvest(50)
 
 
@@ -302,7 +303,7 @@ def refused_items_are_skipped_and_the_first_is_reported(script, rng):
     script.split(ids, 8, 4)
     script.observe(ids, 8, 4)
     script.split(ids[:16], 4, 4, faults={1: FAULT_DECERR})
-    script.observe(rng.integers(0, LAST_ROW, 64), 16, 4, faults={2: FAULT_TIMEOUT})
+    script.observe(rng.integers(0, LAST_ROW, 48), 12, 4, faults={2: FAULT_TIMEOUT})
     big = rng.integers(0, LAST_ROW, 12).astype(np.uint64)
     big[7] |= 1 << 40
     script.split(big, 4, 3, flags=BatchFlag.ID64)

@@ -245,7 +245,7 @@ def check_cycles(bench):
     (SMALL[3], "skewed"), (SMALL[3], "one-set")],
     ids=lambda value: getattr(value, "name", value))
 def test_equals_golden_and_the_models(config, kind):
-    check_cycles(Bench(config, everything(config, kind, 3, count=300)).run())
+    check_cycles(Bench(config, everything(config, kind, 3, count=200)).run())
 
 
 @pytest.mark.slow

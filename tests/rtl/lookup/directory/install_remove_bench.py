@@ -26,7 +26,9 @@ from hotrow_sim.golden.lookup import directory as golden
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 
-TINY = dataclasses.replace(preset("tiny"), planner=False, lane_banks=1)
+TINY = dataclasses.replace(preset("tiny"), planner=False, arithmetic=False, lane_banks=1,
+                           bus_bytes=8, burst_beats=8, row_ports=1)
+FOUR_LANES = dataclasses.replace(TINY, name="four-lanes", bus_bytes=16)
 LATENCY = 3  # of the list memory
 DELAY = 9  # of the ring played here: from a beat to its answer
 WIDE = dataclasses.replace(TINY, name="bus-64", lane_banks=2, bus_bytes=64, counter_sets=256,

@@ -72,7 +72,7 @@ class Bench:
 @pytest.mark.parametrize("gaps, pauses", [
     (STEADY, STEADY), (STEADY, RAGGED), (RAGGED, STEADY), (RAGGED, RAGGED)])
 def test_addresses_and_faults(gaps, pauses):
-    for seed in range(3):
+    for seed in range(1 if STEADY in (gaps, pauses) else 3):
         bench = Bench(commands(40, seed), gaps, pauses, seed)
         bench.bench.run(4000)
         assert bench.taken == bench.wanted

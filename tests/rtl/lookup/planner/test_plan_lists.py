@@ -54,9 +54,11 @@ def present(p, read=lambda value: value):
     return [read(value) for lane, value in enumerate(p.values) if p.present >> lane & 1], p.last
 
 
-@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
-                                          (RAGGED, RAGGED)],
-                         ids=["steady", "gaps", "back-pressure", "both"])
+@pytest.mark.parametrize("gaps, pauses", [
+    pytest.param(STEADY, STEADY, id="steady"),
+    pytest.param(RAGGED, RAGGED, id="both"),
+    pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
+    pytest.param(STEADY, RAGGED, id="back-pressure", marks=pytest.mark.slow)])
 def test_lists_and_counts(gaps, pauses):
     rng, dut = np.random.default_rng(7), PlanLists(TINY)
     bench, batches = StreamBench(dut), [beats(rng, count) for count in (1, 30, 2, 17)]

@@ -16,7 +16,8 @@ ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag
 
 
 @pytest.mark.parametrize("bus, flags", [
-    (16, BatchFlag(0)), (16, ID64), pytest.param(32, FEATURE_MAJOR, marks=pytest.mark.slow),
+    (16, BatchFlag(0)), pytest.param(16, ID64, marks=pytest.mark.slow),
+    pytest.param(32, FEATURE_MAJOR, marks=pytest.mark.long),
     pytest.param(64, ID64, marks=pytest.mark.slow)])
 def test_cycles_of_a_dense_batch(bus, flags):
     """The model's, exactly."""
@@ -29,7 +30,9 @@ def test_cycles_of_a_dense_batch(bus, flags):
 
 @pytest.mark.parametrize("bus, flags, samples, kind", [
     (16, BatchFlag(0), 6, "random"), (16, ID64, 40, "half-empty"),
-    *(pytest.param(bus, flags, samples, kind, marks=pytest.mark.slow)
+    *(pytest.param(bus, flags, 40, kind, marks=pytest.mark.slow) for bus, flags, kind in (
+        (16, BatchFlag(0), "first-empty"), (16, ID64, "long"), (64, ID64, "short"))),
+    *(pytest.param(bus, flags, samples, kind, marks=pytest.mark.long)
       for bus, flags in ((16, BatchFlag(0)), (64, ID64)) for samples in (6, 40)
       for kind in KINDS)])
 def test_cycles_of_a_jagged_batch(bus, flags, samples, kind):
@@ -49,10 +52,10 @@ def rate_of(config, batches, latency):
 
 
 @pytest.mark.parametrize("bus, flags, samples", [
-    (16, BatchFlag(0), 70),
-    *(pytest.param(bus, flags, samples, marks=pytest.mark.slow) for bus, flags, samples in (
-        (16, BatchFlag(0), 500), (16, ID64, 250), (32, FEATURE_MAJOR, 300),
-        (64, BatchFlag(0), 300)))])
+    pytest.param(16, BatchFlag(0), 70, marks=pytest.mark.slow),
+    pytest.param(64, BatchFlag(0), 300, marks=pytest.mark.slow),
+    *(pytest.param(bus, flags, samples, marks=pytest.mark.long) for bus, flags, samples in (
+        (16, BatchFlag(0), 500), (16, ID64, 250), (32, FEATURE_MAJOR, 300)))])
 def test_dense_batches_follow_without_a_gap(bus, flags, samples):
     """Of more words than the latency: the lists of the next batch are requested in time."""
     config = dataclasses.replace(CONFIGS[bus], batch_samples=1024)
@@ -66,7 +69,9 @@ def test_dense_batches_follow_without_a_gap(bus, flags, samples):
 
 @pytest.mark.parametrize("samples, kind, flags", [
     (60, "short", BatchFlag(0)),
-    *(pytest.param(samples, kind, flags, marks=pytest.mark.slow)
+    *(pytest.param(1000, kind, ID64, marks=pytest.mark.slow)
+      for kind in ("ones", "mostly-empty")),
+    *(pytest.param(samples, kind, flags, marks=pytest.mark.long)
       for flags in (BatchFlag(0), ID64) for samples, kind in (
         (1000, "ones"), (1000, "short"), (1000, "half-empty"), (1000, "mostly-empty"),
         (60, "twenty"), (2, "huge")))])

@@ -145,9 +145,11 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
-                                          (RAGGED, (0, 2, 0, 5))],
-                         ids=["steady", "gaps", "pauses", "both"])
+@pytest.mark.parametrize("gaps, pauses", [
+    pytest.param(STEADY, STEADY, id="steady"),
+    pytest.param(RAGGED, (0, 2, 0, 5), id="both"),
+    pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
+    pytest.param(STEADY, RAGGED, id="pauses", marks=pytest.mark.slow)])
 def test_words_marks_and_counts(config, gaps, pauses):
     run(config, [Batch(config, beats, seed, splits=int(seed != 2))
                  for seed, beats in enumerate((1, 30, 12, 1, 3, 22))], gaps, pauses)
