@@ -429,6 +429,10 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         return self.store.statistics.by_table if self.store.statistics else {}
 
+    def expect_writes(self):
+        """Accept writes into the tables up to the next call, of rows that no slot holds."""
+        self._versions = None
+
     def _adopt_writes(self):
         """Notice writes into the tables by others than the store, and drop the slots' copies.
 

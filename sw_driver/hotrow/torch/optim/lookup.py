@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,7 +14,6 @@ from .arithmetic import pool
 
 if TYPE_CHECKING:
     from ..features.grouping import Segment
-    from ..store.base import LocatedRows
     from .gradients import StagedBags, StagedGradients
 
 
@@ -23,7 +22,7 @@ class LookupPart:
     """The lookups of a batch in one group of tables."""
 
     segment: Segment
-    located: LocatedRows
+    located: Any  # LocatedRows of the store
     layout: BagLayout  # of the bags in the result of all parts; without pooling, a lookup is a bag
     staged: StagedGradients
     staged_bags: StagedBags | None = None  # where the card pools rows

@@ -178,7 +178,7 @@ class ShardedStore(Store):
     def _bring(self, routed, inner):
         """The rows that this rank looks up, from their owners: list of LocatedRows."""
         where = torch.cat([each.at for each in inner]) if inner else routed.inner_at
-        first = torch.empty(len(routed.codes), dtype=torch.int64)
+        first = torch.empty(len(routed.codes), dtype=where.dtype)
         first[routed.inner_at] = where  # every lookup of a row has the same place
         here = {segment.group: each for segment, each in zip(
             routed.inner.segments, inner, strict=True)}

@@ -164,3 +164,4 @@ class CollectionTrainer(Trainer):
         self.storage.rows.write(slots, *source.read(where))
         self.storage.dirty[slots] = True
         super().write_rows(rows[cold], *source.read(cold))
+        self.collection.expect_writes()
