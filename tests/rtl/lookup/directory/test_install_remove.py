@@ -169,13 +169,13 @@ def test_cycles_agree_with_the_model(config, wrong):
 
 
 def test_rows_of_one_bank_wait_for_each_other():
-    count, tables = 40, tables_of(TINY)
+    count, tables = 40, tables_of(FOUR_LANES)
     same = [(row, table) for table in tables for row in range(tables[table][0] + 1)
-            if split_key(TINY, table << ROW_NUMBER_WIDTH | row)[0] == 3]
+            if split_key(FOUR_LANES, table << ROW_NUMBER_WIDTH | row)[0] == 3]
     entries = np.array([same[number % len(same)] for number in range(count)])
-    cycles, banked, apart = cycles_and_model(TINY, entries)
+    cycles, banked, apart = cycles_and_model(FOUR_LANES, entries)
     assert cycles == banked
-    assert banked - apart == (distance(TINY) - 1) * (count - 1)
+    assert banked - apart == (distance(FOUR_LANES) - 1) * (count - 1)
 
 
 def test_clear_takes_a_sweep():
