@@ -180,5 +180,5 @@ def test_rows_of_one_bank_wait_for_each_other():
 
 def test_clear_takes_a_sweep():
     everything = List(Opcode.REMOVE, np.zeros((0, 2)), flags=AllFlag.ALL)
-    cycles = Lists(TINY, ListedDirectory(TINY)).run([everything] * 3)
-    assert cycles == 3 * clear_cycles(TINY)
+    cycles = Lists(FOUR_LANES, ListedDirectory(FOUR_LANES)).run([everything] * 3)
+    assert cycles == 3 * clear_cycles(FOUR_LANES)
