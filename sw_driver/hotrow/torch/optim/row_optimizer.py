@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import torch
 
 from ...errors import Error
+from ...results import HotRows
 from .arithmetic import OPTIMIZERS
 
 
@@ -69,11 +71,17 @@ class RowOptimizer(torch.optim.Optimizer):
         self.param_groups[0]["lr"] = lr
 
     def state_dict(self):
-        """The state of every table by name, as state of parameter 0, and the parameter group."""
+        """The state of every table by name, as state of parameter 0, and the parameter group.
+
+        `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if
+        it counts: policies and hot rows depend on them.
+        """
         group = {name: each for name, each in self.param_groups[0].items() if name != "params"}
         states = self._collection.row_states()
+        counts = self._access_counts()
         return {"optimizer": self.rule.name, "state": {0: states} if states else {},
-                "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
+                "param_groups": [{**group, "params": list(range(len(self._shown)))}],
+                **({} if counts is None else {"access_counts": counts})}
 
     def load_state_dict(self, state_dict):
         given = state_dict.get("optimizer", self.rule.name)
@@ -83,6 +91,23 @@ class RowOptimizer(torch.optim.Optimizer):
         group = state_dict["param_groups"][0]
         self.param_groups[0] |= {name: each for name, each in group.items() if name != "params"}
         self._collection.load_row_states(state_dict["state"].get(0, {}))
+        counts, device = state_dict.get("access_counts"), self._counting_device()
+        if counts is not None and device is not None:
+            table, row, count = counts.numpy().astype(np.uint32)
+            device.set_counts(HotRows(table, row, count, cycles=0))
+
+    def _access_counts(self):
+        device = self._counting_device()
+        counted = None if device is None else device.counts()
+        if not counted:
+            return None
+        return torch.from_numpy(np.stack((counted.table, counted.row, counted.count)).astype(
+            np.int64))
+
+    def _counting_device(self):
+        """The device whose counts a checkpoint holds; None if each rank has a device."""
+        store = self._collection.store
+        return None if hasattr(store, "inner") else store.device
 
 
 def rule_of(optimizer, lr):
