@@ -244,8 +244,10 @@ class LookupEngine(wiring.Component):
             m.d.comb += newest.eq(bank.newest)
 
     def _bank_beats(self, m, is_list, batch, row_list, beats):
-        """Select the beats of a batch or of a list; of the latter only the fields that it drives
-        (see `ListRequestStage`)."""
+        """Select the beats of a batch or of a list.
+
+        Of a list only the fields that it drives; see `ListRequestStage`.
+        """
         stream_mux(m, beats, (~is_list, batch))
         with m.If(is_list):
             m.d.comb += [

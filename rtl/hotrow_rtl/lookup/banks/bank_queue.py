@@ -55,7 +55,8 @@ class BankQueue(wiring.Component):
         A pulse drops everything; the bank must not respond to earlier requests afterwards.
 
     Timing
-    ------ The first request of a beat is issued `latency` cycles after its push, then one a cycle
+    ------
+    The first request of a beat is issued `latency` cycles after its push, then one a cycle
     without a gap between beats while fewer than `IN_FLIGHT` have no answer. `done` follows a
     answer by one cycle.
     """

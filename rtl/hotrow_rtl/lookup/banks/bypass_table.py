@@ -88,7 +88,7 @@ class BypassTable(wiring.Component):
         entry = Signal.like(self.entry, name="read_entry", reset_less=True)
         age = Signal(32, reset_less=True)
         newer = Signal(newest_age(self.config), reset_less=True)
-        # An entry is written in the cycle of its read: `forward` replaces what is read meanwhile.
+        # An entry is written in the cycle of its read: `forward` replaces the stale read data.
         m.d.comb += [
             entries.clear.eq(self.clear),
             self.ready.eq(entries.ready),

@@ -30,8 +30,8 @@ class BankCrossbar(wiring.Component):
     ----------
     config : Config
     carried, request, shared, answer : ShapeCastable
-        What the crossbar carries with a beat, the part of a request that each lane has to itself,
-        the part that all lanes of a beat share, and the answer.
+        The payload that the crossbar carries with a beat, the part of a request that each lane has
+        to itself, the part that all lanes of a beat share, and the answer.
     beats : int, optional
         Capacity in beats, a power of two.
 
@@ -49,7 +49,8 @@ class BankCrossbar(wiring.Component):
         A pulse drops everything. The banks must restart too.
 
     Timing
-    ------ A request is issued 1 + `BankQueue.latency` cycles after its beat. The beat leaves
+    ------
+    A request is issued 1 + `BankQueue.latency` cycles after its beat. The beat leaves
     `latency` cycles after the last answer, or `latency` + 1 cycles after it entered if it has no
     request. One beat a cycle while the banks keep up. Up to `beats` beats are inside (those in the
     exit registers not counted), up to `BACKLOG` of them waiting for one bank.

@@ -140,7 +140,7 @@ class LookupBank(wiring.Component):
         return m
 
     def _plan(self, m, counters, slots, misses, bypasses, request, bank_key):
-        """What only a planner needs: access counts for the policy, and the bypass table."""
+        """Wire the units of a planner: access counts for the policy, and the bypass table."""
         c, found = self.config, slots.answer
         plans = delay(m, request.op == DirectoryOp.PLAN, slots.latency, "plans")[-1]
         count = delay(m, counters.answers.p.count,
@@ -161,8 +161,10 @@ class LookupBank(wiring.Component):
         ]
 
     def _issue(self, m, set_index):
-        """Hash a request, then hold it until its sets are free: (request, set and tag of each
-        choice, fire)."""
+        """Hash a request and hold it until its sets are free.
+
+        Returns the request, its set and tag in each choice, and whether it fires.
+        """
         c, requests = self.config, self.requests
         hashed, request = (Signal(bank_request(c), name=name, reset_less=True)
                            for name in ("hashed", "held"))

@@ -10,8 +10,8 @@ from ...interfaces.records import lookup_beat
 
 
 def batch_kind() -> data.StructLayout:
-    """Operations of a batch: to be counted, to be split, or both; `epoch` numbers the batches that
-    the miss table distinguishes."""
+    """Operations of a batch: to be counted, to be split, or both; and its epoch in the miss
+    table."""
     return data.StructLayout({"counts": 1, "splits": 1, "epoch": EPOCH_WIDTH})
 
 

@@ -27,7 +27,7 @@ class Combiner(wiring.Component):
     A beat moves one stage when another beat enters, so that the distance of two beats of a batch in
     the pipeline is their distance in the batch. A gap is only allowed after the end of a batch:
     beats up to the last one of a batch then move without a push. The first stages compare keys, one
-    piece each; the next stages decide who owns, find the owner of every other lookup, and count the
+    piece each; the next stages find the owners, then the owner of every other lookup, and count the
     amounts, for which the last lookups may come `window_beats` later. The other fields of a beat
     wait in a memory.
 
@@ -183,7 +183,7 @@ class Combiner(wiring.Component):
         return matches
 
     def _decide(self, m, enable, served, matches, decide, final):
-        """Decide who owns in stage `decide`, who joins in the next, and count in the window.
+        """Find owners in stage `decide`, joins in the next stage, and amounts in the window.
 
         At most one owner of a row is within the window. Returns the decisions of the last stage.
         """

@@ -6,8 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class KeyComparator(wiring.Component):
-    """Compare the keys of each beat, or a piece of them, with those of the beat and of earlier
-    beats.
+    """Compare (a piece of) the keys of each beat with those of the beat and of earlier beats.
 
     Parameters
     ----------

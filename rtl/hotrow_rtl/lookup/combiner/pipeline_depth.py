@@ -13,6 +13,9 @@ def key_pieces(config):
 
 
 def latency(config):
-    """Cycles of a beat in the pipeline without gaps: one per piece, one to decide who owns, one to
-    join, and those of the window, in which the owners are counted."""
+    """Cycles of a beat in the pipeline without gaps.
+
+    One per piece of the keys, one to find owners, one to join, and those of the window, in which
+    the amounts are counted.
+    """
     return len(key_pieces(config)) + 2 + config.window_beats + 1

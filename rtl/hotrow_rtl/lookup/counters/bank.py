@@ -47,7 +47,7 @@ class CounterBank(wiring.Component):
     clear : In(1)
         A pulse clears every count.
     restart : In(1)
-        A pulse drops the requests in the bank; what they have not written is not counted.
+        A pulse drops the requests in the bank; a count that is not written yet is lost.
     ready : Out(1)
         Low while the memory is cleared; the bank then accepts no request.
 
@@ -138,7 +138,7 @@ class CounterBank(wiring.Component):
         ]
         victim = self._victim(m, held)
 
-        # Decide which way is written, and with what.
+        # Decide which way is written, and its new contents.
         hit, before, compared = Signal(), Signal(c.counter_bits), rows["compared"]
         sum_ = Signal(max(c.counter_bits, amount_width(c)) + 1)
         write_ways = Signal(c.counter_ways)
@@ -198,8 +198,7 @@ class CounterBank(wiring.Component):
         return m
 
     def _victim(self, m, held):
-        """The way with the lowest count, the lowest index on a tie; one-hot, in the compare
-        stage."""
+        """One-hot way with the lowest count (lowest index on a tie), in the compare stage."""
         ways = self.config.counter_ways
         nodes = self._halve(m, [(way.count, number) for number, way in enumerate(held)], "first")
         candidates = []

@@ -38,7 +38,7 @@ class EntryEmitter(wiring.Component):
     bound : In(config.counter_bits + 1)
         Constant from the first entry on.
     space : Out(1)
-        A request is allowed; its result comes `CounterBank.latency` + 1 cycles later.
+        A request is allowed; its result follows `CounterBank.latency` + 1 cycles later.
     result_valid, scan_result, set : In(1), In(scanned_entry(config)), In
         An entry of that set. Entries after the last one to emit are ignored.
     harvested : Out(stream(result(harvest_entry)))
@@ -73,7 +73,7 @@ class EntryEmitter(wiring.Component):
         m = Module()
         c, out = self.config, self.harvested
         entry_count, active = Signal.like(self.entries), Signal()
-        ties = Signal(signed(len(entry_count) + 1))  # minus 1, so that the sign means none is left
+        ties = Signal(signed(len(entry_count) + 1))  # minus 1: negative when none remains
         entry = data.StructLayout({"key": hashed_key(c), "count": c.counter_bits, "last": 1})
         m.submodules.queue = queue = RamFifo(entry, QUEUE)
 

@@ -61,7 +61,8 @@ class TopK(wiring.Component):
         Set of the result, numbered over all banks, during a `single` scan.
 
     Timing
-    ------ A counting scan takes `scan_overhead` cycles beyond its requests and their latency. There
+    ------
+    A counting scan takes `scan_overhead` cycles beyond its requests and their latency. There
     is one scan, and one more per bit of the largest count if more than `wanted` entries reach the
     threshold. The emitting scan takes one cycle per entry up to the last one emitted.
     """

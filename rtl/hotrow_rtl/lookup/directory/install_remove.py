@@ -212,7 +212,8 @@ class InstallRemove(wiring.Component):
         Low while the descriptors are cleared after reset.
 
     Timing
-    ------ One entry a cycle while the crossbar accepts and returns as many. The first beat follows
+    ------
+    One entry a cycle while the crossbar accepts and returns as many. The first beat follows
     the first word by `Unpacker.latency + SkidBuffer.latency + EntryCheck.latency +
     ListRequestStage.latency` cycles. A slot follows its response by 1 cycle, the outcome follows
     the last response by 3.

@@ -8,7 +8,7 @@ from ...interfaces.lookup_payloads import NUMBER_WIDTH, DirectoryOp, slot_in_ban
 
 
 class Policy(enum.Enum, shape=2):
-    """Replacement policy: the row with the lowest priority is evicted, on a tie the one used least
+    """Replacement policy. The victim has the lowest priority; on a tie it was used least
     recently."""
 
     LRU = PlanPolicy.LRU
@@ -18,8 +18,11 @@ class Policy(enum.Enum, shape=2):
 
 
 def slot_state(config: Config) -> data.StructLayout:
-    """State of a slot on a card with a planner: the priority of its row, and modulo their width the
-    last batch that used the slot and the last batch that needs it."""
+    """State of a slot on a card with a planner.
+
+    The priority of its row, and modulo their width the last batch that used the slot and the last
+    batch that needs it.
+    """
     return data.StructLayout({
         "priority": NUMBER_WIDTH,
         "last_used": config.stamp_bits,

@@ -1,5 +1,4 @@
-"""Slot table: the directory of one bank. It maps rows to slots and, with a planner, chooses
-victims.
+"""Slot table: the directory of one bank, which maps rows to slots and chooses victims.
 
 A row hashes into one set per hash choice; the ways of a set share one memory word. A slot is the
 place of its entry, so the directory grows with slots and never with rows. With a planner each way
@@ -32,8 +31,8 @@ class SlotTable(wiring.Component):
     """Find, install or remove one row a cycle; with a planner also plan or mark one.
 
     A row enters the set with more free ways (the first choice on a tie) at the lowest free way. A
-    planned row that finds no free way replaces a victim. The victim comes from the set with more
-    ways that no batch needs (from either on a tie): the row with the lowest priority, on a tie the
+    planned row that finds no free way replaces a victim. The victim is in the set with more
+    ways that no batch needs (in either on a tie): the row with the lowest priority, on a tie the
     least recently used one, then the lowest choice and way. If batches need all ways, the row is
     not placed.
 
@@ -59,13 +58,14 @@ class SlotTable(wiring.Component):
     clear : In(1)
         A pulse frees every slot. Only with the pipeline empty.
     restart : In(1)
-        A pulse drops the requests in the pipeline; an operation without a answer is not
+        A pulse drops the requests in the pipeline; an operation without an answer is not
         performed.
     ready : Out(1)
         Low while the sets are cleared or swept; no request may be valid then.
 
     Timing
-    ------ Latency 4 cycles (read, hold, compare, decide), with a planner log2(`directory_choices` *
+    ------
+    Latency 4 cycles (read, hold, compare, decide), with a planner log2(`directory_choices` *
     `directory_ways`) more for the minimum tree; `distance` is one cycle more, for the write. A
     clear takes `directory_sets` / `banks` cycles, a sweep 3 more.
     """
@@ -115,7 +115,7 @@ class SlotTable(wiring.Component):
     def _compare(self, m, choice, ram, sweep):
         """Compare the ways of one choice's set with the tag of the request.
 
-        Returns what is known `COMPARE_CYCLES` after the request, and `tag` and `set` one cycle
+        Returns the results `COMPARE_CYCLES` after the request, and `tag` and `set` one cycle
         before the answer.
         """
         c, ways, place = self.config, self.config.directory_ways, self.request.choices[choice]
@@ -327,5 +327,5 @@ def latency(config: Config) -> int:
 
 
 def distance(config: Config) -> int:
-    """Cycles from a request to the next one that reads what it wrote."""
+    """Cycles from a request to the first one that reads its write."""
     return latency(config) + 1

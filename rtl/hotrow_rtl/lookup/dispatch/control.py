@@ -32,7 +32,8 @@ class LookupControl(wiring.Component):
         See `ResultAddresses`. Both writers of the misses share one.
 
     Timing
-    ------ A command costs 4 cycles beyond its units and the way of its results to memory: 5 with a
+    ------
+    A command costs 4 cycles beyond its units and the way of its results to memory: 5 with a
     batch, 2 more for MARK, 8 more for PLAN, and one more per list if it opens any. Its parts arrive
     while earlier commands run; on an idle card they take `COMMAND_PARTS` + 1 cycles.
     """

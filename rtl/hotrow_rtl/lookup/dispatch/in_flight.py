@@ -1,4 +1,4 @@
-"""Lookup jobs: what the completion of a lookup command needs from its issue."""
+"""Lookup jobs: the commands between their issue and their completion."""
 
 from amaranth.lib import data, enum
 

@@ -31,14 +31,14 @@ _PLANNER = (Opcode.PLAN, Opcode.MARK)
 class LookupIssue(wiring.Component):
     """Send each command to its units, and open its result lists.
 
-    A batch first goes to the reader. Its lists are opened when its lengths have been checked; then
+    The reader gets a batch first. Its lists are opened when its lengths have been checked; then
     the next batch may start, before this one ends. Any other command waits until all commands
     before it have ended, and runs alone.
 
     Batches to be split have an epoch in the miss table. When all epochs are used, the miss table is
     cleared before the next command starts.
 
-    PLAN and MARK run alone. The planner checks their batch before anything is read; the batch
+    PLAN and MARK run alone. The planner checks their batch before the reader starts; the batch
     counts as planned once its lengths have been checked.
 
     Parameters
@@ -71,7 +71,8 @@ class LookupIssue(wiring.Component):
         One per command. `lists` fires in the same cycle, unless the command was refused.
 
     Timing
-    ------ On an idle card the reader gets a batch 3 cycles after its command, any other unit gets
+    ------
+    On an idle card the reader gets a batch 3 cycles after its command, any other unit gets
     its command 4 cycles after it. The lists of a batch are opened in the cycle after its verdict.
     PLAN and MARK also wait for `planner`. The next command is accepted once all units have accepted
     this one.

@@ -1,5 +1,4 @@
-"""Result addresses: the destinations of the result lists of all commands in flight, in one
-memory."""
+"""Result addresses: where the result lists of the commands in flight are written."""
 
 from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -72,7 +71,7 @@ class ResultAddresses(wiring.Component):
         p, align_bits, lists = self.start.p, log2(LIST_ALIGNMENT), len(self.lists)
         m.submodules.memory = memory = Ram(
             self.config.address_width - align_bits, COMMANDS << (lists - 1).bit_length())
-        # Numbers of commands have one bit more than COMMANDS needs, to tell full from empty.
+        # Numbers of commands have one bit more than COMMANDS needs, to distinguish full and empty.
         newest, oldest = (Signal(log2(COMMANDS) + 1, name=name) for name in ("newest", "oldest"))
         opened = Array(Signal(lists, name=f"opened{number}") for number in range(COMMANDS))
         space, write_idx = Signal(), Signal(range(lists))

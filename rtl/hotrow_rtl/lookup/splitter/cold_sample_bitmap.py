@@ -129,7 +129,8 @@ class ColdSampleBitmap(wiring.Component):
         Low while the memories are cleared; the unit then accepts no beat.
 
     Timing
-    ------ One beat a cycle if its marks lie in one even and one odd word of `lanes` samples, as
+    ------
+    One beat a cycle if its marks lie in one even and one odd word of `lanes` samples, as
     those of any `lanes` consecutive samples do; otherwise as many cycles as the beat has even, or
     odd, words. The lists end ceil(samples / lanes) + `latency` cycles after the last beat of the
     batch if that beat takes one cycle and the previous lists have ended. The batch after the next

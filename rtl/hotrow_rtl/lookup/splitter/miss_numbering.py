@@ -137,7 +137,7 @@ class MissNumbering(wiring.Component):
         # First stage: the misses, and how many rows lower lanes of the beat list.
         misses = [pending.splits & lane.owner & ~answer.found.placed
                   for lane, answer in zip(pending.lanes, answers, strict=True)]
-        numbered = misses  # those with a answer of the miss table
+        numbered = misses  # those with an answer of the miss table
         if c.planner:
             plans, marks = (self.op == each for each in (DirectoryOp.PLAN, DirectoryOp.MARK))
             numbered = [miss & ~marks for miss in misses]
@@ -231,7 +231,7 @@ class MissNumbering(wiring.Component):
         return m
 
     def _plan(self, m, enable, number, split, answer):
-        """Delay the planner's part of a answer with its lane, and form the lane of `planned`."""
+        """Delay the planner's part of an answer with its lane, and form the lane of `planned`."""
         planned = self.planned.p
         answer_q = Signal(len(answer), name=f"planned{number}", reset_less=True)
         first, fills, evicts = (Signal(name=f"{name}{number}", reset_less=True)

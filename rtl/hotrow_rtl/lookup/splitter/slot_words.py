@@ -1,5 +1,4 @@
-"""Slot words: the slot word of every lookup of a split batch, and the samples with a cold
-lookup."""
+"""Slot words: the slot word of every lookup of a split batch, and its cold samples."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring

@@ -85,8 +85,8 @@ class Batch:
     served : float
         Share of the lookups that are not refused.
 
-    Members
-    -------
+    Attributes
+    ----------
     beats : list of dict
         Anything stands where nobody may look.
     numbered : list of (whole beat, lanes)
