@@ -177,7 +177,7 @@ class StagedBags:
         set_gradient(self.tensor, gradients)
 
     def first_not_finite(self):
-        """As of `StagedGradients`."""
+        """See `StagedGradients`."""
         return first_not_finite(self.values)
 
     def rows_of(self, bags):
