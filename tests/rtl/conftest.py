@@ -7,17 +7,18 @@ from zlib import crc32
 import pytest
 
 NARROW = 16  # bytes of bus; on wider ones Amaranth's simulator takes several times as long
-SAMPLED = 8  # one in so many slow cases of a test stays slow, the others are long
+QUICK = 2  # cases of a test in the quick tier; the others are slow
+SAMPLED = 8  # of the cases of a slow test, one in so many is in the default tier; the others are long
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Mark cases with a wide bus slow, and most slow cases of a test long.
+    """Mark cases with a wide bus, and all but a few cases of a test, slow; cases of slow tests long.
 
-    A case whose own parameters are marked slow stays slow. Of the others, their names decide, so
-    that new cases do not change the sample.
+    A case whose own parameters are marked slow or long keeps that tier. The names of the others
+    decide, so that a further case does not change the tier of existing ones.
     """
-    slow = defaultdict(list)
+    quick, slow = defaultdict(list), defaultdict(list)
     for item in items:
         if Path(__file__).parent not in item.path.parents or not hasattr(item, "callspec"):
             continue
@@ -25,12 +26,20 @@ def pytest_collection_modifyitems(items):
             continue
         if _wide(item):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("slow") and not item.get_closest_marker("long"):
-            slow[item.path, item.originalname].append(item)
+        if item.get_closest_marker("long"):
+            continue
+        cases = slow if item.get_closest_marker("slow") else quick
+        cases[item.path, item.cls, item.originalname].append(item)
     for cases in slow.values():
-        cases.sort(key=lambda item: crc32(item.name.encode()))
-        for item in cases[-(-len(cases) // SAMPLED):]:
+        for item in _by_name(cases)[-(-len(cases) // SAMPLED):]:
             item.add_marker(pytest.mark.long)
+    for cases in quick.values():
+        for item in _by_name(cases)[QUICK:]:
+            item.add_marker(pytest.mark.slow)
+
+
+def _by_name(cases):
+    return sorted(cases, key=lambda item: crc32(item.name.encode()))
 
 
 def _wide(item):

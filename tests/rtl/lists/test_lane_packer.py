@@ -1,4 +1,4 @@
-"""LanePacker against the words that its elements make one after the other."""
+"""LanePacker against a packer in plain Python."""
 
 import dataclasses
 from gc import collect
@@ -18,11 +18,11 @@ WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
 CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 SIZES = pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 1), (8, 2)],
-                                ids=["4", "8", "8-double"])  # bytes, and bus words that leave
+                                ids=["4", "8", "8-double"])  # a word has several bus words
 
 
 def beat(config, values, last=0):
-    """Lanes hold a value or None; those absent carry one that must not be seen."""
+    """A payload; a value is None for an absent lane, which gets data that must not be written."""
     lanes = [0xDEAD if value is None else value for value in values]
     present = sum(1 << lane for lane, value in enumerate(values) if value is not None)
     return {"values": lanes + [0xBEEF] * (config.lanes - len(lanes)), "present": present,
@@ -30,45 +30,45 @@ def beat(config, values, last=0):
 
 
 def random_list(config, rng, beats, width, fill):
-    """One list; a lane is present with probability `fill`, or all of a beat or none of it."""
-    made = []
+    """One list; a lane is present with probability `fill`, or with one that varies by beat."""
+    payloads = []
     for number in range(beats):
         chance = fill if fill is not None else rng.choice([0.0, 0.3, 1.0])
-        here = rng.random(config.lanes) < chance
-        made.append(beat(config, [int.from_bytes(rng.bytes(8), "little") % (1 << width)
-                                  if there else None for there in here], number == beats - 1))
-    return made
+        present = rng.random(config.lanes) < chance
+        payloads.append(beat(config, [int.from_bytes(rng.bytes(8), "little") % (1 << width)
+                                  if bit else None for bit in present], number == beats - 1))
+    return payloads
 
 
 def packed(config, element_bytes, bus_words, beats):
-    """(data, strobe, last) of every word of whole lists."""
+    """(data, strobe, last) of every word of the lists."""
     per_word = bus_words * config.bus_bytes // element_bytes
-    words, held = [], []
+    words, pending = [], []
 
-    def leave(elements, last):
+    def send(elements, last):
         data = sum(value << 8 * element_bytes * place for place, value in enumerate(elements))
         words.append((data, (1 << element_bytes * len(elements)) - 1, int(last)))
 
-    for given in beats:
-        held += [given["values"][lane] for lane in range(config.lanes)
-                 if given["present"] >> lane & 1]
-        while len(held) > per_word or (held and len(held) == per_word and not given["last"]):
-            leave(held[:per_word], 0)
-            held = held[per_word:]
-        if given["last"]:
-            leave(held, 1)
-            held = []
+    for payload in beats:
+        pending += [payload["values"][lane] for lane in range(config.lanes)
+                    if payload["present"] >> lane & 1]
+        while len(pending) > per_word or (len(pending) == per_word and not payload["last"]):
+            send(pending[:per_word], 0)
+            pending = pending[per_word:]
+        if payload["last"]:
+            send(pending, 1)
+            pending = []
     return words
 
 
 def written(word):
-    """What of a word goes to memory."""
+    """The bytes of a word that are written, its strobes and `last`."""
     mask = sum(0xff << 8 * at for at in range(word.strobe.bit_length()) if word.strobe >> at & 1)
     return word.data & mask, word.strobe, word.last
 
 
 def run(config, element_bytes, beats, gaps=STEADY, pauses=STEADY, shape=None, words=1):
-    """Cycles after checking every word."""
+    """Check every word; return the number of cycles."""
     dut = LanePacker(config, shape or min(8 * element_bytes, 44), element_bytes,
                      words * config.bus_bytes)
     bench = StreamBench(dut)
@@ -78,13 +78,13 @@ def run(config, element_bytes, beats, gaps=STEADY, pauses=STEADY, shape=None, wo
                        read=written)
     surplus = []
 
-    async def watch(ctx):  # nothing follows
+    async def watch(ctx):  # no further word
         while len(taken) < len(want):
             await ctx.tick()
         for _ in range(8):
             await ctx.tick()
             surplus.append(ctx.get(dut.words.valid))
-    bench.process("nothing follows", watch)
+    bench.process("no further word", watch)
     cycles = bench.run(100 + 16 * (len(beats) + len(want)))
     for number, (got, wanted) in enumerate(zip(taken, want, strict=True)):
         assert got == wanted, f"word {number}"
@@ -95,7 +95,7 @@ def run(config, element_bytes, beats, gaps=STEADY, pauses=STEADY, shape=None, wo
 def lists(config, element_bytes, seed, count, longest):
     rng = np.random.default_rng(seed)
     width = min(8 * element_bytes, 44)
-    return [given for _ in range(count) for given in random_list(
+    return [payload for _ in range(count) for payload in random_list(
         config, rng, int(rng.integers(1, longest + 1)), width, rng.choice([None, 0.2, 0.7, 1]))]
 
 
@@ -111,7 +111,7 @@ def test_writes_every_element(config, element_bytes, words, gaps, pauses):
 
 @pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 1), (16, 1), (8, 2), (16, 2)])
 @pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["", "pauses"])
-def test_every_fill_behind_every_other(element_bytes, words, pauses):
+def test_every_pattern_after_every_other(element_bytes, words, pauses):
     """All pairs of patterns, in one list and as ends of lists."""
     patterns = range(1 << TINY.lanes)
     beats = []
@@ -127,7 +127,7 @@ def test_every_fill_behind_every_other(element_bytes, words, pauses):
 @CONFIGS
 @SIZES
 @pytest.mark.parametrize("seed", range(10, 14))
-def test_at_length(config, element_bytes, words, seed):
+def test_long_lists(config, element_bytes, words, seed):
     rng = np.random.default_rng(seed)
     gaps, pauses = ([int(gap) for gap in rng.choice([0, 0, 0, 0, 1, 5], 97)] for _ in range(2))
     run(config, element_bytes, lists(config, element_bytes, seed, 150, 12), gaps, pauses,
@@ -138,19 +138,19 @@ def test_at_length(config, element_bytes, words, seed):
 @pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 2)])
 @pytest.mark.parametrize("fill", [None, 0.0, 0.6, 1.0])
 def test_a_beat_every_cycle(config, element_bytes, words, fill):
-    """Where a beat fills a word: whatever beats hold and however short the lists are."""
+    """If a full beat fills a word, the rate depends neither on the beats nor on the lists."""
     rng = np.random.default_rng(3)
-    beats = [given for size in (1, 1, 2, 1, 3, 2, 2, 40, 1, 9)
-             for given in random_list(config, rng, size, 32, fill)]
-    late = len(beats) + LanePacker.latency
+    beats = [payload for size in (1, 1, 2, 1, 3, 2, 2, 40, 1, 9)
+             for payload in random_list(config, rng, size, 32, fill)]
+    expected = len(beats) + LanePacker.latency
     used = run(config, element_bytes, beats, words=words)
-    assert used in (late, late + 1)  # the final beat may make two words
+    assert used in (expected, expected + 1)  # the final beat may complete two words
 
 
 @CONFIGS
-def test_words_leave_one_a_cycle(config):
-    """Elements of 8 bytes in words of the bus: full beats every second cycle, others as fast as
-    words allow."""
+def test_a_word_every_cycle(config):
+    """Elements of 8 bytes in bus words: a full beat every second cycle, others at the rate of their
+    words."""
     half = config.lanes // 2
     for filled, cycles in ((config.lanes, 2 * 50), (half, 50), (half - 1, 50), (1, 50),
                            (half + 1, 50 * (half + 1) / half)):
@@ -159,8 +159,8 @@ def test_words_leave_one_a_cycle(config):
         assert cycles <= used <= cycles + 2, f"{filled} elements a beat"
 
 
-def test_beats_wait_where_they_are_taken():
-    """While no word is taken steps stand still, gaps between beats included."""
+def test_stalled_words_stall_the_pipeline():
+    """All stages stall, empty ones included."""
     dut = LanePacker(TINY, 32, 4)
     bench = StreamBench(dut)
     taken = []
@@ -173,11 +173,11 @@ def test_beats_wait_where_they_are_taken():
             await ctx.tick()
     bench.process("drive", drive)
     bench.run(50)
-    assert sum(taken) == 4  # the word, the beat behind it, and two not yet in the steps
+    assert sum(taken) == 4  # output word, ring, and both entries of the skid buffer
 
 
 class Restartable(wiring.Component):
-    """A packer as its owner wraps it."""
+    """A packer with the reset of the unit that contains it."""
 
     def __init__(self, config, element_bytes, words):
         self.packer = LanePacker(config, 32, element_bytes, words * config.bus_bytes)
@@ -195,7 +195,7 @@ class Restartable(wiring.Component):
 @pytest.mark.parametrize("taking", [0, 1])
 @pytest.mark.parametrize("after", range(1, 9))
 def test_restart(element_bytes, words, taking, after):
-    """Whatever was inside, the next list is written from its first element."""
+    """After a restart the next list is written from its first element."""
     dut = Restartable(TINY, element_bytes, words)
     bench = StreamBench(dut)
     rng = np.random.default_rng(after)
@@ -249,7 +249,7 @@ def test_shapes(shape, value, bits):
 
 @CONFIGS
 @SIZES
-def test_holds_no_memory(config, element_bytes, words):
+def test_has_no_memory(config, element_bytes, words):
     assert memory_bits(LanePacker(config, 32, element_bytes, words * config.bus_bytes)) == 0
 
 
@@ -265,4 +265,4 @@ def test_holds_no_memory(config, element_bytes, words):
 def test_elements_that_do_not_fit_are_refused(shape, element_bytes, word_bytes, message):
     with pytest.raises(ValueError, match=message):
         LanePacker(TINY, shape, element_bytes, word_bytes)
-    collect()  # the refused component goes while its warning is filtered
+    collect()  # the component's warning is filtered only inside this test

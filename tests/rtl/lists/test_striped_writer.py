@@ -1,4 +1,4 @@
-"""StripedWriter against the blocks into which each list falls."""
+"""StripedWriter against the blocks that each list covers."""
 
 import dataclasses
 from functools import partial
@@ -23,13 +23,13 @@ FAR = 0xA_0000_0000
 
 
 class Lists:
-    """Lists given to a stripe, and what each of its sides must make of them.
+    """Lists for a striped writer, and the expected requests and words of each side.
 
-    A list is (address, bytes, empty): `empty` if two words without strobes end it behind its
-    bytes, as when the elements that end a list are absent. All are of side 0 if `whole`.
+    A list is (address, bytes, empty): with `empty` it ends in two words without strobes, as after
+    a packer whose last elements are absent. With `bypass` all words belong to side 0.
     """
 
-    def __init__(self, config, lists, seed=0, whole=False):
+    def __init__(self, config, lists, seed=0, bypass=False):
         self.config, rng = config, np.random.default_rng(seed)
         self.starts, self.words = [], []
         self.requests, self.sides = ([], []), ([], [])
@@ -41,22 +41,22 @@ class Lists:
             if not counts or empty:
                 counts.append(0)
             for number, count in enumerate(counts):
-                held = content[2 * bus * number:][:count]
-                self.words.append({"data": int.from_bytes(held, "little"),
+                octets = content[2 * bus * number:][:count]
+                self.words.append({"data": int.from_bytes(octets, "little"),
                                    "strobe": (1 << count) - 1,
                                    "last": int(number == len(counts) - 1)})
             block = config.burst_beats * bus
             self.requests[0].append(address)
-            if not whole:
+            if not bypass:
                 self.requests[1].append((address // block + 1) * block)
-            dealt, final = ([], []), 2 * bus * (len(counts) - 1)
-            closed = [False, whole]  # by a word of the final two
+            by_side, final = ([], []), 2 * bus * (len(counts) - 1)
+            closed = [False, bypass]  # sides with one of the final two words
             for at in range(0, size, bus):
-                side = 0 if whole else ((address + at) // block - address // block) % 2
-                held = content[at:at + bus]
-                dealt[side].append((int.from_bytes(held, "little"), (1 << len(held)) - 1, 0))
+                side = 0 if bypass else ((address + at) // block - address // block) % 2
+                octets = content[at:at + bus]
+                by_side[side].append((int.from_bytes(octets, "little"), (1 << len(octets)) - 1, 0))
                 closed[side] |= at >= final
-            for side, words in enumerate(dealt):
+            for side, words in enumerate(by_side):
                 if not closed[side]:
                     words.append((0, 0, 0))
                 if words:
@@ -65,16 +65,16 @@ class Lists:
 
 
 def present(word):
-    """Of a word: the bytes that it carries, its strobes, `last`."""
+    """The bytes of a word with strobes, its strobes and `last`."""
     return word.data & (1 << 8 * word.strobe.bit_length()) - 1, word.strobe, word.last
 
 
-def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0, whole=False):
-    """Cycles until every word has left, after checking all of them."""
-    given, dut = Lists(config, lists, seed, whole), StripedWriter(config)
+def write(config, lists, gaps=STEADY, pauses=STEADY, seed=0, bypass=False):
+    """Check all words of both sides; return the number of cycles."""
+    given, dut = Lists(config, lists, seed, bypass), StripedWriter(config)
     bench = StreamBench(dut)
-    if whole:
-        bench.process("whole", partial(set_whole, dut))
+    if bypass:
+        bench.process("bypass", partial(set_bypass, dut))
     bench.source(dut.start, given.starts, gaps)
     bench.source(dut.words, given.words, gaps)
     taken = [sink(bench, dut, side, given, pauses) for side in range(2)]
@@ -83,12 +83,12 @@ def deal(config, lists, gaps=STEADY, pauses=STEADY, seed=0, whole=False):
     return cycles
 
 
-async def set_whole(dut, ctx):
+async def set_bypass(dut, ctx):
     ctx.set(dut.bypass_striping, 1)
 
 
 def sink(bench, dut, side, given, pauses=STEADY):
-    """Take the requests and the words of a side."""
+    """Accept the requests and the words of a side."""
     return (bench.sink(dut.requests[side], len(given.requests[side]), pauses, f"requests of {side}",
                        read=lambda request: request.address),
             bench.sink(dut.sides[side], len(given.sides[side]), pauses, f"words of {side}",
@@ -103,7 +103,7 @@ def check(taken, given):
 
 
 def offsets(config):
-    """Every place of a list's start in a block."""
+    """Every position of a list's start in a block."""
     return range(0, config.burst_beats * config.bus_bytes, max(64, config.bus_bytes))
 
 
@@ -112,7 +112,7 @@ def offsets(config):
                                           (RAGGED, RAGGED)],
                          ids=["steady", "gaps", "back-pressure", "both"])
 def test_every_start_and_end_in_a_block(config, gaps, pauses):
-    """Lists back to back that end at, before and behind every boundary within four blocks."""
+    """Lists that end at, before and after every boundary within four blocks."""
     bus, block = config.bus_bytes, config.burst_beats * config.bus_bytes
     lists = []
     for offset in offsets(config):
@@ -122,7 +122,7 @@ def test_every_start_and_end_in_a_block(config, gaps, pauses):
                 if size >= 0:
                     lists.append((FAR + 3 * block + offset, size,
                                   size % (2 * bus) == 0 and len(lists) % 3 == 0))
-    deal(config, lists if gaps is pauses is STEADY else lists[::5], gaps, pauses)
+    write(config, lists if gaps is pauses is STEADY else lists[::5], gaps, pauses)
 
 
 @CONFIGS
@@ -136,36 +136,36 @@ def test_random_lists(config, seed):
         size = int(rng.choice([rng.integers(0, 4 * bus), rng.integers(0, 60 * bus)]))
         lists.append((FAR + 64 * int(rng.integers(0, 64)), size // 8 * 8,
                       size // 8 * 8 % (2 * bus) == 0 and rng.random() < 0.5))
-    deal(config, lists, gaps, pauses, seed=seed)
+    write(config, lists, gaps, pauses, seed=seed)
 
 
 @pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 @pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["steady", "back-pressure"])
-def test_whole_lists_are_of_one_side(config, pauses):
-    """A word a cycle, through all blocks."""
+def test_bypassed_lists_use_one_side(config, pauses):
+    """A word a cycle, in all blocks."""
     config, bus = dataclasses.replace(config, planner=True), config.bus_bytes
     lists = [(FAR + 64 * number, size, size % (2 * bus) == 0)
              for number, size in enumerate((0, 8, bus, 2 * bus, 40, 60 * bus, 7 * bus, 31 * bus))]
-    cycles = deal(config, lists, pauses=pauses, whole=True)
+    cycles = write(config, lists, pauses=pauses, bypass=True)
     assert pauses is RAGGED or cycles <= sum(
         -(-max(size, 1) // (2 * bus)) * 2 + 2 for _, size, _ in lists) + 10
 
 
 @CONFIGS
 def test_two_words_a_cycle(config):
-    """From every start, for many times as long as words could wait."""
+    """From every start, for many times the capacity of the queues."""
     for offset in offsets(config):
         count = 12 * config.burst_beats
-        cycles = deal(config, [(FAR + offset, 2 * config.bus_bytes * count, False)])
+        cycles = write(config, [(FAR + offset, 2 * config.bus_bytes * count, False)])
         started, drained = 1 + StripedWriter.latency, config.burst_beats // 2 + 2
         assert count <= cycles <= started + count + drained, f"offset {offset}"
 
 
 def test_one_idle_cycle_between_lists():
-    """Short lists, of which neither side has more than it can take."""
+    """Lists short enough that neither side's queue fills."""
     count = 60
     lists = [(FAR, 2 * TINY.bus_bytes * 4, False)] * count
-    assert deal(TINY, lists) <= (4 + 1) * count + StripedWriter.latency + TINY.burst_beats
+    assert write(TINY, lists) <= (4 + 1) * count + StripedWriter.latency + TINY.burst_beats
 
 
 def test_latency():
@@ -190,8 +190,8 @@ def test_latency():
 
 @pytest.mark.parametrize("stopped", [0, 1])
 @CONFIGS
-def test_a_side_that_waits_holds_what_fits(config, stopped):
-    """Then nothing more is taken; later it catches up, a word a cycle."""
+def test_a_stalled_side_stalls_the_writer(config, stopped):
+    """Once its queue is full the writer accepts no words; later it sends a word a cycle."""
     lists = [(FAR, 20 * config.burst_beats * config.bus_bytes, False)]
     given, dut = Lists(config, lists), StripedWriter(config)
     bench = StreamBench(dut)
@@ -212,7 +212,7 @@ def test_a_side_that_waits_holds_what_fits(config, stopped):
 
 
 def test_a_start_waits_for_the_requests_before_it():
-    """Words leave ahead of their request, but no request changes before it is taken."""
+    """Words may be sent before their request, but no request changes before it is accepted."""
     given, dut = Lists(TINY, [(FAR, 16, False), (FAR + 64, 200, False)]), StripedWriter(TINY)
     bench = StreamBench(dut)
     bench.source(dut.start, given.starts)
@@ -225,7 +225,7 @@ def test_a_start_waits_for_the_requests_before_it():
 
 
 class Restartable(wiring.Component):
-    """A stripe as its owner wraps it."""
+    """A striped writer with the reset of the unit that contains it."""
 
     def __init__(self, config):
         self.stripe = StripedWriter(config)
@@ -237,15 +237,43 @@ class Restartable(wiring.Component):
         wiring.connect(m, wiring.flipped(self.start), self.stripe.start)
         wiring.connect(m, wiring.flipped(self.words), self.stripe.words)
         for mine, own in zip((*self.requests, *self.sides),
-                             (*self.stripe.requests, *self.stripe.sides)):
+                             (*self.stripe.requests, *self.stripe.sides), strict=True):
             wiring.connect(m, own, wiring.flipped(mine))
         return m
+
+
+async def send(ctx, port, first, then, restarted):
+    """Send payloads until the restart, then other ones."""
+    for payload in first:
+        ctx.set(port.p, payload)
+        ctx.set(port.valid, 1)
+        ready = False
+        while not ready and not restarted:
+            _, _, ready = await ctx.tick().sample(port.ready)
+    ctx.set(port.valid, 0)
+    while not restarted:
+        await ctx.tick()
+    for payload in then:
+        ctx.set(port.p, payload)
+        ctx.set(port.valid, 1)
+        await ctx.tick().until(port.ready)
+    ctx.set(port.valid, 0)
+
+
+async def drain(ctx, port, received, count, read, restarted):
+    """Accept payloads from the restart on."""
+    while not restarted:
+        await ctx.tick()
+    ctx.set(port.ready, 1)
+    while len(received) < count:
+        payload, = await ctx.tick().sample(port.p).until(port.valid)
+        received.append(read(payload))
 
 
 @pytest.mark.parametrize("taking", [0, 1])
 @pytest.mark.parametrize("after", [1, 2, 3, 5, 8, 13, 30])
 def test_restart(taking, after):
-    """Whatever was inside, the next list is dealt from its first word."""
+    """After a restart the next list is written from its first word."""
     dut = Restartable(TINY)
     dropped = Lists(TINY, [(FAR + 64, 16 * 41, False)])
     kept = Lists(TINY, [(FAR, 16 * 9, False), (FAR + 64, 8, False)])
@@ -262,37 +290,17 @@ def test_restart(taking, after):
         restarted.append(True)
         assert not any(ctx.get(port.valid) for port in outputs)
 
-    async def offer(ctx, port, first, then):
-        for payload in first:
-            ctx.set(port.p, payload)
-            ctx.set(port.valid, 1)
-            ready = False
-            while not ready and not restarted:
-                _, _, ready = await ctx.tick().sample(port.ready)
-        ctx.set(port.valid, 0)
-        while not restarted:
-            await ctx.tick()
-        for payload in then:
-            ctx.set(port.p, payload)
-            ctx.set(port.valid, 1)
-            await ctx.tick().until(port.ready)
-        ctx.set(port.valid, 0)
-
-    async def drain(ctx, port, got, count, read):
-        while not restarted:
-            await ctx.tick()
-        ctx.set(port.ready, 1)
-        while len(got) < count:
-            payload, = await ctx.tick().sample(port.p).until(port.valid)
-            got.append(read(payload))
     bench.process("restart", restart)
-    bench.process("starts", lambda ctx: offer(ctx, dut.start, dropped.starts, kept.starts))
-    bench.process("words", lambda ctx: offer(ctx, dut.words, dropped.words, kept.words))
+    for port, first, then in ((dut.start, dropped.starts, kept.starts),
+                              (dut.words, dropped.words, kept.words)):
+        bench.process("send", partial(
+            send, port=port, first=first, then=then, restarted=restarted))
     for side, (requests, words) in enumerate(taken):
-        for port, got, count, read in (
+        for port, received, count, read in (
                 (dut.requests[side], requests, 2, lambda request: request.address),
                 (dut.sides[side], words, len(kept.sides[side]), present)):
-            bench.process("drain", partial(drain, port=port, got=got, count=count, read=read))
+            bench.process("drain", partial(
+                drain, port=port, received=received, count=count, read=read, restarted=restarted))
     bench.run(200)
     check(taken, kept)
 

@@ -1,4 +1,4 @@
-"""Unpacker, Packer and WidePacker against the bytes that NumPy says a list has."""
+"""Unpacker, Packer and WidePacker against the bytes of NumPy arrays."""
 
 from gc import collect
 from math import ceil
@@ -41,7 +41,7 @@ def unpack(dut, lists, gaps, pauses):
         payload.value if isinstance(payload.value, int) else payload.value.as_bits(),
         payload.fault, payload.last))
 
-    async def over(ctx):  # ready for the next start, nothing left behind
+    async def over(ctx):  # ready for the next list, with no element or word inside
         await ctx.tick().until(dut.start.ready & ~dut.start.valid & ~dut.words.valid)
         await ctx.tick().repeat(2)
         while len(elements) < total:
@@ -62,7 +62,8 @@ def test_unpacker_gives_every_element(preset, element_bytes, gaps, pauses):
         words = words_of(values, element_bytes, config.bus_bytes, surplus)
         faults = rng.integers(0, 4, len(words)) * (rng.random(len(words)) < 0.3)
         lists.append(([{"data": word, "fault": int(fault), "last": i == len(words) - 1}
-                       for i, (word, fault) in enumerate(zip(words, faults))], count))
+                       for i, (word, fault) in enumerate(zip(words, faults, strict=True))],
+                      count))
         expected += [(value, int(faults[i // per_word]), i == count - 1)
                      for i, value in enumerate(values)]
     elements, _ = unpack(Unpacker(config, 8 * element_bytes, element_bytes), lists, gaps, pauses)

@@ -1,4 +1,4 @@
-"""A list port before the memory model, and what its clients must get."""
+"""Test bench: a list port, a memory model, and the words that the clients must receive."""
 
 from dataclasses import replace
 from math import ceil
@@ -12,7 +12,7 @@ from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 
 TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
 BASE, SIZE = 0xA_0000_0000, 1 << 16
-ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # such as reach BASE
+ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # wide enough for BASE
 STALLS = {"jitter": 12, "stall_address": 0.4, "stall_data": 0.3}
 MEMORIES = {
     "ideal": Behaviour(),
@@ -24,7 +24,7 @@ MEMORIES = {
 
 
 class Bench(StreamBench):
-    """A list port, a memory behind it, and the words that each client got."""
+    """A list port with a memory."""
 
     def __init__(self, config, clients, behaviour=MEMORIES["ideal"], **options):
         self.config, self.port = config, DmaReadPort(config, clients, **options)
@@ -36,7 +36,7 @@ class Bench(StreamBench):
         self.background(read_responder(self.port.bus, self.memory))
 
     def expected(self, requests, fault=lambda address: 0):
-        """(data, fault, last) of every word of (address, bytes) requests; no data with a fault."""
+        """(data, fault, last) of every word of (address, bytes) requests; with a fault, no data."""
         bus, words = self.config.bus_bytes, []
         for address, size in requests:
             for at in range(address, address + size, bus):
@@ -45,19 +45,19 @@ class Bench(StreamBench):
                 words.append((None if fault(at) else data, fault(at), int(end)))
         return words
 
-    def ask(self, client, requests, gaps=STEADY):
+    def request(self, client, requests, gaps=STEADY):
         self.source(self.port.clients[client].request,
                     [{"address": address, "bytes": size} for address, size in requests], gaps)
 
-    def take(self, client, count, pauses=STEADY):
+    def receive(self, client, count, pauses=STEADY):
         return self.sink(self.port.clients[client].words, count, pauses, name=f"client {client}",
                          read=lambda word: (None if word.fault else word.data, word.fault,
                                             word.last))
 
-    def fetch(self, client, requests, gaps=STEADY, pauses=STEADY):
-        self.ask(client, requests, gaps)
+    def read(self, client, requests, gaps=STEADY, pauses=STEADY):
+        self.request(client, requests, gaps)
         count = sum(ceil(size / self.config.bus_bytes) for _, size in requests)
-        return self.take(client, count, pauses)
+        return self.receive(client, count, pauses)
 
 
 def random_requests(rng, count, config):
@@ -65,17 +65,17 @@ def random_requests(rng, count, config):
     longest = 6 * config.burst_beats * config.bus_bytes
     sizes = rng.integers(1, longest, count)
     addresses = BASE + 64 * rng.integers(0, (SIZE - longest) // 64, count)
-    return [(int(address), int(size)) for address, size in zip(addresses, sizes)]
+    return [(int(address), int(size)) for address, size in zip(addresses, sizes, strict=True)]
 
 
 async def idle(ctx, port):
-    """Until nothing is in flight."""
+    """Wait until nothing is in flight."""
     if not ctx.get(port.idle):
         await ctx.tick().until(port.idle)
 
 
-async def fetch(ctx, client, address, size):
-    """One list on an idle client: its (data, fault, last) words."""
+async def read(ctx, client, address, size):
+    """Read one list with an idle client; return the (data, fault, last) words."""
     ctx.set(client.request.payload, {"address": address, "bytes": size})
     ctx.set(client.request.valid, 1)
     await ctx.tick().until(client.request.ready)

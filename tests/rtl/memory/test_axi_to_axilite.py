@@ -1,4 +1,4 @@
-"""AXI4 masters on a memory of four bytes at a time: data, strobes, refusals."""
+"""AXI4 masters on an AXI4-Lite memory: data, strobes, errors."""
 
 import numpy as np
 import pytest
@@ -7,17 +7,17 @@ from hotrow_rtl.memory.axi_to_axilite import AXIToAXILite
 
 from tests.rtl.memory.axi_masters import MastersBench
 
-SIZE, ADDRESS_WIDTH, BAD = 4096, 16, 0x8000  # from BAD on the slave refuses
+SIZE, ADDRESS_WIDTH, BAD = 4096, 16, 0x8000  # the slave answers SLVERR from BAD on
 
 
 class BridgeBench(MastersBench):
-    """Two masters of each kind, and a slave that notes what it is asked.
+    """Two masters of each kind, and a slave that records its accesses.
 
-    Members
-    -------
+    Attributes
+    ----------
     octets : uint8[SIZE]
         The slave's memory.
-    asked : list of (str, int)
+    accesses : list of (str, int)
         "read" or "write", and the address.
     """
 
@@ -27,17 +27,17 @@ class BridgeBench(MastersBench):
             [AXI4Read(id_width=2, **bus), AXI4Read(id_width=3, **bus)],
             [AXI4Write(id_width=3, **bus), AXI4Write(id_width=2, **bus)], ADDRESS_WIDTH)
         super().__init__(bridge, bridge, bridge, bus_bytes, seed)
-        self.bus, self.octets, self.asked = bridge.bus, np.zeros(SIZE, np.uint8), []
+        self.bus, self.octets, self.accesses = bridge.bus, np.zeros(SIZE, np.uint8), []
         self.background(self._reads)
         self.background(self._writes)
 
     async def _reads(self, ctx):
         bus = self.bus
         while True:
-            await self._rest(ctx)
-            address = await self._take(ctx, bus.arvalid, bus.arready, bus.araddr)
-            self.asked.append(("read", address))
-            await self._rest(ctx)
+            await self._stall(ctx)
+            address = await self._accept(ctx, bus.arvalid, bus.arready, bus.araddr)
+            self.accesses.append(("read", address))
+            await self._stall(ctx)
             good = address < BAD
             ctx.set(bus.rdata, int.from_bytes(self.octets[address:address + 4].tobytes(), "little")
                     if good else 0xBAD)
@@ -49,15 +49,15 @@ class BridgeBench(MastersBench):
     async def _writes(self, ctx):
         bus = self.bus
         while True:
-            await self._rest(ctx)
+            await self._stall(ctx)
             if self.rng.random() < 0.5:
-                address = await self._take(ctx, bus.awvalid, bus.awready, bus.awaddr)
-                data, strobe = await self._take(ctx, bus.wvalid, bus.wready, bus.wdata, bus.wstrb)
+                address = await self._accept(ctx, bus.awvalid, bus.awready, bus.awaddr)
+                data, strobe = await self._accept(ctx, bus.wvalid, bus.wready, bus.wdata, bus.wstrb)
             else:
-                data, strobe = await self._take(ctx, bus.wvalid, bus.wready, bus.wdata, bus.wstrb)
-                address = await self._take(ctx, bus.awvalid, bus.awready, bus.awaddr)
-            self.asked.append(("write", address))
-            assert strobe, "four bytes of which none is written"
+                data, strobe = await self._accept(ctx, bus.wvalid, bus.wready, bus.wdata, bus.wstrb)
+                address = await self._accept(ctx, bus.awvalid, bus.awready, bus.awaddr)
+            self.accesses.append(("write", address))
+            assert strobe, "a write without a strobe"
             for lane in range(4):
                 if strobe >> lane & 1 and address < BAD:
                     self.octets[address + lane] = data >> 8 * lane & 0xFF
@@ -67,7 +67,7 @@ class BridgeBench(MastersBench):
             ctx.set(bus.bvalid, 0)
 
     @staticmethod
-    async def _take(ctx, valid, ready, *values):
+    async def _accept(ctx, valid, ready, *values):
         while not ctx.get(valid):
             await ctx.tick()
         found = [ctx.get(value) for value in values]
@@ -102,31 +102,31 @@ def test_random_bursts(bus_bytes, seed):
     assert all(response == OKAY for response, _ in answers[0] + answers[1])
     bench = BridgeBench(bus_bytes, seed)
     bench.octets[:] = expected
-    asked = [[(*span(int(rng.integers(0, 2))), int(rng.integers(0, 4))) for _ in range(12)]
+    requests = [[(*span(int(rng.integers(0, 2))), int(rng.integers(0, 4))) for _ in range(12)]
              for _ in range(2)]
-    came = [bench.read(number, bursts) for number, bursts in enumerate(asked)]
+    answers = [bench.read(number, bursts) for number, bursts in enumerate(requests)]
     bench.run(50_000)
-    for bursts, found in zip(asked, came):
+    for bursts, found in zip(requests, answers, strict=True):
         assert found == [(expected[at:at + beats * bus_bytes].tobytes(), OKAY)
                          for at, beats, _ in bursts], f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_what_is_refused(seed):
-    """By the slave, or because its addresses end before; bursts after that are not."""
-    bench, some, whole = BridgeBench(8, seed), bytes(range(16)), np.ones(16, bool)
-    bursts = [(0, some, whole, 1), (BAD, some, whole, 2), (1 << 20, some, whole, 3),
-              (32, some, whole, 0)]
+def test_errors_are_answered_with_decerr(seed):
+    """Errors of the slave, and addresses that it does not have; later bursts are served."""
+    bench, octets, strobes = BridgeBench(8, seed), bytes(range(16)), np.ones(16, bool)
+    bursts = [(0, octets, strobes, 1), (BAD, octets, strobes, 2), (1 << 20, octets, strobes, 3),
+              (32, octets, strobes, 0)]
     answers = bench.write(1, bursts)
     bench.run(2000)
     assert [response for response, _ in answers] == [OKAY, DECERR, DECERR, OKAY]
-    assert bytes(bench.octets[:16]) == bytes(bench.octets[32:48]) == some
-    assert [address for _, address in bench.asked] == [
+    assert bytes(bench.octets[:16]) == bytes(bench.octets[32:48]) == octets
+    assert [address for _, address in bench.accesses] == [
         0, 4, 8, 12, *range(BAD, BAD + 16, 4), 32, 36, 40, 44]
     bench = BridgeBench(8, seed)
-    bench.octets[:16] = list(some)
-    came = bench.read(0, [(0, 2, 1), (BAD, 1, 2), (1 << 20, 1, 0), (0, 2, 3)])
+    bench.octets[:16] = list(octets)
+    answers = bench.read(0, [(0, 2, 1), (BAD, 1, 2), (1 << 20, 1, 0), (0, 2, 3)])
     bench.run(2000)
-    assert [responses for _, *responses in came] == [[OKAY], [DECERR], [DECERR], [OKAY]]
-    assert came[0][0] == came[3][0] == some
-    assert {address for _, address in bench.asked} == {0, 4, 8, 12, BAD, BAD + 4}
+    assert [responses for _, *responses in answers] == [[OKAY], [DECERR], [DECERR], [OKAY]]
+    assert answers[0][0] == answers[3][0] == octets
+    assert {address for _, address in bench.accesses} == {0, 4, 8, 12, BAD, BAD + 4}

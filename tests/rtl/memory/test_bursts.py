@@ -45,7 +45,8 @@ def test_bursts(longest, gaps, pauses):
             for word, words in runs], gaps)
     count = sum(map(len, expected))
     taken = bench.sink(scheduler.bursts, count, pauses,
-                       read=lambda owner: (owner.client, owner.burst.word, owner.burst.len_minus_1 + 1))
+                       read=lambda owned: (owned.client, owned.burst.word,
+                                           owned.burst.len_minus_1 + 1))
 
     async def grant_space(ctx):
         ctx.set(scheduler.space_for_one, (1 << len(longest)) - 1)
@@ -71,7 +72,8 @@ def test_longest_list_is_not_truncated():
     async def watch(ctx):
         ctx.set(scheduler.space_for_one, 1)
         ctx.set(scheduler.space_for_two, 1)
-        seen.extend(await ctx.tick().sample(scheduler.len_minus_1).until(scheduler.requests[0].ready))
+        seen.extend(await ctx.tick().sample(scheduler.len_minus_1).until(
+            scheduler.requests[0].ready))
     bench.process("words", watch)
     bench.run(200)
     assert taken == [(4 * i, 4) for i in range(50)]

@@ -1,4 +1,4 @@
-"""The list port before the memory model: contents, order, faults and rate."""
+"""The list port with the memory model: contents, order, faults and rate."""
 
 from dataclasses import replace
 from gc import collect
@@ -26,12 +26,12 @@ from tests.rtl.memory.read_port_bench import (
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
                                           (RAGGED, RAGGED)],
                          ids=["steady", "gaps", "back-pressure", "both"])
-def test_every_client_gets_its_words(memory, gaps, pauses):
+def test_every_client_receives_its_words(memory, gaps, pauses):
     seed = 3
     rng = np.random.default_rng(seed)
     bench = Bench(TINY, 3, replace(MEMORIES[memory], seed=seed), depth=16)
     requests = [random_requests(rng, 8, TINY) for _ in range(3)]
-    taken = [bench.fetch(i, requests[i], gaps, pauses) for i in range(3)]
+    taken = [bench.read(i, requests[i], gaps, pauses) for i in range(3)]
     bench.run(20_000)
     for client in range(3):
         assert taken[client] == bench.expected(requests[client]), f"seed {seed}, client {client}"
@@ -45,7 +45,7 @@ def test_geometries(config, clients, seed):
     rng = np.random.default_rng(seed)
     bench = Bench(config, clients, replace(MEMORIES["interleaved"], seed=seed))
     requests = [random_requests(rng, 2, config) for _ in range(clients)]
-    taken = [bench.fetch(i, requests[i], pauses=RAGGED) for i in range(clients)]
+    taken = [bench.read(i, requests[i], pauses=RAGGED) for i in range(clients)]
     bench.run(20_000)
     assert taken == [bench.expected(mine) for mine in requests], f"seed {seed}"
     bench.model.check()
@@ -57,18 +57,18 @@ def test_geometries(config, clients, seed):
 def test_bursts_at_page_boundaries(offset, words, bursts):
     bench = Bench(TINY, 1)
     requests = [(BASE + offset, 16 * words)]
-    taken = bench.fetch(0, requests)
+    taken = bench.read(0, requests)
     bench.run(200)
     assert taken == bench.expected(requests)
     assert bench.memory.statistics.bursts == bursts
     bench.model.check()
 
 
-def test_bursts_shorter_than_64_bytes_meet_the_boundary():
-    """A list may start in the middle of a burst's reach: only the first burst is short."""
+def test_first_burst_ends_at_the_boundary():
+    """A list that starts between boundaries has one short burst at its start."""
     bench = Bench(replace(TINY, burst_beats=16), 1)
     requests = [(BASE + 0x40, 16 * 40)]
-    taken = bench.fetch(0, requests)
+    taken = bench.read(0, requests)
     bench.run(200)
     assert taken == bench.expected(requests)
     assert bench.memory.statistics.bursts == 3  # 12, 16 and 12 beats
@@ -77,12 +77,12 @@ def test_bursts_shorter_than_64_bytes_meet_the_boundary():
 
 @pytest.mark.parametrize("word", [0, 5, 15], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("response, fault", [(SLVERR, FAULT_SLVERR), (DECERR, FAULT_DECERR)])
-def test_bus_faults_stay_with_their_word(word, response, fault):
+def test_bus_faults_belong_to_their_word(word, response, fault):
     bench = Bench(TINY, 2, MEMORIES["out-of-order"])
     bad = BASE + 0x400 + 16 * word
     bench.memory.fail_range(bad, 16, response)
     requests = [[(BASE + 0x400, 256), (BASE, 64)], [(BASE + 0x800, 256)]]
-    taken = [bench.fetch(client, mine) for client, mine in enumerate(requests)]
+    taken = [bench.read(client, mine) for client, mine in enumerate(requests)]
     bench.run(2000)
     for client, mine in enumerate(requests):
         assert taken[client] == bench.expected(mine, lambda at: fault * (at == bad))
@@ -91,17 +91,17 @@ def test_bus_faults_stay_with_their_word(word, response, fault):
 
 def test_unmapped_memory_is_a_decode_error():
     bench = Bench(TINY, 1)
-    taken = bench.fetch(0, [(BASE + SIZE - 64, 128)])
+    taken = bench.read(0, [(BASE + SIZE - 64, 128)])
     bench.run(200)
     assert [fault for _, fault, _ in taken] == [0] * 4 + [FAULT_DECERR] * 4
 
 
-def test_a_client_that_takes_nothing_delays_nobody():
+def test_a_client_that_stalls_delays_no_other():
     bench = Bench(TINY, 3, Behaviour(latency=10), depth=16)
-    for deaf in (0, 2):
-        bench.ask(deaf, [(BASE, 8192)])
+    for stalled in (0, 2):
+        bench.request(stalled, [(BASE, 8192)])
     requests = [(BASE + 256 * i, 256) for i in range(32)]
-    taken = bench.fetch(1, requests)
+    taken = bench.read(1, requests)
     cycles = bench.run(2000)
     assert taken == bench.expected(requests)
     assert cycles < 1.1 * 512 * (10 + DmaReadPort.turnaround + 4) / 16
@@ -109,16 +109,16 @@ def test_a_client_that_takes_nothing_delays_nobody():
 
 def test_clients_share_fairly():
     bench = Bench(TINY, 4, depth=16)
-    shares = [bench.fetch(i, [(BASE + 8192 * i, 1600)]) for i in range(4)]
+    shares = [bench.read(i, [(BASE + 8192 * i, 1600)]) for i in range(4)]
     spread = []
 
     async def watch(ctx):
         while min(map(len, shares)) < 100:
             await ctx.tick()
             spread.append(max(map(len, shares)) - min(map(len, shares)))
-    bench.process("fair", watch)
+    bench.process("shares", watch)
     cycles = bench.run(500)
-    assert max(spread) <= 2 * 4, "no client may be two bursts ahead"
+    assert max(spread) <= 2 * 4, "no client is more than two bursts ahead"
     assert cycles <= 400 + 20, "one word a cycle in all"
 
 
@@ -127,7 +127,7 @@ def test_rate(latency, depth):
     """words / cycles = min(1, depth / (latency + turnaround + burst_beats))."""
     bench = Bench(TINY, 1, Behaviour(latency=latency), depth=depth)
     words = 600
-    taken = bench.fetch(0, [(BASE, 16 * words)])
+    taken = bench.read(0, [(BASE, 16 * words)])
     cycles = bench.run(20_000)
     assert taken == bench.expected([(BASE, 16 * words)])
     port = bench.port
@@ -140,7 +140,7 @@ def test_shallow_clients_read_in_short_bursts():
     config = ECP5
     bench = Bench(config, 3, Behaviour(latency=200), shallow={0: 16, 2: 32})
     requests = [[(BASE + 64 * i, 16 * words)] for i, words in enumerate((8, 100, 600))]
-    taken = [bench.fetch(i, mine) for i, mine in enumerate(requests)]
+    taken = [bench.read(i, mine) for i, mine in enumerate(requests)]
     cycles = bench.run(6000)
     assert taken == [bench.expected(mine) for mine in requests]
     assert cycles <= 1.05 * (600 * (200 + DmaReadPort.turnaround + 8) / 32 + 200)
@@ -148,20 +148,20 @@ def test_shallow_clients_read_in_short_bursts():
 
 
 def test_lists_overlap():
-    """The second list's latency hides behind the first: no gap of a memory's latency between."""
+    """The words of the first list hide the latency of the second."""
     bench = Bench(TINY, 1, Behaviour(latency=64))
     requests = [(BASE + 4096 * i, 4096) for i in range(4)]
-    taken = bench.fetch(0, requests)
+    taken = bench.read(0, requests)
     cycles = bench.run(2000)
     assert taken == bench.expected(requests)
     assert cycles <= 4 * 256 + 64 + DmaReadPort.latency + 10
 
 
-def test_the_longest_list_is_not_cut_short():
+def test_longest_list_is_not_truncated():
     bench = Bench(TINY, 1)
     bench.model.map(np.zeros(1, np.uint8), 0)
-    bench.ask(0, [(BASE, (1 << LIST_BYTES_WIDTH) - 1)])
-    taken = bench.take(0, 600)
+    bench.request(0, [(BASE, (1 << LIST_BYTES_WIDTH) - 1)])
+    taken = bench.receive(0, 600)
     bench.run(1000)
     assert taken == [(*word[:2], 0) for word in bench.expected([(BASE, 9600)])]
 
@@ -172,7 +172,7 @@ def test_the_longest_list_is_not_cut_short():
     (1, {"depth": 4}, "depth must be a power of two of at least 8, two bursts, not 4"),
     (1, {"depth": 24}, "depth must be a power of two of at least 8, two bursts, not 24"),
 ])
-def test_parameters_teach(clients, options, message):
+def test_errors_name_the_legal_values(clients, options, message):
     with pytest.raises(ValueError, match=message):
         DmaReadPort(TINY, clients, **options)
-    collect()  # the refused component goes while its warning is filtered
+    collect()  # the component's warning is filtered only inside this test

@@ -1,3 +1,5 @@
+"""Region check against its golden model: verdicts, addresses, rate."""
+
 from dataclasses import replace
 from itertools import cycle, islice
 
@@ -21,7 +23,7 @@ TOP = (1 << 48) - 1
 
 
 def edges():
-    """Accesses that just fit, or miss by one byte, and handles that are not registered."""
+    """Accesses that fit exactly, or exceed by one byte, and handles that are not registered."""
     for handle, region in REGIONS.items():
         for offset, size in ((0, region.size), (0, region.size + 1), (1, region.size),
                              (region.size - 1, 1), (region.size, 1), (region.size, 0),
@@ -34,10 +36,10 @@ def edges():
 
 
 def traffic(count, seed):
-    """Every edge, then random accesses near the regions' ends."""
+    """All of `edges`, then random accesses near the ends of the regions."""
     rng = np.random.default_rng(seed)
     accesses = list(edges())
-    for handle, write in zip(rng.integers(0, 9, count), rng.random(count) < 0.5):
+    for handle, write in zip(rng.integers(0, 9, count), rng.random(count) < 0.5, strict=True):
         end = REGIONS.get(int(handle), REGIONS[0]).size
         offset, size = max(0, end - int(rng.integers(0, 96))), int(rng.integers(1, 96))
         accesses.append((packed_address(int(handle), offset), size, bool(write)))
@@ -50,7 +52,7 @@ def payload(address, size, write):
 
 
 def run(accesses, gaps, pauses):
-    """Register the regions, check the accesses; return the verdicts and the cycles they took."""
+    """Register the regions, check the accesses; return the verdicts and the number of cycles."""
     dut = RegionCheck(CONFIG)
     bench = StreamBench(dut)
     registered = {**REGIONS, REMOVED: Region(0x3000, 0x1000, True)}
@@ -83,12 +85,12 @@ def test_verdicts_equal_golden(gaps, pauses):
     accesses = traffic(200, seed=1)
     verdicts, _ = run(accesses, gaps, pauses)
     seen = set()
-    for (address, size, write), verdict in zip(accesses, verdicts):
+    for (address, size, write), verdict in zip(accesses, verdicts, strict=True):
         status, byte_address = check_operand(REGIONS, address, size, write)
         seen.add(status)
-        told = (verdict.region, verdict.read_only)
+        refusals = (verdict.region, verdict.read_only)
         where = f"address {address:#x}, {size} bytes, write {write}"
-        assert told == (status == Status.REGION, status == Status.READ_ONLY), where
+        assert refusals == (status == Status.REGION, status == Status.READ_ONLY), where
         if status == Status.OK:
             assert verdict.address == byte_address & (1 << CONFIG.address_width) - 1, where
     assert seen == {Status.OK, Status.REGION, Status.READ_ONLY}

@@ -1,4 +1,4 @@
-"""Watchdog: when it stops a port, and when it must not."""
+"""Watchdog: the cycles in which `stopped` is set."""
 
 import pytest
 from amaranth.sim import Simulator
@@ -7,7 +7,7 @@ from hotrow_rtl.memory.watchdog import Watchdog
 
 def run(timeout, cycles, waiting=lambda cycle: True, progress=lambda cycle: False,
         restart=lambda cycle: False):
-    """Cycles in which `stopped` is high."""
+    """Return the cycles in which `stopped` is high."""
     watchdog, stopped = Watchdog(), []
 
     async def drive(ctx):
@@ -27,7 +27,7 @@ def run(timeout, cycles, waiting=lambda cycle: True, progress=lambda cycle: Fals
 
 
 @pytest.mark.parametrize("timeout", [1, 2, 10])
-def test_stops_after_as_many_quiet_cycles(timeout):
+def test_stops_after_timeout_cycles_without_progress(timeout):
     assert run(timeout, 20) == list(range(timeout, 20))
 
 
@@ -35,7 +35,7 @@ def test_zero_never_stops():
     assert run(0, 100) == []
 
 
-def test_progress_and_rest_start_over():
+def test_progress_and_idle_cycles_clear_the_count():
     assert run(5, 100, progress=lambda cycle: cycle % 5 == 0) == []
     assert run(5, 100, waiting=lambda cycle: cycle % 5 != 0) == []
     assert run(4, 30, progress=lambda cycle: cycle == 10)[0] == 4

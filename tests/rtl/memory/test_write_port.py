@@ -1,4 +1,4 @@
-"""The result port before the memory model: contents, outcomes, faults, rate."""
+"""The result port with the memory model: contents, outcomes, faults, rate."""
 
 from dataclasses import replace
 from gc import collect
@@ -30,7 +30,7 @@ def test_every_client_writes_its_words(memory, gaps, pauses):
     seed = 3
     rng = np.random.default_rng(seed)
     bench = Bench(TINY, 3, replace(MEMORIES[memory], seed=seed))
-    outcomes = [bench.deposit(i, random_sequences(rng, i, 7, TINY), gaps, pauses)
+    outcomes = [bench.write(i, random_sequences(rng, i, 7, TINY), gaps, pauses)
                 for i in range(3)]
     bench.run(20_000)
     assert outcomes == [[0] * 7] * 3
@@ -44,7 +44,7 @@ def test_every_client_writes_its_words(memory, gaps, pauses):
 def test_geometries(config, clients, seed):
     rng = np.random.default_rng(seed)
     bench = Bench(config, clients, replace(MEMORIES["out-of-order"], seed=seed))
-    outcomes = [bench.deposit(i, random_sequences(rng, i, 3, config), RAGGED)
+    outcomes = [bench.write(i, random_sequences(rng, i, 3, config), RAGGED)
                 for i in range(clients)]
     bench.run(20_000)
     assert outcomes == [[0] * 3] * clients
@@ -57,36 +57,36 @@ def test_geometries(config, clients, seed):
 ])
 def test_bursts_at_page_boundaries(offset, words, bursts):
     bench = Bench(TINY, 1)
-    outcomes = bench.deposit(0, [(BASE + offset, words)])
+    outcomes = bench.write(0, [(BASE + offset, words)])
     bench.run(200)
     assert outcomes == [0] and (bench.array == bench.expected).all()
     assert bench.memory.statistics.bursts == bursts
     bench.model.check()
 
 
-def test_long_bursts_meet_the_boundary():
+def test_first_burst_ends_at_the_boundary():
     bench = Bench(replace(TINY, burst_beats=16), 1)
-    outcomes = bench.deposit(0, [(BASE + 0x40, 40)])
+    outcomes = bench.write(0, [(BASE + 0x40, 40)])
     bench.run(200)
     assert outcomes == [0] and (bench.array == bench.expected).all()
     assert bench.memory.statistics.bursts == 3  # 12, 16 and 12 beats
 
 
 @pytest.mark.parametrize("words, beats", [(1, 0), (2, 1), (5, 4), (6, 5), (9, 8)])
-def test_an_ending_without_data_does_not_reach_memory(words, beats):
-    """The results may end at the last byte of a region."""
+def test_a_last_word_without_strobes_is_not_written(words, beats):
+    """The word after the last result may lie beyond the region."""
     bench = Bench(TINY, 1)
     start = BASE + SIZE - 16 * beats if words in (5, 9) else BASE
-    outcomes = bench.deposit(0, [(start, words, "empty")])
+    outcomes = bench.write(0, [(start, words, "empty")])
     bench.run(200)
     assert outcomes == [0] and (bench.array == bench.expected).all()
     assert bench.memory.statistics.beats == beats
     bench.model.check()
 
 
-def test_outcome_comes_after_the_last_answer():
+def test_outcome_follows_the_last_answer():
     bench = Bench(TINY, 1, Behaviour(latency=50))
-    outcomes = bench.deposit(0, [(BASE, 9)])
+    outcomes = bench.write(0, [(BASE, 9)])
 
     async def watch(ctx):
         await ctx.tick().until(bench.port.clients[0].outcome.valid)
@@ -99,20 +99,20 @@ def test_outcome_comes_after_the_last_answer():
 
 @pytest.mark.parametrize("beat", [0, 5, 10], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("response, fault", [(SLVERR, FAULT_SLVERR), (DECERR, FAULT_DECERR)])
-def test_bus_faults_stay_with_their_sequence(beat, response, fault):
+def test_bus_faults_belong_to_their_sequence(beat, response, fault):
     bench = Bench(TINY, 2, MEMORIES["out-of-order"])
     bench.memory.fail_range(BASE + 0x400 + 16 * beat, 16, response)
-    first = bench.deposit(0, [(BASE, 11), (BASE + 0x400, 11), (BASE + 0x800, 11)])
-    second = bench.deposit(1, [(BASE + 0x1000, 30)])
+    first = bench.write(0, [(BASE, 11), (BASE + 0x400, 11), (BASE + 0x800, 11)])
+    second = bench.write(1, [(BASE + 0x1000, 30)])
     bench.run(2000)
     assert first == [0, fault, 0] and second == [0]
 
 
-def test_the_worst_fault_of_a_sequence_is_told():
+def test_outcome_is_the_highest_fault_of_a_sequence():
     bench = Bench(TINY, 1)
     for beat, response in ((0, SLVERR), (5, DECERR), (9, SLVERR)):
         bench.memory.fail_beat(beat, response)
-    outcomes = bench.deposit(0, [(BASE, 12), (BASE, 3)])
+    outcomes = bench.write(0, [(BASE, 12), (BASE, 3)])
     bench.run(200)
     assert outcomes == [FAULT_DECERR, 0]
 
@@ -128,15 +128,15 @@ def test_read_only_memory_is_a_slave_error():
     assert outcomes == [FAULT_SLVERR]
 
 
-def test_a_client_that_pauses_delays_nobody():
-    """Client 0 stays in the middle of a burst; client 2 leaves its outcomes."""
+def test_a_client_that_pauses_delays_no_other():
+    """Client 0 stops in the middle of a burst; client 2 does not accept its outcomes."""
     bench = Bench(TINY, 3)
     for client, words in ((0, 6), (2, 8)):
         port = bench.port.clients[client]
         bench.source(port.request, [{"address": BASE + 0x8000 * client // 2}])
         bench.source(port.words, [{"data": i, "strobe": 0, "last": client and i == words - 1}
                                   for i in range(words)])
-    outcomes = bench.deposit(1, [(BASE + 0x100 * i, 10) for i in range(20)])
+    outcomes = bench.write(1, [(BASE + 0x100 * i, 10) for i in range(20)])
     cycles = bench.run(600)
     assert outcomes == [0] * 20 and (bench.array == bench.expected).all()
     assert cycles < 300
@@ -149,7 +149,7 @@ def test_rate(clients, latency):
     bench = Bench(WIDE, clients, Behaviour(latency=latency))
     words = 512 // clients
     for client in range(clients):
-        assert bench.deposit(client, [(BASE + SIZE // 4 * client % SIZE, 200 // clients)]) == []
+        assert bench.write(client, [(BASE + SIZE // 4 * client % SIZE, 200 // clients)]) == []
     cycles = bench.run(words + latency + 100)
     total = 200 // clients * clients
     assert bench.memory.statistics.beats == total
@@ -159,9 +159,9 @@ def test_rate(clients, latency):
 
 
 def test_sequences_overlap():
-    """The next sequence goes out while the answers to the one before are awaited."""
+    """A sequence is sent while the answers to the previous one are awaited."""
     bench = Bench(TINY, 1, Behaviour(latency=100))
-    outcomes = bench.deposit(0, [(BASE + 4096 * i, 128) for i in range(4)])
+    outcomes = bench.write(0, [(BASE + 4096 * i, 128) for i in range(4)])
     cycles = bench.run(1000)
     assert outcomes == [0] * 4 and (bench.array == bench.expected).all()
     assert cycles <= 4 * 128 + 100 + 30
@@ -170,7 +170,7 @@ def test_sequences_overlap():
 def test_latency():
     bench = Bench(TINY, 1)
     port, bus = bench.port.clients[0], bench.port.bus
-    bench.deposit(0, [(BASE, 4)])
+    bench.write(0, [(BASE, 4)])
     seen = []
 
     async def watch(ctx):
@@ -189,7 +189,7 @@ def test_latency():
     (1, {"depth": 4}, "depth must be a power of two of at least 8, two bursts, not 4"),
     (2, {"striped": {1, 2}}, r"striped clients must be numbers below 2, not \[2\]"),
 ])
-def test_parameters_teach(clients, options, message):
+def test_errors_name_the_legal_values(clients, options, message):
     with pytest.raises(ValueError, match=message):
         DmaWritePort(TINY, clients, **options)
-    collect()  # the refused component goes while its warning is filtered
+    collect()  # the component's warning is filtered only inside this test

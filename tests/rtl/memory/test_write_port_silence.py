@@ -1,4 +1,4 @@
-"""A result port whose memory falls silent, and one that is restarted."""
+"""A result port whose memory stops answering, and one that is restarted."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ from hotrow_rtl.interfaces.records import FAULT_TIMEOUT
 from hotrow_sim.memory import Behaviour
 from hotrow_sim.testing.benches.stream_bench import RAGGED, pulse
 
-from tests.rtl.memory.write_port_bench import BASE, TINY, Bench, deposit
+from tests.rtl.memory.write_port_bench import BASE, TINY, Bench, write
 
 
 class TestSilence:
-    @pytest.mark.parametrize("accept", [False, True], ids=["nothing taken", "all taken"])
+    @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "all accepted"])
     @pytest.mark.parametrize("first", [0, 12, 25, 38])
     def test_every_sequence_ends(self, first, accept):
         bench = Bench(TINY, 2, Behaviour(latency=5))
@@ -21,24 +21,24 @@ class TestSilence:
             ctx.set(bench.port.timeout, 50)
             await ctx.tick().until(bench.port.stopped)
         bench.process("stop", configure)
-        outcomes = [bench.deposit(0, [(BASE, 5), (BASE + 0x400, 9, "full"), (BASE, 2, "empty"),
+        outcomes = [bench.write(0, [(BASE, 5), (BASE + 0x400, 9, "full"), (BASE, 2, "empty"),
                                       (BASE, 40)], pauses=RAGGED),
-                    bench.deposit(1, [(BASE + 0x1000, 70), (BASE, 4)])]
+                    bench.write(1, [(BASE + 0x1000, 70), (BASE, 4)])]
         bench.run(1000)
         for mine in outcomes:
             good = mine.index(FAULT_TIMEOUT)
             assert mine == [0] * good + [FAULT_TIMEOUT] * (len(mine) - good)
-        assert (first >= 25) == (outcomes[0][0] == 0), "silence in the middle"
+        assert (first >= 25) == (outcomes[0][0] == 0), "the memory stops in the middle"
         assert not bench.memory.violations
 
     @pytest.mark.parametrize("timeout, stops", [(0, False), (40, True), (80, False)])
-    def test_patience(self, timeout, stops):
+    def test_timeout(self, timeout, stops):
         bench = Bench(TINY, 1, Behaviour(latency=60))
 
         async def configure(ctx):
             ctx.set(bench.port.timeout, timeout)
         bench.process("timeout", configure)
-        outcomes = bench.deposit(0, [(BASE, 4)])
+        outcomes = bench.write(0, [(BASE, 4)])
         bench.run(200)
         assert outcomes == [FAULT_TIMEOUT * stops]
 
@@ -49,7 +49,7 @@ class TestSilence:
         async def configure(ctx):
             ctx.set(bench.port.timeout, 30)
         bench.process("timeout", configure)
-        outcomes = bench.deposit(0, [(BASE, 64)])
+        outcomes = bench.write(0, [(BASE, 64)])
         bench.run(300)
         assert bench.memory.statistics.bursts == 1
         assert outcomes == [0] and (bench.array == bench.expected).all()
@@ -60,14 +60,14 @@ class TestSilence:
         async def configure(ctx):
             ctx.set(bench.port.timeout, 30)
         bench.process("timeout", configure)
-        outcomes = bench.deposit(0, [(BASE, 12)], gaps=(70,))
+        outcomes = bench.write(0, [(BASE, 12)], gaps=(70,))
         bench.run(2000)
         assert outcomes == [0] and (bench.array == bench.expected).all()
 
-    @pytest.mark.parametrize("accept", [False, True], ids=["nothing taken", "all taken"])
+    @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "all accepted"])
     @pytest.mark.parametrize("late", [130, 250, 350])
-    def test_promised_beats_after_the_stop_carry_nothing(self, accept, late):
-        """The memory comes back while the port is stopped (130), or after the restart (350)."""
+    def test_beats_after_the_stop_have_no_strobes(self, accept, late):
+        """The memory answers again while the port is stopped (130), or after the restart (350)."""
         bench = Bench(TINY, 1, Behaviour(latency=5, outstanding=3, stall_data=0.3, seed=late))
         bench.memory.silence(25, late, accept)
         port, client = bench.port, bench.port.clients[0]
@@ -77,9 +77,9 @@ class TestSilence:
 
         async def stop_and_restart(ctx):
             ctx.set(port.timeout, 40)
-            assert await deposit(ctx, client, BASE, lost) == FAULT_TIMEOUT
+            assert await write(ctx, client, BASE, lost) == FAULT_TIMEOUT
             assert ctx.get(port.stopped)
-            assert await deposit(ctx, client, BASE, lost[-3:]) == FAULT_TIMEOUT
+            assert await write(ctx, client, BASE, lost[-3:]) == FAULT_TIMEOUT
             while bench.cycles < 250:
                 await ctx.tick()
             await pulse(ctx, port.restart)
@@ -88,14 +88,14 @@ class TestSilence:
                 await ctx.tick().until(port.idle)
             assert bench.cycles >= late
             seen = bench.array.copy()
-            assert await deposit(ctx, client, BASE + 0x4000,
+            assert await write(ctx, client, BASE + 0x4000,
                                  bench.words(BASE + 0x4000, 30)) == 0
             assert (bench.array[:0x4000] == seen[:0x4000]).all()
         bench.process("stop and restart", stop_and_restart)
         bench.run(1500)
         assert (bench.array[0x4000:] == bench.expected[0x4000:]).all()
         written = (bench.array[:960] != before[:960]).reshape(60, 16).any(axis=1)
-        assert 0 < written.sum() < 60, "some words landed before the silence, none after the stop"
+        assert 0 < written.sum() < 60, "words were written before the stop, and none after it"
         assert not written[written.sum():].any()
         assert (bench.empty_beats > 0) == (not accept)
         bench.model.check()
@@ -105,7 +105,7 @@ class TestRestart:
     @pytest.mark.slow
     @pytest.mark.parametrize("when", [*range(6, 30), 45, 60])
     def test_in_flight(self, when):
-        """After a restart at any moment the next sequences are whole, and only they are written."""
+        """After a restart in any cycle only the next sequences are written, completely."""
         bench = Bench(TINY, 2, Behaviour(latency=12, jitter=9, out_of_order=True, seed=when,
                                          stall_address=0.5, stall_data=0.3))
         port = bench.port
@@ -120,46 +120,46 @@ class TestRestart:
                 await ctx.tick()
             if number == 0:
                 ctx.set(port.restart, 1)
-            await ctx.tick()  # what is taken in this cycle is forgotten
+            await ctx.tick()  # words accepted in this cycle are dropped
             ctx.set(mine.words.valid, 0)
             ctx.set(mine.request.valid, 0)
             ctx.set(port.restart, 0)
             for start in (0x2000 + 0x4000 * number, 0x3000 + 0x4000 * number):
                 words = bench.words(BASE + start, 9 + number)
-                assert await deposit(ctx, mine, BASE + start, words) == 0
+                assert await write(ctx, mine, BASE + start, words) == 0
         for number in range(2):
             bench.process(f"client {number}", lambda ctx, number=number: client(ctx, number))
         bench.run(2000)
         for number in range(2):
             part = slice(0x2000 + 0x4000 * number, 0x4000 + 0x4000 * number)
-            assert (bench.array[part] == bench.expected[part]).all(), f"restart at {when}"
+            assert (bench.array[part] == bench.expected[part]).all(), f"restart in cycle {when}"
         bench.model.check()
 
-    @pytest.mark.parametrize("accept", [False, True], ids=["nothing taken", "all taken"])
-    def test_of_a_dead_memory(self, accept):
-        """Nothing is taken and nothing is said to be idle until the memory has answered."""
+    @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "all accepted"])
+    def test_with_a_memory_that_stopped(self, accept):
+        """The port accepts nothing, and is not idle, until the memory has answered."""
         bench = Bench(TINY, 1, Behaviour(latency=5))
         bench.memory.silence(0, 500, accept)
         port, client = bench.port, bench.port.clients[0]
 
         async def drive(ctx):
             ctx.set(port.timeout, 30)
-            assert await deposit(ctx, client, BASE, bench.words(BASE, 6)) == FAULT_TIMEOUT
+            assert await write(ctx, client, BASE, bench.words(BASE, 6)) == FAULT_TIMEOUT
             await pulse(ctx, port.restart)
             ctx.set(client.request.valid, 1)
             while bench.cycles < 500:
-                _, _, taken, calm, stopped = await ctx.tick().sample(
+                _, _, accepted, is_idle, stopped = await ctx.tick().sample(
                     client.request.ready, port.idle, port.stopped)
-                assert not taken and not calm and not stopped
+                assert not accepted and not is_idle and not stopped
             await ctx.tick().until(port.idle)
-            assert await deposit(ctx, client, BASE + 256, bench.words(BASE + 256, 6)) == 0
+            assert await write(ctx, client, BASE + 256, bench.words(BASE + 256, 6)) == 0
         bench.process("drive", drive)
         bench.run(1000)
         assert (bench.array[256:] == bench.expected[256:]).all()
         bench.model.check()
 
     def test_with_closed_bursts_and_nothing_in_flight(self):
-        """Bursts that wait for their turn are forgotten, however short the restart is."""
+        """Complete bursts that wait for the bus are dropped, however short the restart is."""
         bench = Bench(TINY, 1, Behaviour(stall_address=0.0))
         port, client = bench.port, bench.port.clients[0]
         before = bench.array.copy()
@@ -177,7 +177,7 @@ class TestRestart:
             await pulse(ctx, port.restart)
             assert ctx.get(port.idle)
             words = bench.words(BASE + 0x1000, 5)
-            assert await deposit(ctx, client, BASE + 0x1000, words) == 0
+            assert await write(ctx, client, BASE + 0x1000, words) == 0
         bench.process("drive", drive)
         bench.run(200)
         assert (bench.array[:0x1000] == before[:0x1000]).all()

@@ -1,4 +1,4 @@
-"""A result port before the memory model, and what that memory must hold in the end."""
+"""Test bench: a result port, a memory model, and its expected final content."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 
 TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
 BASE, SIZE = 0xA_0000_0000, 1 << 16
-ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # such as reach BASE
+ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # wide enough for BASE
 STALLS = {"jitter": 12, "stall_address": 0.4, "stall_data": 0.3, "stall_response": 0.3}
 MEMORIES = {
     "ideal": Behaviour(),
@@ -22,7 +22,7 @@ MEMORIES = {
 
 
 class Bench(StreamBench):
-    """A result port with a memory behind it, and what that memory must hold in the end."""
+    """A result port with a memory."""
 
     def __init__(self, config, clients, behaviour=MEMORIES["ideal"], **options):
         self.config, self.port = config, DmaWritePort(config, clients, **options)
@@ -34,50 +34,51 @@ class Bench(StreamBench):
         self.memory = self.model.write_port(config.bus_bytes, behaviour)
         self.background(write_responder(self.port.bus, self.memory))
         self.rng = np.random.default_rng(2)
-        self.empty_beats = 0  # delivered only because they had been promised
-        self.background(self._watch_promised_beats)
+        self.empty_beats = 0  # beats sent without strobes for an address sent before
+        self.background(self._watch_dropped_beats)
 
-    async def _watch_promised_beats(self, ctx):
-        """While the port is stopped or drains, only the beat already offered may have strobes."""
+    async def _watch_dropped_beats(self, ctx):
+        """While the port is stopped or drains, only a beat that was valid before has strobes."""
         port, bus = self.port, self.port.bus
-        restarted = offered = False
+        restarted = valid_before = False
         while True:
             _, _, stopped, restart, idle, valid, ready, strobe = await ctx.tick().sample(
                 port.stopped, port.restart, port.idle, bus.wvalid, bus.wready, bus.wstrb)
             if not (stopped or restarted):
-                offered = True
+                valid_before = True
             elif valid:
-                assert offered or not strobe, "a beat of a dropped sequence carries data"
-                self.empty_beats += ready and not offered
-                offered &= not ready
+                assert valid_before or not strobe, "a beat of a dropped sequence carries data"
+                self.empty_beats += ready and not valid_before
+                valid_before &= not ready
             else:
-                offered = False
+                valid_before = False
             restarted = restart or (restarted and not idle)
 
     def words(self, address, count, ending="partial", striped=False):
-        """Payloads of one sequence, noted as expected in memory.
+        """Payloads of one sequence, which the expected content includes.
 
         ending : "full", "partial" (strobes for the first bytes only) or "empty" (none).
-        striped : to every second block, from the one in which the sequence starts.
+        striped : whether the sequence fills every second block.
         """
         bus, payloads = self.config.bus_bytes, []
         block = self.config.burst_beats * bus
         for i in range(count):
             last, data = i == count - 1, self.rng.bytes(bus)
-            held = bus
+            valid = bus
             if last and ending != "full":
-                held = 0 if ending == "empty" else int(self.rng.integers(1, bus))
+                valid = 0 if ending == "empty" else int(self.rng.integers(1, bus))
             at = address - BASE + bus * i
             if striped:
                 at += (at // block - (address - BASE) // block) * block
-            self.expected[at:at + held] = np.frombuffer(data[:held], np.uint8)
+            self.expected[at:at + valid] = np.frombuffer(data[:valid], np.uint8)
             payloads.append({"data": int.from_bytes(data, "little"), "last": last,
-                             "strobe": (1 << held) - 1})
+                             "strobe": (1 << valid) - 1})
         return payloads
 
-    def deposit(self, client, sequences, gaps=STEADY, pauses=STEADY, whole=False):
-        """Write (address, words[, ending]) sequences; return the list their outcomes fill."""
-        port, striped = self.port.clients[client], client in self.port.striped and not whole
+    def write(self, client, sequences, gaps=STEADY, pauses=STEADY, bypass_striping=False):
+        """Write (address, words[, ending]) sequences; return the list of outcomes."""
+        port = self.port.clients[client]
+        striped = client in self.port.striped and not bypass_striping
         self.source(port.request, [{"address": address} for address, *_ in sequences], gaps)
         self.source(port.words, [word for sequence in sequences
                                  for word in self.words(*sequence, striped=striped)], gaps)
@@ -87,15 +88,15 @@ class Bench(StreamBench):
 
 def random_sequences(rng, client, count, config):
     """Sequences of up to five bursts that do not overlap, with every kind of ending."""
-    room = SIZE // 8 // count // 64 * 64  # up to 8 clients
-    longest = min(5 * config.burst_beats, room // config.bus_bytes - 64 // config.bus_bytes)
-    starts = BASE + SIZE // 8 * client + room * np.arange(count) + 64 * rng.integers(0, 2, count)
+    space = SIZE // 8 // count // 64 * 64  # up to 8 clients
+    longest = min(5 * config.burst_beats, space // config.bus_bytes - 64 // config.bus_bytes)
+    starts = BASE + SIZE // 8 * client + space * np.arange(count) + 64 * rng.integers(0, 2, count)
     return [(int(start), int(rng.integers(1, longest)), ("full", "partial", "empty")[i % 3])
             for i, start in enumerate(starts)]
 
 
-async def deposit(ctx, client, address, words):
-    """One sequence on an idle client; returns its fault."""
+async def write(ctx, client, address, words):
+    """Write one sequence with an idle client; return its fault."""
     ctx.set(client.request.payload, {"address": address})
     ctx.set(client.request.valid, 1)
     await ctx.tick().until(client.request.ready)
