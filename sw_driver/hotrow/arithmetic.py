@@ -28,13 +28,7 @@ ADAGRAD_STATE_BYTES = 4
 
 
 class Arithmetic:
-    """Part of `Device`.
-
-    Parameters
-    ----------
-    commands : Commands
-    rows : RowOperands
-    """
+    """Part of `Device`; each method returns the future of a command."""
 
     def __init__(self, commands: Commands, rows: RowOperands):
         self._commands, self._rows = commands, rows

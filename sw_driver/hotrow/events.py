@@ -16,10 +16,6 @@ class Events:
     """Part of `Device`. Commands of one queue are in order; only events order two queues.
 
     `queue` is "lookup" or "move" in every call.
-
-    Parameters
-    ----------
-    commands : Commands
     """
 
     def __init__(self, commands: Commands):

@@ -29,14 +29,7 @@ _REMOVED_PER_SLOT = 4  # rows of a table that is unregistered
 
 
 class Lookup:
-    """Part of `Device`.
-
-    Parameters
-    ----------
-    commands : Commands
-    batches : BatchOperands
-    planner : Planner
-    """
+    """Part of `Device`: the calls return futures."""
 
     def __init__(self, commands: Commands, batches: BatchOperands, planner: Planner):
         self._commands, self._batches, self._planner = commands, batches, planner

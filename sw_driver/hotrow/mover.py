@@ -22,13 +22,7 @@ from .tables import Table
 
 
 class Mover:
-    """Part of `Device`.
-
-    Parameters
-    ----------
-    commands : Commands
-    rows : RowOperands
-    """
+    """Part of `Device`; each method returns the future of a command."""
 
     def __init__(self, commands: Commands, rows: RowOperands):
         self._commands, self._rows = commands, rows

@@ -68,13 +68,7 @@ class BatchNumbers:
 
 
 class Planner:
-    """Part of `Device`.
-
-    Parameters
-    ----------
-    commands : Commands
-    batches : BatchOperands
-    """
+    """Part of `Device`: the calls return futures."""
 
     def __init__(self, commands: Commands, batches: BatchOperands):
         self._commands, self._batches = commands, batches
@@ -84,7 +78,8 @@ class Planner:
     def window(self) -> int:
         """Batches that may be planned or marked and not retired."""
         self.check("a window of batches")
-        return self._commands.registers.read("PLAN_WINDOW")
+        with self._commands.lock:
+            return self._commands.registers.read("PLAN_WINDOW")
 
     def plan(self, batch: BatchLike, number: int | None = None, policy: str = "lru",
              admission: bool = False, writes: bool = True, observe: bool = False) -> Future[Plan]:

@@ -23,10 +23,6 @@ class Spans:
 
     Arrays are contiguous, and begin and end on a multiple of 4 bytes. Arrays that are not
     registered are registered during the command; they must begin on a multiple of 16 bytes.
-
-    Parameters
-    ----------
-    commands : Commands
     """
 
     def __init__(self, commands: Commands):
