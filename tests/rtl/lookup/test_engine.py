@@ -332,7 +332,7 @@ def faults_of_result_writes_are_reported_unless_another_is(script, rng):
     script.wanted[-1] |= {"status": Status.SLVERR,
                           "error_address": script.fail_write("misses", FAULT_SLVERR)}
     words = 2 * script.block // ROW_ENTRY_BYTES  # enough misses for both of their writers
-    script.split(np.arange(words), words // 2, 2)
+    script.split(np.arange(words) // 2, words // 2, 2)  # one row number in both tables
     script.wanted[-1] |= {"status": Status.DECERR, "error_address": script.fail_write(
         "misses", FAULT_DECERR, second=True)}
     script.split([1, LAST_ROW + 1], 1, 2)
