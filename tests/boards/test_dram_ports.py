@@ -55,7 +55,7 @@ class PortsBench(MastersBench):
             ctx.set(marks.ready, not self.seed or self.rng.random() < 0.5)
             _, _, valid, ready, block = await ctx.tick().sample(marks.valid, marks.ready, marks.p)
             if valid and ready:
-                self.told.append(block)
+                self.reported.append(block)
 
 
 def random_span(rng, bus_bytes, half):
@@ -90,7 +90,7 @@ def test_random_bursts(bus_bytes, seed):
     assert all(response == OKAY for response, _ in answers[0] + answers[1])
     for blocks, (_, told) in zip(touched, answers[1], strict=True):
         assert blocks <= told, "reported before the response"
-    assert set(bench.told) == set.union(*touched)
+    assert set(bench.reported) == set.union(*touched)
     bench = PortsBench(bus_bytes, seed)
     bench.octets[:] = expected
     asked = [[(*random_span(rng, bus_bytes, int(rng.integers(0, 2))), int(rng.integers(0, 4)))
@@ -112,7 +112,8 @@ def test_beyond_the_memory(seed):
                               (1 << 31, some, whole, 3), (40, some, whole, 0)])
     bench.run(2000)
     assert [response for response, _ in answers] == [OKAY, DECERR, DECERR, OKAY]
-    assert bench.told == [0, 0] and bytes(bench.octets[8:32]) == bytes(bench.octets[40:64]) == some
+    assert bench.reported == [0, 0]
+    assert bytes(bench.octets[8:32]) == bytes(bench.octets[40:64]) == some
     bench = PortsBench(8, seed)
     bench.octets[8:32] = list(some)
     came = bench.read(0, [(8, 3, 1), (SIZE, 2, 2), (1 << 31, 1, 0), (8, 3, 3)])

@@ -13,7 +13,7 @@ from hotrow_sim.testing.cosim.streams import reset
 
 CONFIG = preset("tiny")
 INPUTS = ("queues__{}__tail", "queues__{}__head", "queues__{}__completed", "queues__{}__state",
-          "queues__{}__refused", "queues__{}__landed")
+          "queues__{}__refused", "queues__{}__completed_pulse")
 PAUSES = (0, 1, 0, 0, 1, 1, 1, 0)
 
 

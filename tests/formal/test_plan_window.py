@@ -28,26 +28,26 @@ class Verdicts(Elaboratable):
         m.submodules.sequence = sequence = self.sequence
         m.submodules.window = window = self.window
         control, host = sequence.control, window.host
-        order, opcode = control.order, Signal(8)
+        command, opcode = control.command, Signal(8)
         m.d.comb += opcode.eq(AnySeq(8))
-        free_inputs(m, sequence, order, control.start, control.accept, control.verdict.ready,
+        free_inputs(m, sequence, command, control.start, control.accept, control.verdict.ready,
                     sequence.status, sequence.index, sequence.planned, sequence.retired)
         free_inputs(m, window, window.batch, window.plans, window.accept)
         m.d.comb += [
             sequence.status.eq(window.status), sequence.index.eq(window.index),
             sequence.planned.eq(window.planned), sequence.retired.eq(host.retired),
-            window.batch.eq(order.value), window.plans.eq(sequence.plans),
+            window.batch.eq(command.value), window.plans.eq(sequence.plans),
             window.accept.eq(sequence.accept), control.verdict.ready.eq(1),
         ]
 
         # One command after another: it is stable before it starts, gets a verdict, and is accepted.
-        plans, marks = (order.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
+        plans, marks = (command.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
         starts, accepts, allowed = AnySeq(1), AnySeq(1), Signal()
         waits, since = Signal(), Signal(range(PlanWindow.latency + 2))
-        value, kind, flags = Signal(32), Signal.like(order.opcode), Signal.like(order.flags)
+        value, kind, flags = Signal(32), Signal.like(command.opcode), Signal.like(command.flags)
         idle = Signal()
         m.d.comb += [
-            order.value.eq(value), order.opcode.eq(kind), order.flags.eq(flags),
+            command.value.eq(value), command.opcode.eq(kind), command.flags.eq(flags),
             control.start.eq(starts & idle), control.accept.eq(accepts & allowed),
             Assume(~window.clear | ~idle & ~waits & ~allowed),
         ]
@@ -82,7 +82,7 @@ class Verdicts(Elaboratable):
             Assert(~allowed | (value == (window.planned + 1)[:32])
                    & ((value - host.retired)[:32] <= most)),
             Assert(~waits | (since < PlanWindow.latency)),
-            Assert(~own.writes | (own.room <= unretired)),
+            Assert(~own.writes | (own.unretired <= unretired)),
             Assert(~own.writes | wrote),
             Assert(~(waits & idle) & ~(allowed & idle) & ~(waits & allowed)),
             Cover(granted & plans & (unretired == most - 1)),
@@ -95,8 +95,8 @@ class Verdicts(Elaboratable):
 BUGS = {
     "one batch too many": ("window > self.config.sweep_batches",
                            "window > self.config.sweep_batches + 1"),
-    "retired before it is planned": ("writes & (forward <= room)",
-                                     "writes & (forward <= room + 1)"),
+    "retired before it is planned": ("writes & (forward <= unretired)",
+                                     "writes & (forward <= unretired + 1)"),
 }
 
 

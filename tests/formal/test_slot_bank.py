@@ -20,7 +20,7 @@ from hotrow_rtl.lookup.directory.slot_table import SlotTable
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL
 
-TWO = replace(SMALL, directory_sets=16, directory_partitions=1, stamp_bits=4)
+TWO = replace(SMALL, planner=True, directory_sets=16, directory_partitions=1, stamp_bits=4)
 ONE = replace(TWO, directory_choices=1)
 
 
