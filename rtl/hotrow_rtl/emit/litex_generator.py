@@ -5,6 +5,7 @@ Each generator runs as a subprocess, so that this process imports none of its pa
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,8 @@ def generate(program: list, modules, description: dict, options=()) -> dict[str,
         folder = Path(folder)
         (folder / _DESCRIPTION).write_text(json.dumps(description))  # JSON is YAML
         done = subprocess.run([sys.executable, *map(str, program), *options, _DESCRIPTION],
-                              capture_output=True, text=True, cwd=folder)
+                              capture_output=True, text=True, cwd=folder,
+                              env={**os.environ, "GIT_DIR": os.devnull})  # no commit in the text
         if done.returncode:
             raise GeneratorFailed(f"{' '.join(map(str, program))} failed:\n"
                                   + done.stderr.strip()[-2000:])
