@@ -46,6 +46,7 @@ def test_generation_is_deterministic(monkeypatch):
     one = generate(CONFIG)
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # another date for most of the day
     assert generate(CONFIG) == one != generate(replace(CONFIG, row_ports=2))
+    assert "LiteX sha1 : --------\n" in one.verilog, "the text depends on a commit"
 
 
 def test_a_clock_outside_ddr3_is_refused():
