@@ -1,4 +1,4 @@
-"""Runs the cocotb test benches beside this file on the simulators that are installed."""
+"""Runs the cocotb test benches of this folder on the installed simulators."""
 
 import os
 import shutil
@@ -13,13 +13,10 @@ SLOW = [pytest.param("verilator", marks=pytest.mark.slow), "icarus"]
 
 @pytest.fixture(params=SLOW)
 def simulate(request, tmp_path, monkeypatch):
-    """A function that runs one bench on a Verilog text.
-
-    Skips where the simulator, or cocotb, is not installed.
-    """
+    """A function that runs one bench on a Verilog text; skips without the simulator or cocotb."""
     runner_module = pytest.importorskip("cocotb_tools.runner", reason="cocotb is not installed")
     pytest.importorskip("cocotbext.axi", reason="cocotbext-axi is not installed")
-    monkeypatch.syspath_prepend(HERE)  # the runner hands sys.path on to the simulation
+    monkeypatch.syspath_prepend(HERE)  # the simulation inherits sys.path
     if request.param == "verilator":
         from hotrow_sim.toolchain import ToolMissing, find_verilator
         try:
@@ -32,8 +29,8 @@ def simulate(request, tmp_path, monkeypatch):
             if name in environment:
                 monkeypatch.setenv(name, environment[name])
         monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # python
-        # The wheel's makefile leaves out the option that a precompiled header needs. The benches
-        # are short: compiling takes longer than running.
+        # The wheel's makefile lacks an option for precompiled headers. The benches are short, so
+        # they compile without optimisation.
         monkeypatch.setenv("MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_GLOBAL=-O0")
         build_args = ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast"]
     elif not shutil.which("iverilog"):
@@ -55,7 +52,7 @@ def simulate(request, tmp_path, monkeypatch):
                 test_dir=tmp_path, results_xml=str(tmp_path / "results.xml"),
                 timescale=("1ns", "1ps"), log_file=log, extra_env=environment)
             passed, failed = runner_module.get_results(results)
-        except SystemExit:  # the simulation died before it could report
+        except SystemExit:  # the simulation ended without a report
             passed, failed = 0, 1
         assert passed and not failed, log.read_text()[-4000:]
 

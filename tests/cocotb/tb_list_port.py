@@ -14,7 +14,7 @@ from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
 CONFIG = preset("tiny")
 CLIENTS = int(os.environ["CLIENTS"])
 BASE, SIZE = 0x4000, 1 << 15
-FAULTS = {SLVERR: 1, DECERR: 2}  # as in layouts
+FAULTS = {SLVERR: 1, DECERR: 2}  # FAULT_... of `interfaces.records`
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
@@ -22,7 +22,7 @@ FAULTS = {SLVERR: 1, DECERR: 2}  # as in layouts
     behaviour=[Behaviour(), Behaviour(latency=30, jitter=20, out_of_order=True, interleave=True,
                                       stall_address=0.3, stall_data=0.3, seed=1)],
     pauses=[STEADY, RAGGED])
-async def every_client_gets_its_words(dut, behaviour, pauses):
+async def every_client_receives_its_words(dut, behaviour, pauses):
     rng = np.random.default_rng(5)
     content = rng.integers(0, 256, SIZE, np.uint8)
     model = MemoryModel()
@@ -45,7 +45,7 @@ async def every_client_gets_its_words(dut, behaviour, pauses):
         requests = [(BASE + 64 * int(rng.integers(0, SIZE // 64 - 32)), int(rng.integers(1, 2000)))
                     for _ in range(6)]
         requests.append((slave_error & ~63, 100))
-        requests.append((BASE + SIZE - 64, 128))  # the second half lies beyond memory
+        requests.append((BASE + SIZE - 64, 128))  # the second half is unmapped
         words = [word for request in requests for word in expected(content, slave_error, *request)]
         payloads = [shape.const({"address": address, "bytes": size}).as_bits()
                     for address, size in requests]
@@ -53,7 +53,8 @@ async def every_client_gets_its_words(dut, behaviour, pauses):
         tasks.append((client, words, cocotb.start_soon(
             take(dut, f"clients__{client}__words", len(words), pauses))))
     for client, words, task in tasks:
-        for place, (bits, (data, fault, last)) in enumerate(zip(await task, words)):
+        for place, (bits, (data, fault, last)) in enumerate(
+                zip(await task, words, strict=True)):
             assert bits >> CONFIG.bus_width == fault | last << 2, (client, place)
             if not fault:
                 assert bits & (1 << CONFIG.bus_width) - 1 == data, (client, place)

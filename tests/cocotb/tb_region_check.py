@@ -1,4 +1,4 @@
-"""Region check under cocotb: every verdict as the golden model's."""
+"""Region check under cocotb: verdicts equal those of the golden model."""
 
 import cocotb
 import numpy as np
@@ -58,7 +58,7 @@ async def verdicts_equal_golden(dut, gaps, pauses):
     verdicts = await take(dut, "verdicts", len(wanted), pauses)
     await driver
     seen = set()
-    for access, bits in zip(wanted, verdicts):
+    for access, bits in zip(wanted, verdicts, strict=True):
         verdict = check.verdicts.payload.shape().from_bits(bits)
         status, address = check_operand(REGIONS, *access)
         assert (verdict.region, verdict.read_only) == (

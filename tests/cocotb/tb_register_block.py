@@ -18,7 +18,7 @@ PAUSES = (0, 1, 0, 0, 1, 1, 1, 0)
 
 
 async def start(dut, pauses=None):
-    """Reset; return the master, its channels paused by a pattern if one is given."""
+    """Reset; return a master whose channels stall by the pattern `pauses`, if given."""
     for queue in range(2):
         for name in INPUTS:
             getattr(dut, name.format(queue)).value = 0
@@ -39,7 +39,7 @@ async def start(dut, pauses=None):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(pauses=[None, PAUSES])
-async def every_register_reads_what_the_contract_says(dut, pauses):
+async def registers_have_the_values_of_the_contract(dut, pauses):
     master = await start(dut, pauses)
     constants = {"IDENTITY": IDENTITY, "VERSION": VERSION, "STATUS": 1,
                  "PLAN_WINDOW": CONFIG.sweep_batches, **{
@@ -54,7 +54,7 @@ async def every_register_reads_what_the_contract_says(dut, pauses):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 @cocotb.parametrize(pauses=[None, PAUSES])
-async def staging_registers_take_bytes_by_strobe(dut, pauses):
+async def strobes_select_the_bytes_written(dut, pauses):
     master = await start(dut, pauses)
     staging = [register for name, register in REGISTERS.items()
                if register.access is Access.READ_WRITE and name.startswith(("REGION_", "TABLE_"))]
@@ -101,4 +101,4 @@ async def a_commit_sends_one_update(dut):
     assert pulses == [(9, 3 | 0x123 << 2 | 0x77 << (2 + CONFIG.address_width - 4))]
     await master.write_dword(REGISTERS["REGION_HANDLE"].offset, CONFIG.handles)
     assert (await master.write(REGISTERS["REGION_COMMIT"].offset, bytes(4))).resp == AxiResp.SLVERR
-    assert len(pulses) == 1, "a handle beyond the last must change nothing"
+    assert len(pulses) == 1, "an unknown handle changes nothing"

@@ -1,6 +1,6 @@
-"""The whole accelerator under cocotb: ordinary host code against RTL and memory model.
+"""The accelerator under cocotb: host code, RTL and memory model.
 
-The same rounds of random commands are played on the golden model, and must end alike.
+The golden model runs the same random commands; its results must be equal.
 """
 
 import os
@@ -43,7 +43,7 @@ async def start(dut):
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
-async def commands_go_round(dut):
+async def commands_complete(dut):
     transport, memory = await start(dut)
 
     def host_code():

@@ -1,3 +1,4 @@
+import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_sim.testing.cosim.component import component_verilog
@@ -5,6 +6,7 @@ from hotrow_sim.testing.cosim.component import component_verilog
 CLIENTS = 3
 
 
+@pytest.mark.slow
 def test_list_port(simulate):
     simulate(component_verilog(DmaReadPort(preset("tiny"), CLIENTS), "list_port"), "list_port",
              "tb_list_port", CLIENTS=str(CLIENTS))

@@ -1,7 +1,7 @@
-"""The rules of AXI4 for a master, and the freedom of the memory that answers it.
+"""The AXI4 rules of a master, and a memory that answers it with any legal behaviour.
 
-Source: ARM IHI 0022, AMBA AXI protocol. The memory may answer bursts of one id in order, those of
-unlike ids in any order, whenever it likes.
+Source: ARM IHI 0022, AMBA AXI protocol. The memory answers bursts of one id in order, those of
+different ids in any order, after any delay.
 """
 
 from amaranth import Cat, Signal
@@ -12,11 +12,11 @@ from hotrow_rtl.memory.axi import BURST_INCR
 
 from tests.formal.prover import after_reset, any_constant
 
-PAGE_BYTES = 4096  # that no burst crosses
+PAGE_BYTES = 4096  # no burst crosses a multiple
 
 
 def holds(m, valid, ready, payload):
-    """State that what is valid stays, unchanged, until it is taken, and that reset ends it.
+    """Assert that a valid payload stays unchanged until `ready`, and that reset clears `valid`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def holds(m, valid, ready, payload):
 
 
 def legal_burst(m, config, valid, address, length, size, kind, *, longest):
-    """State that a burst is as wide as the bus, not too long, and stays within its page."""
+    """Assert that a burst has the width of the bus, a legal length, and stays within a page."""
     m.d.comb += [
         Assert(size == log2(config.bus_bytes)),
         Assert(kind == BURST_INCR),
@@ -48,7 +48,7 @@ def legal_burst(m, config, valid, address, length, size, kind, *, longest):
 
 
 def reads(m, config, bus, *, longest, ids, outstanding, words):
-    """The rules of a read master, and a memory that reads.
+    """Assert the rules of a read master; drive the inputs like a memory.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def reads(m, config, bus, *, longest, ids, outstanding, words):
     ids : int
         Ids in use.
     outstanding, words : int
-        Most bursts, and words, of one id that are owed.
+        Bursts, and words, of one id in flight, at most.
 
     Returns
     -------
     owed : list of Signal
-        Bursts of each id without their last word.
+        Bursts of each id in flight.
     """
     holds(m, bus.arvalid, bus.arready, [bus.arid, bus.araddr, bus.arlen])
     legal_burst(m, config, bus.arvalid, bus.araddr, bus.arlen, bus.arsize, bus.arburst,
@@ -78,7 +78,7 @@ def reads(m, config, bus, *, longest, ids, outstanding, words):
         asked = bus.arvalid & bus.arready & (bus.arid == number)
         came = bus.rvalid & bus.rready & (bus.rid == number)
         m.d.comb += [
-            # At least a word is left to each burst, and none without one.
+            # Each burst in flight has at least one word to come, and there are no other words.
             Assume(~(bus.rvalid & (bus.rid == number)) | (beats != 0)
                    & (bus.rlast | (beats > bursts)) & (~bus.rlast | (bursts != 1) | (beats == 1))),
             Assert(bursts <= outstanding),
@@ -88,28 +88,28 @@ def reads(m, config, bus, *, longest, ids, outstanding, words):
             bursts.eq(bursts + asked - (came & bus.rlast)),
             beats.eq(beats + asked * (bus.arlen + 1) - came),
         ]
-        # What a memory like that comes to.
+        # Consequences for the memory.
         m.d.comb += [Assert((bursts == 0) == (beats == 0)), Assert(bursts <= beats)]
     return owed
 
 
 def writes(m, config, bus, *, longest, ids, outstanding, bursts=8):
-    """The rules of a write master, and a memory that writes.
+    """Assert the rules of a write master; drive the inputs like a memory.
 
-    One burst of the first `bursts`, any, is followed: its beats are as many as its address says.
-    Data may come before its address.
+    The proof tracks one arbitrary burst among the first `bursts` and compares its number of beats
+    with its address. Data may precede its address.
 
     Parameters
     ----------
     longest, ids : int
-        As of `reads`.
+        See `reads`.
     outstanding : int
-        Most bursts without an answer.
+        Bursts without an answer, at most.
 
     Returns
     -------
     owed, unpaid : Value
-        Bursts with an address and no answer; whether one has not all its words.
+        Bursts with an address and no answer; whether one of them lacks words.
     """
     holds(m, bus.awvalid, bus.awready, [bus.awid, bus.awaddr, bus.awlen])
     holds(m, bus.wvalid, bus.wready, [bus.wdata, bus.wstrb, bus.wlast])
@@ -148,7 +148,7 @@ def writes(m, config, bus, *, longest, ids, outstanding, bursts=8):
     ]
     owed = Signal(width)
     m.d.comb += [owed.eq(addressed - answered), Assert(owed <= outstanding)]
-    for number in range(ids):  # of its id
+    for number in range(ids):  # answers have an id with a burst in flight
         its = Signal(width, name=f"owed{number}")
         m.d.sync += its.eq(its + (takes & (bus.awid == number)) - (ends & (bus.bid == number)))
         m.d.comb += Assume(~(bus.bvalid & (bus.bid == number)) | (its != 0))

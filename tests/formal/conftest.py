@@ -1,10 +1,10 @@
-"""Proofs that take long: `make formal` runs them, `make test` does not."""
+"""Tiers of the proofs: `make formal` runs all, `make test` those that take seconds."""
 
 import pytest
 
 
 def pytest_collection_modifyitems(items):
-    """What is left to `make formal` is slow as well."""
+    """Mark the proofs that only `make formal` runs as slow."""
     for item in items:
         if item.path.parent.name == "formal" and item.get_closest_marker("formal"):
             item.add_marker(pytest.mark.slow)

@@ -1,4 +1,4 @@
-"""What the host does, noted beside what the hardware makes of it."""
+"""A model of the host for proofs."""
 
 from amaranth import Signal
 from amaranth.hdl import Assume
@@ -6,7 +6,7 @@ from hotrow_rtl.interfaces.records import region
 
 
 def registered(m, config, update, ready, handle):
-    """What the host has registered under a handle; a region lies within the addresses."""
+    """The region that the host registered under a handle; assumed to lie in the address space."""
     entry = Signal(region(config), name="registered")
     end = (update.entry.base16 << 4) + update.entry.size
     m.d.comb += Assume(~(update.enable & update.entry.valid) | (end <= 1 << config.address_width))

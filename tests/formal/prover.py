@@ -1,7 +1,7 @@
 """Proofs with SymbiYosys and Yices: a proof is an Amaranth module with Assert, Assume and Cover.
 
-The module holds the component, drives its inputs with free values and states the properties. The
-reset is free as well, so that what is proved holds for a reset at any time.
+The module contains the component, drives its inputs with free values and asserts the properties.
+The reset is free as well, so that the properties hold for a reset in any cycle.
 """
 
 import os
@@ -60,7 +60,7 @@ def any_constant(m, signal):
 
 
 def keeps(m, stream, forgets=0):
-    """Assume that whoever feeds a stream keeps what it offers until it is taken."""
+    """Assume that the producer of a stream keeps a valid payload until `ready`."""
     waits, before = Signal(), Signal.like(stream.p)
     m.d.sync += [waits.eq(stream.valid & ~stream.ready & ~forgets), before.eq(stream.p)]
     m.d.comb += Assume(~waits | stream.valid
@@ -68,7 +68,7 @@ def keeps(m, stream, forgets=0):
 
 
 def after_reset(m):
-    """High in the cycle after one of reset, and in the first."""
+    """High in the first cycle, and in the cycle after each cycle of reset."""
     flag = Signal(reset_less=True, init=1)
     m.d.sync += flag.eq(ResetSignal())
     return flag
@@ -77,8 +77,7 @@ def after_reset(m):
 def opened(component):
     """Elaborate a component, once, and return the local names of its `elaborate`.
 
-    With them a proof states what holds inside, without which an induction starts from states
-    that cannot be reached.
+    A proof uses them for invariants, without which an induction starts from unreachable states.
     """
     names = {}
 
@@ -96,22 +95,22 @@ def opened(component):
 
 
 def row_of(ram, address):
-    """The bits that stand in a row of a `Ram`, whatever its ports do."""
+    """Return a port that reads a row of a `Ram`, and the statement that drives its address."""
     port = opened(ram).rows.read_port(domain="comb")
     return port, port.addr.eq(address)
 
 
 def mutated(component, old="", new="", **parts):
-    """The component's class with a planted bug.
+    """Return the component's class with a planted bug.
 
     Parameters
     ----------
     component : type
-        As its file has it, not one that is mutated already.
+        A class without a planted bug.
     old, new : str
-        Text of its file, where the old one stands exactly once, and what stands there instead.
+        Text that occurs exactly once in the class's file, and its replacement.
     parts : type
-        Classes, by name, to use instead of those that the file imports.
+        Classes by name, which replace those that the file imports.
     """
     module, source = getmodule(component), getsource(getmodule(component))
     if old and source.count(old) != 1:
@@ -125,7 +124,7 @@ def mutated(component, old="", new="", **parts):
 
 
 def quick(cases, *names):
-    """Parameters of a test, of which only those named belong to `make test`."""
+    """Parameters of a test; all but those named are marked formal."""
     return [case if case in names else pytest.param(case, marks=pytest.mark.formal)
             for case in cases]
 
@@ -137,7 +136,7 @@ def verify(proof, folder, *, mode="prove", depth=10, timeout=300):
     ----------
     proof : Elaboratable
     folder : Path
-        Empty; gets the design, the script and the logs.
+        Empty folder for the design, the script and the logs.
     mode : str
         "prove" (for all time, by induction over `depth` cycles), "bmc" (from reset, `depth`
         cycles), or "cover" (every Cover is reached within `depth` cycles).
@@ -168,7 +167,7 @@ def verify(proof, folder, *, mode="prove", depth=10, timeout=300):
         cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
     status = folder / "work" / "status"
     verdict = status.read_text().split()[0] if status.exists() else "ERROR"
-    print(run.stdout[-4000:], run.stderr[-2000:])  # shown by pytest where an assertion fails
+    print(run.stdout[-4000:], run.stderr[-2000:])  # pytest shows it for a failure
     if verdict == "ERROR":
         raise RuntimeError(f"{sby} ended without a verdict:\n{run.stdout[-4000:]}{run.stderr}")
     return verdict

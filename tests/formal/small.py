@@ -1,4 +1,4 @@
-"""A geometry for proofs: as narrow as the parameters allow, of a card that only moves rows."""
+"""A geometry for proofs: the smallest legal parameters, without planner and arithmetic."""
 
 from hotrow_rtl.config import Config
 

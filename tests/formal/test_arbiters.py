@@ -1,4 +1,4 @@
-"""Arbiters: RoundRobinArbiter grants one and is fair; RegionArbiter mixes up no verdicts."""
+"""Arbiters: RoundRobinArbiter grants one request and is fair; RegionArbiter routes verdicts."""
 
 import pytest
 from amaranth import Cat, Elaboratable, Module, Mux, Signal
@@ -11,15 +11,15 @@ from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opene
 from tests.formal.small import SMALL
 
 SERVED_WITHIN = 11
-ANSWER_WITHIN = 3  # cycles of the region check that is assumed
+ANSWER_WITHIN = 3  # cycles of the assumed region check
 
 
 def ones(bits):
     return sum(bits[i] for i in range(len(bits)))
 
 
-class FairTurns(Elaboratable):
-    """One grant, never in vain; who waits is passed over at most `count` - 1 times."""
+class RoundRobin(Elaboratable):
+    """One grant, only to a request; a request waits for at most `count` - 1 other grants."""
 
     def __init__(self, arbiter):
         self.arbiter = arbiter
@@ -46,7 +46,7 @@ class FairTurns(Elaboratable):
             m.d.sync += passed_over.eq(0)
         with m.Elif(arbiter.accept):
             m.d.sync += passed_over.eq(passed_over + 1)
-        # What holds inside: requesters from the last one granted up to this one.
+        # Invariant: number of requesters with priority over the tracked one.
         above = opened(arbiter).above
         below = Cat(above[i] & (i < who) for i in range(count))
         m.d.comb += [
@@ -59,7 +59,7 @@ class FairTurns(Elaboratable):
 
 
 class OwnVerdicts(Elaboratable):
-    """Every access gets the verdict on itself and no other; the first client waits a bounded time.
+    """Every access receives its own verdict; the wait of the first client is bounded.
 
     The check is assumed to answer each access within `ANSWER_WITHIN` cycles, with the access's
     own bits, and clients to keep an access until it is taken.
@@ -73,11 +73,11 @@ class OwnVerdicts(Elaboratable):
         m.submodules.arbiter = arbiter = self.arbiter
         check = arbiter.check
         free_inputs(m, arbiter, check.accesses.ready, check.verdicts.valid, check.verdicts.p)
-        busy, age, told = Signal(), Signal(4), Signal.like(check.verdicts.p.address)
+        busy, age, offset = Signal(), Signal(4), Signal.like(check.verdicts.p.address)
         m.d.comb += [
             check.accesses.ready.eq(AnySeq(1)),
             check.verdicts.valid.eq(AnySeq(1)),
-            check.verdicts.p.address.eq(told),
+            check.verdicts.p.address.eq(offset),
             Assume(~check.verdicts.valid | busy),
             Assume((age < ANSWER_WITHIN) | check.verdicts.valid),
             Assume(~check.accesses.valid | busy | check.accesses.ready),
@@ -88,7 +88,7 @@ class OwnVerdicts(Elaboratable):
         with m.Elif(busy):
             m.d.sync += age.eq(age + 1)
         with m.If(check.accesses.valid & check.accesses.ready):
-            m.d.sync += [busy.eq(1), told.eq(check.accesses.p.address.offset)]
+            m.d.sync += [busy.eq(1), offset.eq(check.accesses.p.address.offset)]
         taken = Cat(c.accesses.valid & c.accesses.ready for c in arbiter.clients)
         given = Cat(c.verdicts.valid for c in arbiter.clients)
         m.d.comb += [
@@ -96,17 +96,17 @@ class OwnVerdicts(Elaboratable):
             Assert((given & (given - 1)) == 0),
             Assert(taken.any() == (check.accesses.valid & check.accesses.ready)),
         ]
-        dropped = Signal()  # the access in the check was forgotten
+        dropped = Signal()  # a restart dropped the access in the check
         m.d.sync += dropped.eq(busy & (dropped | arbiter.restart) & ~check.verdicts.valid)
         expecting = []
         for number, client in enumerate(arbiter.clients):
             access = client.accesses
             keeps(m, access, arbiter.restart)
-            expects, tag = Signal(name=f"expects{number}"), Signal.like(told, name=f"tag{number}")
+            expects, tag = Signal(name=f"expects{number}"), Signal.like(offset, name=f"tag{number}")
             m.d.comb += [
                 Assume(~(access.valid & expects)),
                 Assert(~client.verdicts.valid | expects),
-                Assert(~expects | busy & ~dropped & (told == tag)),
+                Assert(~expects | busy & ~dropped & (offset == tag)),
                 Cover(client.verdicts.valid),
             ]
             expecting.append(expects)
@@ -117,26 +117,26 @@ class OwnVerdicts(Elaboratable):
                 m.d.sync += [expects.eq(1), tag.eq(access.p.address.offset)]
             with m.If(arbiter.restart):
                 m.d.sync += expects.eq(0)
-        # What holds inside: the check is busy while its answer is awaited, for the one owner.
+        # Invariant: the check is busy while a verdict is awaited, for one owner.
         own = opened(arbiter)
         fsm = own.m._generated["fsm"]
-        asks, awaits = fsm.ongoing("ASK"), fsm.ongoing("ANSWER")
+        requests, awaits = fsm.ongoing("REQUEST"), fsm.ongoing("VERDICT")
         m.d.comb += [
             Assert(busy == awaits),
-            Assert(~(asks | awaits) | own.owner.any()),
+            Assert(~(requests | awaits) | own.owner.any()),
             Assert((own.owner & (own.owner - 1)) == 0),
-            Assert(~awaits | (own.dropped == dropped)),
-            Assert(~asks | ~own.dropped),
-            *(Assert(~asks | ~own.owner[number] | client.accesses.valid)
+            Assert(~awaits | (own.drop == dropped)),
+            Assert(~requests | ~own.drop),
+            *(Assert(~requests | ~own.owner[number] | client.accesses.valid)
               for number, client in enumerate(arbiter.clients)),
-            *(Assert(e == (awaits & own.owner[number] & ~own.dropped))
+            *(Assert(e == (awaits & own.owner[number] & ~own.drop))
               for number, e in enumerate(expecting)),
         ]
         return m
 
 
 class Served(OwnVerdicts):
-    """The first client's access is taken within a bounded time while the check answers."""
+    """The access of the first client is accepted within a bounded time."""
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
@@ -156,15 +156,15 @@ class Served(OwnVerdicts):
 
 
 PROOFS = {
-    "turns-1": lambda: FairTurns(RoundRobinArbiter(1)),
-    "turns-3": lambda: FairTurns(RoundRobinArbiter(3)),
-    "turns-8": lambda: FairTurns(RoundRobinArbiter(8)),
+    "round-robin-1": lambda: RoundRobin(RoundRobinArbiter(1)),
+    "round-robin-3": lambda: RoundRobin(RoundRobinArbiter(3)),
+    "round-robin-8": lambda: RoundRobin(RoundRobinArbiter(8)),
     "verdicts": lambda: OwnVerdicts(RegionArbiter(SMALL, 3)),
 }
 BUGS = {
-    "starts again at the last": lambda: FairTurns(mutated(
+    "starts again at the last": lambda: RoundRobin(mutated(
         RoundRobinArbiter, "self.grant[:idx].any() for", "self.grant[:idx + 1].any() for")(3)),
-    "two grants": lambda: FairTurns(mutated(
+    "two grants": lambda: RoundRobin(mutated(
         RoundRobinArbiter, "first[idx] & ~first[:idx].any()", "first[idx]")(3)),
     "verdict after restart": lambda: OwnVerdicts(mutated(
         RegionArbiter, "owner[number] & ~drop)", "owner[number])")(SMALL, 2)),
@@ -174,13 +174,13 @@ BUGS = {
 }
 
 
-@pytest.mark.parametrize("arbiter", quick(PROOFS, "turns-3"))
+@pytest.mark.parametrize("arbiter", quick(PROOFS, "round-robin-3"))
 def test_arbiter(arbiter, tmp_path):
     assert verify(PROOFS[arbiter](), tmp_path, depth=3) == "PASS"
 
 
 @pytest.mark.formal
-@pytest.mark.parametrize("arbiter", ["turns-3", "verdicts"])
+@pytest.mark.parametrize("arbiter", ["round-robin-3", "verdicts"])
 def test_arbiter_reaches(arbiter, tmp_path):
     assert verify(PROOFS[arbiter](), tmp_path, mode="cover", depth=16) == "PASS"
 

@@ -1,4 +1,4 @@
-"""Copies: each that leaves for the row ports has the region check's consent to all its bytes.
+"""Copies: the region check allowed all bytes of each copy that reaches the row ports.
 
 The proof tracks one arbitrary access (address and size) and the check's verdict on it. A copy of
 that address and size is sent only if the verdict allows it, writes only if the region is writable,
@@ -25,11 +25,11 @@ from hotrow_rtl.primitives.ram import ClearedRam
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-DEPTH = AddressPipeline.latency + 5  # cycles after reset: a row waits for its state
+DEPTH = AddressPipeline.latency + 5  # cycles after reset, in which a row waits for its state
 
 
 class AnyTable(ClearedRam):
-    """In place of `ClearedRam`: any entry."""
+    """Replaces `ClearedRam`: any entry."""
 
     def elaborate(self, platform):
         m = Module()
@@ -40,7 +40,7 @@ class AnyTable(ClearedRam):
 
 
 class AnyAddress(ArrayAddress):
-    """In place of `ArrayAddress`: any address, when its pipeline advances."""
+    """Replaces `ArrayAddress`: any address in each step of the pipeline."""
 
     def elaborate(self, platform):
         m = Module()
@@ -50,10 +50,10 @@ class AnyAddress(ArrayAddress):
         return m
 
 
-def specified(told):
-    """In place of `RegionCheck`: it tells of the access that is followed what is `told`.
+def specified(tracked):
+    """Replaces `RegionCheck`: returns `tracked` for the tracked access, anything for others.
 
-    It tells anything of others; its pipeline is that which test_region_check holds it to.
+    Its pipeline is the one that test_region_check proves.
     """
 
     class Specified(RegionCheck):
@@ -67,9 +67,9 @@ def specified(told):
             m.d.comb += [
                 self.ready.eq(1),
                 free.as_value().eq(AnySeq(out.p.shape().size)),
-                its.eq((ask.address.as_value() == told.place.as_value())
-                       & (ask.bytes == told.bytes)),
-                refused.eq(Mux(its, ~told.inside, free.region)),
+                its.eq((ask.address.as_value() == tracked.place.as_value())
+                       & (ask.bytes == tracked.bytes)),
+                refused.eq(Mux(its, ~tracked.inside, free.region)),
                 advance.eq((~out.valid | out.ready) & ~self.update.enable & ~self.stall),
                 self.accesses.ready.eq(advance),
             ]
@@ -83,8 +83,8 @@ def specified(told):
                     out.valid.eq(second.valid),
                     out.p.region.eq(refused),
                     out.p.read_only.eq(~refused & Mux(
-                        its, ask.write & ~told.writable, free.read_only)),
-                    out.p.address.eq(Mux(its & ~refused, told.address, free.address)),
+                        its, ask.write & ~tracked.writable, free.read_only)),
+                    out.p.address.eq(Mux(its & ~refused, tracked.address, free.address)),
                 ]
             return m
 
@@ -92,15 +92,15 @@ def specified(told):
 
 
 class Copies(Elaboratable):
-    """Addresses and gate together; regions are registered before the first copy."""
+    """Address pipeline and gate; regions are registered before the first copy."""
 
     def __init__(self, *bug, gate=RowStateGate):
-        self.told = Signal(data.StructLayout({
+        self.tracked = Signal(data.StructLayout({
             "place": packed_address, "bytes": BYTES_WIDTH, "inside": 1, "writable": 1,
             "address": SMALL.address_width}))
         self.addresses = mutated(
             AddressPipeline, *bug, ArrayAddress=AnyAddress, ClearedRam=AnyTable,
-            RegionCheck=specified(self.told))(SMALL)
+            RegionCheck=specified(self.tracked))(SMALL)
         self.gate = gate(SMALL)
 
     def elaborate(self, platform):
@@ -114,28 +114,28 @@ class Copies(Elaboratable):
         any_constant(m, setting.as_value())
         wanted = addresses.requests
         keeps(m, wanted)
-        second = Signal()  # a row waits for its state
+        second = Signal()  # the state of the previous row is next
         with m.If(wanted.valid & wanted.ready):
             m.d.sync += second.eq(~wanted.p.last)
         row = SMALL.row_bytes
         m.d.comb += [
             Assume(~second | wanted.p.last & wanted.p.is_state),
             Assume(second | ~wanted.p.is_state),
-            # Of a span, as its pieces are cut.
+            # Pieces of a span.
             Assume(setting.stride[:4] == 0),
             Assume(~setting.spans | (setting.stride <= row) & (setting.stride != 0)
                    & (setting.final_bytes <= row) & (setting.final_bytes != 0)
                    & (setting.final_bytes[:2] == 0) & wanted.p.last),
         ]
 
-        told = self.told
-        any_constant(m, told.as_value())
+        tracked = self.tracked
+        any_constant(m, tracked.as_value())
 
         def allowed(place, size, address, write):
-            """If this is the access that is followed, the check has agreed to it."""
-            its = (place.as_value() == told.place.as_value()) & (size == told.bytes)
-            return ~its | (told.inside & (told.writable | (not write))
-                           & (address == told.address))
+            """True unless this is the tracked access and its verdict refuses it."""
+            its = (place.as_value() == tracked.place.as_value()) & (size == tracked.bytes)
+            return ~its | (tracked.inside & (tracked.writable | (not write))
+                           & (address == tracked.address))
 
         copy, valid = gate.transfers.p, gate.transfers.valid
         its = copy.info
@@ -154,9 +154,9 @@ class Copies(Elaboratable):
             Cover(valid & setting.spans),
         ]
 
-        # What holds inside, stage by stage: a verdict stands beside the address that it is on.
+        # Invariants by stage: each verdict is in the stage of its address.
         def sound(item):
-            """That a copy without error lies inside."""
+            """A copy without error lies inside its regions."""
             size = item.info.bytes
             clauses = [allowed(item.info[end], size, item[end], write)
                        for end, write in (("source", 0), ("destination", 1))]
@@ -192,7 +192,7 @@ class Copies(Elaboratable):
                                | (note.bytes <= row) & (note.bytes[:2] == 0)
                                & (note.is_state | (note.bytes != 0)))
             m.d.comb += Assert(~note.valid | note.last | ~note.is_state)
-        # A row that waits is no state, all the way to the gate.
+        # A row with a state to come is not a state itself, in all stages up to the gate.
         entrance = opened(own.skid)
         for there, item in ((own.skid.o.valid, own.skid.o.p),
                             (~entrance.spare_empty, entrance.spare),
@@ -203,7 +203,7 @@ class Copies(Elaboratable):
         late = checked.p.transfer.info
         kept = opened(gate)
         m.d.comb += [
-            # Of `wanted` it is assumed that a state follows its row, and only it; so it is here.
+            # As assumed for `wanted`, a state follows its row, and nothing else does.
             Assume(~kept.awaits_state | ~checked.valid | late.last),
             Assume(kept.awaits_state | ~checked.valid | checked.p.refused | (late.bytes != 0)),
             Assert(~checked.valid | checked.p.refused | sound(checked.p.transfer)),

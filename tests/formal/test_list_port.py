@@ -1,4 +1,4 @@
-"""List port: its reads obey AXI4, and no client's buffer ever overflows."""
+"""List port: its reads obey AXI4, and no client's buffer overflows."""
 
 import pytest
 from amaranth import Elaboratable, Module, Signal
@@ -13,14 +13,14 @@ from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opene
 from tests.formal.small import SMALL
 
 CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
-LONGEST_LIST = 128  # bytes that are asked for
-ANSWERED_WITHIN = 12  # cycles from one step of a list to its next
-# Cycles after reset: a request is there 4 after it is valid, a burst 3 after that.
+LONGEST_LIST = 128  # bytes
+ANSWERED_WITHIN = 12  # cycles between a request, its acceptance and the list's last word
+# Cycles after reset: a request takes 4, its first burst 3 more.
 DEPTH, BUG_DEPTH = 16, 18
 
 
 class Lists(Elaboratable):
-    """Clients that ask for any lists, take their words when they like, and keep to their stream."""
+    """Clients that request any lists and accept their words after any delay."""
 
     def __init__(self, port=DmaReadPort):
         self.port = port(SMALL, CLIENTS, depth=WORDS)
@@ -50,7 +50,7 @@ class Lists(Elaboratable):
                 Assume((request.p.bytes != 0) & (request.p.bytes <= LONGEST_LIST)),
                 Cover(words.valid & words.ready & words.p.last & (words.p.fault == 0)),
             ]
-            # Nothing is read that was not asked for, nor what a restart has forgotten.
+            # No word is read beyond the requests since the last restart.
             wanted = Signal(range(8 * LONGEST_LIST), name=f"wanted{number}")
             appears = bus.arvalid & taken_before & (bus.arid == number)
             least = (request.p.bytes + SMALL.bus_bytes - 1) >> log2(SMALL.bus_bytes)
@@ -61,12 +61,12 @@ class Lists(Elaboratable):
                 m.d.sync += wanted.eq(0)
         for client in opened(port).clients:
             beats = opened(client).buffer.i
-            m.d.comb += Assert(~beats.valid | beats.ready)  # what was asked for has its place
+            m.d.comb += Assert(~beats.valid | beats.ready)  # space was reserved
         return m
 
 
 class Answered(Lists):
-    """While the memory answers and clients take, a request is taken, and its list comes."""
+    """Without stalls of memory and clients, each request is accepted and its list arrives."""
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
@@ -108,7 +108,7 @@ BUGS = {
 
 
 def planted(part, old, new):
-    """The port with a bug in one of its parts."""
+    """The port with a bug in one of its units."""
     bad = mutated(part, old, new)
     return bad if part is DmaReadPort else mutated(DmaReadPort, **{part.__name__: bad})
 

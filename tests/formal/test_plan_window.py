@@ -1,5 +1,5 @@
-"""No PLAN waits for a RETIRE: its verdict comes after a fixed time whatever the host writes; and
-what is let in keeps to the window by which slots are held."""
+"""No PLAN waits for a RETIRE: its verdict follows after a fixed number of cycles, whatever the host
+writes; and accepted batches stay within the window of held slots."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ CONFIG = replace(SMALL, planner=True, stamp_bits=4)
 
 
 class Verdicts(Elaboratable):
-    """Sequence and window as in `LookupEngine`; a host that retires whatever it likes."""
+    """Sequencer and window as in `LookupEngine`; the host retires any batch."""
 
     def __init__(self, window=PlanWindow):
         self.sequence, self.window = PlanSequencer(CONFIG), window(CONFIG)
@@ -40,7 +40,7 @@ class Verdicts(Elaboratable):
             window.accept.eq(sequence.accept), control.verdict.ready.eq(1),
         ]
 
-        # One command after another: it is stable before it starts, gets a verdict, and is accepted.
+        # Commands one by one: each is stable before it starts, gets a verdict, and is accepted.
         plans, marks = (command.opcode == each for each in (Opcode.PLAN, Opcode.MARK))
         starts, accepts, allowed = AnySeq(1), AnySeq(1), Signal()
         waits, since = Signal(), Signal(range(PlanWindow.latency + 2))
@@ -54,7 +54,7 @@ class Verdicts(Elaboratable):
         verdict = control.verdict
         with m.If(control.start):
             m.d.sync += [idle.eq(0), waits.eq(plans | marks), since.eq(0)]
-        with m.Elif(~idle & ~waits & ~allowed):  # another one
+        with m.Elif(~idle & ~waits & ~allowed):  # the next command
             m.d.sync += [value.eq(AnySeq(32)), kind.eq(AnySeq(len(kind))),
                          flags.eq(AnySeq(len(flags))), idle.eq(1)]
         with m.If(waits):

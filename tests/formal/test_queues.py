@@ -1,4 +1,4 @@
-"""Queues: what goes in comes out, in order, once; nothing is lost, and nothing waits for ever."""
+"""Queues: payloads leave in order, once, unchanged, after a bounded wait."""
 
 import pytest
 from amaranth import Elaboratable, Module, Signal
@@ -13,12 +13,12 @@ WIDTH = 2
 
 
 def follow_one(m, queue, clear=0):
-    """Pick any payload that goes in; say that it comes out after those before it, unchanged.
+    """Track an arbitrary payload; assert that it leaves in order, unchanged.
 
     Returns
     -------
     inside, follows, ahead, payload : Value
-        Payloads inside; whether one is followed, how many are before it, and what it is.
+        Number of payloads inside; whether one is tracked; how many precede it; its value.
     """
     inside, follows, ahead = Signal(8), Signal(), Signal(8)
     payload = Signal.like(queue.i.p)
@@ -29,7 +29,7 @@ def follow_one(m, queue, clear=0):
         taken.eq(queue.i.valid & queue.i.ready),
         left.eq(queue.o.valid & queue.o.ready),
         Assert(~queue.o.valid | (inside != 0)),
-        Assert(~held | queue.o.valid & (queue.o.p == before)),  # until it is taken
+        Assert(~held | queue.o.valid & (queue.o.p == before)),  # until `ready`
     ]
     m.d.sync += [
         inside.eq(inside + taken - left), held.eq(queue.o.valid & ~queue.o.ready),
@@ -70,7 +70,7 @@ class Fifo(Elaboratable):
             Assert(~after_reset(m) | ~fifo.o.valid),
             Cover(inside == depth + 1),
         ]
-        # What holds inside.
+        # Invariants.
         own = opened(fifo)
         place = Signal.like(own.read_row)
         row, addressed = row_of(own.rows, place)
@@ -88,7 +88,7 @@ class Fifo(Elaboratable):
 
 
 class Register(Elaboratable):
-    """`SkidBuffer`: order, `ready` a register, a payload a cycle; a rigid one moves when it may."""
+    """`SkidBuffer`: order, capacity, a payload a cycle."""
 
     def __init__(self, skid):
         self.skid = skid
@@ -103,7 +103,7 @@ class Register(Elaboratable):
         m.d.sync += stopped.eq(~skid.o.ready)
         m.d.comb += [
             Assert(inside == skid.o.valid + ~own.spare_empty),
-            Assert(skid.i.ready | stopped),  # it takes one a cycle while nothing stops it
+            Assert(skid.i.ready | stopped),  # it accepts a payload a cycle without stalls
             Cover(inside == 2),
             Cover(~skid.i.ready & skid.o.ready),
         ]

@@ -1,6 +1,6 @@
-"""Region check: what is let through lies in the region that the host registered, and nowhere wraps.
+"""Region check: an allowed access lies inside the region that the host registered, without wrap.
 
-One handle, any, is followed: what the host registered of it is noted beside the check.
+The proof tracks one arbitrary handle and the region that the host registered under it.
 """
 
 from itertools import pairwise
@@ -18,7 +18,7 @@ from tests.formal.small import SMALL
 
 
 class Inside(Elaboratable):
-    """Each verdict is right: allowed exactly if every byte lies within, at the right address."""
+    """An access is allowed exactly if every byte lies inside the region; its address is right."""
 
     def __init__(self, check):
         self.check = check
@@ -34,7 +34,7 @@ class Inside(Elaboratable):
         wanted, out = check.accesses, check.verdicts
         m.d.comb += Assume(~wanted.valid | check.ready)
 
-        # What was asked, and what was registered then, on its way beside the stages of the check.
+        # The access and the region registered then, in a pipeline beside that of the check.
         stage = data.StructLayout({"valid": 1, "ask": access, "entry": region(config)})
         stages = [Signal(stage, name=f"stage{number}") for number in range(check.latency)]
         with m.If(wanted.ready):
@@ -72,7 +72,7 @@ class Inside(Elaboratable):
                     Assert(out.p.address + ask.bytes <= first + given.size),
                 ]
 
-        # What holds inside: the stages, and the row of the handle.
+        # Invariants: the stages, and the row of the handle.
         own = opened(check)
         table = opened(own.table)
         row, addressed = row_of(table.ram, handle[:len(check.update.index)])

@@ -1,4 +1,4 @@
-"""Result port: its writes obey AXI4, whatever clients write and whatever stops it."""
+"""Result port: its writes obey AXI4, for all sequences, stops and restarts."""
 
 import pytest
 from amaranth import Elaboratable, Module
@@ -11,11 +11,11 @@ from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opene
 from tests.formal.small import SMALL
 
 CLIENTS, WORDS = 2, 4  # words of a client's buffer, two bursts
-DEPTH = 14  # cycles after reset: a beat comes 7 after its word
+DEPTH = 14  # cycles after reset; a beat follows 7 after its word
 
 
 class Results(Elaboratable):
-    """Clients that write any sequences; one of them every second block."""
+    """Clients that write any sequences; one of them is striped."""
 
     def __init__(self, port=DmaWritePort):
         self.port = port(SMALL, CLIENTS, depth=WORDS, striped=(1,))
@@ -36,7 +36,7 @@ class Results(Elaboratable):
                 Cover(client.outcome.valid & (client.outcome.p.fault == 0) & (bus.awlen != 0)),
             ]
         own = opened(port)
-        for client in own.clients:  # W finds every word there, unless a stop or restart lost it
+        for client in own.clients:  # words are in the buffer unless a stop or restart dropped them
             m.d.comb += Assert(~client.beats.ready | client.beats.valid | own.discarding)
         m.d.comb += [
             Assert(bus.bready),
@@ -56,7 +56,7 @@ BUGS = {
 
 
 def planted(part, old, new):
-    """The port with a bug in one of its parts."""
+    """The port with a bug in one of its units."""
     bad = mutated(part, old, new)
     return bad if part is DmaWritePort else mutated(DmaWritePort, **{part.__name__: bad})
 

@@ -1,4 +1,4 @@
-"""Row ports: the reads and writes of copies obey AXI4, whatever stops and restarts them."""
+"""Row ports: the reads and writes of copies obey AXI4, with any stops and restarts."""
 
 import pytest
 from amaranth import Elaboratable, Module, ResetInserter, Signal
@@ -21,7 +21,7 @@ READ_DEPTH, WRITE_DEPTH = 17, 10  # cycles after reset: two bursts, a stop or a 
 
 
 def any_spans(m, cutter, config):
-    """Offer any spans of whole lanes, none longer than a row."""
+    """Send any spans of complete lanes, none longer than a row."""
     spans = cutter.ranges
     free_inputs(m, cutter, cutter.bursts.ready)
     keeps(m, spans)
@@ -39,7 +39,7 @@ def any_timeout(m, port):
     Returns
     -------
     clear : Signal
-        What is before the port is cleared.
+        Clears the units before the port.
     """
     m.d.comb += Assume(any_constant(m, port.timeout)[4:] == 0)
     m.submodules.flush = flush = FlushTimer()
@@ -55,7 +55,7 @@ def any_timeout(m, port):
 
 
 class Reads(Elaboratable):
-    """Cutter, window, port and buffer together; words are freed at any time."""
+    """Splitter, tracker, port and buffer; words are freed in any cycle."""
 
     def __init__(self, *, cutter=PageSplitter, window=BurstTracker, port=RowReadPort):
         self.config = SMALL
@@ -94,7 +94,7 @@ class Reads(Elaboratable):
 
 
 class Room(Elaboratable):
-    """The words asked for, and not freed, have room in the buffer."""
+    """The buffer has space for the words requested and not freed."""
 
     def __init__(self, window=BurstTracker):
         self.window = window(SMALL)
@@ -113,7 +113,7 @@ class Room(Elaboratable):
             Assume(~window.freed | (kept != 0)),
             Assert(~window.requests.valid | (kept <= words)),
             Cover(window.requests.valid & (kept == words)),
-            # What holds inside: a burst at most is owed its room.
+            # Invariant: at most one burst waits for space.
             Assert(own.space == words - kept),
             Assert(own.pending | (own.space >= 0)),
             Assert(kept <= words + row + 1),
@@ -122,7 +122,7 @@ class Room(Elaboratable):
 
 
 class Writes(Elaboratable):
-    """Cutter and port together, before words and an end of answers that come at any time."""
+    """Splitter and port; words and the acceptance of answers come in any cycle."""
 
     def __init__(self, *, cutter=PageSplitter, port=RowWritePort):
         self.config, self.cutter, self.port = SMALL, cutter(SMALL), port(SMALL)
@@ -144,7 +144,7 @@ class Writes(Elaboratable):
         owed, unpaid = writes(
             m, config, port.bus, longest=config.row_bytes // config.bus_bytes + 1, ids=1,
             outstanding=pending_writes(config))
-        # Once stopped or restarted, nothing more is written until it has drained.
+        # After a stop or restart nothing is written until the port has drained.
         closed = Signal()
         m.d.sync += closed.eq((closed | port.stopped | port.restart) & ~port.idle)
         fresh, idles = Signal(), Signal(2)
@@ -155,7 +155,7 @@ class Writes(Elaboratable):
         m.d.sync += fresh.eq(port.bus.wvalid & ~port.bus.wready)
         m.d.comb += [
             Assert(~(closed & port.bus.wvalid & ~fresh) | (port.bus.wstrb == 0)),
-            Assert(idles <= 2),  # what an address has promised comes by itself
+            Assert(idles <= 2),  # the beats of an address sent follow without a client
             Assert(~port.idle | (owed == 0)),
             Cover(closed & unpaid),
         ]

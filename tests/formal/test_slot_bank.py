@@ -1,10 +1,10 @@
-"""Slots: none that a batch needs is given to another row, whatever is asked, marked and retired.
+"""Slots: a slot that a batch needs is never reassigned, for any requests, marks and retirements.
 
-One slot, any, is followed: whether a batch that is not retired needs it, by PLAN or by MARK, as
-the answers tell. What stands in the memory is not believed but proved to agree. Batches keep to
-the window, as test_plan_window proves; requests of one set keep their distance, as `LookupBank`
-sees to. For all time with one choice of sets; with two, whose places only a hash connects, within
-some cycles after reset.
+The proof tracks one arbitrary slot, and derives from the responses whether a batch that is not
+retired needs it, by PLAN or by MARK; the content of the memory is proved to agree. It assumes that
+batches stay within the window (test_plan_window proves it) and that requests of one set keep their
+distance (`LookupBank` enforces it). The proof is unbounded with one choice of sets, and bounded
+with two, which only a hash connects.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from amaranth import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, slot_in_bank
 from hotrow_rtl.lookup.directory.payloads import slot_way
-from hotrow_rtl.lookup.directory.slot_table import SlotTable
+from hotrow_rtl.lookup.directory.slot_table import SlotTable, latency
 
 from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL
@@ -25,7 +25,7 @@ ONE = replace(TWO, directory_choices=1)
 
 
 class Holds(Elaboratable):
-    """One slot of a bank and the row that has it."""
+    """One slot of a bank, and its row."""
 
     def __init__(self, config=ONE, bank=SlotTable):
         self.config, self.bank = config, bank(config)
@@ -38,7 +38,7 @@ class Holds(Elaboratable):
         slot = any_constant(m, Signal(slot_in_bank(config), name="slot").as_value())
         slot = slot_in_bank(config)(slot)
 
-        # What is inside, by its age: bit 0 entered a cycle ago.
+        # Requests in the pipeline by age; bit 0 entered in the previous cycle.
         ages = max(bank.latency, bank.distance - 1)
         inside, asks, places = Signal(ages), [], []
         place = bank.request.choices.as_value()
@@ -53,7 +53,7 @@ class Holds(Elaboratable):
             m.d.sync += inside.eq(0)
         busy = inside[:bank.latency].any()
 
-        # Who asks keeps the rules.
+        # Assumptions on the requests.
         before, known = Signal.like(setting), Signal()
         m.d.sync += [before.eq(setting), known.eq(1)]
         changes = known & (setting.as_value() != before.as_value())
@@ -73,14 +73,14 @@ class Holds(Elaboratable):
         for age in range(bank.distance - 1):
             other = Signal(bank.request.choices.shape(), name=f"other{age}")
             shared = Cat(here.set == there.set for here, there in zip(
-                bank.request.choices, other)).any()
+                bank.request.choices, other, strict=True)).any()
             m.d.comb += [
                 other.as_value().eq(places[age]),
                 Assume(~(bank.valid & inside[age] & shared)
                        | (bank.request.op == DirectoryOp.FIND) & (asks[age] == DirectoryOp.FIND)),
             ]
 
-        # The slot that is followed.
+        # The tracked slot.
         holds, needed, tag = Signal(), Signal(stamp), Signal(config.directory_tag_width)
         held = holds & (needed != setting.retired)
         answered = inside[bank.latency - 1] & ~bank.restart
@@ -106,7 +106,7 @@ class Holds(Elaboratable):
             Cover(here & keeps & (ask == DirectoryOp.PLAN) & (needed != setting.batch)),
         ]
 
-        # What holds inside: the memory agrees.
+        # Invariant: the memory agrees.
         own, words = opened(bank), []
         for ram in own.rams:
             word, wired = row_of(opened(ram).ram, slot.set)
@@ -114,7 +114,7 @@ class Holds(Elaboratable):
             words.append(word)
         word = Array(each.data for each in words)[slot.choice]
         way = slot_way(config)(word.word_select(slot.way, slot_way(config).size))
-        # A stamp that no sweep has renewed may hold longer, but never shorter.
+        # A stamp that no sweep has renewed may hold the slot longer, never shorter.
         needs_ahead, kept_ahead = ((each - setting.retired)[:stamp]
                                    for each in (needed, way.state.last_needed))
         m.d.comb += [
@@ -145,7 +145,7 @@ BUGS = {
 
 @pytest.mark.formal
 def test_no_held_slot_is_given_away(tmp_path):
-    assert verify(Holds(), tmp_path, depth=SlotTable(ONE).latency + 9, timeout=1500) == "PASS"
+    assert verify(Holds(), tmp_path, depth=latency(ONE) + 9, timeout=1500) == "PASS"
 
 
 @pytest.mark.formal

@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 NARROW = 16  # bytes of bus; on wider ones Amaranth's simulator takes several times as long
-QUICK = 2  # cases of a test in the quick tier; the others are slow
+QUICK = 1  # cases of a test in the quick tier; the others are slow
 SAMPLED = 8  # of the cases of a slow test, one in so many is in the default tier; the others are long
 
 

@@ -20,7 +20,7 @@ def shared_instance(platform, component):
     ----------
     platform : object or None
     component : Component
-        Its attributes other than ports must tell it apart from different components of its class.
+        Components of its class with equal attributes, ports left out, share a module.
     """
     modules = getattr(platform, "shared_modules", None)
     return component if modules is None else modules.instance(component, platform)

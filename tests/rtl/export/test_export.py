@@ -1,4 +1,4 @@
-"""`hotrow generate --format`: what vendors' tools read says what the Verilog says."""
+"""`hotrow generate --format`: the vendors' files agree with the Verilog."""
 
 import importlib.util
 import re
@@ -26,28 +26,25 @@ PORT = re.compile(r"^\s*(input|output) (?:wire |reg )?(?:\[(\d+):0\] )?(\w+)", r
 
 
 @pytest.fixture
-def verilog():
-    return emitted("tiny")
-
-
-@pytest.fixture
-def quick(monkeypatch, verilog):
-    """The core's Verilog is written once."""
+def core(monkeypatch):
+    """The core's ports in place of its Verilog."""
+    text = core_ports()
     for module in (ipxact, nitefury, vivado, xrt):
-        monkeypatch.setattr(module, "emit", lambda config: verilog)
+        monkeypatch.setattr(module, "emit", lambda config: text)
+    return text
 
 
 def header_of(text, module):
-    """A module's ports, and nothing inside it."""
+    """A module with its ports only."""
     return re.search(rf"^module {module}\s*\(.*?\);", text, re.M | re.S)[0] + "\nendmodule\n"
 
 
 def core_ports():
-    """The core's ports, and nothing inside it."""
+    """The core with its ports only; test_interfaces compares them with the Verilog."""
     ports = ["input clk", "input rst", "output interrupt"]
     ports += [f"{'output' if port.output else 'input'} [{port.bits - 1}:0] {port.name}"
               for bus in buses(TINY) for port in bus.ports]
-    return f"module hotrow({', '.join(ports)});\nendmodule\n"
+    return "module hotrow(\n  " + ",\n  ".join(ports) + "\n);\nendmodule\n"
 
 
 def ports_of(text, module):
@@ -56,25 +53,31 @@ def ports_of(text, module):
     return {(name, direction, int(high or 0) + 1) for direction, high, name in PORT.findall(body)}
 
 
-def test_interfaces_are_the_ports_of_the_verilog(verilog):
+@pytest.mark.slow
+def test_interfaces_are_the_ports_of_the_verilog():
+    verilog = emitted("tiny")
     listed = {(port.name, "output" if port.output else "input", port.bits)
               for bus in buses(TINY) for port in bus.ports}
     assert listed == {port for port in ports_of(verilog, "hotrow")
                       if port[0] not in ("clk", "rst", "interrupt")}
+    assert ports_of(verilog, "hotrow") == ports_of(core_ports(), "hotrow")
+
+
+def test_directions_of_the_interfaces():
     assert [(bus.name, bus.reads, bus.writes) for bus in buses(TINY)] == [
         ("s_axil", True, True), ("m_axi_list", True, False), ("m_axi_result0", False, True),
         ("m_axi_row0", True, True), ("m_axi_row1", True, True)]
     assert [bus.name for bus in buses(preset("alveo-u55c"))].count("m_axi_row3") == 1
 
 
-def test_ipxact(quick, verilog):
+def test_ipxact(core):
     files = FILES["ipxact"](TINY)
     root = ElementTree.fromstring(files["component.xml"])
     named = {
         (port.find(f"{SPIRIT}name").text, f"{port.find(f'.//{SPIRIT}direction').text}put",
          int(port.findtext(f".//{SPIRIT}left", "0")) + 1)
         for port in root.iter(f"{SPIRIT}port")}
-    assert named == ports_of(verilog, "hotrow")
+    assert named == ports_of(core, "hotrow")
     mapped = {name.text for name in root.findall(f".//{SPIRIT}physicalPort/{SPIRIT}name")}
     assert mapped == {name for name, _, _ in named}
     offsets = {register.find(f"{SPIRIT}name").text:
@@ -89,7 +92,7 @@ def test_ipxact(quick, verilog):
                       for each in root.iter(f"{SPIRIT}addressSpaceRef")}
 
 
-def test_xrt(quick, verilog):
+def test_xrt(core):
     files = FILES["xrt"](TINY)
     root = ElementTree.fromstring(files["kernel.xml"])
     kernel = root.find("kernel")
@@ -102,7 +105,7 @@ def test_xrt(quick, verilog):
     wrapper = {(name.replace("s_axi_control", "s_axil"), direction, bits) for name, direction, bits
                in ports_of(files["hotrow_kernel.v"], "hotrow_kernel")}
     assert {port for port in wrapper if "axi" in port[0]} == {
-        port for port in ports_of(verilog, "hotrow") if "axi" in port[0]}
+        port for port in ports_of(core, "hotrow") if "axi" in port[0]}
     assert {("ap_clk", "input", 1), ("ap_rst_n", "input", 1)} < wrapper
     places = dict(re.findall(r"sp=hotrow\.(\w+):(\S+)", files["link.cfg"]))
     assert places == {"m_axi_list": "HOST[0]", "m_axi_result0": "HOST[0]",
@@ -131,9 +134,9 @@ def test_the_kernel_elaborates(monkeypatch, tmp_path):
 
 
 @needs_litepcie
-def test_nitefury(quick, verilog, tmp_path):
-    """Every port of LitePCIe's core, of the bridge and of the accelerator is connected, at its
-    width; every pin of the design has a place."""
+def test_nitefury(core, tmp_path):
+    """All ports of LitePCIe's core, the bridge and the accelerator are connected, with the right
+    width; every port of the design has a pin."""
     files = FILES["nitefury"](TINY)
     pins = ports_of(files["hotrow_nitefury.v"], "hotrow_nitefury")
     pcie = ports_of(re.sub(" +", " ", files["litepcie_core.v"]), "litepcie_core")
@@ -143,7 +146,7 @@ def test_nitefury(quick, verilog, tmp_path):
     assert len({place for place, _ in placed}) == len(placed) == sum(bits for *_, bits in pins)
     assert {name for _, name in placed} == {name for name, *_ in pins}
     for module, text in (("litepcie_core", files["litepcie_core.v"]),
-                         ("hotrow_dwords", files["bridge.v"]), ("hotrow", verilog)):
+                         ("hotrow_dwords", files["bridge.v"]), ("hotrow", core)):
         instance = re.search(rf"^  {module} \w+ \((.*?)\);", files["hotrow_nitefury.v"],
                              re.M | re.S)[1]
         header = re.search(rf"^module {module}\s*\((.*?)\);", text, re.M | re.S)[1]
@@ -162,8 +165,7 @@ def test_nitefury(quick, verilog, tmp_path):
     iverilog = shutil.which("iverilog")
     if not iverilog:
         pytest.skip("iverilog is not installed")
-    core = core_ports()
-    whole = files["hotrow_nitefury.v"] + files["bridge.v"] + header_of(
+    design = files["hotrow_nitefury.v"] + files["bridge.v"] + header_of(
         files["litepcie_core.v"], "litepcie_core")
 
     def said(text):
@@ -173,11 +175,11 @@ def test_nitefury(quick, verilog, tmp_path):
                               capture_output=True, text=True)
         return done.stdout + done.stderr
 
-    assert not said(whole + core)
+    assert not said(design + core)
     for right, wrong in ((".m_axi_list_arready(m_axi_list_arready),", ""),
                          ("wire [31:0] host_araddr;", "wire [15:0] host_araddr;"),
                          (".mmap_axi_lite_rdata(registers_rdata),", "")):
-        assert right in whole and said(whole.replace(right, wrong) + core), right
+        assert right in design and said(design.replace(right, wrong) + core), right
 
 
 def test_a_missing_generator_is_named(monkeypatch):
@@ -189,8 +191,8 @@ def test_a_missing_generator_is_named(monkeypatch):
 @pytest.mark.parametrize("kind, scripts", [
     ("vivado", ["synthesise.tcl"]), ("xrt", ["package.tcl"]),
     pytest.param("nitefury", ["build.tcl"], marks=needs_litepcie)])
-def test_scripts_are_tcl_and_name_files_that_are_there(quick, kind, scripts, tmp_path):
-    """Each command of the vendor's tool is a stand-in that notes its arguments."""
+def test_scripts_are_tcl_and_name_existing_files(core, kind, scripts, tmp_path):
+    """A Tcl procedure replaces each command of the vendor's tool and prints its arguments."""
     tclsh = shutil.which("tclsh")
     if not tclsh:
         pytest.skip("tclsh is not installed")
@@ -206,7 +208,7 @@ def test_scripts_are_tcl_and_name_files_that_are_there(quick, kind, scripts, tmp
         assert (nitefury.PART if kind == "nitefury" else vivado.U55C) in done.stdout
 
 
-def test_the_command_writes_what_is_asked_for(quick, tmp_path, capsys):
+def test_the_command_writes_the_files_of_a_format(core, tmp_path, capsys):
     import argparse
 
     parser = argparse.ArgumentParser()

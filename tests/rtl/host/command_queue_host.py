@@ -1,4 +1,4 @@
-"""What a command queue needs around it: a memory, an engine and events."""
+"""Test bench of a command queue: memory, engine and event counters."""
 
 from itertools import cycle
 
@@ -26,7 +26,7 @@ OUTCOME = {"lookups": 1, "hits": 2, "misses": 3, "unique": 4, "popular": 5, "ent
 
 
 class Host:
-    """One queue with everything around it.
+    """A command queue with the units that it uses.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class Host:
         self.read_faults, self.write_faults = {}, {}  # number of the access -> fault
         self.reads, self.writes = [], []  # addresses
         self.events = [0] * config.events
-        self.engine_took, self.engine_answers = [], {}  # tags; tag -> outcome
+        self.engine_commands, self.engine_outcomes = [], {}  # commands; tag -> outcome
         self.cycle = self.submitted = 0
-        self.refused = self.landed = self.restarts = 0
+        self.refused = self.completions = self.restarts = 0
         self.bench = StreamBench(self.dut)
         for process in (self._clock, self._read, self._write, self._engine, self._serve_events):
             self.bench.background(process)
@@ -60,7 +60,7 @@ class Host:
         return self.bench.run(limit)
 
     async def _prepare(self, ctx):
-        """Register the regions and two tables, set the rings up, enable."""
+        """Register the regions and two tables, configure the rings, enable the queue."""
         dut, control = self.dut, self.dut.control
         await ctx.tick().until(dut.ready)
         rings = self.entries * COMMAND_BYTES
@@ -96,7 +96,7 @@ class Host:
         ctx.set(signal, 0)
 
     async def ring(self, ctx, submitted):
-        """Write the doorbell; return whether it was taken."""
+        """Ring the doorbell; return whether the value was accepted."""
         before = self.refused
         ctx.set(self.dut.control.submitted, submitted)
         await self.pulse(ctx, self.dut.control.doorbell)
@@ -104,7 +104,7 @@ class Host:
         return self.refused == before
 
     async def submit(self, ctx, *commands):
-        """Put commands into the ring and ring the doorbell."""
+        """Write commands to the ring and ring the doorbell."""
         for command in commands:
             at = COMMANDS_AT + self.submitted % self.entries * COMMAND_BYTES
             self.memory[at:at + COMMAND_BYTES] = encode(COMMAND_RECORD, **command)
@@ -112,13 +112,13 @@ class Host:
         assert await self.ring(ctx, self.submitted)
 
     async def completed(self, ctx, count):
-        """Wait for that many completions."""
+        """Wait for `count` completions."""
         while ctx.get(self.dut.control.completed) != count:
             await ctx.tick()
-        await ctx.tick()  # until `landed` has been counted
+        await ctx.tick()  # until `completions` is updated
 
     async def until(self, ctx, **bits):
-        """Wait until the STATE register shows these bits."""
+        """Wait until the STATE register has these bits."""
         while any(getattr(ctx.get(self.dut.control.state), name) != value
                   for name, value in bits.items()):
             await ctx.tick()
@@ -129,80 +129,81 @@ class Host:
 
     async def _clock(self, ctx):
         control = self.dut.control
-        async for _, _, refused, landed in ctx.tick().sample(control.refused, control.completed_pulse):
+        async for _, _, refused, completed in ctx.tick().sample(
+                control.refused, control.completed_pulse):
             self.cycle += 1
             self.refused += refused
-            self.landed += landed
+            self.completions += completed
             ctx.set(self.dut.cycle, self.cycle)
 
     async def soft_reset(self, ctx):
-        """Restart the queue and, as the top would, everything around it."""
+        """Restart the queue and, as the top does, the units that it uses."""
         ctx.set(self.dut.control.enable, 0)
         self.restarts += 1
         await self.pulse(ctx, self.dut.restart)
 
     async def _request(self, ctx, request):
-        """Take a request, unless in a restart: its payload and the number of restarts before."""
+        """Accept a request, except in a restart; return its payload and the restarts so far."""
         ctx.set(request.ready, 1)
-        asked = restart = 0
-        while not asked or restart:
-            _, _, asked, wanted, restart = await ctx.tick().sample(
+        valid = restart = 0
+        while not valid or restart:
+            _, _, valid, payload, restart = await ctx.tick().sample(
                 request.valid, request.p, self.dut.restart)
         ctx.set(request.ready, 0)
-        return wanted, self.restarts
+        return payload, self.restarts
 
-    async def _offer(self, ctx, stream, restarts):
-        """Offer a stream's payload until it is taken, or until a restart; tell which."""
+    async def _send(self, ctx, stream, restarts):
+        """Send a stream's payload; return whether it was accepted before a restart."""
         ctx.set(stream.valid, restarts == self.restarts)
-        taken = False
-        while not taken and restarts == self.restarts:
-            _, _, taken = await ctx.tick().sample(stream.ready)
+        accepted = False
+        while not accepted and restarts == self.restarts:
+            _, _, accepted = await ctx.tick().sample(stream.ready)
         ctx.set(stream.valid, 0)
-        return taken
+        return accepted
 
     async def _read(self, ctx):
         words = self.dut.ring.words
         while True:
-            wanted, restarts = await self._request(ctx, self.dut.ring.request)
+            request, restarts = await self._request(ctx, self.dut.ring.request)
             fault = self.read_faults.get(len(self.reads), 0)
-            self.reads.append(wanted.address)
+            self.reads.append(request.address)
             await ctx.tick().repeat(self.latency)
-            count = wanted.bytes // self.config.bus_bytes
+            count = request.bytes // self.config.bus_bytes
             for beat in range(count):
                 await ctx.tick().repeat(1 + next(self.gaps))
-                at = wanted.address + beat * self.config.bus_bytes
+                at = request.address + beat * self.config.bus_bytes
                 ctx.set(words.p, {
                     "data": int.from_bytes(self.memory[at:at + self.config.bus_bytes].tobytes(),
                                            "little"),
                     "fault": fault if beat == count // 2 else 0, "last": beat == count - 1})
-                if not await self._offer(ctx, words, restarts):
+                if not await self._send(ctx, words, restarts):
                     break
 
     async def _write(self, ctx):
-        deposit = self.dut.completions
+        client = self.dut.completions
         while True:
-            wanted, restarts = await self._request(ctx, deposit.request)
-            address, last = wanted.address, False
+            request, restarts = await self._request(ctx, client.request)
+            address, last = request.address, False
             fault = self.write_faults.get(len(self.writes), 0)
             self.writes.append(address)
             while not last and restarts == self.restarts:
-                ctx.set(deposit.words.ready, 0)
+                ctx.set(client.words.ready, 0)
                 await ctx.tick().repeat(1 + next(self.gaps))
-                ctx.set(deposit.words.ready, 1)
-                _, _, valid, word = await ctx.tick().sample(deposit.words.valid, deposit.words.p)
+                ctx.set(client.words.ready, 1)
+                _, _, valid, word = await ctx.tick().sample(client.words.valid, client.words.p)
                 if valid:
                     assert word.strobe == (1 << self.config.bus_bytes) - 1
                     if not fault:
                         octets = word.data.to_bytes(self.config.bus_bytes, "little")
                         self.memory[address:address + len(octets)] = np.frombuffer(octets, np.uint8)
                     address, last = address + self.config.bus_bytes, word.last
-            ctx.set(deposit.words.ready, 0)
+            ctx.set(client.words.ready, 0)
             await ctx.tick().repeat(self.latency)
-            ctx.set(deposit.outcome.p.fault, fault)
-            await self._offer(ctx, deposit.outcome, restarts)
+            ctx.set(client.outcome.p.fault, fault)
+            await self._send(ctx, client.outcome, restarts)
 
     async def _engine(self, ctx):
-        """Take a command, work, report `OUTCOME` or what the test prepared for its tag."""
+        """Accept a command, wait, return `OUTCOME` or the test's outcome for its tag."""
         engine = self.dut.engine
         while True:
             bits, last = 0, False
@@ -211,19 +212,19 @@ class Host:
                 bits = (bits if part.number else 0) | part.data << part.number * COMMAND_PART
                 last = part.last
             command = command_layout.from_bits(bits)
-            self.engine_took.append({name: command[name] for name in OPERANDS})
+            self.engine_commands.append({name: command[name] for name in OPERANDS})
             await ctx.tick().repeat(ENGINE_CYCLES)
-            ctx.set(engine.outcome.p, self.engine_answers.get(command.tag, OUTCOME))
-            await self._offer(ctx, engine.outcome, restarts)
+            ctx.set(engine.outcome.p, self.engine_outcomes.get(command.tag, OUTCOME))
+            await self._send(ctx, engine.outcome, restarts)
 
     async def _serve_events(self, ctx):
         request, reply = self.dut.events.request, self.dut.events.reply
         while True:
-            wanted, restarts = await self._request(ctx, request)
-            ctx.set(reply.p, self.events[wanted.event])
-            if wanted.write:
-                self.events[wanted.event] = wanted.value
-            await self._offer(ctx, reply, restarts)
+            access, restarts = await self._request(ctx, request)
+            ctx.set(reply.p, self.events[access.event])
+            if access.write:
+                self.events[access.event] = access.value
+            await self._send(ctx, reply, restarts)
 
 
 def nop(tag, **fields):

@@ -1,4 +1,6 @@
-"""Commands under way together: which may, in what order they are reported, and what waits."""
+"""Commands in flight together: their conditions, and the order of completions."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,12 +26,12 @@ def batch(opcode=Opcode.OBSERVE, source=INPUTS, lengths=0, results=RESULTS, **fi
 
 
 class Queue:
-    """An executor between a list of commands, a check that refuses some, and a slow engine.
+    """An executor with a list of commands, a validator that refuses some, and a slow engine.
 
-    Members
-    -------
-    under_way : list of set of int
-        Tags that the engine had in hand whenever it took a command.
+    Attributes
+    ----------
+    in_flight : list of set of int
+        Tags of the commands in the engine, for each command that it accepts.
     completions : list of (tag, status, start, end)
     """
 
@@ -37,14 +39,14 @@ class Queue:
         self.commands = [{"tag": tag, **command} for tag, command in enumerate(commands)]
         self.refused, self.failing, self.halt_on_error = refused, failing, halt_on_error
         self.work, self.gap = work, gap
-        self.in_hand, self.under_way, self.completions = [], [], []
+        self.running, self.in_flight, self.completions = [], [], []
         self.cycle = 0
         self.dut = CommandExecutor(CONFIG, BATCHES)
 
     def run(self, expected=None, limit=4000):
         expected = len(self.commands) if expected is None else expected
         bench = StreamBench(self.dut)
-        for process in (self._clock, self._check, self._take, self._work, self._events):
+        for process in (self._clock, self._check, self._accept, self._finish, self._events):
             bench.background(process)
 
         async def collect(ctx):
@@ -71,7 +73,7 @@ class Queue:
             self.cycle += 1
             await ctx.tick()
 
-    async def _offer(self, ctx, port, payload):
+    async def _send(self, ctx, port, payload):
         ctx.set(port.p, payload)
         ctx.set(port.valid, 1)
         await ctx.tick().until(port.ready)
@@ -80,7 +82,7 @@ class Queue:
     async def _check(self, ctx):
         dut = self.dut
         for command in self.commands:
-            await self._offer(ctx, dut.commands, command)
+            await self._send(ctx, dut.commands, command)
             await ctx.tick().repeat(3)
             status = Status.BAD_FLAGS if command["tag"] in self.refused else Status.OK
             ctx.set(dut.checked.p, {"command": command, "status": status})
@@ -92,22 +94,22 @@ class Queue:
             ctx.set(dut.checked.valid, 0)
             await ctx.tick().repeat(self.gap or 1)
 
-    async def _take(self, ctx):
+    async def _accept(self, ctx):
         engine = self.dut.engine
         while True:
             command = await receive(ctx, engine.command)
-            self.in_hand.append((command.tag, self.cycle))
-            self.under_way.append({tag for tag, _ in self.in_hand})
+            self.running.append((command.tag, self.cycle))
+            self.in_flight.append({tag for tag, _ in self.running})
 
-    async def _work(self, ctx):
+    async def _finish(self, ctx):
         engine = self.dut.engine
         while True:
-            while not self.in_hand or self.cycle < self.in_hand[0][1] + self.work:
+            while not self.running or self.cycle < self.running[0][1] + self.work:
                 await ctx.tick()
-            tag = self.in_hand[0][0]
+            tag = self.running[0][0]
             status = Status.SLVERR if tag in self.failing else Status.OK
-            await self._offer(ctx, engine.outcome, {"status": status, "lookups": tag})
-            self.in_hand.pop(0)
+            await self._send(ctx, engine.outcome, {"status": status, "lookups": tag})
+            self.running.pop(0)
 
     async def _events(self, ctx):
         request, reply = self.dut.events.request, self.dut.events.reply
@@ -115,16 +117,16 @@ class Queue:
             ctx.set(request.ready, 1)
             await ctx.tick().until(request.valid)
             ctx.set(request.ready, 0)
-            await self._offer(ctx, reply, 0)
+            await self._send(ctx, reply, 0)
 
 
-def most_together(queue):
-    return max(map(len, queue.under_way))
+def max_in_flight(queue):
+    return max(map(len, queue.in_flight))
 
 
-def test_batches_are_under_way_together():
+def test_batches_overlap():
     queue = Queue([batch()] * 12, work=200).run()
-    assert most_together(queue) == MAX_IN_FLIGHT
+    assert max_in_flight(queue) == MAX_IN_FLIGHT
     starts = [start for _, _, start, _ in queue.completions]
     assert starts == sorted(starts)
     assert queue.completions[-1][3] - starts[0] < 12 * queue.work / 2
@@ -138,33 +140,33 @@ def test_batches_are_under_way_together():
     (batch(lengths=RESULTS), 2),  # a dense batch has no lengths
     (batch(lengths=LENGTHS, flags=BatchFlag.JAGGED), 2),
 ], ids=["apart", "ids", "lengths", "unused-lengths", "lengths-apart"])
-def test_a_batch_does_not_read_what_a_split_may_still_write(second, together):
+def test_a_batch_waits_for_a_split_that_may_write_its_lists(second, together):
     queue = Queue([batch(Opcode.SPLIT), second]).run()
-    assert most_together(queue) == together
-    once_more = Queue([batch(Opcode.SPLIT), batch(), second]).run()
-    assert most_together(once_more) == together + 1
-    behind_it = Queue([batch(Opcode.SPLIT), {"opcode": Opcode.NOP}, second]).run()
-    assert most_together(behind_it) == 1, "what a finished SPLIT wrote has landed"
+    assert max_in_flight(queue) == together
+    with_another = Queue([batch(Opcode.SPLIT), batch(), second]).run()
+    assert max_in_flight(with_another) == together + 1
+    after_nop = Queue([batch(Opcode.SPLIT), {"opcode": Opcode.NOP}, second]).run()
+    assert max_in_flight(after_nop) == 1, "the SPLIT has completed"
 
 
 @pytest.mark.parametrize("other", [
     Opcode.NOP, Opcode.FENCE, Opcode.SIGNAL, Opcode.WAIT, Opcode.HARVEST, Opcode.INSTALL])
 def test_other_commands_run_alone(other):
     queue = Queue([batch(), {"opcode": other}, batch()]).run()
-    assert most_together(queue) == 1
-    for (_, _, _, end), (_, _, start, _) in zip(queue.completions, queue.completions[1:]):
+    assert max_in_flight(queue) == 1
+    for (_, _, _, end), (_, _, start, _) in pairwise(queue.completions):
         assert start >= end
 
 
-def test_a_refused_batch_is_reported_in_its_turn():
+def test_a_refused_batch_is_reported_in_order():
     queue = Queue([batch()] * 5, refused=(2,)).run()
     assert [status for _, status, *_ in queue.completions] == [
         Status.OK, Status.OK, Status.BAD_FLAGS, Status.OK, Status.OK]
 
 
-def test_a_queue_that_halts_on_errors_takes_one_at_a_time():
+def test_a_queue_that_halts_on_errors_runs_one_batch_at_a_time():
     queue = Queue([batch()] * 5, failing=(1,), halt_on_error=1).run(expected=2)
-    assert queue.halted and most_together(queue) == 1
+    assert queue.halted and max_in_flight(queue) == 1
     assert not Queue([batch()] * 5, failing=(1,)).run().halted
 
 

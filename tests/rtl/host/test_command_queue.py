@@ -1,5 +1,4 @@
-"""A command queue from ring to ring."""
-
+"""A command queue from the command ring to the completion ring."""
 
 import pytest
 from hotrow_rtl.contract.encoding import (
@@ -25,10 +24,10 @@ from tests.rtl.host.command_queue_host import (
 )
 
 
-@pytest.mark.parametrize("entries_log2", [1, 2, 4])
+@pytest.mark.parametrize("entries_log2", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("latency, gaps", [(1, STEADY), (40, RAGGED)], ids=["near", "far"])
 def test_commands_complete_in_order_around_the_rings(entries_log2, latency, gaps):
-    """Three laps of NOPs, checked and engine commands; every completion says which it was."""
+    """Three rounds of NOPs, engine commands and refused commands."""
     count = 3 << entries_log2
 
     async def scenario(ctx, host):
@@ -41,18 +40,18 @@ def test_commands_complete_in_order_around_the_rings(entries_log2, latency, gaps
         assert ctx.get(host.dut.control.head) == count
         assert ctx.get(host.dut.control.tail) == count
         assert not ctx.get(host.dut.control.state.busy)
-        finished.extend(host.completion(number) for number in range(count - host.entries, count))
+        completions.extend(host.completion(number) for number in range(count - host.entries, count))
 
-    finished = []
+    completions = []
     host = Host(entries_log2, latency, gaps)
     host.run(scenario, limit=20000)
-    assert host.landed == count
+    assert host.completions == count
     assert host.reads == [COMMANDS_AT + number % host.entries * COMMAND_BYTES
                           for number in range(count)]
     assert host.writes == [COMPLETIONS_AT + number % host.entries * COMPLETION_BYTES
                            for number in range(count)]
     end = 0
-    for number, completion in enumerate(finished, count - host.entries):
+    for number, completion in enumerate(completions, count - host.entries):
         assert completion["tag"] == number and completion["sequence"] == number + 1
         kind = number % 3
         assert completion["status"] == (Status.BAD_FLAGS if kind == 2 else Status.OK)
@@ -66,7 +65,7 @@ def test_commands_complete_in_order_around_the_rings(entries_log2, latency, gaps
 
 @pytest.mark.parametrize("queue, opcode, extra", [
     ("lookup", Opcode.INSTALL, {}), ("move", Opcode.GATHER, {"stride": 64})])
-def test_the_engine_gets_byte_addresses(queue, opcode, extra):
+def test_the_engine_receives_byte_addresses(queue, opcode, extra):
     async def scenario(ctx, host):
         await host.submit(ctx, install(9) | {"opcode": opcode} | extra | {
             "destination": packed_address(LISTS, 0x100)})
@@ -75,7 +74,7 @@ def test_the_engine_gets_byte_addresses(queue, opcode, extra):
 
     host = Host(queue=queue)
     host.run(scenario)
-    command, = host.engine_took
+    command, = host.engine_commands
     assert command["source"] == LISTS_AT + 0x40
     assert command["tag"] == 9 and command["count"] == 4
     if queue == "lookup":
@@ -84,12 +83,12 @@ def test_the_engine_gets_byte_addresses(queue, opcode, extra):
         assert command["destination"] == packed_address(LISTS, 0x100), "stays packed"
 
 
-def test_an_engines_error_is_reported():
+def test_an_error_of_the_engine_is_reported():
     error = {"status": Status.ROW_OUT_OF_RANGE, "error_index": 3 << 33,
              "error_address": packed_address(LISTS, 0x777), "entries": 2}
 
     async def scenario(ctx, host):
-        host.engine_answers[5] = error
+        host.engine_outcomes[5] = error
         await host.submit(ctx, install(5))
         await host.completed(ctx, 1)
         completion = host.completion(0)
@@ -98,7 +97,7 @@ def test_an_engines_error_is_reported():
     Host().run(scenario)
 
 
-def test_a_completion_is_announced_only_after_it_landed():
+def test_completed_increases_after_the_write():
     async def scenario(ctx, host):
         await host.submit(ctx, nop(1))
         while not host.writes:
@@ -112,7 +111,7 @@ def test_a_completion_is_announced_only_after_it_landed():
 
 
 def test_the_next_command_is_fetched_while_one_runs():
-    """The second of two engine commands starts when the first one's completion is on its way."""
+    """The second engine command starts while the completion of the first is being written."""
     async def scenario(ctx, host):
         await host.submit(ctx, install(0), install(1))
         await host.completed(ctx, 2)
@@ -126,7 +125,7 @@ def test_the_next_command_is_fetched_while_one_runs():
     (5, 4, False), (5, 5, True), (5, 6, True), (0, 0xFFFF_FFFF, False), (0xFFFF_FFFF, 0, True),
     (0, 1 << 31, False), (0, (1 << 31) - 1, True)])
 def test_wait(value, event, reached):
-    """Half-range: the counter has reached a value that it is at most 2**31 - 1 beyond."""
+    """A counter has reached a value if it is at most 2**31 - 1 larger, modulo 2**32."""
     async def scenario(ctx, host):
         host.events[3] = event
         await host.submit(ctx, {"opcode": Opcode.WAIT, "event": 3, "value": value}, nop(1))
@@ -142,10 +141,10 @@ def test_wait(value, event, reached):
     Host().run(scenario)
 
 
-def test_signal_comes_after_what_preceded_it():
+def test_signal_follows_the_commands_before_it():
     async def scenario(ctx, host):
         await host.submit(ctx, install(1), {"opcode": Opcode.SIGNAL, "event": 2, "value": 1 << 31})
-        while not host.engine_took:
+        while not host.engine_commands:
             await ctx.tick()
         await ctx.tick().repeat(ENGINE_CYCLES)
         assert host.events[2] == 0
@@ -159,7 +158,7 @@ def test_abort_of_a_wait(halt):
     async def scenario(ctx, host):
         control = host.dut.control
         ctx.set(control.halt_on_error, halt)
-        await host.pulse(ctx, control.abort)  # nothing waits: without effect
+        await host.pulse(ctx, control.abort)  # without a WAIT it has no effect
         await host.submit(ctx, {"opcode": Opcode.WAIT, "event": 0, "value": 1}, nop(2))
         await host.until(ctx, waiting=1)
         await host.pulse(ctx, control.abort)
@@ -198,11 +197,11 @@ def test_doorbells():
         for tag in range(4):
             await host.submit(ctx, nop(tag))
         await host.completed(ctx, 4)
-        assert not await host.ring(ctx, 9), "more than the ring holds"
-        assert not await host.ring(ctx, 3), "behind"
-        assert not await host.ring(ctx, 0xFFFF_FFFF), "far behind"
+        assert not await host.ring(ctx, 9), "more than the ring has entries"
+        assert not await host.ring(ctx, 3), "less than the tail"
+        assert not await host.ring(ctx, 0xFFFF_FFFF), "far less than the tail"
         assert ctx.get(control.tail) == 4
-        assert await host.ring(ctx, 4), "nothing more"
+        assert await host.ring(ctx, 4), "the same value"
         assert await host.ring(ctx, 8), "a full ring"
         await host.completed(ctx, 8)
         assert host.refused == 3
@@ -212,10 +211,10 @@ def test_doorbells():
     Host().run(scenario)
 
 
-def test_a_doorbell_does_not_take_commands_back():
+def test_a_doorbell_never_decreases_the_tail():
     async def scenario(ctx, host):
         await host.submit(ctx, {"opcode": Opcode.WAIT, "value": 1}, nop(1), nop(2))
-        assert not await host.ring(ctx, 2), "behind, though ahead of what has completed"
+        assert not await host.ring(ctx, 2), "less than the tail, but more than completed"
         assert not await host.ring(ctx, 0)
         assert ctx.get(host.dut.control.tail) == 3
         host.events[0] = 1

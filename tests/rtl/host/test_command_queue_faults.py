@@ -1,5 +1,4 @@
-"""A command queue whose rings cannot be used, and one that is stopped in the middle."""
-
+"""A command queue with faults of its rings, and one that is restarted."""
 
 import pytest
 from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
@@ -21,7 +20,7 @@ def test_rings_of_an_illegal_size_are_refused(entries, accepted):
 @pytest.mark.parametrize("fault, status", [
     (FAULT_SLVERR, Status.SLVERR), (FAULT_DECERR, Status.DECERR), (FAULT_TIMEOUT, Status.TIMEOUT)])
 def test_a_ring_that_cannot_be_read(fault, status):
-    """The queue stops; enabling it again starts afresh."""
+    """The queue stops; after it is enabled again it starts with the first entry."""
     async def scenario(ctx, host):
         control = host.dut.control
         host.read_faults[1] = fault
@@ -50,10 +49,10 @@ def test_a_completion_ring_that_cannot_be_written(fault, status):
         await host.submit(ctx, nop(1), nop(2), nop(3), install(4))
         await host.until(ctx, faulted=1, busy=0)
         await ctx.tick().repeat(100)
-        assert not host.engine_took, "no command is taken up after the fault"
+        assert not host.engine_commands, "no command starts after the fault"
         assert ctx.get(control.state.status) == status
-        assert ctx.get(control.completed) == host.landed == 1
-        assert len(host.writes) == 2, "nothing is written beyond"
+        assert ctx.get(control.completed) == host.completions == 1
+        assert len(host.writes) == 2, "nothing is written after the fault"
         await host.enable(ctx)
         await host.submit(ctx, nop(5))
         await host.completed(ctx, 1)
@@ -69,7 +68,7 @@ def test_a_completion_ring_that_cannot_be_written(fault, status):
     (packed_address(COMPLETIONS, 0x50), Status.MISALIGNED),
 ])
 def test_rings_outside_the_regions(ring, address, status):
-    """Nothing is read or written there. A ring may also leave its region at a later entry."""
+    """No access is made at these addresses."""
     async def scenario(ctx, host):
         ctx.set(getattr(host.dut.control, ring).as_value(), address)
         await host.enable(ctx)
@@ -80,7 +79,7 @@ def test_rings_outside_the_regions(ring, address, status):
     Host().run(scenario)
 
 
-def test_a_ring_that_leaves_its_region_faults_at_the_entry():
+def test_a_ring_longer_than_its_region_faults_at_the_entry():
     async def scenario(ctx, host):
         ctx.set(host.dut.control.entries, 3)
         await host.enable(ctx)
@@ -104,20 +103,20 @@ def test_completions_need_a_writable_region():
 
 
 def test_a_start_waits_until_the_queue_is_idle():
-    """Enabling a queue that still runs a command does not lose or repeat a completion."""
+    """A start while a command runs neither loses nor repeats a completion."""
     async def scenario(ctx, host):
         control = host.dut.control
         await host.submit(ctx, install(1))
-        while not host.engine_took:
+        while not host.engine_commands:
             await ctx.tick()
         ctx.set(control.enable, 0)
         await ctx.tick()
         ctx.set(control.enable, 1)
         await host.pulse(ctx, control.start)
-        assert not await host.ring(ctx, 1), "refused until the start has taken effect"
+        assert not await host.ring(ctx, 1), "refused until the queue has started"
         await host.until(ctx, busy=0)
         await ctx.tick().repeat(3)
-        assert host.landed == 1 and ctx.get(control.completed) == 0
+        assert host.completions == 1 and ctx.get(control.completed) == 0
         host.submitted = 0
         await host.submit(ctx, nop(2))
         await host.completed(ctx, 1)
@@ -128,7 +127,7 @@ def test_a_start_waits_until_the_queue_is_idle():
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [*range(1, 100, 7), *range(45, 55), *range(100, 104)])
 def test_soft_reset_in_flight(after):
-    """Whenever it comes, the queue forgets its work and, enabled again, does what it is told."""
+    """After a restart in any cycle the queue is idle, and runs new commands once enabled."""
     async def scenario(ctx, host):
         control = host.dut.control
         await host.submit(ctx, install(1), nop(2), {"opcode": Opcode.WAIT, "value": 1})

@@ -1,4 +1,4 @@
-"""Event counters against a dictionary, with clients that contend."""
+"""Event counters against a dictionary, with several clients."""
 
 from itertools import cycle
 
@@ -12,10 +12,11 @@ CONFIG = preset("tiny")
 
 
 def client(dut, number, requests, replies, gaps=STEADY, pauses=STEADY):
-    """Issue (event, write, value) one after the other and keep what is replied."""
+    """Send (event, write, value) requests in order; append the replies."""
     async def run(ctx):
         port = dut.clients[number]
-        for (event, write, value), gap, pause in zip(requests, cycle(gaps), cycle(pauses)):
+        for (event, write, value), gap, pause in zip(
+                requests, cycle(gaps), cycle(pauses), strict=False):
             await ctx.tick().repeat(gap + 1)
             ctx.set(port.request.p, {"event": event, "write": write, "value": value})
             ctx.set(port.request.valid, 1)
@@ -43,7 +44,7 @@ def test_counters_start_at_zero():
 @pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["ready", "back-pressure"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_each_client_sees_its_own_counters(gaps, pauses, seed):
-    """Clients that share no counter each see a dictionary, whatever the others do."""
+    """Clients without a common counter do not affect each other."""
     rng = np.random.default_rng(seed)
     dut = EventCounters(CONFIG, 3)
     bench = StreamBench(dut)
@@ -65,8 +66,8 @@ def test_each_client_sees_its_own_counters(gaps, pauses, seed):
     assert all(any(replies) for replies in expected)
 
 
-def test_all_clients_are_served_in_turn():
-    """Two clients that never rest do not starve the third."""
+def test_clients_are_served_round_robin():
+    """Two clients without idle cycles do not starve the third."""
     dut = EventCounters(CONFIG, 3)
     bench = StreamBench(dut)
     order = []
@@ -86,7 +87,7 @@ def test_all_clients_are_served_in_turn():
 
 @pytest.mark.parametrize("after", range(4))
 def test_restart_drops_a_request_and_keeps_the_counters(after):
-    """Whenever the restart comes, the next client is served and sees what had been set."""
+    """After a restart in any cycle the next client reads the value set before."""
     dut, before, replies = EventCounters(CONFIG, 3), [], []
     bench = StreamBench(dut)
 
@@ -96,8 +97,8 @@ def test_restart_drops_a_request_and_keeps_the_counters(after):
         ctx.set(port.request.p, {"event": 2, "write": 0})
         ctx.set(port.request.valid, 1)
         for _ in range(after):
-            _, _, taken = await ctx.tick().sample(port.request.ready)
-            if taken:
+            _, _, accepted = await ctx.tick().sample(port.request.ready)
+            if accepted:
                 ctx.set(port.request.valid, 0)
         ctx.set(port.request.valid, 0)
         ctx.set(dut.restart, 1)

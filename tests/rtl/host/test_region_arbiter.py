@@ -1,4 +1,4 @@
-"""The region arbiter in front of a check that answers with the access's own offset."""
+"""The region arbiter with a check that returns the offset of each access as its address."""
 
 from itertools import cycle
 
@@ -12,7 +12,7 @@ CLIENTS = 3
 
 
 def bench_of(latency=3):
-    """An enabled arbiter with its check; the list of offsets that reached the check."""
+    """Return an enabled arbiter, its bench, and the list of offsets that the check receives."""
     dut, seen = RegionArbiter(CONFIG, CLIENTS), []
     bench = StreamBench(dut)
 
@@ -36,20 +36,20 @@ def bench_of(latency=3):
     return dut, bench, seen
 
 
-async def ask(ctx, port, offset, write=0):
+async def request(ctx, port, offset, write=0):
     ctx.set(port.accesses.p, {"address": {"offset": offset}, "write": write})
     ctx.set(port.accesses.valid, 1)
     await ctx.tick().until(port.accesses.ready)
     ctx.set(port.accesses.valid, 0)
 
 
-async def answer(ctx, port):
-    verdict, = await ctx.tick().sample(port.verdicts.p).until(port.verdicts.valid)
-    return verdict.address, verdict.region
+async def verdict(ctx, port):
+    payload, = await ctx.tick().sample(port.verdicts.p).until(port.verdicts.valid)
+    return payload.address, payload.region
 
 
 @pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "gaps"])
-def test_each_client_gets_its_own_verdicts(gaps):
+def test_each_client_receives_its_verdicts(gaps):
     dut, bench, _ = bench_of()
     taken = {number: [] for number in range(CLIENTS)}
     for number in range(CLIENTS):
@@ -57,15 +57,15 @@ def test_each_client_gets_its_own_verdicts(gaps):
             port = dut.clients[number]
             for index, gap in zip(range(20), cycle(gaps)):
                 await ctx.tick().repeat(gap + 1)
-                await ask(ctx, port, 100 * number + index, index % 2)
-                taken[number].append(await answer(ctx, port))
+                await request(ctx, port, 100 * number + index, index % 2)
+                taken[number].append(await verdict(ctx, port))
         bench.process(f"client {number}", client)
     bench.run(2000)
     assert taken == {number: [(100 * number + index, index % 2) for index in range(20)]
                      for number in range(CLIENTS)}
 
 
-def test_lower_numbers_go_first():
+def test_lower_numbers_have_priority():
     dut, bench, seen = bench_of()
 
     async def together(ctx):
@@ -74,7 +74,7 @@ def test_lower_numbers_go_first():
             ctx.set(port.accesses.valid, 1)
         while len(seen) < CLIENTS:
             _, _, *ready = await ctx.tick().sample(*(port.accesses.ready for port in dut.clients))
-            for port, accepted in zip(dut.clients, ready):
+            for port, accepted in zip(dut.clients, ready, strict=True):
                 if accepted:
                     ctx.set(port.accesses.valid, 0)
     bench.process("together", together)
@@ -82,7 +82,7 @@ def test_lower_numbers_go_first():
     assert seen == [0, 1, 2]
 
 
-def test_nothing_is_asked_while_disabled():
+def test_no_access_is_accepted_while_disabled():
     dut, bench, seen = bench_of()
 
     async def scenario(ctx):
@@ -99,7 +99,7 @@ def test_nothing_is_asked_while_disabled():
 
 @pytest.mark.parametrize("after", range(9))
 def test_a_restart_drops_the_verdict_in_progress(after):
-    """Whenever it comes, the next client gets its own verdict and not the forgotten one."""
+    """After a restart in any cycle the next access receives its own verdict."""
     dut, bench, _ = bench_of(latency=5)
     taken = []
 
@@ -115,8 +115,8 @@ def test_a_restart_drops_the_verdict_in_progress(after):
         ctx.set(dut.restart, 1)
         await ctx.tick()
         ctx.set(dut.restart, 0)
-        await ask(ctx, port, 2)
-        taken.append(await answer(ctx, port))
+        await request(ctx, port, 2)
+        taken.append(await verdict(ctx, port))
     bench.process("scenario", scenario)
     bench.run(100)
     assert taken == [(2, 0)]

@@ -1,4 +1,4 @@
-"""The register block behind every order of the AXI4-Lite handshakes."""
+"""The register block, with all orders of the AXI4-Lite handshakes."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def run(scenario, config=CONFIG, limit=20000, **delays):
 
 
 def collect(dut, enable, *members):
-    """A background process and the list of `members` at each pulse of `enable`."""
+    """Return a background process and the list of `members` at each pulse of `enable`."""
     seen = []
 
     async def watch(ctx):
@@ -38,21 +38,21 @@ def collect(dut, enable, *members):
 
 
 def serve_events(port, values):
-    """Behave as the event counters: a list that reads and writes reach."""
+    """Behave like the event counters, on a list of values."""
     async def serve(ctx):
         ctx.set(port.request.ready, 1)
         while True:
-            _, _, asked, wanted = await ctx.tick().sample(port.request.valid, port.request.p)
-            if not asked:
+            _, _, valid, request = await ctx.tick().sample(port.request.valid, port.request.p)
+            if not valid:
                 continue
             ctx.set(port.request.ready, 0)
-            ctx.set(port.reply.p, values[wanted.event])
-            if wanted.write:
-                values[wanted.event] = wanted.value
+            ctx.set(port.reply.p, values[request.event])
+            if request.write:
+                values[request.event] = request.value
             ctx.set(port.reply.valid, 1)
-            taken = False
-            while not taken:
-                _, _, taken = await ctx.tick().sample(port.reply.ready)
+            accepted = False
+            while not accepted:
+                _, _, accepted = await ctx.tick().sample(port.reply.ready)
             ctx.set(port.reply.valid, 0)
             ctx.set(port.request.ready, 1)
     return serve
@@ -61,7 +61,7 @@ def serve_events(port, values):
 @pytest.mark.parametrize("config", [*PRESETS.values(),
                                     replace(CONFIG, name="own", events=2, tables=2, handles=8)],
                          ids=lambda config: config.name)
-def test_geometry_is_that_of_the_configuration(config):
+def test_geometry_equals_the_configuration(config):
     async def scenario(ctx, dut, master):
         assert await master.read_value(ctx, "IDENTITY") == IDENTITY
         assert await master.read_value(ctx, "VERSION") == VERSION
@@ -74,22 +74,22 @@ def test_geometry_is_that_of_the_configuration(config):
 @pytest.mark.parametrize("address_delay, data_delay", [(0, 0), (3, 0), (0, 3)],
                          ids=["together", "data first", "address first"])
 @pytest.mark.parametrize("response_delay", [0, 4], ids=["ready", "back-pressure"])
-def test_registers_hold_what_is_written(address_delay, data_delay, response_delay):
-    """Every stored register keeps its own random words, strobed bytes alone replaced."""
+def test_registers_return_the_value_written(address_delay, data_delay, response_delay):
+    """Each plain register stores random words; a write replaces only bytes with a strobe."""
     rng = np.random.default_rng(3)
-    held = dict.fromkeys(STORED, 0)
+    values = dict.fromkeys(STORED, 0)
 
     async def scenario(ctx, dut, master):
         for name in rng.permutation(STORED * 2):
             value, strobe = int(rng.integers(1 << 32)), int(rng.integers(16))
             assert await master.write(ctx, str(name), value, strobe) == OKAY
             mask = sum(0xFF << 8 * i for i in range(4) if strobe >> i & 1)
-            held[name] = held[name] & ~mask | value & mask
+            values[name] = values[name] & ~mask | value & mask
         for name in STORED:
-            assert await master.read_value(ctx, name) == held[name], name
+            assert await master.read_value(ctx, name) == values[name], name
     run(scenario, address_delay=address_delay, data_delay=data_delay,
         response_delay=response_delay)
-    assert sum(map(bool, held.values())) > len(STORED) * 3 // 4, "most must have been written"
+    assert sum(map(bool, values.values())) > len(STORED) * 3 // 4, "most are written"
 
 
 PLANNER = replace(CONFIG, planner=True)
@@ -97,11 +97,11 @@ PLANNER = replace(CONFIG, planner=True)
 
 @pytest.mark.parametrize("config", [CONFIG, PLANNER], ids=["usual", "planner"])
 def test_every_register_answers(config):
-    """No offset of the contract is unknown, and no other offset is known."""
+    """Exactly the offsets of the contract are known."""
     async def scenario(ctx, dut, master):
         known = {register.offset: register for register in registers_of(config).values()}
         for offset in [*range(0, 0x200, 4), 0x200, 0x7FC, 0xFFC]:
-            ctx.set(dut.events.request.ready, 1)  # EVENT_VALUE asks, and is told 0
+            ctx.set(dut.events.request.ready, 1)  # EVENT_VALUE reads a counter
             ctx.set(dut.events.reply.valid, 1)
             value, response = await master.read(ctx, offset)
             assert response == (OKAY if offset in known else SLVERR), hex(offset)
@@ -111,7 +111,7 @@ def test_every_register_answers(config):
     run(scenario, config)
 
 
-def test_retirements_are_handed_on():
+def test_retirements_reach_the_planner():
     async def scenario(ctx, dut, master):
         host = dut.retirement
         ctx.set(host.retired, 0xFFFF_FFFF)
@@ -130,7 +130,7 @@ def test_retirements_are_handed_on():
 
 @pytest.mark.parametrize("register", ["IDENTITY", "BUS_BYTES", "STATUS", "CYCLE_HIGH",
                                       "LOOKUP_HEAD", "MOVE_STATE"])
-def test_writing_a_read_only_register_does_nothing(register):
+def test_a_write_to_a_read_only_register_is_ignored(register):
     async def scenario(ctx, dut, master):
         before = await master.read_value(ctx, register)
         assert await master.write(ctx, register, 0xFFFF_FFFF) == OKAY
@@ -156,18 +156,18 @@ def test_faults_are_sticky_and_cleared_one_by_one():
 
 def test_interrupts():
     async def scenario(ctx, dut, master):
-        async def land(queue):
+        async def complete(queue):
             ctx.set(dut.queues[queue].completed_pulse, 1)
             await ctx.tick()
             ctx.set(dut.queues[queue].completed_pulse, 0)
             await ctx.tick()
 
-        await land(0)
+        await complete(0)
         assert await master.read_value(ctx, "INTERRUPT") == 0b01
         assert not ctx.get(dut.interrupt), "not enabled"
         await master.write(ctx, "CONTROL", 0b100)
         assert not ctx.get(dut.interrupt), "the other queue is enabled"
-        await land(1)
+        await complete(1)
         assert ctx.get(dut.interrupt)
         await master.write(ctx, "INTERRUPT", 0b10)
         assert await master.read_value(ctx, "INTERRUPT") == 0b01
@@ -188,7 +188,7 @@ def test_status_shows_readiness_and_stopped_ports():
 
 
 def test_reading_the_cycle_is_atomic():
-    """The upper half belongs to the lower half read before it, however late it is read."""
+    """The upper half is of the same cycle as the lower half read before it."""
     async def scenario(ctx, dut, master):
         for _ in range(3):
             ctx.set(dut.cycle, (7 << 32) - 4)
@@ -272,10 +272,10 @@ def test_commits_reach_every_table():
     assert (entry.parts_log2, entry.part) == (3, 5)
 
 
-@pytest.mark.parametrize("written, kept", [
+@pytest.mark.parametrize("written, committed", [
     (0, 0), ((1 << 28) - 2, (1 << 28) - 2), ((1 << 28) - 1, (1 << 28) - 1),
     (1 << 28, (1 << 28) - 1), (0xFFFF_FFFF, (1 << 28) - 1)])
-def test_the_last_row_is_one_that_addresses_can_hold(written, kept):
+def test_the_last_row_is_limited_by_the_address_width(written, committed):
     async def scenario(ctx, dut, master):
         await master.write(ctx, "TABLE_LAST_ROW", written)
         assert await master.read_value(ctx, "TABLE_LAST_ROW") == written
@@ -288,7 +288,7 @@ def test_the_last_row_is_one_that_addresses_can_hold(written, kept):
     watch, tables = collect(dut, table.enable, table.index, table.entry)
     bench.background(watch)
     bench.run(1000)
-    assert [entry.last_row for _, entry in tables] == [kept]
+    assert [entry.last_row for _, entry in tables] == [committed]
 
 
 @pytest.mark.parametrize("number, queue", list(enumerate(QUEUES)))
@@ -306,7 +306,7 @@ def test_queue_control(number, queue):
         assert (completions.handle, completions.offset) == (2, 0x80)
         assert ctx.get(control.entries) == 4
         await master.write(ctx, f"{name}_ENTRIES", 36)
-        assert ctx.get(control.entries) == 0, "36 must not be taken for 4"
+        assert ctx.get(control.entries) == 0, "36 is not truncated to 4"
 
         await master.write(ctx, f"{name}_CONTROL", 0b0011)
         await master.write(ctx, f"{name}_CONTROL", 0b0111)
@@ -342,8 +342,8 @@ def test_queue_control(number, queue):
     assert pulses == ["start", "abort", "resume", 0x8000_0001, "reset", "start"]
 
 
-def test_reads_and_writes_that_wait_together_take_turns():
-    """A master that keeps both address channels busy is served on both."""
+def test_reads_and_writes_alternate():
+    """A master with reads and writes pending at all times gets responses on both channels."""
     served = []
 
     async def writes(ctx):

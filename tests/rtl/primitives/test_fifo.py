@@ -31,20 +31,20 @@ def test_capacity_and_level():
         for _ in range(9):
             levels.append(ctx.get(fifo.level))
             await ctx.tick()
-        assert ctx.get(fifo.i.ready) == 0, "four rows and the output are full"
+        assert ctx.get(fifo.i.ready) == 0, "four rows and the output register are full"
     bench.process("watch", watch)
     bench.run(20)
     assert levels == [0, 1, 2, 3, 4, 5, 5, 5, 5]
 
 
-def test_clear_forgets_everything():
+def test_clear_drops_all_payloads():
     fifo = RamFifo(8, 4)
     bench = StreamBench(fifo)
 
     async def drive(ctx):
         ctx.set(fifo.i.valid, 1)
         await ctx.tick().repeat(4)
-        ctx.set(fifo.clear, 1)  # while another payload comes
+        ctx.set(fifo.clear, 1)  # in the cycle of a push
         await ctx.tick()
         ctx.set(fifo.clear, 0)
         ctx.set(fifo.i.p, 7)
@@ -59,7 +59,7 @@ def test_clear_forgets_everything():
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 @pytest.mark.parametrize("depth", [0, 1, 6])
-def test_depth_teaches(depth):
+def test_illegal_depths_are_refused(depth):
     with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not"):
         RamFifo(8, depth)
-    collect()  # the refused component goes while its warning is filtered
+    collect()  # the component's warning is filtered only inside this test

@@ -1,4 +1,4 @@
-"""RoundRobinArbiter against a pointer that walks around."""
+"""RoundRobinArbiter against a rotating pointer."""
 
 from gc import collect
 
@@ -18,16 +18,16 @@ def test_grants_the_next_above_the_last(count):
         last = count - 1
         for _ in range(300):
             requests = rng.random(count) < rng.choice([0.2, 0.8, 1.0])
-            advance = rng.random() < 0.7
-            ctx.set(arbiter.requests, sum(int(asked) << i for i, asked in enumerate(requests)))
-            ctx.set(arbiter.accept, int(advance))
-            around = [(last + 1 + i) % count for i in range(count)]
-            chosen = next((i for i in around if requests[i]), None)
-            expected = 0 if chosen is None else 1 << chosen
+            accept = rng.random() < 0.7
+            ctx.set(arbiter.requests, sum(int(bit) << i for i, bit in enumerate(requests)))
+            ctx.set(arbiter.accept, int(accept))
+            order = [(last + 1 + i) % count for i in range(count)]
+            selected = next((i for i in order if requests[i]), None)
+            expected = 0 if selected is None else 1 << selected
             assert ctx.get(arbiter.grant) == expected, f"seed {seed}"
-            if advance and chosen is not None:
-                last = chosen
-                grants[chosen] += 1
+            if accept and selected is not None:
+                last = selected
+                grants[selected] += 1
             await ctx.tick()
     simulator = Simulator(arbiter)
     simulator.add_clock(1e-8)
@@ -37,7 +37,7 @@ def test_grants_the_next_above_the_last(count):
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_count_teaches():
+def test_zero_requesters_are_refused():
     with pytest.raises(ValueError, match="at least one requester is needed, not 0"):
         RoundRobinArbiter(0)
-    collect()  # the refused component goes while its warning is filtered
+    collect()  # the component's warning is filtered only inside this test
