@@ -8,12 +8,12 @@ import pytest
 
 NARROW = 16  # bytes of bus; on wider ones Amaranth's simulator takes several times as long
 QUICK = 1  # cases of a test in the quick tier; the others are slow
-SAMPLED = 8  # of the cases of a slow test, one in so many is in the default tier; the others are long
+SAMPLED = 8  # one in so many cases of a slow test is in the default tier; the others are long
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Mark cases with a wide bus, and all but a few cases of a test, slow; cases of slow tests long.
+    """Mark cases with a wide bus, and all but `QUICK` cases of a test, slow; slow cases long.
 
     A case whose own parameters are marked slow or long keeps that tier. The names of the others
     decide, so that a further case does not change the tier of existing ones.
