@@ -96,9 +96,9 @@ def publish(path, write):
         temporary.unlink(missing_ok=True)
 
 
-def cached_library(name, parts, build) -> Path:
+def cached_library(name, parts, build, suffix=".so") -> Path:
     """Path of the library of that name and content, which `build(path)` makes unless it exists."""
-    library = cache_folder() / f"{name}-{digest(*parts)}.so"
+    library = cache_folder() / f"{name}-{digest(*parts)}{suffix}"
     if not library.is_file():
         with locked(library):
             if not library.is_file():

@@ -26,7 +26,8 @@ VERILATOR_FLAGS = (
 )
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
 RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"  # -O2 adds a seventh to the processor time of a build
-FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE)
+SMALL_MODEL = 1_000_000  # bytes of C++; below, a second precompiled header costs more than it saves
+FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE, SMALL_MODEL)
 
 
 def compile_device(verilog, config, library, verilator, compiler, trace, progress, litedram=None):
@@ -72,7 +73,7 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         _compile(sources, HARNESS, flags, folder, library, verilator, compiler, progress)
 
 
-def model_library(name, top, verilog, harness, verilator_flags=()) -> Path:
+def model_library(name, top, verilog, harness) -> Path:
     """Path of the library of any module with a harness of its own, which includes `V<top>.h`.
 
     Parameters
@@ -83,7 +84,6 @@ def model_library(name, top, verilog, harness, verilator_flags=()) -> Path:
         Module name.
     verilog : str
     harness : Path
-    verilator_flags : sequence of str
 
     Raises
     ------
@@ -96,13 +96,12 @@ def model_library(name, top, verilog, harness, verilator_flags=()) -> Path:
         with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
             folder = Path(folder)
             progress("translating Verilog to C++")
-            sources = _translate(top, verilog, folder, verilator, verilator_flags)
+            sources = _translate(top, verilog, folder, verilator)
             _compile(sources, harness, (), folder, library, verilator, command, progress)
         progress.done()
 
     sources = (harness, *sorted(harness.parent.glob("*.hpp")))
-    return cached_library(name, (verilog, verilator.version, command, FLAGS, verilator_flags,
-                                 *sources), build)
+    return cached_library(name, (verilog, verilator.version, command, FLAGS, *sources), build)
 
 
 def _compile(sources, harness, flags, folder, library, verilator, compiler, progress):
@@ -111,15 +110,22 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
     # models of a device with a controller name the run-time library of Verilator.
     sources = sorted({*sources, (harness, RUNS_ALWAYS)},
                      key=lambda file: (-file[0].stat().st_size, file))
+    if sum(path.stat().st_size for path, _ in sources) < SMALL_MODEL:
+        sources = [(path, RUNS_ALWAYS) for path, _ in sources]
     is_clang = "clang" in compiler_version(*compiler)
+    includes = [f"-I{verilator.root / 'include' / place}" for place in (".", "vltstd")]
     # Without -fno-gnu-unique two devices in one process would share C++ statics.
-    command = [
-        *compiler, *COMPILER_FLAGS, *(() if is_clang else ("-fno-gnu-unique",)), *flags,
-        *(f"-I{place}" for place in (folder, verilator.root / "include",
-                                     verilator.root / "include" / "vltstd"))]
+    command = [*compiler, *COMPILER_FLAGS, *(() if is_clang else ("-fno-gnu-unique",)), *flags,
+               f"-I{folder}", *includes]
 
     def compile_one(job):
         path, level = job
+        if verilator.root in path.parents:  # the run-time library, which all models share
+            traced = [flag for flag in flags if flag.startswith("-DVM_TRACE")]
+            return cached_library(path.stem, (
+                verilator.version, compiler, compiler_version(*compiler), FLAGS, level, traced,
+                path), lambda made: run_tool(
+                    [*command, level, "-x", "c++", "-c", path, "-o", made]), ".o")
         made = folder / f"{path.stem}.o"
         run_tool([*command, level, "-c", path, "-o", made])
         return made
@@ -129,7 +135,7 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
         if not is_clang:
             list(pool.map(lambda job: _precompile(command, *job), [
                 (header, level) for header in sorted(folder.glob("V*__pch.h"))
-                for level in (RUNS_ALWAYS, RUNS_ONCE)]))
+                for level in {level for _, level in sources}]))
         for made in pool.map(compile_one, sources):
             objects.append(made)
             progress(f"compiled {len(objects)} of {len(sources)} files")

@@ -18,6 +18,7 @@ TINY = preset("tiny")
 COMPUTING = [config for config in PRESETS.values() if config.bus_bytes > NARROW_BUS]
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024, row_bytes=4096)
+SIMULATED = 3000  # cycles
 MIXED = [1, 1, 2, 3, 1, 9, 1, 1, 1, 2, 1, 30]
 LR, EPS = (int(np.float32(value).view(np.uint32)) for value in (0.05, 1e-8))
 
@@ -54,22 +55,29 @@ def compare(config, update, seed=None, verilated=True, **options):
     return cycles
 
 
-@pytest.mark.parametrize("adagrad", [False, True])
-def test_updates(adagrad):
-    compare(TINY, draw([1, 2], 8, adagrad=adagrad), verilated=False)
+def test_sgd():
+    compare(TINY, draw([1, 2], 24, "bf16", "bf16"), verilated=False, limit=SIMULATED)
 
 
-@pytest.mark.parametrize("config", COMPUTING, ids=lambda c: c.name)
+def test_adagrad_with_stalls():
+    compare(TINY, draw([1, 2], 8, "fp16", adagrad=True), verilated=False,
+            gaps=(RAGGED,) * 4, pauses=(RAGGED,) * 2, limit=SIMULATED)
+
+
+@pytest.mark.parametrize("config", [
+    pytest.param(config, id=config.name, marks=() if config is TINY else pytest.mark.slow)
+    for config in COMPUTING])
 def test_memory_equals_the_design(config):
     assert bag_sum_bits(config) == memory_bits(BagSum(config))
     assert row_update_bits(config) == memory_bits(RowUpdate(config))
 
 
-CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda c: c.name)
+CONFIGS = pytest.mark.parametrize("config", [
+    pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
+    pytest.param(WIDE, id="bus-64", marks=pytest.mark.long)])
 BOTH = pytest.mark.parametrize("adagrad", [False, True], ids=["sgd", "adagrad"])
 
 
-@pytest.mark.slow
 @CONFIGS
 @BOTH
 def test_every_size_and_type(config, adagrad):
@@ -88,7 +96,6 @@ def test_every_size_and_type(config, adagrad):
                                          special), seed)
 
 
-@pytest.mark.slow
 @CONFIGS
 @BOTH
 def test_with_stalls(config, adagrad):
@@ -104,7 +111,6 @@ def test_with_stalls(config, adagrad):
                         pauses=(pause, other))
 
 
-@pytest.mark.slow
 @CONFIGS
 @BOTH
 def test_cycles(config, adagrad):
@@ -115,7 +121,6 @@ def test_cycles(config, adagrad):
             assert abs(cycles - model) <= 0.05 * model, (elements, counts[:4], cycles, model)
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_sgd_takes_a_beat_a_cycle(config):
     update = draw([1] * 500, 128)
@@ -123,7 +128,6 @@ def test_sgd_takes_a_beat_a_cycle(config):
     assert 500 * 128 / config.lanes / cycles >= 0.95
 
 
-@pytest.mark.slow
 @CONFIGS
 @BOTH
 def test_restart_in_flight(config, adagrad):

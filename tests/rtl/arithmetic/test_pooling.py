@@ -17,6 +17,7 @@ TINY = preset("tiny")
 COMPUTING = [config for config in PRESETS.values() if config.bus_bytes > NARROW_BUS]
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024, row_bytes=4096)
+SIMULATED = 3000  # cycles
 MIXED = [0, 1, 2, 0, 0, 15, 16, 17, 20, 3, 1, 1, 33, 0]
 
 
@@ -47,32 +48,30 @@ def compare(config, bags, seed=None, verilated=True, **options):
     return cycles
 
 
-@pytest.mark.parametrize("kind, row_bytes", [("fp32", 16), ("fp16", 16)])
-def test_sums(kind, row_bytes):
-    bags = draw([0, 1, 2, 17, 3], row_bytes, kind, weighted=True)
-    cycles = compare(TINY, bags, verilated=False)
+def test_weighted_sums():
+    bags = draw([0, 1, 2, 17, 3], 16, weighted=True)
+    cycles = compare(TINY, bags, verilated=False, limit=SIMULATED)
     model = pool_cycles(TINY, bags.rows.shape[1], bags.lengths)
     assert abs(cycles - model) <= 0.05 * model
 
 
-def test_means():
-    compare(TINY, draw([1, 3, 0, 2], 32, mean=True), verilated=False)
+def test_means_with_stalls():
+    compare(TINY, draw([2, 0, 1, 5], 48, "fp16", mean=True), verilated=False,
+            gaps=(RAGGED, RAGGED), pauses=RAGGED, limit=SIMULATED)
 
 
-def test_stalls_and_gaps():
-    compare(TINY, draw([2, 0, 1, 5], 32, weighted=True), verilated=False, gaps=(RAGGED, RAGGED),
-            pauses=RAGGED)
-
-
-@pytest.mark.parametrize("config", [*COMPUTING, WIDE], ids=lambda c: c.name)
+@pytest.mark.parametrize("config", [
+    pytest.param(config, id=config.name, marks=() if config is TINY else pytest.mark.slow)
+    for config in (*COMPUTING, WIDE)])
 def test_memory_equals_the_design(config):
     assert row_pool_bits(config) == memory_bits(RowPool(config))
 
 
-CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda c: c.name)
+CONFIGS = pytest.mark.parametrize("config", [
+    pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
+    pytest.param(WIDE, id="bus-64", marks=pytest.mark.long)])
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_every_size_and_type(config):
     """Row sizes around each change of the number of partial sums."""
@@ -88,7 +87,6 @@ def test_every_size_and_type(config):
                 compare(config, bags, seed)
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_corners(config):
     """Every pair of corner values, in bags of one and two rows."""
@@ -99,7 +97,6 @@ def test_corners(config):
         compare(config, Bags(rows, [1] * 2 * len(a), weights=np.roll(rows[:, 0], 1), mean=mean))
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_long_bags(config):
     for row_bytes, mean in ((16, True), (64, False), (144, True)):
@@ -107,7 +104,6 @@ def test_long_bags(config):
                              weighted=True))
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_with_stalls(config):
     """Idle cycles of both input streams crossed with back-pressure."""
@@ -122,7 +118,6 @@ def test_with_stalls(config):
                 compare(config, bags, seed, gaps=(gap, other), pauses=pause)
 
 
-@pytest.mark.slow
 @CONFIGS
 @pytest.mark.parametrize("length, count", [(1, 1000), (20, 100), (1000, 3)])
 def test_a_word_a_cycle(config, length, count):
@@ -135,7 +130,6 @@ def test_a_word_a_cycle(config, length, count):
         assert abs(cycles - model) <= 0.05 * model
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_cycles_of_other_bags(config):
     rng = np.random.default_rng(5)
@@ -147,7 +141,6 @@ def test_cycles_of_other_bags(config):
             assert abs(cycles - model) <= 0.05 * model, (list(lengths)[:3], row_bytes)
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_cycles_of_means(config):
     for length, row_bytes in ((2, 64), (20, 64), (100, 64), (20, 256)):
@@ -157,7 +150,6 @@ def test_cycles_of_means(config):
         assert abs(cycles - model) <= 0.05 * model, (length, row_bytes, cycles, model)
 
 
-@pytest.mark.slow
 @CONFIGS
 def test_restart_in_flight(config):
     """After a reset at any cycle the results are correct."""
@@ -167,7 +159,7 @@ def test_restart_in_flight(config):
         compare(config, bags)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_order_is_that_of_any_bus():
     bags = draw([1, 16, 20, 100], 80, weighted=True)
     rows = [run_pool(config, bags)[0] for config in (TINY, WIDE)]

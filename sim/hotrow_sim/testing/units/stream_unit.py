@@ -240,6 +240,6 @@ def _pointers(arrays):
 
 @cache
 def _load(text):
-    library = ctypes.CDLL(str(model_library("streams", "unit", text, HARNESS, ("-fno-inline",))))
+    library = ctypes.CDLL(str(model_library("streams", "unit", text, HARNESS)))
     library.hotrow_stream_open.restype = ctypes.c_void_p
     return library
