@@ -14,6 +14,8 @@ from ..toolchain import find_verilator
 from .compilation import FLAGS, LITEDRAM_SOURCES, SOURCES, compile_device
 from .progress import Progress
 
+_core = cache(generate)  # a second per call
+
 
 def device_library(config: Config, trace=False, litedram=False) -> Path:
     """Path of the device's shared library, built unless the cache has it.
@@ -36,7 +38,7 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
         If that controller does not fit the card.
     """
     verilator, compiler = find_verilator(), native.compiler()
-    core = generate(config) if litedram else None
+    core = _core(config) if litedram else None
     tools = (verilator.version, verilator.origin, compiler, native.compiler_version(*compiler),
              FLAGS, trace, os.uname().machine)
     parts = (*tools, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ()))
