@@ -444,9 +444,9 @@ class HotEmbeddingBagCollection(nn.Module):
         versions = [array._version for array in self._arrays]
         written = self._versions is not None and versions != self._versions
         self._versions = versions
-        if not written or not self.store.storages:
-            return
         window = self.store.window
+        if not written or window is None:
+            return
         if window.finished != window.submitted or any(
                 bool(each.dirty.any()) for each in self.store.storages):
             raise Error("a table was written in place while slots hold trained rows of it, or "

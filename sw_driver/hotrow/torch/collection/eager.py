@@ -23,5 +23,5 @@ def outside_compile(method):
             disabled = torch.compiler.disable(method)
         return disabled(*arguments, **named)
 
-    call._torchdynamo_disable = True
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call

@@ -1,6 +1,8 @@
 """`RowsParameter`: what `parameters()` of a model shows of tables whose rows are no parameters."""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,6 +23,8 @@ class RowsParameter(nn.Parameter):
     gradients. Its own `grad` is always None, so that optimizers and clipping pass it by. Arithmetic
     on it, of a penalty or an average of parameters, would leave the rows out: it is refused.
     """
+
+    _drop: Callable[[], None]
 
     @classmethod
     def of(cls, drop):
@@ -55,7 +59,8 @@ class DetachedRows(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return RowsParameter.__torch_function__.__func__(cls, func, types, args, kwargs)
+        function: Any = RowsParameter.__torch_function__
+        return function.__func__(cls, func, types, args, kwargs)
 
 
 _NAMES = frozenset(name.strip("_") for name in _REFUSED)

@@ -233,10 +233,10 @@ def _keyed(cls, tables, keyed, names, is_weighted):
     if set(names) - set(keys):
         raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
     stride_per_key = getattr(keyed, "stride_per_key", None)
-    strides = set(stride_per_key()) if callable(stride_per_key) else set()
-    if len(strides) > 1:
+    strides = list(stride_per_key()) if callable(stride_per_key) else []
+    if len(set(strides)) > 1:
         raise BatchError(f"the KeyedJaggedTensor has a batch size per key "
-                         f"({dict(zip(keys, stride_per_key(), strict=True))}), which is not "
+                         f"({dict(zip(keys, strides, strict=True))}), which is not "
                          f"supported: give every key the same number of bags")
     weights = None
     if is_weighted:

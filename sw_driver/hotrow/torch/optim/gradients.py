@@ -1,5 +1,7 @@
 """Gradients of embedding rows, from backward to the optimizer's step."""
 
+from typing import Any
+
 import torch
 
 from ...kernels.grouping import group_sorted
@@ -27,6 +29,14 @@ class StagedGradients:
         Batches of the rows, with `places`.
     """
 
+    places: torch.Tensor | None
+    batches: list
+    _rows: torch.Tensor | None
+    _lookups: list
+    _grouper: Any
+    _bypassed: bool
+    _checked: tuple
+
     def __init__(self, dim, device="cpu"):
         self.tensor = torch.zeros(0, dim, requires_grad=True, device=device)
         self.clear()
@@ -40,6 +50,7 @@ class StagedGradients:
         """Flat rows int64[u] in host memory; from the compiled passes in order of first
         appearance."""
         if self._rows is None:
+            assert self.places is not None, "rows are unknown only while their places are known"
             row_at = torch.empty(self._grouper.slots, dtype=torch.int64)
             for flat, at in self._lookups:
                 row_at[at.long()] = flat

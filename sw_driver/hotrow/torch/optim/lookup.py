@@ -78,7 +78,7 @@ class Lookup:
         return pooled, rows
 
     def _pool_pieces(self, weights):
-        pieces = {}
+        pieces: dict[int, torch.Tensor] = {}
         for part in self.parts:
             found = _pool_part(part, _weights_of(part, weights), self.pooled)
             pieces |= zip(part.layout.first_columns.tolist(), found.split(part.layout.samples),

@@ -53,6 +53,7 @@ class CachedStore(Store):
     """
 
     device: Device
+    window: BatchWindow
     storages: list[SlotStorage]
     statistics: CacheStatistics
     batch_stages: BatchStages

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import Error
 
@@ -190,7 +190,8 @@ def _deferred_interrupt():
 
     A second SIGINT reaches its handler at once.
     """
-    pending, handler = [], None
+    pending: list = []
+    handler: Any = None
     if threading.current_thread() is threading.main_thread():
         handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):
