@@ -97,8 +97,8 @@ class Answered(Lists):
 BUGS = {
     "burst withdrawn": (DmaReadPort, "with m.If(load):", "with m.If(load | dropping):"),
     "space not reserved": (
-        ReadClientBuffer, "space_next.eq(space + left - self.reserve_len_minus_1 - 1)",
-        "space_next.eq(space + left)"),
+        ReadClientBuffer, "space_next.eq(space + word_read - self.reserve_len_minus_1 - 1)",
+        "space_next.eq(space + word_read)"),
     "beyond the list": (
         BurstScheduler, "Mux(final, last[:width] - word[:width], ~word[:width] & mask)",
         "~word[:width] & mask"),

@@ -6,12 +6,17 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config, log2
 from ..contract.encoding import BatchFlag, Opcode, Status
-from ..interfaces.records import Engine, command, command_part, reported_completion
+from ..interfaces.records import (
+    BATCHES_IN_FLIGHT,
+    Engine,
+    command,
+    command_part,
+    reported_completion,
+)
 from ..primitives.fifo import RamFifo
 from .command_validator import checked_command
 from .event_counters import EventPort
 
-MAX_IN_FLIGHT = 4  # batches
 SPLIT_RESULTS = ("slots", "popular", "nonpopular", "misses")
 
 
@@ -121,7 +126,7 @@ class CommandExecutor(wiring.Component):
         reported_q = Signal()  # a completion was accepted in the previous cycle
         entry = data.StructLayout({"tag": 32, "opcode": 8, "start": 64})
         m.submodules.in_flight = in_flight = (
-            RamFifo(entry, MAX_IN_FLIGHT) if self.batches else SingleEntryFifo(entry))
+            RamFifo(entry, BATCHES_IN_FLIGHT) if self.batches else SingleEntryFifo(entry))
         m.d.comb += [
             engine.command.p.eq(self.parts.p),
             request.p.event.eq(checked.p.command.event),
@@ -243,9 +248,9 @@ class CommandExecutor(wiring.Component):
         is_batch = Cat(candidate.opcode == each for each in self.batches).any()
         only_batches = Signal()  # in flight
         results = [Signal(data.ArrayLayout(handle_width, len(SPLIT_RESULTS)), name=f"results{idx}")
-                   for idx in range(MAX_IN_FLIGHT)]
-        is_split = Signal(MAX_IN_FLIGHT)  # entries of `results` that are valid
-        write_idx = Signal(range(MAX_IN_FLIGHT))
+                   for idx in range(BATCHES_IN_FLIGHT)]
+        is_split = Signal(BATCHES_IN_FLIGHT)  # entries of `results` that are valid
+        write_idx = Signal(range(BATCHES_IN_FLIGHT))
         conflicts = Cat(
             is_split[idx] & (
                 (handle("source") == each)
@@ -266,7 +271,7 @@ class CommandExecutor(wiring.Component):
         may_overlap = Signal()  # Timing: a register; a command waits for it
         m.d.sync += may_overlap.eq(
             self.commands.valid & is_batch & only_batches & ~self.halt_on_error
-            & (in_flight.level < MAX_IN_FLIGHT) & ~conflicts.any())
+            & (in_flight.level < BATCHES_IN_FLIGHT) & ~conflicts.any())
         return may_overlap
 
     def _wait(self, m, opcode, aborted):

@@ -42,6 +42,8 @@ command_part = data.StructLayout({
 # An address operand: the bits of `contract.encoding.packed_address`.
 packed_address = data.StructLayout({"offset": OFFSET_WIDTH, "handle": 16})
 
+BATCHES_IN_FLIGHT = 4  # of the lookup queue, at most; a power of two
+
 LIST_BYTES_WIDTH = 36  # bits of the size of a list in bytes: 2**32 - 1 elements of 8
 
 # Fault of an access to memory: 0 for none, else `status = SLVERR - 1 + fault`.

@@ -13,7 +13,14 @@ from ..interfaces.lookup_payloads import (
     row_request,
     waiting_beat,
 )
-from ..interfaces.records import Engine, ReadClient, WriteClient, harvest_entry, table_update
+from ..interfaces.records import (
+    BATCHES_IN_FLIGHT,
+    Engine,
+    ReadClient,
+    WriteClient,
+    harvest_entry,
+    table_update,
+)
 from ..interfaces.retirement import Retirement
 from ..lists.lane_packer import LanePacker
 from ..lists.striped_writer import Element, StripedWriter
@@ -31,7 +38,7 @@ from .combiner.combiner import Combiner
 from .counters.scan_engine import ScanEngine
 from .directory.install_remove import InstallRemove
 from .dispatch.control import LookupControl
-from .dispatch.in_flight import MAX_JOBS, RESULT_WRITERS
+from .dispatch.in_flight import RESULT_WRITERS
 from .dispatch.result_addresses import lists_of
 from .planner.plan_lists import PlanLists
 from .planner.sequencer import PlanSequencer
@@ -161,7 +168,7 @@ class LookupEngine(wiring.Component):
         connect(m, control=control.row_list, row_list=row_list.command)
         connect(m, row_list=row_list.outcome, control=control.list_outcome)
         # As deep as there are batches in flight, so that the issue of a batch never waits for it.
-        m.submodules.kinds = kinds = RamFifo(batch_kind(), MAX_JOBS)
+        m.submodules.kinds = kinds = RamFifo(batch_kind(), BATCHES_IN_FLIGHT)
         m.d.comb += kinds.clear.eq(replicated(m, "kinds_restart", self.restart))
         connect(m, control=control.kinds, queue=kinds.i)
         connect(m, queue=kinds.o, tagger=tagger.kinds)

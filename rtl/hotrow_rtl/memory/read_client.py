@@ -81,7 +81,7 @@ class ReadClientBuffer(wiring.Component):
         remaining, remaining_valid = Signal.like(self.len_minus_1), Signal()
         next_len, next_valid = Signal.like(self.len_minus_1), Signal()
         final = Signal()  # the next word to arrive is the list's last
-        fire, left, accept = Signal(), Signal(), Signal()
+        fire, word_read, accept = Signal(), Signal(), Signal()
         # After a stop no word arrives: a fault replaces each, every other cycle, as `i.ready` of
         # the cycle before is used.
         timeout_word = Signal()
@@ -108,10 +108,10 @@ class ReadClientBuffer(wiring.Component):
         # Space is reserved for the longest burst: only the upper bits of the count are compared.
         space, space_next = (Signal(range(self.depth + 1), init=self.depth, name=name)
                              for name in ("space", "space_next"))
-        m.d.comb += space_next.eq(space + left)
-        m.d.sync += left.eq(words.valid & words.ready)  # Timing: the client's `ready` is late
+        m.d.comb += space_next.eq(space + word_read)
+        m.d.sync += word_read.eq(words.valid & words.ready)  # Timing: the client's `ready` is late
         with m.If(self.reserve):
-            m.d.comb += space_next.eq(space + left - self.reserve_len_minus_1 - 1)
+            m.d.comb += space_next.eq(space + word_read - self.reserve_len_minus_1 - 1)
         m.d.sync += space.eq(space_next)
         m.d.comb += [
             self.space_for_one.eq(space[log2(self.longest):].any()),
@@ -132,5 +132,5 @@ class ReadClientBuffer(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [
                 timeout_word.eq(0), remaining_valid.eq(0), next_valid.eq(0),
-                space.eq(self.depth), left.eq(0)]
+                space.eq(self.depth), word_read.eq(0)]
         return m

@@ -4,12 +4,12 @@ from amaranth.hdl import Shape
 from hotrow_rtl.config import CREDIT_WIDTH, EPOCH_WIDTH, RING_BEATS, Config, log2
 from hotrow_rtl.contract.encoding import OPERANDS
 from hotrow_rtl.interfaces.lookup_payloads import combined_beat, combined_lookup
+from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
 from hotrow_rtl.interfaces.table_bounds import partition
 from hotrow_rtl.lookup.banks.bank_queue import BACKLOG, IN_FLIGHT
 from hotrow_rtl.lookup.combiner.combiner import DECISIONS
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency
 from hotrow_rtl.lookup.reader.batch_descriptor import LENGTH_WIDTH
-from hotrow_rtl.lookup.splitter.sample_partition import BATCHES
 
 
 def _partition_width(config: Config):
@@ -94,4 +94,4 @@ def slot_words_bits(config: Config):
 
 def cold_sample_bitmap_bits(config: Config):
     """A bit per sample of each of two batches; the sample counts of the batches in progress."""
-    return 2 * config.batch_samples + BATCHES * (log2(config.batch_samples) + 1)
+    return 2 * config.batch_samples + BATCHES_IN_FLIGHT * (log2(config.batch_samples) + 1)

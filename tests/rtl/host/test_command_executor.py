@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status, packed_address
-from hotrow_rtl.host.command_executor import MAX_IN_FLIGHT, CommandExecutor
+from hotrow_rtl.host.command_executor import CommandExecutor
+from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
 from hotrow_sim.testing.benches.command_parts import receive, submit
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
@@ -126,7 +127,7 @@ def max_in_flight(queue):
 
 def test_batches_overlap():
     queue = Queue([batch()] * 12, work=200).run()
-    assert max_in_flight(queue) == MAX_IN_FLIGHT
+    assert max_in_flight(queue) == BATCHES_IN_FLIGHT
     starts = [start for _, _, start, _ in queue.completions]
     assert starts == sorted(starts)
     assert queue.completions[-1][3] - starts[0] < 12 * queue.work / 2

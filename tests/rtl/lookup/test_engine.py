@@ -28,7 +28,7 @@ from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 TINY = dataclasses.replace(preset("tiny"), planner=False, tables=8, counter_sets=64,
                            miss_entries=32, directory_sets=64, batch_samples=128)
 ONE_CHOICE = dataclasses.replace(
-    TINY, name="one-choice", directory_choices=1, directory_sets=32, directory_ways=2,
+    TINY, name="one-choice", lane_banks=1, directory_choices=1, directory_sets=32, directory_ways=2,
     directory_partitions=1, bus_bytes=32, miss_entries=64)
 WIDE = dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, directory_sets=256,
                            miss_entries=128)
@@ -361,10 +361,10 @@ SCENARIOS = (
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(SMALL, STEADY, STEADY, id="small"),
     pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.slow),
-    pytest.param(WIDE, STEADY, STEADY, id="wide-bus", marks=pytest.mark.slow),
-    pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.slow),
     pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.slow),
     pytest.param(TINY, STEADY, STEADY, id="tiny", marks=pytest.mark.long),
+    pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.long),
+    pytest.param(WIDE, STEADY, STEADY, id="wide-bus", marks=pytest.mark.long),
     pytest.param(WIDE, RAGGED, RAGGED, id="wide-bus-ragged", marks=pytest.mark.long)])
 def test_scenarios(config, gaps, pauses):
     """One after the other, on one engine; counters and directory are cleared in between."""
@@ -424,9 +424,11 @@ def test_restart_in_lists_and_scans():
     script.run(dropped=[(one, when) for one in (harvest, absent) for when in (4, 9, 15, 33)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("config, latency", [(TINY, 3), (ONE_CHOICE, 20), (WIDE, 3)],
-                         ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize("config, latency", [
+    pytest.param(TINY, 3, marks=pytest.mark.long),
+    pytest.param(ONE_CHOICE, 20, marks=pytest.mark.slow),
+    pytest.param(WIDE, 3, marks=pytest.mark.slow)],
+    ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):
     script = Script(config)
     script.memory.latency = latency

@@ -6,16 +6,16 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
 from ...interfaces.command_assembler import CommandAssembler
-from ...interfaces.records import Engine, WriteClient
+from ...interfaces.records import BATCHES_IN_FLIGHT, Engine, WriteClient
 from ...primitives.fifo import RamFifo
 from .complete import LookupComplete
-from .in_flight import MAX_JOBS, lookup_job
+from .in_flight import lookup_job
 from .issue import LookupIssue
 from .result_addresses import ResultAddresses, lists_of
 
 
 class LookupControl(wiring.Component):
-    """Start commands and report their outcomes in order, with up to `MAX_JOBS` batches in flight.
+    """Start commands, up to `BATCHES_IN_FLIGHT` at a time, and report their outcomes in order.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class LookupControl(wiring.Component):
         config = self.config
         m.submodules.assembler = assembler = CommandAssembler()
         m.submodules.issue = issue = self._issue
-        m.submodules.jobs = jobs = RamFifo(lookup_job(config), MAX_JOBS)
+        m.submodules.jobs = jobs = RamFifo(lookup_job(config), BATCHES_IN_FLIGHT)
         m.submodules.addresses = addresses = ResultAddresses(config)
         m.submodules.complete = complete = self._complete
         for unit, names in ((issue, self._issue_ports), (complete, self._complete_ports)):

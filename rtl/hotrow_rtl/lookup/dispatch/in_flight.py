@@ -10,7 +10,6 @@ from .result_addresses import LISTS, lists_of
 # Write clients of the lists. The misses of a SPLIT use two; one of them writes the victims of a
 # PLAN.
 RESULT_WRITERS = (*LISTS[:-1], "even_misses", "odd_misses")
-MAX_JOBS = 4  # commands between their start and their outcome
 
 
 class Unit(enum.Enum, shape=2):

@@ -5,13 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import LIST_ALIGNMENT, Config, log2
-from ...interfaces.records import WriteClient
+from ...interfaces.records import BATCHES_IN_FLIGHT, WriteClient
 from ...primitives.ram import Ram
 
 LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
 # The operands of a PLAN by the same numbers: the writers of a SPLIT's lists write these.
 PLAN_LISTS = ("slots", "fill_slots", "victim_slots", "fills", "victims")
-COMMANDS = 4  # in flight, a power of two
 
 
 def lists_of(config: Config) -> tuple[str, ...]:
@@ -70,17 +69,19 @@ class ResultAddresses(wiring.Component):
         m = Module()
         p, align_bits, lists = self.start.p, log2(LIST_ALIGNMENT), len(self.lists)
         m.submodules.memory = memory = Ram(
-            self.config.address_width - align_bits, COMMANDS << (lists - 1).bit_length())
-        # Numbers of commands have one bit more than COMMANDS needs, to distinguish full and empty.
-        newest, oldest = (Signal(log2(COMMANDS) + 1, name=name) for name in ("newest", "oldest"))
-        opened = Array(Signal(lists, name=f"opened{number}") for number in range(COMMANDS))
+            self.config.address_width - align_bits, BATCHES_IN_FLIGHT << (lists - 1).bit_length())
+        # The numbers of commands have a bit more than needed, to distinguish full and empty.
+        newest, oldest = (Signal(log2(BATCHES_IN_FLIGHT) + 1, name=name)
+                          for name in ("newest", "oldest"))
+        opened = Array(Signal(lists, name=f"opened{number}")
+                       for number in range(BATCHES_IN_FLIGHT))
         space, write_idx = Signal(), Signal(range(lists))
 
         def row(command, number):
             return Cat(number, command[:-1])
 
         m.d.comb += [
-            space.eq((newest - oldest)[:len(oldest)] != COMMANDS),
+            space.eq((newest - oldest)[:len(oldest)] != BATCHES_IN_FLIGHT),
             self.start.ready.eq(space & (~p.opened.any() | (write_idx == lists - 1))),
             memory.write_enable.eq(self.start.valid & space),
             memory.write_address.eq(row(newest, write_idx)),

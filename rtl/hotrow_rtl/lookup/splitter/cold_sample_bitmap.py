@@ -118,7 +118,7 @@ class ColdSampleBitmap(wiring.Component):
     Attributes
     ----------
     batches : In(stream(batch_samples(config)))
-        One per batch, in order. A queue holds those of `BATCHES` batches.
+        One per batch, in order. A queue holds those of `BATCHES_IN_FLIGHT` batches.
     beats : In(stream(marked_beat(config)))
         At least one per batch.
     popular, nonpopular, counted

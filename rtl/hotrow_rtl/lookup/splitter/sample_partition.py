@@ -6,11 +6,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
+from ...interfaces.records import BATCHES_IN_FLIGHT
 from ...primitives.bits import prefix_popcount
 from ...primitives.fifo import RamFifo
 from ...primitives.skid_buffer import SkidBuffer
-
-BATCHES = 4  # batches whose number of samples is queued
 
 
 def batch_samples(config: Config) -> data.StructLayout:
@@ -86,7 +85,7 @@ class SamplePartition(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self.config
-        m.submodules.sizes = sizes = RamFifo(batch_samples(c), BATCHES)
+        m.submodules.sizes = sizes = RamFifo(batch_samples(c), BATCHES_IN_FLIGHT)
         # Timing: a register between the counters of the queue and `begin`.
         m.submodules.size = size = ResetInserter(self.restart)(SkidBuffer(batch_samples(c)))
         m.d.comb += sizes.clear.eq(self.restart)

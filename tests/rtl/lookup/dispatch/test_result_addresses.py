@@ -4,7 +4,8 @@ import random
 
 import pytest
 from hotrow_rtl.config import preset
-from hotrow_rtl.lookup.dispatch.result_addresses import COMMANDS, LISTS, ResultAddresses, lists_of
+from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
+from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, ResultAddresses, lists_of
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
@@ -76,23 +77,24 @@ def test_addresses_and_faults(gaps, pauses):
         bench = Bench(commands(40, seed), gaps, pauses, seed)
         bench.bench.run(4000)
         assert bench.taken == bench.wanted
-        assert bench.most <= COMMANDS
+        assert bench.most <= BATCHES_IN_FLIGHT
 
 
 def test_as_many_commands_as_there_is_room_for():
     bench = Bench([([64, 128, 192, 256], [0, 3])] * 12)
     bench.bench.run(1000)
-    assert bench.most == COMMANDS
+    assert bench.most == BATCHES_IN_FLIGHT
 
 
 def test_a_writer_that_waits_keeps_none_from_theirs():
     """Nothing is taken of the first list: the others' addresses of every command come."""
     given = [([1024 * turn + 64 * number for number in NUMBERS], list(NUMBERS))
-             for turn in range(COMMANDS)]
+             for turn in range(BATCHES_IN_FLIGHT)]
     dut = ResultAddresses(TINY)
     bench = StreamBench(dut)
     bench.source(dut.start, [{"addresses": addresses, "opened": 0b1111} for addresses, _ in given])
-    taken = [bench.sink(dut.requests[number], COMMANDS, read=lambda request: request.address)
+    taken = [bench.sink(dut.requests[number], BATCHES_IN_FLIGHT,
+                        read=lambda request: request.address)
              for number in NUMBERS[1:]]
     bench.run(100)
     assert taken == [[addresses[number] for addresses, _ in given] for number in NUMBERS[1:]]
@@ -100,4 +102,5 @@ def test_a_writer_that_waits_keeps_none_from_theirs():
 
 def test_memory():
     lists = 1 << (len(lists_of(TINY)) - 1).bit_length()
-    assert memory_bits(ResultAddresses(TINY)) == COMMANDS * lists * (TINY.address_width - 6)
+    bits = BATCHES_IN_FLIGHT * lists * (TINY.address_width - 6)
+    assert memory_bits(ResultAddresses(TINY)) == bits

@@ -256,8 +256,8 @@ LONG = (0, 0, 50, 1)  # fills the ring
     pytest.param(FEW_PLACES, RAGGED, LONG, RAGGED, id="all"),
     *(pytest.param(*case, id=name, marks=pytest.mark.slow) for name, case in {
         "gaps": (TINY, RAGGED, STEADY, STEADY), "back-pressure": (TINY, STEADY, LONG, STEADY),
-        "slow-list": (FEW_PLACES, (0, 2), RAGGED, (0, 9, 0)),
-        "wide-all": (WIDE, RAGGED, LONG, RAGGED)}.items()),
+        "slow-list": (FEW_PLACES, (0, 2), RAGGED, (0, 9, 0))}.items()),
+    pytest.param(WIDE, RAGGED, LONG, RAGGED, id="wide-all", marks=pytest.mark.long),
     pytest.param(WIDE, STEADY, STEADY, STEADY, id="wide-steady", marks=pytest.mark.long)])
 def test_numbers_and_list(config, gaps, pauses, list_pauses):
     run(config, list(batches_of_every_kind(config, seed=1)), gaps, pauses, list_pauses)
