@@ -31,12 +31,13 @@ BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=
          64: replace(ROOMY, bus_bytes=64, outstanding=16, row_bytes=256)}
 
 
-SLOW = pytest.mark.slow
+SLOW, LONG = pytest.mark.slow, pytest.mark.long
 
 
 @pytest.mark.parametrize("bus_bytes", [
-    pytest.param(8, marks=SLOW), 16, pytest.param(32, marks=SLOW), 64])
-@pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
+    pytest.param(8, marks=LONG), 16, pytest.param(32, marks=LONG), 64])
+@pytest.mark.parametrize("gaps, behaviour", [
+    pytest.param(STEADY, {}, id="calm", marks=LONG), pytest.param(RAGGED, ROUGH, id="rough")])
 def test_memory_equals_golden(bus_bytes, gaps, behaviour):
     port = Behaviour(seed=5, **behaviour)
     bench = RowBench(BUSES[bus_bytes], port, port, gaps=gaps)
@@ -51,8 +52,9 @@ def test_memory_equals_golden(bus_bytes, gaps, behaviour):
 
 
 @pytest.mark.parametrize("bus_bytes", [
-    pytest.param(8, marks=SLOW), 16, pytest.param(32, marks=SLOW), 64])
-@pytest.mark.parametrize("gaps, behaviour", [(STEADY, {}), (RAGGED, ROUGH)], ids=["calm", "rough"])
+    pytest.param(8, marks=LONG), 16, pytest.param(32, marks=LONG), 64])
+@pytest.mark.parametrize("gaps, behaviour", [
+    pytest.param(STEADY, {}, id="calm", marks=LONG), pytest.param(RAGGED, ROUGH, id="rough")])
 def test_scattered_memory_equals_golden(bus_bytes, gaps, behaviour):
     port = Behaviour(seed=6, **behaviour)
     bench = RowBench(BUSES[bus_bytes], port, port, gaps=gaps)
@@ -67,7 +69,8 @@ def test_scattered_memory_equals_golden(bus_bytes, gaps, behaviour):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=SLOW) for n in range(1, 5))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=LONG) for n in range(1, 5))])
 def test_scatter_refusals_equal_golden(seed):
     slots = packed_address(*[(1, 0x20), (0, 0x4F00), (0, 8), (7, 0), (1, (1 << 48) - 2048)][seed])
     state = packed_address(*[(3, 0xFD0), (2, 2), (3, 4), (2, (1 << 48) - 64), (9, 0)][seed])
@@ -104,7 +107,8 @@ def test_every_refusal_of_a_scatter():
     assert (got[2].error_index, got[2].error_address) == (1, packed_address(1, 0x5A00 + 24 * 64))
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=SLOW) for n in range(2, 6))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=LONG) for n in range(1, 6))])
 def test_refusals_equal_golden(seed):
     destination = packed_address(*[(1, 0x20), (1, 0x5800), (0, 0), (1, 8), (7, 0),
                                    (1, (1 << 48) - 2048)][seed])
@@ -154,17 +158,14 @@ def test_every_status_is_told_with_its_lowest_index():
     assert [outcome.error_index for outcome in got][:9] == [6, 4, 0, 0, 2, 0, 0, 1, 2]
 
 
-def test_later_entry_wins_a_slot():
-    command = Gather(1, [0], 24, LISTED, stride=64)
-    command.targets[:] = 3
-    compare(RowBench(TINY, Behaviour(seed=3, **ROUGH), Behaviour(seed=4, **ROUGH)), [command])
+def test_the_last_of_equal_destinations_wins():
+    gather, scatter = Gather(1, [0], 24, LISTED, stride=64), Scatter(2, [8], 24, stride=64, rows=2)
+    gather.targets[:] = 3
+    compare(RowBench(TINY, Behaviour(seed=3, **ROUGH), Behaviour(seed=4, **ROUGH)),
+            [gather, scatter])
 
 
-def test_the_last_of_equal_rows_stays():
-    command = Scatter(1, [8], 24, stride=64, rows=2)
-    compare(RowBench(TINY, Behaviour(seed=3, **ROUGH), Behaviour(seed=4, **ROUGH)), [command])
-
-
+@pytest.mark.slow
 def test_rows_in_flight_fill_the_buffer():
     """Sixteen reads of 64 or 4 words find room for four long ones; what is left is too short."""
     config = replace(TINY, outstanding=16, row_bytes=1024)
@@ -173,7 +174,9 @@ def test_rows_in_flight_fill_the_buffer():
     compare(RowBench(config, write=Behaviour(stall_data=0.7)), [command])
 
 
-@pytest.mark.parametrize("config", BUSES.values(), ids=BUSES)
+@pytest.mark.parametrize("config", [
+    pytest.param(config, id=f"{width}", marks={16: (), 64: SLOW}.get(width, LONG))
+    for width, config in BUSES.items()])
 def test_pages_are_not_crossed(config):
     # Row 10 of table 2 and slot 3 begin 0x60 and 0x10 bytes before a page; the memory model
     # refuses bursts that cross one.
@@ -184,6 +187,7 @@ def test_pages_are_not_crossed(config):
     assert bench.write.statistics.bursts == bench.read.statistics.bursts == 17
 
 
+@pytest.mark.slow
 def test_scattered_pages_are_not_crossed():
     """Row 2 of table 9 and slot 3 have a page's end inside."""
     command = Scatter(1, [9], 16, destination=packed_address(1, 0xFE0 - 3 * 256))
@@ -204,9 +208,10 @@ def aligned_rows(config, count, row_bytes, stride, read_latency, write_latency, 
 
 
 @pytest.mark.parametrize("bus_bytes, outstanding, row_bytes, reads, writes", [
-    (16, 4, 64, 1, 1), (16, 16, 64, 64, 64), (32, 8, 64, 20, 100), (64, 16, 64, 64, 20),
-    pytest.param(16, 4, 256, 20, 5, marks=SLOW), pytest.param(16, 1, 16, 10, 40, marks=SLOW),
-    pytest.param(64, 32, 1024, 100, 100, marks=SLOW)])
+    (16, 16, 64, 64, 64), pytest.param(64, 16, 64, 64, 20, marks=SLOW), *(
+        pytest.param(*each, marks=LONG) for each in (
+            (16, 4, 64, 1, 1), (32, 8, 64, 20, 100), (16, 4, 256, 20, 5), (16, 1, 16, 10, 40),
+            (64, 32, 1024, 100, 100)))])
 def test_cycles_follow_the_model(monkeypatch, bus_bytes, outstanding, row_bytes, reads, writes):
     config = replace(ROOMY, bus_bytes=bus_bytes, outstanding=outstanding, row_bytes=1024)
     bench, command, table = aligned_rows(config, 40, row_bytes, row_bytes, reads, writes)
@@ -219,10 +224,10 @@ def test_cycles_follow_the_model(monkeypatch, bus_bytes, outstanding, row_bytes,
 
 
 @pytest.mark.parametrize("bus_bytes, outstanding, latency, row_bytes, count", [
-    (16, 32, 64, 64, 150), (64, 128, 64, 64, 150),
-    pytest.param(64, 1024, 512, 64, 700, marks=SLOW),
-    pytest.param(64, 1024, 512, 128, 800, marks=SLOW),
-    pytest.param(64, 1024, 512, 512, 200, marks=SLOW)])
+    pytest.param(16, 32, 64, 64, 150, marks=SLOW), pytest.param(64, 128, 64, 64, 150, marks=LONG),
+    pytest.param(64, 1024, 512, 64, 700, marks=LONG),
+    pytest.param(64, 1024, 512, 128, 800, marks=LONG),
+    pytest.param(64, 1024, 512, 512, 200, marks=LONG)])
 def test_one_bus_word_per_cycle_behind_latency(
         monkeypatch, bus_bytes, outstanding, latency, row_bytes, count):
     """Neither data channel idles once it has begun."""
@@ -252,7 +257,8 @@ def test_lists_come_as_fast_as_rows(preset, ports, latency):
         assert words >= rows_per_cycle * element_bytes / config.bus_bytes
 
 
-@pytest.mark.parametrize("memory", ["ddr3", "hbm"])
+@pytest.mark.parametrize("memory", [
+    pytest.param("ddr3", marks=SLOW), pytest.param("hbm", marks=LONG)])
 def test_memory_equals_golden_behind_dram(memory):
     """Whatever banks and channels do to the times."""
     dram = dram_timing(memory, 100, TINY.bus_bytes)
@@ -263,7 +269,8 @@ def test_memory_equals_golden_behind_dram(memory):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("config", [*PRESETS.values(), BUSES[32]],
-                         ids=[*PRESETS, "one outstanding"])
+@pytest.mark.parametrize("config", [
+    pytest.param(config, id=name, marks={"tiny": (), "alveo-u55c": SLOW}.get(name, LONG))
+    for name, config in (*PRESETS.items(), ("one outstanding", BUSES[32]))])
 def test_memory_bits(config):
     assert memory_bits(RowMover(config)) == row_mover_bits(config)

@@ -26,8 +26,8 @@ from hotrow_sim.testing.benches.row_bench import (
 )
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
-SLOW = pytest.mark.slow
-SEVERAL = [2, pytest.param(4, marks=SLOW), pytest.param(8, marks=SLOW)]
+LONG = pytest.mark.long
+SEVERAL = [2, pytest.param(4, marks=LONG), pytest.param(8, marks=LONG)]
 WIDE = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024, bus_bytes=64,
                outstanding=16, row_bytes=256)
 
@@ -47,7 +47,7 @@ def source_of(command, position):
 @pytest.mark.parametrize("ports", SEVERAL)
 @pytest.mark.parametrize("base", [TINY, WIDE], ids=["16", "64"])
 @pytest.mark.parametrize("gaps, behaviour", [
-    pytest.param(STEADY, {}, marks=SLOW), (RAGGED, ROUGH)], ids=["calm", "rough"])
+    pytest.param(STEADY, {}, marks=LONG), (RAGGED, ROUGH)], ids=["calm", "rough"])
 def test_memory_equals_golden(ports, base, gaps, behaviour):
     memory = Behaviour(seed=5, **behaviour)
     bench = RowBench(with_ports(ports, base), memory, memory, gaps=gaps)
@@ -63,8 +63,9 @@ def test_memory_equals_golden(ports, base, gaps, behaviour):
     assert all(port.statistics.bursts for port in (*bench.reads, *bench.writes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", SEVERAL)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=SLOW) for n in range(1, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=LONG) for n in range(1, 3))])
 def test_refusals_equal_golden(ports, seed):
     destination = packed_address(*[(1, 0x20), (1, 0x5800), (0, 0), (1, 8)][seed % 4])
     state = packed_address(*[(2, 0xFD0), (3, 0), (2, 2), (2, 4)][seed % 4])
@@ -79,6 +80,7 @@ def test_refusals_equal_golden(ports, seed):
     assert sum(outcome.status != Status.OK for outcome in got) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", SEVERAL)
 def test_one_entry_and_one_bus_word_more_or_less(ports):
     """Lists end anywhere in a round of lanes and in a bus word."""
@@ -87,8 +89,9 @@ def test_one_entry_and_one_bus_word_more_or_less(ports):
     compare(RowBench(with_ports(ports)), commands)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", SEVERAL)
-@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=SLOW) for n in range(2, 4))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=LONG) for n in range(2, 4))])
 def test_the_lowest_error_of_all_ports_is_told(ports, seed):
     """Bus faults on both ends and refusals, each drawn; the first of them in the list counts."""
     rng = np.random.default_rng(seed)
@@ -119,9 +122,10 @@ def test_the_lowest_error_of_all_ports_is_told(ports, seed):
     assert (got.entries, got.bytes) == (54, 54 * 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_read", [True, False], ids=["read", "write"])
 @pytest.mark.parametrize("ports, dead", [
-    (2, 1), *(pytest.param(4, dead, marks=SLOW) for dead in range(4))])
+    (2, 1), *(pytest.param(4, dead, marks=LONG) for dead in range(4))])
 def test_one_dead_port_times_out(on_read, ports, dead):
     """Rows of the other ports move; after a restart all do."""
     bench = RowBench(with_ports(ports), timeout=60)
@@ -163,7 +167,7 @@ def test_one_dead_port_times_out(on_read, ports, dead):
 
 @pytest.mark.parametrize("ports", SEVERAL)
 @pytest.mark.parametrize("after", [
-    20, 45, *(pytest.param(n, marks=SLOW) for n in (1, 30, 38, 41, 61, 62, 70, 90, 120))])
+    45, *(pytest.param(n, marks=LONG) for n in (1, 20, 30, 38, 41, 61, 62, 70, 90, 120))])
 def test_restart_in_flight(ports, after):
     """A restart at any time leaves a mover that carries out the next command, which waits."""
     memory = Behaviour(seed=after, **dict(ROUGH, latency=20))
@@ -195,7 +199,7 @@ def test_restart_in_flight(ports, after):
     np.testing.assert_array_equal(bench.image, bench.expected)
 
 
-@pytest.mark.parametrize("ports", [2, 4, 8])
+@pytest.mark.parametrize("ports", SEVERAL)
 def test_memory_bits(ports):
     config = with_ports(ports)
     assert memory_bits(RowMover(config)) == row_mover_bits(config)

@@ -27,7 +27,7 @@ BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=
          16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1, row_bytes=64),
          64: replace(ROOMY, bus_bytes=64, outstanding=16, row_bytes=4096)}
 FAULTS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}
-SLOW = pytest.mark.slow
+SLOW, LONG = pytest.mark.slow, pytest.mark.long
 
 
 def spans(fills, seed, number=6):
@@ -42,8 +42,9 @@ def spans(fills, seed, number=6):
 
 @pytest.mark.parametrize("fills", [False, True], ids=["copy", "fill"])
 @pytest.mark.parametrize("bus_bytes", [
-    pytest.param(8, marks=SLOW), 16, pytest.param(32, marks=SLOW), 64])
-@pytest.mark.parametrize("behaviour", [pytest.param({}, marks=SLOW), ROUGH],
+    pytest.param(8, marks=LONG), 16, pytest.param(32, marks=LONG),
+    pytest.param(64, marks=LONG)])
+@pytest.mark.parametrize("behaviour", [pytest.param({}, marks=LONG), ROUGH],
                          ids=["calm", "rough"])
 def test_memory_equals_golden(bus_bytes, fills, behaviour):
     port = Behaviour(seed=5, **behaviour)
@@ -52,11 +53,13 @@ def test_memory_equals_golden(bus_bytes, fills, behaviour):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("count", [4, 508, 512, 516, 1024])
-@pytest.mark.parametrize("pattern", [None, 0xDEAD_BEEF])
-def test_pieces_are_counted(count, pattern):
-    (got,), _ = compare(RowBench(TINY), [Span(count, pattern=pattern)])
-    assert (got.entries, got.bytes) == (-(-count // TINY.row_bytes), count)
+@pytest.mark.slow
+def test_chunks_are_counted():
+    spans = [Span(count, pattern=pattern) for count in (4, 508, 512, 516, 1024)
+             for pattern in (None, 0xDEAD_BEEF)]
+    got, _ = compare(RowBench(TINY), spans)
+    assert [(each.entries, each.bytes) for each in got] == [
+        (-(-span.count // TINY.row_bytes), span.count) for span in spans]
 
 
 def test_commands_of_all_kinds_follow_each_other():
@@ -73,6 +76,7 @@ def test_a_fill_reads_nothing():
     assert bench.read.statistics.beats == 0 and bench.write.statistics.beats > 100
 
 
+@pytest.mark.slow
 def test_a_fill_writes_a_word_per_cycle():
     config = BUSES[64]
     bench = RowBench(config, write=Behaviour(latency=20))
@@ -93,8 +97,9 @@ def fault_case(command, on_read, offset, response, packed):
     return bench, before, expected, got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", FAULTS)
-@pytest.mark.parametrize("offset, piece", [(0, 0), pytest.param(600, 1, marks=SLOW), (1199, 2)])
+@pytest.mark.parametrize("offset, piece", [(0, 0), pytest.param(600, 1, marks=LONG), (1199, 2)])
 def test_a_read_fault_spares_the_other_pieces(offset, piece, response):
     command = Span(1200, packed_address(0, 0x104))
     bench, before, expected, got = fault_case(command, True, offset, response, command.source)
@@ -107,9 +112,10 @@ def test_a_read_fault_spares_the_other_pieces(offset, piece, response):
     assert got.error_address == command.source + 512 * piece
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [None, 5], ids=["copy", "fill"])
 @pytest.mark.parametrize("response", FAULTS)
-@pytest.mark.parametrize("offset, piece", [(0, 0), (600, 1), pytest.param(1199, 2, marks=SLOW)])
+@pytest.mark.parametrize("offset, piece", [(0, 0), (600, 1), pytest.param(1199, 2, marks=LONG)])
 def test_a_write_fault_is_told(pattern, offset, piece, response):
     command = Span(1200, pattern=pattern)
     *_, got = fault_case(command, False, offset, response, command.destination)
@@ -124,9 +130,10 @@ def test_a_region_that_vanished_stops_its_pieces():
     assert got.error_address == packed_address(1, 0x6000 - 600 + 512)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_read, pattern", [(True, None), (False, None), (False, 3)],
                          ids=["copy read", "copy write", "fill write"])
-@pytest.mark.parametrize("accept", [pytest.param(True, marks=SLOW), False],
+@pytest.mark.parametrize("accept", [pytest.param(True, marks=LONG), False],
                          ids=["no-answer", "no-ready"])
 def test_a_dead_memory_stops_the_port(on_read, pattern, accept):
     """TIMEOUT for every piece, for a FILL too behind a COPY's reads, until a restart."""
@@ -163,7 +170,7 @@ def test_a_dead_memory_stops_the_port(on_read, pattern, accept):
 
 @pytest.mark.parametrize("pattern", [None, 6], ids=["copy", "fill"])
 @pytest.mark.parametrize("after", [
-    1, 30, 61, *(pytest.param(n, marks=SLOW) for n in (14, 16, 150))])
+    61, *(pytest.param(n, marks=LONG) for n in (1, 14, 16, 30, 150))])
 def test_restart_in_flight(pattern, after):
     """A restart at any time leaves a mover that carries out the next command."""
     rough = dict(ROUGH, latency=20)
@@ -193,8 +200,10 @@ def test_restart_in_flight(pattern, after):
 
 
 @pytest.mark.parametrize("config, count, latency, pattern", [
-    (TINY, 8192, 1, None), (TINY, 8192, 30, None), (TINY, 8192, 20, 1), (TINY, 256, 20, 1),
-    (BUSES[64], 16384, 60, None), (BUSES[64], 16384, 60, 1), (preset("tiny"), 4, 10, None)])
+    (TINY, 256, 20, 1), pytest.param(TINY, 8192, 30, None, marks=SLOW), *(
+        pytest.param(*each, marks=LONG) for each in (
+            (TINY, 8192, 1, None), (TINY, 8192, 20, 1), (BUSES[64], 16384, 60, None),
+            (BUSES[64], 16384, 60, 1), (preset("tiny"), 4, 10, None)))])
 def test_cycles_follow_the_model(config, count, latency, pattern):
     bench = RowBench(replace(config, tables=16, handles=8), Behaviour(latency=latency),
                      Behaviour(latency=latency))

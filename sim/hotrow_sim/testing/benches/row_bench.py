@@ -49,8 +49,8 @@ DESTINATION, STATE = packed_address(1, 0x20), packed_address(2, 4)
 STATE_SLOTS = packed_address(3, 0x24)
 LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
 SOURCE_LIST, TARGET_LIST, LENGTH_LIST, WEIGHT_LIST = 0x1000, 0x2000, 0x3000, 0x4000  # addresses
-LIST_NAMES = {SOURCE_LIST: "rows", TARGET_LIST: "targets", LENGTH_LIST: "lengths",
-              WEIGHT_LIST: "weights"}
+LIST_OPERANDS = {"source": "rows", "targets": "targets", "lengths": "lengths",
+                 "weights": "weights"}
 LISTS = {"rows": 8, "targets": 4, "lengths": 2, "weights": 4}  # bytes of an element
 CALM = Behaviour()
 ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, latency=5,
@@ -62,9 +62,12 @@ class Image:
 
     def __init__(self, octets, command, config):
         self.octets, self.command, self.config = octets, command, config
+        self.lists = {address: LIST_OPERANDS[operand]
+                      for operand, address in command.payload().items()
+                      if operand in LIST_OPERANDS}
 
     def read_list(self, address, dtype, count):
-        name = LIST_NAMES[address]
+        name = self.lists[address]
         elements, _ = self.command.list(name)
         return elements[:count], word_faults(self.command, name, self.config)[:count]
 

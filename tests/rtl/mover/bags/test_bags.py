@@ -39,12 +39,11 @@ CONFIGS = {
     "64, 4 ports": replace(ROOMY, bus_bytes=64, row_ports=4),
 }
 ANY_CONFIG = pytest.mark.parametrize("config", [
-    pytest.param(config, id=name, marks={"16": (), "64, 4 ports": SLOW}.get(name, LONG))
-    for name, config in CONFIGS.items()])
+    pytest.param(config, id=name, marks=LONG) for name, config in CONFIGS.items()])
 SEEDS = pytest.mark.parametrize("seed", [
-    pytest.param(seed, marks=SLOW if seed < len(CONFIGS) else LONG) for seed in range(20)])
+    pytest.param(seed, marks=LONG) for seed in range(20)])
 ROUGHNESS = pytest.mark.parametrize("gaps, behaviour", [
-    pytest.param(STEADY, {}, id="calm", marks=SLOW), pytest.param(RAGGED, ROUGH, id="rough")])
+    pytest.param(STEADY, {}, id="calm"), pytest.param(RAGGED, ROUGH, id="rough")])
 
 
 @pytest.fixture
@@ -56,6 +55,24 @@ def typed(monkeypatch):
                 monkeypatch.setitem(TABLES, number, replace(
                     TABLES[number], type=ElementType[kind.upper()].value))
     return give
+
+
+@pytest.mark.parametrize("config", [
+    TINY, pytest.param(CONFIGS["16, 2 ports"], marks=SLOW)], ids=["1 port", "2 ports"])
+def test_bags_equal_golden(typed, config):
+    """Every flag, type and kind of bag once, behind a memory with stalls and reordering."""
+    typed(fp16=[1, 10], bf16=[3])
+    port = Behaviour(seed=5, **ROUGH)
+    got, _ = compare(RowBench(config, port, port, gaps=RAGGED), [
+        Pool(1, [0], [1, 0, 5], LISTED | WEIGHTED, stride=64),
+        Update(2, [10], [1, 3], LISTED),
+        Pool(3, [3], [2, 1, 0], MEAN),
+        Gather(4, [0, 1], 4),
+        Update(5, [8], [2, 1], ADAGRAD | LISTED, lr=0.5),
+        Update(6, [10], [1, 2], TYPED),
+        Pool(7, [1], [18], WEIGHTED),
+    ])
+    assert all(outcome.status == Status.OK for outcome in got)
 
 
 @ANY_CONFIG
@@ -93,7 +110,8 @@ def test_updates_equal_golden(typed, config, gaps, behaviour):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("kind", ["fp16", pytest.param("bf16", marks=SLOW)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["fp16", "bf16"])
 def test_adagrad_of_short_types(typed, monkeypatch, kind):
     monkeypatch.setitem(TABLES, 10, replace(TABLES[10], state_bytes=4, row_bytes=32, stride=32))
     typed(**{kind: [10]})
@@ -103,15 +121,15 @@ def test_adagrad_of_short_types(typed, monkeypatch, kind):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
-@pytest.mark.parametrize("ports", [
-    pytest.param(1, marks=SLOW), pytest.param(4, marks=LONG)])
+@pytest.mark.long
+@pytest.mark.parametrize("ports", [1, 4])
 def test_a_long_bag(ports):
     config = replace(TINY, row_ports=ports, outstanding=16)
     compare(RowBench(config), [Pool(1, [0], [300, 1, 0, 2], WEIGHTED | MEAN, stride=64)])
     compare(RowBench(config), [Update(1, [8], [300, 1], LISTED)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_commands_take_as_long_as_without_arithmetic():
     commands = [Gather(1, [0, 1], 12, LISTED), Gather(2, [0], 5)]
     cycles = {compare(RowBench(replace(TINY, arithmetic=each)), commands)[1]
@@ -119,6 +137,7 @@ def test_other_commands_take_as_long_as_without_arithmetic():
     assert len(cycles) == 1
 
 
+@pytest.mark.slow
 def test_every_refusal_of_a_pool(typed):
     typed(bf16=[8])
     commands = [
@@ -158,6 +177,7 @@ def test_every_refusal_of_a_pool(typed):
         Status.MISALIGNED, Status.REGION, Status.LOOKUPS]
 
 
+@pytest.mark.slow
 def test_every_refusal_of_an_update(typed):
     typed(bf16=[11])
     commands = [

@@ -14,6 +14,10 @@ from hotrow_sim.testing.benches.row_bench import SIZE, TABLES, RowBench
 
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 WIDE = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024, bus_bytes=64)
+# Every third shape by default, all of them in `make regress`.
+CASES = pytest.mark.parametrize("latency, ports, every", [
+    pytest.param(20, 1, 3, marks=SLOW), *(pytest.param(*each, 1, marks=LONG) for each in (
+        (20, 1), (100, 1), (20, 4)))])
 SPAN = 4096  # bytes in which rows, gradients and slots lie, at the start of a page
 
 
@@ -58,12 +62,11 @@ def update(monkeypatch, table, row_bytes, counts, flags=0):
                   slots=rows, rows=rows)
 
 
-@pytest.mark.parametrize("latency, ports", [
-    (20, 1), pytest.param(100, 1, marks=SLOW), pytest.param(20, 4, marks=SLOW)])
-def test_pool_cycles_follow_the_model(monkeypatch, latency, ports):
+@CASES
+def test_pool_cycles_follow_the_model(monkeypatch, latency, ports, every):
     config = replace(TINY, outstanding=256, row_ports=ports)
     shapes = [(16, [1] * 60), (16, [20] * 4), (64, [1] * 30), (64, [20] * 3), (256, [1] * 12),
-              (256, [7, 2]), (64, [1])]
+              (256, [7, 2]), (64, [1])][::every]
     commands = [pool(monkeypatch, *each) for each in (
         (at, row_bytes, lengths) for at, (row_bytes, lengths) in enumerate(shapes))]
     _, told = timed(monkeypatch, config, latency, commands)
@@ -75,12 +78,11 @@ def test_pool_cycles_follow_the_model(monkeypatch, latency, ports):
             f"model {model}, hardware {cycles}")
 
 
-@pytest.mark.parametrize("latency, ports", [
-    (20, 1), pytest.param(100, 1, marks=SLOW), pytest.param(20, 4, marks=SLOW)])
-def test_update_cycles_follow_the_model(monkeypatch, latency, ports):
+@CASES
+def test_update_cycles_follow_the_model(monkeypatch, latency, ports, every):
     config = replace(TINY, outstanding=256, row_ports=ports)
     shapes = [(64, [1] * 20, 0), (64, [3] * 6, 0), (256, [1] * 8, 0), (256, [2] * 4, 0),
-              (64, [1] * 10, ADAGRAD), (64, [4] * 6, ADAGRAD), (256, [2] * 5, ADAGRAD)]
+              (64, [1] * 10, ADAGRAD), (64, [4] * 6, ADAGRAD), (256, [2] * 5, ADAGRAD)][::every]
     commands = [update(monkeypatch, at, *shape) for at, shape in enumerate(shapes)]
     _, told = timed(monkeypatch, config, latency, commands)
     for (row_bytes, counts, flags), cycles in zip(shapes, told, strict=True):
@@ -92,9 +94,9 @@ def test_update_cycles_follow_the_model(monkeypatch, latency, ports):
 
 
 @pytest.mark.parametrize("config, latency, row_bytes, bag, rows", [
-    (replace(TINY, outstanding=64), 20, 16, 1, 300),
+    pytest.param(replace(TINY, outstanding=64), 20, 16, 1, 300, marks=SLOW),
     *(pytest.param(replace(WIDE, outstanding=1024, row_ports=ports), latency, row_bytes, bag,
-                   max(bag, 120_000 // row_bytes), marks=SLOW if bag == 20 else LONG)
+                   max(bag, 120_000 // row_bytes), marks=LONG)
       for ports, latency, row_bytes, bag in (
           (1, 64, 64, 1), (1, 200, 64, 20), (1, 512, 64, 1000), (1, 512, 128, 1),
           (1, 64, 256, 20), (1, 512, 512, 20), (4, 512, 64, 20), (4, 200, 512, 1)))])

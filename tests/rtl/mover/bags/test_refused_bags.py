@@ -43,7 +43,7 @@ KINDS = {
     "typed update fp16": Kind(Update, 10, 11, LISTED | TYPED),
     "adagrad fp16": Kind(Update, 10, 11, LISTED | ADAGRAD),
 }
-SAMPLE = {("adagrad fp16", 0), ("pool fp16", 1), ("update bf16 of 48 bytes", 2)}
+SAMPLE = {("adagrad fp16", 0)}
 SOUND = [KINDS["update fp16"], KINDS["pool fp32"], KINDS["adagrad fp16"], KINDS["pool fp16"]]
 
 

@@ -58,9 +58,11 @@ def realign(config, copies, gaps, pauses):
     return sources, aligned, bench.run(40 * count)
 
 
-@pytest.mark.parametrize("bus_bytes", CONFIGS)
-@pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "gaps"])
-@pytest.mark.parametrize("pauses", [STEADY, RAGGED], ids=["ready", "back-pressure"])
+@pytest.mark.parametrize("bus_bytes, gaps, pauses", [
+    (16, RAGGED, RAGGED), pytest.param(64, RAGGED, STEADY, marks=pytest.mark.slow), *(
+        pytest.param(*each, marks=pytest.mark.long) for each in (
+            (16, STEADY, STEADY), (16, STEADY, RAGGED), (64, STEADY, STEADY),
+            (64, STEADY, RAGGED)))])
 def test_every_shift(bus_bytes, gaps, pauses):
     config = CONFIGS[bus_bytes]
     copies = cases(config)

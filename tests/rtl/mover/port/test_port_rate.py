@@ -42,21 +42,25 @@ def run(monkeypatch, config, per_port, seed=1):
     return bench, cycles, by_port[rows].tolist()
 
 
-@pytest.mark.parametrize("base", [WIDE, pytest.param(NARROW, marks=LONG)], ids=["64", "16"])
-@pytest.mark.parametrize("ports", [1, 2, 4, 8])
-def test_ports_work_side_by_side(monkeypatch, base, ports):
+@pytest.mark.parametrize("base, ports, rows", [
+    pytest.param(WIDE, 2, 600, id="64-2", marks=SLOW), *(
+        pytest.param(base, ports, 1500, id=f"{base.bus_bytes}-{ports}-1500", marks=LONG)
+        for base in (WIDE, NARROW) for ports in (1, 2, 4, 8))])
+def test_ports_work_side_by_side(monkeypatch, base, ports, rows):
     """Each port's data channel carries rows in 0.95 of the cycles from its first beat to its
     last."""
     config = replace(base, row_ports=ports)
-    bench, _, _ = run(monkeypatch, config, 1500)
+    bench, _, _ = run(monkeypatch, config, rows)
     for port in bench.reads:
         found = port.statistics
         share = found.beats / (found.last_beat - found.first_request - LATENCY + 1)
         assert share >= 0.95, f"{found.beats} beats, {share:.3f} of the cycles"
 
 
-@pytest.mark.parametrize("base", [WIDE, NARROW], ids=["64", "16"])
-@pytest.mark.parametrize("ports", [2, pytest.param(4, marks=SLOW), pytest.param(8, marks=LONG)])
+@pytest.mark.parametrize("base, ports", [
+    pytest.param(base, ports, id=f"{base.bus_bytes}-{ports}",
+                 marks=SLOW if (base, ports) == (NARROW, 2) else LONG)
+    for base in (WIDE, NARROW) for ports in (2, 4, 8)])
 def test_cycles_follow_the_model(monkeypatch, base, ports):
     config = replace(base, row_ports=ports)
     _, cycles, port_of = run(monkeypatch, config, 120)
