@@ -1,10 +1,13 @@
 """`hotrow explore`: the fastest placement for a model on a machine, and the validation."""
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
+
+from hotrow import options as shared
+from hotrow.options import natural, positive
+from hotrow.terminal import print_json
 
 from . import cards, constants, sweeps, systems, validate, workloads
 from .placements import FRAMEWORKS, Question
@@ -21,27 +24,23 @@ def explore(subparsers):
         "are projections of a model; --validate compares it with published results.")
     what = parser.add_argument_group("the model")
     what.add_argument("--workload", help="one of " + ", ".join(workloads.load())
-                      + " (default: criteo-kaggle)")
-    what.add_argument("--trace", help="accesses of your own, as for hotrow train")
-    for name in ("ids", "dense"):
-        what.add_argument(f"--{name}", type=_names, default=(),
-                          help=f"{name} columns of the trace, separated by commas")
-    what.add_argument("--label", help="label column of the trace")
-    what.add_argument("--bag", help="column of the trace that groups rows into bags")
-    what.add_argument("--batch-size", type=_positive, help="samples of a step")
-    what.add_argument("--dim", type=_positive, help="elements of an embedding")
-    what.add_argument("--mlp", type=_mlp, help="width^layers of both MLPs, such as 512^3")
+                      + "; default criteo-kaggle")
+    shared.add_trace(what)
+    shared.add_batch_size(what)
+    what.add_argument("--dim", type=positive, help="elements of an embedding")
+    what.add_argument("--mlp", type=_mlp, metavar="WIDTH^LAYERS",
+                      help="width and layers of both MLPs, such as 512^3")
     machine = parser.add_argument_group("the machine")
-    machine.add_argument("--system", default="v100",
-                         help="one of " + ", ".join(systems.load()) + " (default: v100)")
-    machine.add_argument("--gpus", type=_natural, help="number of GPUs, default the system's")
+    machine.add_argument("--system", default="v100", help="one of " + ", ".join(systems.load()))
+    machine.add_argument("--gpus", type=natural, help="number of GPUs; default the system's")
     machine.add_argument("--card", default="alveo-u55c",
-                         help="one of " + ", ".join(constants.read("cards")) + ", or none "
-                         "(default: alveo-u55c)")
-    machine.add_argument("--hot-budget", type=_positive, default=256, metavar="MB",
-                         help="hot rows at the trainer, in units of 2^20 bytes (default: 256)")
+                         help="one of " + ", ".join(constants.read("cards")) + ", or none")
+    machine.add_argument("--hot-budget", type=shared.hot_budget, metavar="BYTES",
+                         default=shared.hot_budget("256MB"),
+                         help="hot rows at the trainer: bytes like 512MB, or a share of all rows "
+                         "like 20%%; default 256MB")
     machine.add_argument("--framework", choices=FRAMEWORKS, default="fused",
-                         help="execution of operators (default: fused)")
+                         help="execution of operators")
     machine.add_argument("--calibrate", action="store_true",
                          help="measure this host with PyTorch and use it as the system's")
     machine.add_argument("--check-resident", action="store_true",
@@ -50,10 +49,10 @@ def explore(subparsers):
     out = parser.add_argument_group("the answer")
     out.add_argument("--validate", action="store_true",
                      help="only compare the model with published results")
-    out.add_argument("-o", "--output", type=Path, help="folder for report, plots, CSV and JSON "
-                     "(default: hotrow-explore; with --validate: none)")
-    out.add_argument("--format", choices=("png", "svg"), default="png", help="of the plots")
-    out.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    out.add_argument("-o", "--output", type=Path, metavar="DIR",
+                     help="folder for report.html, sweeps.csv and explore.json; default "
+                     "hotrow-explore, with --validate none")
+    shared.add_json(out)
     parser.set_defaults(run=run)
 
 
@@ -71,9 +70,9 @@ def run(options) -> int:
     if options.calibrate:
         result["calibration"] = options.record
     folder = options.output or Path("hotrow-explore")
-    _report(folder, options, question, result, records)
+    _report(folder, question, result, records)
     if options.json:
-        print(json.dumps(result))
+        print_json(result)
     else:
         print(f"{result['verdict']}\n(projected; card: {note})\nreport: {folder / 'report.html'}")
     return 0
@@ -99,7 +98,8 @@ def _question(options, known):
             print(f"hotrow explore: {note}", file=sys.stderr)
     if options.calibrate:
         system, options.record = _calibrated(system)
-    return Question(work, system, known, options.hot_budget * MB, card, options.framework,
+    hot_bytes = options.hot_budget.wanted(sum(work.rows), work.row_bytes) * work.row_bytes
+    return Question(work, system, known, hot_bytes, card, options.framework,
                     "no card" if note == "none" else note), note
 
 
@@ -107,15 +107,15 @@ def _workload(options):
     changes = {name: value for name, value in (("dim", options.dim), ("mlp", options.mlp),
                                                ("batch", options.batch_size)) if value}
     if not options.trace:
-        if options.ids or options.dense or options.label or options.bag:
-            raise systems.ExploreError("--ids, --dense, --label and --bag name columns of a "
-                                       "--trace, and there is none")
+        if any(shared.columns_of(options).values()):
+            raise systems.ExploreError("--ids, --dense, --label, --bag and --hash-rows are for the "
+                                       "columns of a --trace, and there is none")
         return workloads.find(options.workload or "criteo-kaggle").changed(**changes)
     if options.workload:
         raise systems.ExploreError("give --workload or --trace, not both")
     from hotrow.traces import open_trace
 
-    trace = open_trace(options.trace, options.ids, options.label, options.dense, options.bag)
+    trace = open_trace(options.trace, **shared.columns_of(options))
     batch = changes.pop("batch", 1024)
     return workloads.of_trace(trace, batch=batch).changed(**changes)
 
@@ -155,20 +155,18 @@ def _answer(question):
     return result, records
 
 
-def _report(folder, options, question, result, records):
+def _report(folder, question, result, records):
     from . import plots, report
 
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{result['workload'].rpartition('/')[2]} on {result['system']}"
-    pages = [("What a training step consists of, by placement", "parts",
-              plots.parts_figure(sweeps.answers(question), f"A training step of {name}"))]
-    for knob in sweeps.knobs(question):
-        label = sweeps.SWEEPS[knob][0]
-        pages.append((f"Step time over {label}", f"sweep-{knob}", plots.sweep_figure(
-            [record for record in records if record["knob"] == knob], knob, name)))
-    written = [(caption, plots.save(figure, folder / file, options.format))
-               for caption, file, figure in pages]
-    report.write(folder, "report", report.markdown(result, written), f"hotrow: {name}")
+    figures = [("Parts of a training step, by placement",
+                plots.parts_figure(sweeps.answers(question), f"A training step of {name}"))]
+    figures += [(f"Step time over {sweeps.SWEEPS[knob][0]}", plots.sweep_figure(
+        [record for record in records if record["knob"] == knob], knob, name))
+        for knob in sweeps.knobs(question)]
+    (folder / "report.html").write_text(report.page(
+        result, [(caption, plots.svg(figure)) for caption, figure in figures]))
     report.write_records(folder, records, result)
 
 
@@ -179,11 +177,11 @@ def _validate(options, known):
     text = report.validation_markdown(result)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
-        picture = plots.save(plots.validation_figure(result), options.output / "validation",
-                             options.format)
-        text_with_plot = f"{text}\n![Published ratios and the model]({picture.name})\n"
-        report.write(options.output, "validation", text_with_plot, "hotrow: validation")
-    print(json.dumps(result) if options.json else text.rstrip())
+        (options.output / "validation.svg").write_text(
+            plots.svg(plots.validation_figure(result)))
+        (options.output / "validation.md").write_text(
+            f"{text}\n![Published ratios and the model](validation.svg)\n")
+    print_json(result) if options.json else print(text.rstrip())
     return 0 if validate.passed(result) else 1
 
 
@@ -193,7 +191,7 @@ def _check_resident(options):
     _, record = _passive(calibrate, CHECKED)
     worst = max(abs(each["ratio"] - 1) for each in record["checked"])
     if options.json:
-        print(json.dumps(record))
+        print_json(record)
     else:
         print("batch  tables  rows/table  dim  MLP scale  predicted ms  measured ms  ratio")
         for each in record["checked"]:
@@ -202,25 +200,6 @@ def _check_resident(options):
                   f"{size['scale']:9}  {1e3 * each['predicted']:12.2f}  "
                   f"{1e3 * each['measured']:11.2f}  {each['ratio']:5.2f}")
     return 0 if worst <= 0.25 else 1
-
-
-def _names(text):
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"expected names separated by commas, not {text!r}")
-    return names
-
-
-def _natural(text):
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, not {text!r}")
-    return int(text)
-
-
-def _positive(text):
-    if not _natural(text):
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
-    return int(text)
 
 
 def _mlp(text):

@@ -1,19 +1,19 @@
 """Plots: one page per question, with units, and marks for placements that do not fit."""
 
-from pathlib import Path
+import io
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from .placements import PLACEMENTS
 from .sweeps import SWEEPS
 
-CANVAS = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG}
+NEAR = 2.0  # times the best step within which a placement has a colour
 MARKS = "osD^vP*X<>h"
-COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#6a4c93", "#8d6e63", "#00798c", "#b56576",
-           "#5c677d", "#111111", "#ff7f0e")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#8c564b", "#b8a500",
+           "#7f3c8d", "#000000", "#e7298a")
 
 
 def _figure(title):
@@ -25,31 +25,54 @@ def _figure(title):
 
 
 def sweep_figure(records, knob, title):
-    """Step time of every placement over one parameter; crosses on top mark those that do not
-    fit."""
+    """Step time of every placement over one parameter.
+
+    Colours are for placements that come near the best somewhere, grey is for the others. Crosses
+    on top mark values at which a placement does not fit.
+    """
     figure, axes = _figure(title)
     values = list(dict.fromkeys(record["value"] for record in records))
-    times = [record["seconds"] for record in records if record["seconds"]]
-    top = 2e3 * max(times, default=1e-3)
-    for name, mark, colour in zip(PLACEMENTS, MARKS, COLOURS, strict=True):
-        own = {record["value"]: record["seconds"] for record in records
-               if record["placement"] == name}
-        fits = [value for value in values if own.get(value)]
-        missing = [values.index(value) for value in values if not own.get(value)]
-        if fits:
-            axes.plot([values.index(value) for value in fits],
-                      [1e3 * own[value] for value in fits], marker=mark, color=colour, label=name)
-            axes.plot(missing, [top] * len(missing), "x", color=colour)
-        else:
-            axes.plot([], [], "x", color=colour, label=f"{name}: not possible here")
+    times: dict[str, dict] = {}
+    for record in records:
+        if record["seconds"]:
+            times.setdefault(record["placement"], {})[record["value"]] = 1e3 * record["seconds"]
+    best = {value: min((own[value] for own in times.values() if value in own), default=None)
+            for value in values}
+    top = 1.6 * max((each for own in times.values() for each in own.values()), default=1)
+    ranked = sorted(times, key=lambda name: min(
+        own / best[value] for value, own in times[name].items()))
+    near = [name for name in ranked if any(
+        own <= NEAR * best[value] for value, own in times[name].items())]
+    for name in reversed(ranked):
+        own, bold = times[name], name in near
+        colour = COLOURS[list(PLACEMENTS).index(name)] if bold else "#bbbbbb"
+        axes.plot([values.index(value) for value in own], list(own.values()), color=colour,
+                  marker=MARKS[list(PLACEMENTS).index(name)], linewidth=2 if bold else 0.8,
+                  markersize=6 if bold else 3, label=name, zorder=3 if bold else 2)
+        axes.plot([values.index(value) for value in values if value not in own],
+                  [top] * (len(values) - len(own)), "x", color=colour)
+    for name in PLACEMENTS:
+        if name not in times:
+            axes.plot([], [], "x", color="#bbbbbb", label=f"{name}: not possible here")
     axes.axhline(top, color="grey", linewidth=0.7, linestyle=":")
     axes.annotate("x: does not fit", (0, top), fontsize=8, color="grey", va="bottom")
     axes.set_yscale("log")
-    axes.set_xticks(range(len(values)), [str(value) for value in values])
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticks(range(len(values)), [_tick(value) for value in values])
     axes.set_xlabel(SWEEPS[knob][0])
     axes.set_ylabel("time of a training step (ms), projected")
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _tick(value):
+    """A value of a sweep, short: 40000000 as 40 M."""
+    if not isinstance(value, int) or value < 10_000:
+        return str(value)
+    return f"{value / 1e6:g} M" if value >= 10**6 else f"{value / 1e3:g} k"
 
 
 def parts_figure(answers, title):
@@ -102,9 +125,11 @@ def validation_figure(result):
     return figure
 
 
-def save(figure, path, kind):
-    """Write one figure as PNG or SVG."""
-    path = Path(path).with_suffix(f".{kind}")
-    CANVAS[kind](figure)
-    figure.savefig(path, format=kind, dpi=130)
-    return path
+def svg(figure) -> str:
+    """The figure as an SVG element, the same bytes for the same figure."""
+    FigureCanvasSVG(figure)
+    file = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "hotrow"}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    return text[text.index("<svg"):]

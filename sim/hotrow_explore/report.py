@@ -1,52 +1,79 @@
-"""The report: one page, in Markdown and in HTML."""
+"""The report as one HTML page, and the validation in Markdown."""
 
 import csv
 import html
 import json
-import re
 
 NOTICE = ("Every time and ratio on this page is projected by a model of a training step; none was "
           "measured on a card, and no card exists in hardware yet.")
 
 
-def markdown(result, plots):
-    """The page.
+STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:62em;margin:2em auto;padding:0 1em;color:#222}
+td,th{border-bottom:1px solid #ddd;padding:.3em .8em;text-align:left}
+td:nth-child(2),td:nth-child(3){text-align:right}
+table{border-collapse:collapse}svg{max-width:100%;height:auto}
+.verdict{font-size:1.25em;border-left:.3em solid #0072b2;padding-left:.8em}
+.best td{font-weight:bold;background:#e7f2fa}summary{cursor:pointer;color:#555;margin:.5em 0}
+figure{margin:2em 0}figcaption{color:#555}
+"""
+FOLDED = 3.0  # times the best step from which a placement is folded away
+
+
+def page(result, figures):
+    """One HTML page without references to other files.
 
     Parameters
     ----------
     result : dict
         See `cli.explore`.
-    plots : list of (str, Path)
-        Caption and file, in the folder of the page.
+    figures : list of (str, str)
+        Caption and SVG.
     """
-    lines = ["# Which placement trains this model fastest", "", f"**{result['verdict']}**", "",
-             NOTICE, "",
-             f"Model {result['workload']}: {result['tables']} tables, {result['rows']:,} rows, "
-             f"{result['table_gb']:.2f} GB, dimension {result['dim']}, batch {result['batch']}. "
-             f"System: {result['system']}. Card: {result['card']}.", "",
-             "| placement | step (ms) | against the best | note |", "|---|---|---|---|"]
-    times = [each["seconds"] for each in result["placements"] if each["seconds"]]
-    best = min(times, default=0)
-    order = sorted(result["placements"], key=lambda each: each["seconds"] or float("inf"))
-    for each in order:
-        if each["seconds"]:
-            lines.append(f"| {each['placement']} | {1e3 * each['seconds']:.3f} | "
-                         f"{each['seconds'] / best:.2f}x | |")
-        else:
-            lines.append(f"| {each['placement']} | - | - | {each['reason']} |")
-    seen = result["locality"]
-    lines += ["", "Counted on the accesses by the golden models: "
-              f"{seen['lookups']:,.0f} lookups a batch, {seen['unique']:,.0f} distinct rows, "
-              f"hit rate {seen['hit_rate']:.3f} and samples of hot rows only "
-              f"{seen['popular']:.3f} with "
-              f"{result['hot_mb']:g} MB of hot rows. The table and the plots have that budget; the "
-              "verdict lets every cache use all of the GPU's memory where that is faster.", ""]
+    seen, say = result["locality"], html.escape
+    title = f"{result['workload']} on {result['system']}"
+    every = sorted(result["placements"], key=lambda each: each["seconds"] or float("inf"))
+    best = next((each["seconds"] for each in every if each["seconds"]), None)
+    near = [each for each in every if each["seconds"] and each["seconds"] <= FOLDED * best]
+    body = [
+        "<h1>Which placement trains this model fastest</h1>",
+        f"<p class='verdict'>{say(result['verdict'])}</p>", f"<p>{NOTICE}</p>",
+        f"<p>Model {say(result['workload'])}: {result['tables']} tables, {result['rows']:,} rows, "
+        f"{result['table_gb']:.2f} GB, dimension {result['dim']}, batch {result['batch']}. "
+        f"System: {say(result['system'])}. Card: {say(result['card'])}.</p>",
+        _placements(near, best)]
+    if len(near) < len(every):
+        body.append(f"<details><summary>{len(every) - len(near)} placements that are more than "
+                    f"{FOLDED:g} times slower or do not fit</summary>"
+                    f"{_placements(every[len(near):], best)}</details>")
+    body.append(
+        f"<p>Counted on the accesses by the golden models: {seen['lookups']:,.0f} lookups a batch, "
+        f"{seen['unique']:,.0f} distinct rows, hit rate {seen['hit_rate']:.3f} and samples of hot "
+        f"rows only {seen['popular']:.3f} with {result['hot_mb']:g} MB of hot rows. The table and "
+        "the plots have that budget; the verdict lets every cache use all of the GPU's memory "
+        "where that is faster.</p>")
     if result.get("calibration"):
-        lines += [f"Host rates measured here with PyTorch in {result['calibration']['seconds']:.0f}"
-                  " s; the GPU and its link, if any, are the named system's data sheet.", ""]
-    for caption, path in plots:
-        lines += [f"![{caption}]({path.name})", "", caption, ""]
-    return "\n".join(lines)
+        body.append(f"<p>Host rates measured here with PyTorch in "
+                    f"{result['calibration']['seconds']:.0f} s; the GPU and its link, if any, are "
+                    "the named system's data sheet.</p>")
+    body += [f"<figure>{svg}<figcaption>{say(caption)}</figcaption></figure>"
+             for caption, svg in figures]
+    return (f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>hotrow: "
+            f"{say(title)}</title><style>{STYLE}</style></head><body>\n" + "\n".join(body)
+            + "\n</body></html>\n")
+
+
+def _placements(records, best):
+    rows = []
+    for each in records:
+        step, against, note = "-", "-", each["reason"]
+        if each["seconds"]:
+            step, against = f"{1e3 * each['seconds']:.3f}", f"{each['seconds'] / best:.2f}x"
+        rows.append(f"<tr{' class=best' if each['seconds'] == best else ''}>" + "".join(
+            f"<td>{html.escape(cell)}</td>" for cell in (each["placement"], step, against, note))
+            + "</tr>")
+    return ("<table><tr><th>placement</th><th>step (ms)</th><th>against the best</th><th></th></tr>"
+            + "".join(rows) + "</table>")
 
 
 def validation_markdown(result):
@@ -84,48 +111,6 @@ def validation_markdown(result):
               f"{each['error_over_best_constant']:.2f} | {each['within_30_percent']} | "
               f"{each['rank_correlation']:.2f} |" for each in result["sensitivity"][:6]]
     return "\n".join(lines) + "\n"
-
-
-def to_html(text, title):
-    """Convert the Markdown of a report to an HTML page."""
-    body, table = [], []
-
-    def inline(line):
-        line = html.escape(line, quote=False)
-        line = re.sub(r"!\[([^]]*)\]\(([^)]*)\)", r'<img alt="\1" src="\2">', line)
-        return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", line)
-
-    def close_table():
-        if table:
-            head, _, *rows = table
-            body.append("<table>" + "".join(
-                "<tr>" + "".join(f"<{tag}>{inline(cell.strip())}</{tag}>" for cell in cells)
-                + "</tr>" for tag, cells in [("th", head), *(("td", row) for row in rows)])
-                + "</table>")
-            table.clear()
-
-    for line in text.splitlines():
-        if line.startswith("|"):
-            table.append(line.strip("|").split("|"))
-            continue
-        close_table()
-        if line.startswith("# "):
-            body.append(f"<h1>{inline(line[2:])}</h1>")
-        elif line:
-            body.append(f"<p>{inline(line)}</p>")
-    close_table()
-    style = ("body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-             "td,th{border:1px solid #bbb;padding:.3em .6em;text-align:left}"
-             "table{border-collapse:collapse}img{max-width:100%}")
-    return (f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>"
-            f"{html.escape(title)}</title><style>{style}</style></head><body>"
-            + "\n".join(body) + "</body></html>\n")
-
-
-def write(folder, name, text, title):
-    """Both forms of a page."""
-    (folder / f"{name}.md").write_text(text + "\n" * (not text.endswith("\n")))
-    (folder / f"{name}.html").write_text(to_html(text, title))
 
 
 def write_records(folder, records, result):

@@ -14,8 +14,24 @@ USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: show errors with their traceback
 
 
+class Help(argparse.HelpFormatter):
+    """Shows the default of every option."""
+
+    def _get_help_string(self, action):
+        text, default = action.help or "", action.default
+        if (not action.option_strings or isinstance(default, bool) or "default" in text
+                or default in (None, (), argparse.SUPPRESS)):
+            return text
+        if isinstance(default, list | tuple):
+            default = ",".join(map(str, default))
+        return f"{text} (default: {str(default).replace('%', '%%')})"
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line and whose help shows defaults."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **{"formatter_class": Help} | named)
 
     def error(self, message):
         self.exit(USER_ERROR, f"hotrow: error: {message} (see {self.prog} --help)\n")

@@ -63,7 +63,7 @@ def examine() -> list[Finding]:
         Finding("NumPy", _package("numpy"), "everything", "pip install numpy", True),
         Finding("torch", _package("torch"), "training", train, True),
         Finding("polars", _package("polars"), "reading click logs", train, True),
-        Finding("rich", _package("rich"), "progress bars", train, True),
+        Finding("rich", _package("rich"), "progress bars", "pip install rich", True),
         Finding("matplotlib", _package("matplotlib"), "plots of `hotrow explore`",
                 install_command("explore")),
         Finding("amaranth", _package("amaranth"), "generating and simulating the hardware",

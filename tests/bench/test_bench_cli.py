@@ -60,8 +60,8 @@ def test_table_for_people(bench):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--trace", "zipf"], r"zipf:S\[:rows\]"),
-    (["--tables", "99", "--preset", "tiny"], "99 tables: this card holds at most"),
-    (["--batch", "100000", "--preset", "tiny"], "batch"),
+    (["--tables", "99", "--preset", "tiny", "--batch", "8"], "99 tables: this card holds at most"),
+    (["--batch", "100000", "--preset", "tiny"], "preset tiny takes at most 1,024 samples"),
     (["--preset", "huge"], "unknown preset"),
     (["--trace", "missing.tsv", "--ids", "a"], "missing.tsv"),
     (["--slots", "100000", "--preset", "tiny", "--lookups", "100", "--batch", "8"], "slots"),
@@ -129,3 +129,42 @@ def test_rows_move_while_the_next_batch_is_split(bench):
 def test_overlaps_that_cannot_be(bench, arguments, message):
     code, out, err = bench(*OVERLAP, "--lookups", "100", *MODEL, *arguments)
     assert code == 2 and not out and re.search(message, err)
+
+
+TABLE = ["--preset", "tiny", "--tables", "3", "--rows", "900", "--batch", "48"]
+MOVED = ["--preset", "tiny", "--rows", "200", "--table-rows", "500"]
+SHORT = ["--steps", "2", "--warm-up", "1", "--learning", "1"]
+HUMAN = {
+    "observe": SMALL, "split": SMALL, "plan": [*TABLE, "--lookups", "900"], "overlap": [
+        *OVERLAP[1:], "--lookups", "3500"],
+    "hotset": [*SMALL, "--k", "64,128"], "cpu": [*SMALL, "--threads", "1"],
+    "train": [*TABLE, *SHORT, "--rounds", "1", "--threads", "1"],
+    "host": [*TABLE, *SHORT, "--preset", "alveo-u55c", "--threads", "1"],
+    "gather": MOVED, "scatter": MOVED, "pool": MOVED, "update": MOVED,
+    "policies": [*TABLE, "--lookups", "2000"],
+}
+LABELS = {"train": "not the speed of a card", "host": "of this machine's processor",
+          "policies": ""}
+
+
+@pytest.mark.parametrize("name", HUMAN)
+def test_output_for_people(bench, monkeypatch, name):
+    """Every benchmark prints tables that fit a terminal, and what its figures are."""
+    monkeypatch.setenv("COLUMNS", "80")
+    model = [] if name == "policies" else MODEL
+    code, shown, err = bench(name, *HUMAN[name], *model)
+    assert code == 0, err
+    assert f"hotrow bench {name}" in shown and max(map(len, shown.splitlines())) <= 80
+    assert LABELS.get(name, "by formula, not of the hardware") in err
+    assert "━" not in err, "a progress bar where standard error is no terminal"
+
+
+def test_every_benchmark_has_such_a_test():
+    import argparse
+
+    from hotrow.bench import cli
+
+    parser = argparse.ArgumentParser()
+    cli.bench(parser.add_subparsers())
+    group = parser._subparsers._group_actions[0].choices["bench"]._subparsers._group_actions[0]
+    assert set(group.choices) - {"clock"} == set(HUMAN)

@@ -46,7 +46,7 @@ LEVELS = {
     ),
 }
 # These may import what their extra installs.
-EXTRAS = ("hotrow.bench", "hotrow.kernels", "hotrow.torch", "hotrow.traces")
+EXTRAS = ("hotrow.bench", "hotrow.kernels", "hotrow.terminal", "hotrow.torch", "hotrow.traces")
 WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract",
                     "hotrow_rtl.lookup.hashing.xorshift", "hotrow_sim.golden", "hotrow_sim.model")
 

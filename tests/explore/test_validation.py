@@ -51,7 +51,8 @@ def test_the_command_writes_one_json_object(result, tmp_path, capsys, monkeypatc
     assert cli.main(["explore", "--validate", "--json", "-o", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(result))
     assert {"name", "published", "model", "fitted"} <= result["published"][0].keys()
-    assert (tmp_path / "validation.png").exists() and (tmp_path / "validation.html").exists()
+    assert "(validation.svg)" in (tmp_path / "validation.md").read_text()
+    assert (tmp_path / "validation.svg").read_text().startswith("<svg")
 
 
 def ratio(published, model, fitted=False):

@@ -212,7 +212,35 @@ def test_a_label_is_needed(hotrow, log):
 def test_a_batch_larger_than_the_card_takes(hotrow):
     expect_refusal(hotrow, ["--trace", "uniform:10", *MODEL, "--preset", "tiny", "--batch-size",
                             "2000", "--batches", "2", *SMALL],
-                   "2000 samples: this card takes at most 1024")
+                   "tiny takes at most 1,024 samples in a batch; --preset .* takes as")
+
+
+def test_a_batch_is_refused_before_the_device_is_opened(hotrow, monkeypatch):
+    monkeypatch.setattr("hotrow.device.open", None)
+    expect_refusal(hotrow, ["--trace", "uniform:10", "--preset", "tiny", "--batch-size", "2000"],
+                   "at most 1,024 samples")
+    expect_refusal(hotrow, ["--trace", "criteo-shape", "--preset", "ecp5-85f", "--batch-size",
+                            "8000000"], "at most 8,192 samples")
+
+
+@pytest.mark.parametrize("largest", [4_000_000_000, 4_294_967_295])
+def test_ids_that_memory_cannot_hold(hotrow, log, largest):
+    """They are refused before anything is allocated, and hashing serves them."""
+    log.write_text(log.read_text() + f"1\t4\t{largest}\t3.5\t70\n")
+    arguments = ["--trace", log, "--ids", "user,item", "--label", "click", *MODEL, *SMALL,
+                 "--batch-size", 40]
+    expect_refusal(hotrow, [*arguments, "--dim", 128],
+                   f"column 'item' alone has {largest + 1:,} rows.*--hash-rows N")
+    code, result, _ = hotrow("train", *arguments, "--hash-rows", 100, "--json")
+    assert code == 0 and result["rows"] == 5 + max(29, largest % 100 + 1)
+
+
+def test_commas_separate_columns_as_tabs_do(hotrow, log, tmp_path):
+    commas = tmp_path / "log.csv"
+    commas.write_text(log.read_text().replace("\t", ","))
+    found = [hotrow("train", "--trace", path, "--ids", "user,item", "--label", "click", *MODEL,
+                    *SMALL, "--batch-size", 40, "--json")[1] for path in (log, commas)]
+    assert found[0]["table_sha256"] == found[1]["table_sha256"]
 
 
 def expect_refusal(hotrow, arguments, message):

@@ -1,10 +1,11 @@
 """`hotrow bench policies`: hits, moves and bypasses of the planner's policies on a trace."""
 
 import argparse
-import json
 
-from hotrow.bench import options as shared
+from hotrow import options as shared
+from hotrow.bench import options as bench
 from hotrow.bench.lookups import batch_count
+from hotrow.terminal import Steps, print_json, show
 from hotrow_rtl.config import preset
 from hotrow_sim.golden.training_pipeline import StageOffsets
 
@@ -17,18 +18,18 @@ def policies(benchmarks):
     parser = benchmarks.add_parser(
         "policies", help=what, description=what[0].upper() + what[1:] + ": a study with the "
         "golden planner, without time or hardware.")
-    parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
+    shared.add_preset(parser)
     parser.add_argument("--slots", type=shared.positive,
                         help="of the card; default as the preset")
     parser.add_argument("--stages", type=_stages, default=StageOffsets(), metavar="C,I,T",
                         help="steps from PLAN to COLLECT, INSERT and TRAIN; default 1,3,4")
     parser.add_argument("--only", type=_policies, default=tuple(RUNS), metavar="NAME;NAME",
-                        help="some of the policies, separated by semicolons")
+                        help="some of the policies, separated by semicolons; default all")
     parser.add_argument("--known", type=shared.positive, default=KNOWN,
-                        help=f"batches ahead that `next` looks; default {KNOWN}")
-    parser.add_argument("--warm-share", type=shared.ratio, default=1.0,
-                        help="share of the slots that `freq, warm-up` fills; default 1")
-    shared.add_trace(parser, 2**20)
+                        help="batches ahead that `next` looks")
+    parser.add_argument("--warm-share", type=shared.rate, default=1.0,
+                        help="share of the slots that `freq, warm-up` fills")
+    bench.add_trace(parser, 2**20)
     parser.set_defaults(run=run)
 
 
@@ -40,14 +41,11 @@ def run(options) -> int:
     Error, ValueError
         If the trace or the geometry does not fit.
     """
-    from hotrow.bench.progress import Steps
-    from hotrow.bench.report import show
-
     with Steps() as steps:
-        figures = _study(options, shared.trace_of(options), steps)
+        figures = _study(options, bench.trace_of(options), steps)
     result = {"benchmark": "policies", "preset": options.preset, "trace": options.trace,
               "batch": options.batch, "seed": options.seed} | figures
-    print(json.dumps(result)) if options.json else show(result)
+    print_json(result) if options.json else show(result, "hotrow bench policies")
     return 0
 
 

@@ -1,10 +1,11 @@
 """`hotrow bench`: rates of the accelerator, in cycles that the card counts."""
 
-import json
 import sys
 from importlib.metadata import entry_points
 
 from ..extras import advice
+from ..limits import check_batch
+from ..options import positive, positives
 from . import options as shared
 
 GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
@@ -44,19 +45,20 @@ def bench(subparsers):
                "split batches while the missed rows of the previous batch are gathered",
                OVERLAP_LOOKUPS)
     shared.add_slots(each)
-    each.add_argument("--row-bytes", type=shared.positive, default=64, help="a multiple of 16")
+    each.add_argument("--row-bytes", type=positive, default=64,
+                      help="bytes of a row, a multiple of 16")
 
     each = add("hotset", _hotset, "lookups covered by the hot rows that the counters find",
                HOTSET_LOOKUPS, total_rows=HOTSET_ROWS)
-    each.add_argument("--k", type=shared.positives, default=(4096,),
+    each.add_argument("--k", type=positives, default=(4096,),
                       help="hot rows to find; several values are separated by commas")
-    each.add_argument("--entries-per-k", type=shared.positive, default=4,
+    each.add_argument("--entries-per-k", type=positive, default=4,
                       help="counters of the card per hot row")
 
     each = add("cpu", _cpu, "the work of observe and split on the CPU, compared with the card")
     shared.add_slots(each)
-    each.add_argument("--threads", type=shared.positive, help="of PyTorch; default all cores")
-    each.add_argument("--clock-mhz", type=shared.positive,
+    each.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
+    each.add_argument("--clock-mhz", type=positive,
                       help="of the card; default the preset's assumed clock")
 
     each = add("train", _train, "training steps in every mode, compared with other libraries")
@@ -104,22 +106,28 @@ def run(options) -> int:
     Error
         The trace or the geometry does not fit.
     """
-    from .progress import Steps
+    from ..terminal import Steps, print_json, show
 
     trace = shared.trace_of(options) if options.trace else None
+    if trace and not getattr(options, "room", None):  # which reduces the batch
+        check_batch(trace, options.batch, options.preset)
     with Steps() as steps:
         figures = options.measure(options, trace, steps)
     result = {"benchmark": options.name, **shared.named(options), **figures}
     if options.json:
-        print(json.dumps(result))
+        print_json(result)
     else:
-        from .report import show
-
-        show(result)
-        cycles = ("cycles of the Verilated hardware" if options.transport == "sim" else
-                  "cycles by formula, not of the hardware")
-        print(getattr(options, "remark", cycles), file=sys.stderr)
+        show(result, f"hotrow bench {options.name}")
+        print(_label(options), file=sys.stderr)
     return 0 if figures.get("agrees", True) else 1
+
+
+def _label(options):
+    """What the figures are, in words."""
+    if "remark" in options:
+        return options.remark
+    return ("cycles of the Verilated hardware" if options.transport == "sim" else
+            "cycles by formula, not of the hardware")
 
 
 def _observe(options, trace, steps):

@@ -1,9 +1,9 @@
 """Options that benchmarks share, and the traces and devices that they name."""
 
-import argparse
-
 from .. import open as open_device
+from .. import options as shared
 from ..errors import Error
+from ..options import add_json, names, natural, positive, rate, window
 from ..traces import open_trace
 
 # Memories of `sim`, with their default latency in cycles.
@@ -23,18 +23,17 @@ def add_trace(parser, lookups, rows=2**20, total_rows=None):
     rows, total_rows : int
         Default rows of a generated table, or of all of them together.
     """
-    parser.add_argument("--trace", default="zipf:1.05", help="as for `hotrow train`")
-    parser.add_argument("--ids", type=names, default=(), help="id columns of a trace file")
-    parser.add_argument("--bag", help="column that groups the rows of a trace file into bags")
-    parser.add_argument("--tables", type=positive, default=26, help="of a generated trace")
+    shared.add_trace(parser, "zipf:1.05", labelled=False)
+    parser.add_argument("--tables", type=positive, default=26, help="tables of a generated trace")
     parser.add_argument(
         "--rows", type=positive, default=None if total_rows else rows,
-        help="of a generated table; default "
+        help="rows of a table of a generated trace; default "
         + (f"{total_rows:,} over all of them" if total_rows else f"{rows:,}"))
-    parser.add_argument("--batch", type=positive, default=2048, help="samples of a batch")
-    parser.add_argument("--lookups", type=positive, default=lookups, help="at least")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    shared.add_batch_size(parser, 2048, dest="batch")
+    parser.add_argument("--lookups", type=positive, default=lookups,
+                        help="lookups of the run, at least")
+    parser.add_argument("--seed", type=natural, default=0, help="of generated data")
+    add_json(parser)
     parser.set_defaults(total_rows=total_rows)
 
 
@@ -42,11 +41,11 @@ def add_device(parser, moves=False):
     """Add the options of the card; with `moves` those of a benchmark of the row ports."""
     memories = {name: cycles for name, cycles in MEMORIES.items()
                 if moves or name not in ROW_MEMORIES}
-    parser.add_argument("--preset", default="ecp5-85f", help="geometry of the card")
+    shared.add_preset(parser)
     parser.add_argument("--transport", default="sim",
-                        help="`sim`, or `model`, whose cycles are formulas")
+                        help="sim, or model, whose cycles are formulas")
     parser.add_argument("--memory", choices=memories, default="ideal",
-                        help="memory at all ports of `sim`"
+                        help="memory at all ports of transport sim"
                         + "; litedram: at its row ports" * moves)
     parser.add_argument("--latency", type=positive,
                         help="cycles of that memory, for DRAM in addition to its own; default "
@@ -65,12 +64,12 @@ def add_moves(parser):
                         help="rows in flight per port; default as in the preset")
     parser.add_argument("--clock-mhz", type=positive,
                         help="clock of the card; default the preset's assumed clock")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--seed", type=natural, default=0, help="of generated data")
+    add_json(parser)
 
 
 def add_bags(parser, what):
-    parser.add_argument("--bag", type=positive, default=20, help=f"{what}; default 20")
+    parser.add_argument("--bag", type=positive, default=20, help=what)
 
 
 def add_slots(parser):
@@ -83,11 +82,11 @@ def add_planner(parser):
     parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"), default="lru",
                         help="replacement policy; lfu and freq also count the lookups")
     parser.add_argument("--window", type=window, default=(3, 2), metavar="PAST,FUTURE",
-                        help="batches held before and after the planned batch; default 3,2")
+                        help="batches held before and after the planned batch")
     parser.add_argument("--slots", type=positive, help="of the card; default as in the preset")
     parser.add_argument("--counters", type=positive,
                         help="of the card; default as in the preset")
-    parser.add_argument("--room", type=ratio, metavar="RATIO",
+    parser.add_argument("--room", type=rate, metavar="RATIO",
                         help="reduce the batch until the card has RATIO slots per row of a window")
     parser.add_argument("--row-bytes", type=positive, default=64, help="bytes of a row on the link")
     parser.add_argument("--clock-mhz", type=positive,
@@ -100,14 +99,15 @@ def add_training(parser):
                                                         "hotline"),
                         help="resident, scratchpipe, freqcache, hotline, hotline:PERCENT with "
                              "that share of all rows hot, ranked by lookups of the learning "
-                             "batches; default the first four")
+                             "batches")
     parser.add_argument("--peers", action="store_true",
                         help="add PyTorch's sparse EmbeddingBags, FBGEMM and TorchRec")
-    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd")
-    parser.add_argument("--dim", type=positive, default=16, help="of a row; default 16")
-    parser.add_argument("--mlp-scale", type=float, default=0.25,
-                        help="factor on the width of the DLRM's hidden layers; default 0.25")
-    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd",
+                        help="of the tables")
+    parser.add_argument("--dim", type=positive, default=16, help="elements of a row")
+    parser.add_argument("--mlp-scale", type=rate, default=0.25,
+                        help="factor on the width of the DLRM's hidden layers")
+    parser.add_argument("--lr", type=rate, default=0.1, help="learning rate")
     parser.add_argument("--slots", type=positive,
                         help="of the card, a power of two; default as in the preset")
     parser.add_argument("--hot-rows", type=positive,
@@ -118,20 +118,23 @@ def add_training(parser):
                         help="batches that are counted first")
     parser.add_argument("--rounds", type=positive, default=3,
                         help="rounds over all contenders; medians are reported")
-    parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"))
+    parser.add_argument("--policy", choices=("lru", "rrip", "lfu", "freq"),
+                        help="choice of the row that leaves its slot; default lru, in "
+                        "freqcache lfu")
     parser.add_argument("--depth", type=positive, default=4, help="batches planned and not trained")
-    parser.add_argument("--look-ahead", type=int, default=2, help="batches marked after it")
-    parser.add_argument("--workers", type=int, default=0, help="threads of the stages")
+    parser.add_argument("--look-ahead", type=natural, default=2, help="batches marked after it")
+    parser.add_argument("--workers", type=natural, default=0, help="threads of the stages")
     parser.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
 
 
 def add_host(parser):
     """Add the options of the host's time."""
     parser.add_argument("--modes", type=names, default=("scratchpipe", "freqcache", "hotline"),
-                        help="of resident, scratchpipe, freqcache, hotline; default the last three")
-    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd")
-    parser.add_argument("--dim", type=positive, default=16, help="of a row; default 16")
-    parser.add_argument("--lr", type=float, default=0.01)
+                        help="of resident, scratchpipe, freqcache, hotline")
+    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd",
+                        help="of the tables")
+    parser.add_argument("--dim", type=positive, default=16, help="elements of a row")
+    parser.add_argument("--lr", type=rate, default=0.01, help="learning rate")
     parser.add_argument("--steps", type=positive, default=10, help="timed; medians are reported")
     parser.add_argument("--warm-up", type=positive, default=6, help="steps before the timed ones")
     parser.add_argument("--learning", type=positive, default=4,
@@ -144,8 +147,8 @@ def add_host(parser):
 def trace_of(options):
     """The trace that the options name."""
     rows = options.rows or max(1, options.total_rows // options.tables)
-    return open_trace(options.trace, ids=options.ids, bag=options.bag, seed=options.seed,
-                      tables=options.tables, table_rows=rows)
+    return open_trace(options.trace, seed=options.seed, tables=options.tables, table_rows=rows,
+                      **shared.columns_of(options))
 
 
 def device_of(options, config=None, **more):
@@ -184,42 +187,3 @@ def named(options) -> dict:
     return {name: getattr(options, name) for name in repeated
             if getattr(options, name, None) is not None} | memory
 
-
-def names(text):
-    """Names separated by commas."""
-    return tuple(name.strip() for name in text.split(","))
-
-
-def positive(text):
-    """An integer of at least 1."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
-    return number
-
-
-def ratio(text):
-    """A number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return number
-
-
-def window(text):
-    """Two integers of at least 0, separated by a comma."""
-    parts = text.split(",")
-    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"expected PAST,FUTURE, two integers, not {text!r}")
-    return int(parts[0]), int(parts[1])
-
-
-def positives(text):
-    """Integers of at least 1, separated by commas."""
-    return tuple(positive(part) for part in text.split(","))

@@ -12,6 +12,7 @@ import torch
 
 from ..errors import Error
 from ..geometry import preset
+from ..limits import check_memory
 from ..torch.memory.tables import EmbeddingTables
 from ..torch.optim.arithmetic import OPTIMIZERS
 from ..torch.training.dlrm import DLRM
@@ -28,12 +29,13 @@ CLOCK = "wall clock of this machine, which also simulates the card"
 def train(options, trace, steps) -> dict:
     """Train with every contender in turn, round after round."""
     _check(options, trace)
+    rule = OPTIMIZERS[options.optimizer](options.lr)
+    check_memory(trace, 4 * options.dim + 4 * bool(rule.state))
     if options.threads:
         torch.set_num_threads(options.threads)
     steps.begin("making batches")
     batches = [trace.batch(number, options.batch)
                for number in range(options.learning + options.warm_up + options.steps)]
-    rule = OPTIMIZERS[options.optimizer](options.lr)
     steps.begin(f"making {trace.rows:,} rows")
     tables = EmbeddingTables(trace.cardinalities, options.dim,
                              rule.initial if rule.state else None, rule.state or "row")

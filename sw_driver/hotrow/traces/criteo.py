@@ -1,5 +1,7 @@
 """Criteo's click logs: label, 13 integer features, 26 categorical features as 32-bit hex."""
 
+from functools import partial
+
 import numpy as np
 
 from . import files
@@ -16,11 +18,12 @@ KAGGLE_CARDINALITIES = (
     5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572)
 
 
-def open_criteo(path):
+def open_criteo(path, hash_rows=None):
     """Read a file in the format of the Kaggle and 1TB data sets, gzip or not.
 
-    Categorical values are numbered by first appearance in their column; a missing value is one of
-    them. Integer features are scaled by `signed_log1p`; a missing feature is 0.
+    Categorical values are numbered by first appearance in their column, or modulo `hash_rows`; a
+    missing value is one of them. Integer features are scaled by `signed_log1p`; a missing feature
+    is 0.
 
     Returns
     -------
@@ -33,15 +36,21 @@ def open_criteo(path):
     frame = files.read_text(path, header=False)
     expected = 1 + len(DENSE) + len(CATEGORICAL)
     if frame.width != expected:
-        raise TraceError(f"{path} has {frame.width} tab-separated columns, Criteo's format has "
+        raise TraceError(f"{path} has {frame.width} columns, Criteo's format has "
                          f"{expected}: a label, 13 integers, 26 hex values")
     columns = dict(zip(("label", *DENSE, *CATEGORICAL), frame.iter_columns(), strict=True))
     dense = np.stack([signed_log1p(files.floats(columns[name], name, FIRST_LINE))
                       for name in DENSE], axis=1)
     values = [files.integers(columns[name], name, FIRST_LINE, base=16) for name in CATEGORICAL]
-    ids = np.stack([by_first_appearance(column) for column in values], axis=1)
+    number = by_first_appearance if hash_rows is None else partial(hashed, rows=hash_rows)
+    ids = np.stack([number(column) for column in values], axis=1)
     label = files.labels(columns["label"], "label", FIRST_LINE)
     return StoredTrace(f"criteo:{path}", CATEGORICAL, ids, dense, label)
+
+
+def hashed(values, rows):
+    """Values int64[N] modulo `rows`: uint32[N]; a missing value, -1, is the last row."""
+    return (values % rows).astype(np.uint32)
 
 
 def by_first_appearance(values):

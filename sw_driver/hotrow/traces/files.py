@@ -1,5 +1,6 @@
-"""Reading tab-separated text, plain or gzip, and converting its columns to numbers."""
+"""Reading separated text, plain or gzip, and converting its columns to numbers."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,11 @@ import numpy as np
 from ..extras import advice
 from .trace import TraceError
 
-LARGEST_ID = 2**32 - 1
+LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1
 
 
 def read_text(path, header):
-    """All cells of a tab-separated file as text.
+    """All cells of a tab- or comma-separated file as text.
 
     Parameters
     ----------
@@ -33,17 +34,26 @@ def read_text(path, header):
     if not path.is_file():
         raise TraceError(f"no trace file {path}")
     try:
-        frame = polars.read_csv(path, separator="\t", has_header=header, infer_schema=False,
-                                quote_char=None)
+        commas = b"," in (first := _first_line(path)) and b"\t" not in first
+        frame = polars.read_csv(path, separator="," if commas else "\t", has_header=header,
+                                infer_schema=False, quote_char='"' if commas else None)
     except polars.exceptions.NoDataError:
         raise TraceError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
-        raise TraceError(f"{path} is not a tab-separated table: {reason}") from None
+        raise TraceError(f"{path} is no table of columns separated by tabs or commas: "
+                         f"{reason}") from None
     if not frame.height:
         raise TraceError(f"{path} is empty: it has a header and no rows" if header
                          else f"{path} is empty")
     return frame
+
+
+def _first_line(path):
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with (gzip.open if packed else open)(path, "rb") as file:
+        return file.readline(1 << 20)
 
 
 def integers(text, name, first_line, base=10):
@@ -76,20 +86,21 @@ def integers(text, name, first_line, base=10):
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
 
 
-def ids(text, name, first_line):
-    """Cells as row ids 0 to 2**32 - 1, as uint32[N]; see `integers`."""
+def ids(text, name, first_line, hash_rows=None):
+    """Cells as row ids 0 to 2**32 - 1, modulo `hash_rows` if given: uint32[N]; see `integers`."""
     numbers = integers(text, name, first_line)
     missing = text.is_null().to_numpy()
     checks = (
         (missing, "expected an id, the cell is empty"),
         (numbers < 0, "an id cannot be negative"),
-        (numbers > LARGEST_ID, f"an id is at most {LARGEST_ID}"),
+        (numbers > (LARGEST_ID if hash_rows is None else LARGEST_HASHED),
+         f"an id is at most {LARGEST_ID}, unless --hash-rows N hashes the ids"),
     )
     for wrong, complaint in checks:
         if wrong.any():
             at = int(wrong.argmax())
             raise _cell(name, first_line, at, text[at], complaint)
-    return numbers.astype(np.uint32)
+    return (numbers if hash_rows is None else numbers % hash_rows).astype(np.uint32)
 
 
 def labels(text, name, first_line):

@@ -1,18 +1,17 @@
 """Opening the trace that the text of `--trace` names."""
 
+from ..options import TRACES
 from .criteo import open_criteo
 from .drifting import PERIOD, DriftingTrace
+from .log import open_log
 from .synthetic import CRITEO_SLOPE, SyntheticTrace, criteo_shape
 from .trace import Trace, TraceError
-from .tsv import open_tsv
 
 GENERATED_TABLES, GENERATED_ROWS = 26, 2**20
-FORMS = ("zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
-         "criteo:FILE, or a tab-separated file (gzip or not) with a header")
 
 
 def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
-               tables=GENERATED_TABLES, table_rows=GENERATED_ROWS) -> Trace:
+               tables=GENERATED_TABLES, table_rows=GENERATED_ROWS, hash_rows=None) -> Trace:
     """Open a trace.
 
     Parameters
@@ -21,11 +20,13 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
         `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, `table_rows` each by default),
         `drift:S[:rows[:period]]` (the hot rows are replaced within `period` batches),
         `single` (the same id in every lookup), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
-        `criteo:FILE`, or the path of a tab-separated file with a header.
+        `criteo:FILE`, or the path of a tab- or comma-separated file with a header.
     ids, label, dense, bag, rows
-        Columns of a tab-separated file, see `open_tsv`.
+        Columns of such a file, see `open_log`.
     seed, tables, table_rows : int
         For generated traces.
+    hash_rows : int, optional
+        For files: the row of an id is the id modulo this number.
 
     Returns
     -------
@@ -39,12 +40,14 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     generators = {"zipf": _zipf, "drift": _drift, "uniform": _uniform, "single": _single,
                   "criteo-shape": _criteo}
     if kind not in generators and kind != "criteo":
-        return open_tsv(spec, ids, label, dense, bag, rows)
+        return open_log(spec, ids, label, dense, bag, rows, hash_rows)
     if ids or label or dense or bag or rows:
         raise TraceError(f"trace {spec!r} has columns of its own: leave --ids, --label, --dense "
                          "and --bag out")
     if kind == "criteo":
-        return open_criteo(spec.partition(":")[2])
+        return open_criteo(spec.partition(":")[2], hash_rows)
+    if hash_rows:
+        raise TraceError(f"trace {spec!r} is generated, with ids from 0: leave --hash-rows out")
     return generators[kind](spec, arguments, seed, tables, table_rows)
 
 
@@ -100,7 +103,7 @@ def _number(spec, text, kind, what):
     except ValueError:
         number = -1
     if not 0 <= number < float("inf"):
-        raise TraceError(f"trace {spec!r}: {text!r} is no {what}; expected {FORMS}")
+        raise TraceError(f"trace {spec!r}: {text!r} is no {what}; expected {TRACES}")
     return number
 
 

@@ -1,11 +1,12 @@
 """`hotrow train` and `hotrow demo`; PyTorch is loaded only when one of them runs."""
 
-import argparse
 import os
 from dataclasses import fields
 
+from ... import options as shared
+from ...options import HotBudget, natural, positive, rate
 from ..store.placement_policy import POLICIES
-from .options import CACHED, COLD, MODES, OPTIMIZERS, HotBudget, TrainOptions
+from .options import CACHED, COLD, MODES, OPTIMIZERS, TrainOptions
 
 
 def train(subparsers):
@@ -32,136 +33,68 @@ def demo(subparsers):
 
 
 def _add_options(parser, default):
-    parser.add_argument(
-        "--trace", default=default.trace or None, required=not default.trace,
-        help="zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
-        "criteo:FILE, or a tab-separated file (gzip or not) with a header"
-        + _default(default.trace or None))
-    parser.add_argument("--ids", type=_names, default=(), help="id columns, separated by commas")
-    parser.add_argument("--label", help="label column, of 0 and 1")
-    parser.add_argument("--dense", type=_names, default=(),
-                        help="columns of numbers, taken as sign(x) log(1 + abs(x))")
-    parser.add_argument("--bag", help="column whose equal consecutive values make one multi-hot "
-                        "sample: distinct ids, mean of the dense columns, largest label")
-    parser.add_argument("--mode", choices=MODES, default=default.mode, help=_default(default.mode))
-    parser.add_argument("--transport", default=default.transport,
-                        help="model, sim, or another that is installed" + _default("sim"))
-    parser.add_argument("--preset", default=default.preset,
-                        help="geometry of a simulated card" + _default(default.preset))
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default=default.optimizer,
-                        help="of the tables; the dense part trains with SGD"
-                        + _default(default.optimizer))
-    parser.add_argument("--batch-size", type=_positive, default=default.batch_size,
-                        help="samples" + _default(default.batch_size))
-    parser.add_argument("--batches", type=_positive,
-                        help="batches per epoch (default: the whole trace; 80 of a generated one)")
-    parser.add_argument("--epochs", type=_positive, default=default.epochs,
-                        help=_default(default.epochs))
-    parser.add_argument("--dim", type=_positive, default=default.dim,
-                        help="elements of an embedding, divisible by 4" + _default(default.dim))
-    parser.add_argument("--mlp-scale", type=_rate, default=default.mlp_scale,
-                        help="factor on the widths 512-256-64 and 512-256 of the two MLPs"
-                        + _default(default.mlp_scale))
-    parser.add_argument("--lr", type=_rate, default=default.lr, help=_default(default.lr))
-    parser.add_argument("--seed", type=_natural, default=default.seed, help=_default(default.seed))
+    add = parser.add_argument
+    shared.add_trace(parser, default.trace or None, required=not default.trace)
+    add("--mode", choices=MODES, default=default.mode, help="placement of the rows")
+    add("--transport", default=default.transport, help="model, sim, or another that is installed")
+    shared.add_preset(parser, default.preset)
+    add("--optimizer", choices=OPTIMIZERS, default=default.optimizer,
+        help="of the tables; the dense part trains with SGD")
+    shared.add_batch_size(parser, default.batch_size)
+    add("--batches", type=positive,
+        help="batches per epoch; default the whole trace, 80 of a generated one")
+    add("--epochs", type=positive, default=default.epochs, help="passes over the trace")
+    add("--dim", type=positive, default=default.dim,
+        help="elements of an embedding, divisible by 4")
+    add("--mlp-scale", type=rate, default=default.mlp_scale,
+        help="factor on the widths 512-256-64 and 512-256 of the two MLPs")
+    add("--lr", type=rate, default=default.lr, help="learning rate")
+    add("--seed", type=natural, default=default.seed, help="of generated data and of the model")
     hot = parser.add_mutually_exclusive_group()
-    hot.add_argument("--slots", type=_slots, dest="hot_budget", help="rows to keep at the trainer")
-    hot.add_argument("--hot-budget", type=_budget, dest="hot_budget",
+    hot.add_argument("--slots", type=shared.slots, dest="hot_budget",
+                     help="rows to keep at the trainer")
+    hot.add_argument("--hot-budget", type=shared.hot_budget, dest="hot_budget",
                      help="the same as bytes of rows, like 512MB, or as a share of all rows, like "
-                     "20%% (default: 25%%, or as much as the card's directory holds; modes "
+                     "20%%; default 25%%, or as much as the card's directory holds; modes "
                      "scratchpipe and freqcache take the whole directory, or a half, quarter or "
-                     "eighth that has no more)")
-    parser.add_argument("--relearn-every", type=_natural, default=default.relearn_every,
-                        help="batches after which the hot rows are learned again; 0 for never"
-                        + _default(default.relearn_every))
-    parser.add_argument("--relearn-decay", type=_natural, default=default.relearn_decay,
-                        help="binary places by which counts are shifted right before that, so that "
-                        "old lookups weigh less" + _default(default.relearn_decay))
-    parser.add_argument("--cold", choices=COLD, default=default.cold,
-                        help="rows without a slot: gathered to the trainer, or pooled and updated "
-                        "on a card with arithmetic" + _default(default.cold))
-    cached = parser.add_argument_group(f"modes {' and '.join(CACHED)}")
-    cached.add_argument("--policy", choices=POLICIES,
-                        help="choice of the row that leaves its slot (default: lru, in freqcache "
-                        "lfu)")
-    cached.add_argument("--depth", type=_positive, default=default.depth,
-                        help="batches planned and not trained" + _default(default.depth))
-    cached.add_argument("--look-ahead", type=_natural, default=default.look_ahead,
-                        help="batches beyond the one that is planned whose rows keep their slots"
-                        + _default(default.look_ahead))
-    cached.add_argument("--workers", type=_natural, default=default.workers,
-                        help="threads that move rows while others train"
-                        + _default(default.workers))
-    cached.add_argument("--checkpoint", help="file to write the run to, whole or not at all")
-    cached.add_argument("--checkpoint-every", type=_positive, default=default.checkpoint_every,
-                        help="batches from one checkpoint to the next"
-                        + _default(default.checkpoint_every))
-    cached.add_argument("--resume", help="checkpoint to continue, with the options of its run")
-    parser.add_argument("--eval-every", type=_positive,
+                     "eighth that has no more")
+    add("--relearn-every", type=natural, default=default.relearn_every,
+        help="batches after which the hot rows are learned again; 0 for never")
+    add("--relearn-decay", type=natural, default=default.relearn_decay,
+        help="binary places by which counts are shifted right before that, so that old lookups "
+        "weigh less")
+    add("--cold", choices=COLD, default=default.cold,
+        help="rows without a slot: gathered to the trainer, or pooled and updated on a card with "
+        "arithmetic")
+    add = parser.add_argument_group(f"modes {' and '.join(CACHED)}").add_argument
+    add("--policy", choices=POLICIES,
+        help="choice of the row that leaves its slot; default lru, in freqcache lfu")
+    add("--depth", type=positive, default=default.depth, help="batches planned and not trained")
+    add("--look-ahead", type=natural, default=default.look_ahead,
+        help="batches beyond the one that is planned whose rows keep their slots")
+    add("--workers", type=natural, default=default.workers,
+        help="threads that move rows while others train")
+    add("--checkpoint", help="file to write the run to, whole or not at all")
+    add("--checkpoint-every", type=positive, default=default.checkpoint_every,
+        help="batches from one checkpoint to the next")
+    add("--resume", help="checkpoint to continue, with the options of its run")
+    parser.add_argument("--eval-every", type=positive,
                         help="report loss and AUC of every so many batches")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    shared.add_json(parser)
 
 
 def _run(arguments):
     # Before PyTorch is loaded: its threads then sleep at a barrier. Spinning threads take ten times
     # as long on cores that they share, with the simulated device for example.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from . import report
+    from ...terminal import Steps, print_json
+    from .report import print_tables
     from .train import train as run
 
     given = {each.name: getattr(arguments, each.name) for each in fields(TrainOptions)}
     given["hot_budget"] = given["hot_budget"] or HotBudget()
-    with report.Progress() as progress:
-        result = run(TrainOptions(**given), progress)
-    (report.print_json if arguments.json else report.print_tables)(result)
+    with Steps() as steps:
+        result = run(TrainOptions(**given), steps)
+    (print_json if arguments.json else print_tables)(result)
     return 0 if result["check_held"] else 1
 
-
-def _default(value):
-    return "" if value is None else f" (default: {value})"
-
-
-def _names(text):
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"expected names separated by commas, not {text!r}")
-    return names
-
-
-def _integer(text, least):
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least {least}, not {text!r}")
-    return number
-
-
-def _natural(text):
-    return _integer(text, 0)
-
-
-def _positive(text):
-    return _integer(text, 1)
-
-
-def _slots(text):
-    return HotBudget(f"--slots {text}", rows=_positive(text))
-
-
-def _budget(text):
-    try:
-        return HotBudget.parse(text)
-    except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from None
-
-
-def _rate(text):
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
-    return number

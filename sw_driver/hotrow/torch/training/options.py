@@ -1,81 +1,17 @@
 """Settings of a training run."""
 
-import re
 from dataclasses import dataclass, field
 
 from ...errors import Error
+from ...options import DEFAULT_PRESET, HotBudget
 from ...traces import open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
 CACHED = ("scratchpipe", "freqcache")  # a planner gives slots to the rows of coming batches
 OPTIMIZERS = ("sgd", "rowwise_adagrad")
 COLD = ("gathered", "pooled")
-HOT_SHARE = 0.25  # of all rows, by default
 GENERATED_BATCHES = 80  # per epoch of an endless trace
 ROW_ALIGNMENT = 16  # bytes: a device moves rows in place in multiples of it
-_UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
-
-
-@dataclass(frozen=True)
-class HotBudget:
-    """How much of the tables may be hot: `rows`, `bytes` of rows, or a `share` of all rows.
-
-    `asked` is the user's option, for errors. With none of the three the default applies.
-    """
-
-    asked: str = ""
-    rows: int | None = None
-    bytes: int | None = None
-    share: float | None = None
-
-    @classmethod
-    def parse(cls, text):
-        """From "512MB" (units of 1024), "4096" (bytes) or "20%" (of all rows).
-
-        Raises
-        ------
-        ValueError
-        """
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*(%|[KMG]?B|)", text.strip().upper())
-        if not match:
-            raise ValueError(f"expected bytes such as 512MB, or a share of the rows such as 20%, "
-                             f"not {text!r}")
-        number, unit, asked = float(match[1]), match[2], f"--hot-budget {text}"
-        if unit != "%":
-            return cls(asked, bytes=int(number * _UNITS[unit]))
-        if number > 100:
-            raise ValueError(f"a share of the rows is at most 100%, not {text!r}")
-        return cls(asked, share=number / 100)
-
-    def resolve(self, table_rows, row_bytes, slots):
-        """Hot rows: an int, at least 1.
-
-        Parameters
-        ----------
-        table_rows : int
-            Rows of all tables.
-        row_bytes : int
-        slots : int
-            Of the card's directory.
-
-        Raises
-        ------
-        Error
-            If the user asks for more than the directory holds. The default is cut to it.
-        """
-        if self.rows is not None:
-            wanted = self.rows
-        elif self.bytes is not None:
-            wanted = min(self.bytes // row_bytes, table_rows)
-        elif self.share is not None:
-            wanted = int(self.share * table_rows)
-        else:
-            wanted = max(1, min(int(HOT_SHARE * table_rows), slots))
-        if not 1 <= wanted <= slots:
-            raise Error(f"{self.asked} is {wanted:,} rows of {row_bytes} bytes, and the card's "
-                        f"directory holds 1 to {slots:,}: ask for at most {slots * row_bytes:,} "
-                        "bytes")
-        return wanted
 
 
 @dataclass(frozen=True)
@@ -87,9 +23,10 @@ class TrainOptions:
     label: str | None = None
     dense: tuple[str, ...] = ()
     bag: str | None = None
+    hash_rows: int | None = None
     mode: str = "hotline"
     transport: str = "sim"
-    preset: str = "ecp5-85f"
+    preset: str = DEFAULT_PRESET
     optimizer: str = "sgd"
     batch_size: int = 1024
     batches: int | None = None
@@ -125,7 +62,8 @@ class TrainOptions:
         if self.row_bytes % ROW_ALIGNMENT:
             raise Error(f"a row of dim {self.dim} has {self.row_bytes} bytes, and a device "
                         f"moves rows in multiples of {ROW_ALIGNMENT}: choose a dim divisible by 4")
-        trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed)
+        trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed,
+                           hash_rows=self.hash_rows)
         if not trace.labelled:
             raise Error(f"training needs a label: name the column of {self.trace} with --label")
         if self.mode != "hotline" and self.relearn_every:

@@ -1,64 +1,9 @@
-"""Output of a training run: progress on standard error, the result on standard output."""
-
-import json
-import math
-import sys
-from typing import Any
+"""The result of a training run as tables on standard output."""
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
 from .check import ABSOLUTE, RELATIVE
-
-
-class Progress:
-    """Progress on standard error, if that is a terminal; a context manager."""
-
-    def __init__(self):
-        self._console = Console(stderr=True, highlight=False)
-        self._shown: Any = None
-        self._task: Any = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._show(None)
-
-    def phase(self, text):
-        """Show the name of a phase that begins."""
-        self._show(self._console.status(text))
-
-    def batch(self, done, total, difference, history):
-        """Advance the bar; show the check's figure and the latest evaluation."""
-        if self._task is None:
-            self._show(Bar(TextColumn("training"), BarColumn(), MofNCompleteColumn(),
-                           TimeRemainingColumn(), TextColumn("{task.description}"),
-                           console=self._console))
-            self._task = self._shown.add_task("", total=total)
-        text = f"check {difference:.2g} of its limit"
-        if history:
-            auc = history[-1]["auc"]
-            text += f", loss {history[-1]['loss']:.4f}, AUC {'-' if auc is None else f'{auc:.3f}'}"
-        self._shown.update(self._task, completed=done, description=text)
-
-    def _show(self, display):
-        """Replace the current display."""
-        if self._shown is not None:
-            self._shown.stop()
-        if display is not None:
-            display.start()
-        self._shown = display
-
-
-def print_json(result):
-    """Print one JSON object; numbers that are not finite become null."""
-    finite = {name: None if isinstance(value, float) and not math.isfinite(value) else value
-              for name, value in result.items()}
-    json.dump(finite, sys.stdout, indent=2)
-    print()
 
 
 def print_tables(result):

@@ -9,6 +9,7 @@ import torch
 
 from ... import device as driver
 from ...errors import Error
+from ...limits import check_batch, check_memory
 from ..memory.tables import EmbeddingTables
 from ..optim.arithmetic import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
@@ -25,7 +26,7 @@ LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows a
 _KEPT = ("trace", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")  # of a checkpoint
 
 
-def train(options, progress):
+def train(options, steps):
     """Run.
 
     The mode and its reference start from one model and one set of tables. In modes hotline and
@@ -38,8 +39,8 @@ def train(options, progress):
     Parameters
     ----------
     options : TrainOptions
-    progress : Progress
-        Shows phases and batches, see `report.Progress`.
+    steps : terminal.Steps
+        Shows phases and batches.
 
     Returns
     -------
@@ -51,25 +52,29 @@ def train(options, progress):
     Error
     """
     trace = options.open_trace()
+    state_bytes = 4 * bool(OPTIMIZERS[options.optimizer].state)
+    check_memory(trace, options.row_bytes + state_bytes, copies=2)
+    if options.mode != "resident":
+        check_batch(trace, options.batch_size, options.preset)
     with ExitStack() as held:
         device = None
         if options.mode != "resident":
             opened = open_planner if options.mode in CACHED else driver.open
             device = held.enter_context(opened(options.transport, options.preset))
-        run = _Run(options, trace, device, progress)
+        run = _Run(options, trace, device, steps)
         held.callback(run.trainer.collection.abandon)
         return run.go()
 
 
 class _Run:
-    def __init__(self, options, trace, device, progress):
-        self.options, self.trace, self.device, self.progress = options, trace, device, progress
+    def __init__(self, options, trace, device, steps):
+        self.options, self.trace, self.device, self.steps = options, trace, device, steps
         self.cached = options.mode in CACHED
         self.total, self.first = options.total_batches(trace), 0
         rule = OPTIMIZERS[options.optimizer](options.lr)
         self.schedule = LearningSchedule(0, 0)
         chosen = self._mode_options(device.geometry.slots) if device else {}
-        progress.phase(f"initialising twice {trace.rows:,} rows of {options.row_bytes} bytes")
+        steps.begin(f"initialising twice {trace.rows:,} rows of {options.row_bytes} bytes")
         tables = EmbeddingTables(trace.cardinalities, options.dim,
                                  rule.initial if rule.state else None).initialise(options.seed)
         torch.manual_seed(options.seed)
@@ -118,6 +123,7 @@ class _Run:
 
     def _train(self, meter):
         options, trainer, check = self.options, self.trainer, self.check
+        advance = self.steps.begin("training", self.total - self.first)
         for number, samples in self._batches():
             if options.mode == "hotline":
                 with meter:
@@ -136,7 +142,7 @@ class _Run:
                     max(0, here - options.eval_every))})
             if options.checkpoint and done % options.checkpoint_every == 0:
                 self._save(done)
-            self.progress.batch(done, self.total, check.max_difference, self.history)
+            advance(_note(check.max_difference, self.history))
 
     def _batches(self):
         """Number and samples of each batch; in cached modes the coming ones are prefetched."""
@@ -170,7 +176,7 @@ class _Run:
 
     def _report(self, seconds):
         options, trace, device = self.options, self.trace, self.device
-        self.progress.phase("hashing the tables")
+        self.steps.begin("hashing the tables")
         digest, held, equal = self.trainer.tables.sha256(), self.check.held, None
         if self.cached:
             equal = digest == self.reference.tables.sha256()
@@ -249,6 +255,15 @@ class _Run:
             tables.rows.side.copy_(kept["side"])
         torch.set_rng_state(kept["random"])
         self.first = kept["batch"]
+
+
+def _note(difference, history):
+    """The check's figure and the latest evaluation, beside the progress bar."""
+    note = f"check {difference:.2g} of its limit"
+    if history:
+        auc = history[-1]["auc"]
+        note += f", loss {history[-1]['loss']:.4f}, AUC {'-' if auc is None else f'{auc:.3f}'}"
+    return note
 
 
 def _settings(options):

@@ -1,4 +1,4 @@
-"""Traces from tab-separated files with a header."""
+"""Traces from tab- or comma-separated files with a header."""
 
 import numpy as np
 
@@ -9,8 +9,10 @@ from .trace import StoredTrace, TraceError
 FIRST_LINE = 2  # the header is line 1
 
 
-def open_tsv(path, ids=(), label=None, dense=(), bag=None, rows=None):
-    """Read a tab-separated file, gzip or not, whose first line names its columns.
+def open_log(path, ids=(), label=None, dense=(), bag=None, rows=None, hash_rows=None):
+    """Read a file, gzip or not, whose first line names its columns.
+
+    The columns are separated by tabs, or by commas if the first line has no tab.
 
     Parameters
     ----------
@@ -25,6 +27,8 @@ def open_tsv(path, ids=(), label=None, dense=(), bag=None, rows=None):
         Column whose equal consecutive values form one multi-hot sample, see `bags.group`.
     rows : sequence of int, optional
         Rows of each table; default: the largest id of its column plus one.
+    hash_rows : int, optional
+        The row of an id is the id modulo this number, so that ids of 64 bits serve.
 
     Returns
     -------
@@ -42,7 +46,8 @@ def open_tsv(path, ids=(), label=None, dense=(), bag=None, rows=None):
     for name in (*ids, *dense, *((label,) if label else ()), *((bag,) if bag else ())):
         if name not in frame.columns:
             raise TraceError(f"{path} has no column {name!r}: there are {there}")
-    numbers = np.stack([files.ids(frame[name], name, FIRST_LINE) for name in ids], axis=1)
+    numbers = np.stack([files.ids(frame[name], name, FIRST_LINE, hash_rows) for name in ids],
+                       axis=1)
     if rows is not None:
         _check_rows(ids, numbers, rows)
     features = np.empty((frame.height, len(dense)), np.float32)
