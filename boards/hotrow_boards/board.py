@@ -69,6 +69,8 @@ class Board:
         Clock of the card.
     loader : tuple of str
         openFPGALoader's arguments that select the board.
+    revisions : mapping of str to tuple of str
+        The same for each revision, where they differ.
     uart : str
         Connection of the serial line, for `hotrow boards`.
     rgmii : Rgmii, optional
@@ -89,6 +91,7 @@ class Board:
     dram: Dram | None = None
     clock_mhz: int
     loader: tuple
+    revisions: Mapping[str, tuple] = field(default_factory=dict)
     uart: str
     rgmii: Rgmii | None = None
     unused: str

@@ -58,6 +58,8 @@ def flash(subparsers):
     parser.add_argument("--keep", action="store_true",
                         help="write the bitstream to the flash memory, where it survives a power "
                              "cycle")
+    parser.add_argument("--revision", help="of the board, where the USB bridge depends on it: "
+                                           "R02 (default) or R03 of ecpix5")
     parser.set_defaults(run=_flash)
 
 
@@ -115,7 +117,7 @@ def _build(options):
 def _flash(options):
     board = find_board(options.board)
     bitstream = options.bitstream or _BUILD_FOLDER / board.name / f"hotrow-{board.name}.bit"
-    flash_board(board, bitstream, options.keep)
+    flash_board(board, bitstream, options.keep, options.revision)
     print(f"{bitstream} is on the {board.title}")
     return 0
 

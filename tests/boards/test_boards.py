@@ -288,6 +288,36 @@ def test_flashing(hotrow, tools, tmp_path):
     assert tools.asked == [f"--board ulx3s {bitstream}", f"--board ulx3s --write-flash {bitstream}"]
 
 
+def test_flashing_a_revision_with_another_usb_bridge(hotrow, tools, tmp_path):
+    bitstream = tmp_path / "some.bit"
+    bitstream.write_bytes(b"bits")
+    for revision in (["--revision", "R03"], ["--revision", "r03"], ["--revision", "R02"], []):
+        assert hotrow("flash", "--board", "ecpix5", *revision, str(bitstream))[0] == 0
+    boards = [asked.split()[1] for asked in tools.asked]
+    assert boards == ["ecpix5_r03", "ecpix5_r03", "ecpix5", "ecpix5"]
+    code, _, err = hotrow("flash", "--board", "ecpix5", "--revision", "R9", str(bitstream))
+    assert code == 2 and "'R9' of LambdaConcept ECPIX-5 85F: expected one of R02, R03" in err
+    code, _, err = hotrow("flash", "--board", "ulx3s", "--revision", "R03", str(bitstream))
+    assert code == 2 and "--revision is for a board of several" in err
+    (tools.folder / "absent").touch()
+    code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
+    assert code == 2 and "(--revision R03)" in err
+
+
+@pytest.mark.parametrize("number, part", [
+    (0x41112043, "LFE5U-45F"), (0x01113043, "LFE5UM-85F"), (0x12345678, "IDCODE 0x12345678")])
+def test_a_bitstream_of_another_part(hotrow, tools, tmp_path, number, part):
+    def written(number):
+        file = tmp_path / "some.bit"
+        file.write_bytes(b"\xff\0Part: any\0\xff" + bytes.fromhex("ffffbdb3ffffffff3b000000e2000000")
+                         + number.to_bytes(4, "big") + bytes(100))
+        return str(file)
+
+    code, _, err = hotrow("flash", "--board", "ecpix5", written(number))
+    assert code == 2 and part in err and "LFE5UM5G-85F-8" in err and not tools.asked
+    assert hotrow("flash", "--board", "ecpix5", written(0x81113043))[0] == 0
+
+
 def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, err = hotrow("flash", "--board", "ecpix5")

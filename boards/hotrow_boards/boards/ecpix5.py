@@ -15,6 +15,7 @@ ECPIX5 = Board(
     dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29),
     clock_mhz=50,
     loader=("--board", "ecpix5"),
+    revisions={"R02": ("--board", "ecpix5"), "R03": ("--board", "ecpix5_r03")},  # FT2232, FT4232
     uart="over its USB bridge",
     rgmii=Rgmii(tx_delay_ns=2),  # the PHY delays the received clock itself
     unused="SATA, USB over ULPI",
