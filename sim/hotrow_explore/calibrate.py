@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from hotrow.torch.memory.tables import EmbeddingTables
-from hotrow.torch.optim.arithmetic import SGD
+from hotrow.torch.optim.rules import SGD
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import BOTTOM_WIDTHS, DLRM, TOP_WIDTHS
 from hotrow.traces.synthetic import SyntheticTrace

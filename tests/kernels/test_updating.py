@@ -2,7 +2,7 @@ import pytest
 import torch
 from hotrow.errors import Error
 from hotrow.kernels.updating import first_not_finite, update_rows
-from hotrow.torch.optim.arithmetic import SGD, Adagrad, RowwiseAdagrad
+from hotrow.torch.optim.rules import SGD, Adagrad, RowwiseAdagrad
 
 from tests.kernels.draws import DTYPES, draw_rows, same_bits
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow.torch.memory.tables import EmbeddingTables
-from hotrow.torch.optim.arithmetic import OPTIMIZERS
+from hotrow.torch.optim.rules import OPTIMIZERS
 from hotrow.torch.training.check import StepCheck
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.optim.arithmetic import SGD, RowwiseAdagrad, pool, row_mean, sum_duplicates
+from hotrow.torch.optim.arithmetic import pool, row_mean, sum_duplicates
+from hotrow.torch.optim.rules import SGD, RowwiseAdagrad
 
 
 def in_order(rows, storage):

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hotrow.torch.optim.arithmetic import SGD, RowwiseAdagrad, pool, sum_duplicates
+from hotrow.torch.optim.arithmetic import pool, sum_duplicates
+from hotrow.torch.optim.rules import SGD, RowwiseAdagrad
 
 pytest.importorskip("fbgemm_gpu", reason="needs the package fbgemm-gpu-cpu", exc_type=ImportError)
 from fbgemm_gpu.split_embedding_configs import EmbOptimType

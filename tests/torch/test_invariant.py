@@ -6,11 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 from hotrow import Error
+from hotrow.torch import SGD, Adam, RowwiseAdagrad
 from hotrow_sim.golden.lookup.slot_table import Slots
 
-from tests.torch.training import draw, train
+from tests.torch.training import TABLES, draw, train
 
 OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
+RULES = (SGD(0.2, weight_decay=0.1), "partial_rowwise_adam",
+         RowwiseAdagrad(0.2, weight_decay=0.1, decoupled_weight_decay=True))
+NARROW = tuple(replace(config, dtype=dtype) for config, dtype in zip(
+    TABLES, (torch.bfloat16, torch.bfloat16, torch.float16), strict=True))
 
 
 @pytest.fixture(scope="module", params=[
@@ -37,6 +42,24 @@ def test_tables_state_and_losses_are_residents(trained, options):
     assert found.sha256 == resident.sha256
     if "share" in options:
         assert found.figures["bypasses"] and found.figures["evictions"]
+
+
+@pytest.mark.parametrize("optimizer, tables", [
+    (Adam(0.2, weight_decay=0.1), TABLES), (SGD(0.2, rounding_seed=7), NARROW),
+    *(pytest.param(rule, TABLES, marks=pytest.mark.long) for rule in RULES),
+    pytest.param(RowwiseAdagrad(0.2, weight_decay=0.1, rounding_seed=7), NARROW,
+                 marks=pytest.mark.long)],
+    ids=lambda each: getattr(each, "name", "tables" if isinstance(each, tuple) else each))
+def test_other_rules(optimizer, tables):
+    """Adam, weight decay and stochastic rounding, whose random bits the place of rows leaves alone.
+    """
+    batches = draw(5, 24, tables)
+    resident = train(batches, optimizer=optimizer, tables=tables, every=2)
+    for options in ({"share": 4, "ahead": 5, "workers": 2}, {"mode": "freqcache", "share": 2},
+                    {"mode": "hotline", "ahead": 1}):
+        found = train(batches, **{"mode": "scratchpipe", **options}, optimizer=optimizer,
+                      tables=tables, every=2)
+        assert (found.sha256, found.losses) == (resident.sha256, resident.losses), options
 
 
 @pytest.mark.slow

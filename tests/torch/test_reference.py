@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.optim.arithmetic import RowwiseAdagrad
+from hotrow.torch.optim.rules import RowwiseAdagrad
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 

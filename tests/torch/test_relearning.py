@@ -9,7 +9,7 @@ import pytest
 import torch
 from hotrow.cli import main
 from hotrow.torch.memory.tables import EmbeddingTables
-from hotrow.torch.optim.arithmetic import SGD
+from hotrow.torch.optim.rules import SGD
 from hotrow.torch.training.check import StepCheck
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM

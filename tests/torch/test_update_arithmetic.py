@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.optim.arithmetic import SGD, RowwiseAdagrad, sum_duplicates
+from hotrow.torch.optim.arithmetic import sum_duplicates
+from hotrow.torch.optim.rules import SGD, RowwiseAdagrad
 from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
 
 LR, EPS = 0.05, 1e-8

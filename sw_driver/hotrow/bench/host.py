@@ -14,7 +14,7 @@ from torch import nn
 from ..errors import Error
 from ..torch import HotEmbeddingBagCollection, TableConfig
 from ..torch.collection.collection import MODES
-from ..torch.optim.arithmetic import OPTIMIZERS
+from ..torch.optim.rules import OPTIMIZERS
 from .fbgemm import Absent, table_batched
 from .host_clock import DEVICE, PartClock, SortCounter
 from .host_passes import passes

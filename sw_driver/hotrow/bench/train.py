@@ -14,7 +14,7 @@ from ..errors import Error
 from ..geometry import preset
 from ..limits import check_memory
 from ..torch.memory.tables import EmbeddingTables
-from ..torch.optim.arithmetic import OPTIMIZERS
+from ..torch.optim.rules import OPTIMIZERS
 from ..torch.training.dlrm import DLRM
 from ..torch.training.metrics import log_loss
 from .fbgemm import Absent

@@ -10,8 +10,8 @@ from .library import Integers, Table, library, threads_for
 _RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state
 
 
-def update_rows(rows, slots, gradients, rule, state=None):
-    """One step on distinct rows, in place; fp32 whatever the rows are, then rounded to nearest.
+def update_rows(rows, slots, gradients, rule, state=None, keys=None):
+    """One step on distinct rows, in place; fp32 whatever the rows are, then rounded.
 
     Parameters
     ----------
@@ -20,9 +20,11 @@ def update_rows(rows, slots, gradients, rule, state=None):
     slots : int32[u] or int64[u]
         Rows to be updated, each once.
     gradients : float32[u, D]
-    rule : SGD, RowwiseAdagrad or Adagrad
-        Another with its `update` works without the compiled pass.
-    state : float32[R] or float32[R, D], optional
+    rule : Rule
+        SGD, RowwiseAdagrad and Adagrad without weight decay have a compiled pass.
+    state : float32[R] or float32[R, columns], optional
+    keys : int64[u], optional
+        Key of each row, for stochastic rounding.
 
     Raises
     ------
@@ -31,8 +33,8 @@ def update_rows(rows, slots, gradients, rule, state=None):
     """
     native = library()
     code, dimensions = _RULES.get(rule.name, (None, 0))
-    if native is None or code is None:
-        _reference(rows, slots, gradients, rule, state)
+    if native is None or code is None or not rule.plain:
+        _reference(rows, slots, gradients, rule, state, keys)
         return
     if tuple(gradients.shape) != (len(slots), rows.shape[1]) or gradients.dtype != torch.float32:
         raise Error(f"expected gradients float32[{len(slots)}, {rows.shape[1]}], got "
@@ -65,13 +67,13 @@ def _no_row(slots, position, rows):
                  f"{rows - 1}")
 
 
-def _reference(rows, slots, gradients, rule, state):
+def _reference(rows, slots, gradients, rule, state, keys):
     at = slots.long()
     wrong = (at < 0) | (at >= len(rows))
     if bool(wrong.any()):
         raise _no_row(slots, int(wrong.nonzero()[0]), len(rows))
     after, state_after = rule.update(rows[at].float(), gradients,
                                      None if state is None else state[at])
-    rows[at] = after.to(rows.dtype)
+    rows[at] = rule.rounded(after, rows.dtype, keys).to(rows.dtype)
     if state_after is not None:
         state[at] = state_after

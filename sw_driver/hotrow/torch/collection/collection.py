@@ -55,8 +55,8 @@ class HotEmbeddingBagCollection(nn.Module):
         "resident": whole tables in the trainer's memory. "scratchpipe": the rows of coming batches
         get slots. "freqcache": likewise, and access counts choose the victims. "hotline": rows
         that `learn` chose have slots, all others are fetched for one batch.
-    optimizer : str or SGD, RowwiseAdagrad, Adagrad
-        "sgd", "rowwise_adagrad" or "adagrad".
+    optimizer : str or SGD, RowwiseAdagrad, Adagrad, Adam, PartialRowwiseAdam
+        "sgd", "rowwise_adagrad", "adagrad", "adam" or "partial_rowwise_adam".
     lr : float
         Rate of an optimizer given by name.
     preset : str
@@ -331,8 +331,8 @@ class HotEmbeddingBagCollection(nn.Module):
         """Copies, also by pickle and `torch.save`, are resident."""
         self.flush()
         contents = {config.name: self.table(config.name) for config in self.tables}
-        return _resident_copy, (self.tables, self.optimizer.rule, self.layout.options, contents,
-                                self.training, self.rows.requires_grad)
+        return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
+                                contents, self.training, self.rows.requires_grad)
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
@@ -577,9 +577,10 @@ class HotEmbeddingBagCollection(nn.Module):
             The keys that a table of this collection has.
         """
         config = next(each for each in self.tables if each.name == name)
-        rows, kind = config.num_embeddings, self.optimizer.rule.state
+        rows, rule = config.num_embeddings, self.optimizer.rule
+        kind, columns = rule.state, rule.columns(config.embedding_dim)
         shapes = {"weight": [rows, config.embedding_dim],
-                  "state": [rows, config.embedding_dim] if kind == "element" else [rows]}
+                  "state": [rows, columns] if columns else [rows]}
         if kind is None:
             del shapes["state"]
         given = {part: state_dict.get(prefix + part) for part in shapes}

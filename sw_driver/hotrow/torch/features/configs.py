@@ -115,7 +115,7 @@ class TableGroup:
         Indices of the group's tables in `configs`.
     configs : sequence of TableConfig
         All tables of the collection.
-    rule : SGD, RowwiseAdagrad or Adagrad
+    rule : Rule
     tables : EmbeddingTables, optional
         Existing tables.
 
@@ -134,7 +134,8 @@ class TableGroup:
                         f"and so needs float32 rows, not {first.dtype}")
         self.tables = tables or EmbeddingTables(
             [config.num_embeddings for config in self.configs], first.embedding_dim,
-            rule.initial if rule.state else None, rule.state, first.dtype)
+            rule.initial if rule.state else None, rule.state, first.dtype,
+            columns=rule.columns(first.embedding_dim) or None)
 
     @property
     def kind(self):

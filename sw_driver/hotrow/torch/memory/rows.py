@@ -16,26 +16,31 @@ class RowKind:
     """How a row lies in memory.
 
     State per row lies in an array of its own. State per element follows the row's elements and
-    moves with them, so that rows are twice as long. Zeros pad a row to a multiple of 16 bytes.
+    moves with them, so that rows are longer. Zeros pad a row to a multiple of 16 bytes.
 
     Parameters
     ----------
     dim : int
         Elements of a row.
     state : str, optional
-        "row" for one fp32 number per row, "element" for one per element; None without state.
+        "row" for one fp32 number per row, "element" for numbers that follow it; None without.
     dtype : torch.dtype
         Type of the elements: float32, float16 or bfloat16; "element" needs float32.
+    columns : int, optional
+        Numbers of state that follow a row with "element"; by default one per element.
     """
 
     dim: int
     state: str | None = None
     dtype: torch.dtype = torch.float32
+    columns: int | None = None
 
     @property
     def used(self) -> int:
-        """Elements of a row with its state per element, without padding."""
-        return self.dim * (2 if self.state == "element" else 1)
+        """Elements of a row with the state that follows it, without padding."""
+        if self.state != "element":
+            return self.dim
+        return self.dim + (self.dim if self.columns is None else self.columns)
 
     @property
     def width(self) -> int:
@@ -57,7 +62,6 @@ class RowKind:
             side = torch.empty(count, device=device, pin_memory=pinned)
         return Rows.of(self, array, side)
 
-
     def reserve(self, count):
         """`count` rows with undefined contents, in host memory that takes no page yet: Rows."""
         array = torch.from_numpy(empty(count * self.width * self.dtype.itemsize, np.uint8))
@@ -73,7 +77,7 @@ class Rows:
     Parameters
     ----------
     weights : [R, D]
-    state : float32[R] or float32[R, D], optional
+    state : float32[R] or float32[R, columns], optional
     array : [R, width], optional
         The rows as a device carries them; `weights` by default.
     side : float32[R], optional
@@ -89,7 +93,7 @@ class Rows:
     def of(cls, kind, array, side=None):
         """On existing memory: array [R, width], side float32[R] or None."""
         dim = kind.dim
-        state = array[:, dim:2 * dim] if kind.state == "element" else side
+        state = array[:, dim:kind.used] if kind.state == "element" else side
         return cls(array[:, :dim], state, array, side)
 
     def __len__(self):

@@ -28,6 +28,8 @@ class EmbeddingTables:
     state : str
         Whether state belongs to a "row" or to an "element", with `initial_state`.
     dtype : torch.dtype
+    columns : int, optional
+        As in `RowKind`.
     device : torch device
         "meta" for tables that number flat rows and have no contents.
 
@@ -41,11 +43,11 @@ class EmbeddingTables:
     """
 
     def __init__(self, cardinalities, dim, initial_state=None, state="row", dtype=torch.float32,
-                 device="cpu"):
+                 device="cpu", columns=None):
         self.cardinalities, self.dim = tuple(cardinalities), dim
         padded = [-(-rows // ALIGNMENT) * ALIGNMENT for rows in self.cardinalities]
         self.first = np.cumsum([0, *padded[:-1]])
-        self.kind = RowKind(dim, None if initial_state is None else state, dtype)
+        self.kind = RowKind(dim, None if initial_state is None else state, dtype, columns)
         self.rows = self.kind.allocate(sum(padded), device)
         if initial_state is not None:
             self.rows.state.fill_(initial_state)

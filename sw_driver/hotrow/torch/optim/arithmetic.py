@@ -83,85 +83,23 @@ def rounded_sqrt(values):
     return values.double().sqrt().float()
 
 
-def updated(rule, weights, state, gradients, finite=None):
-    """Rows after one step of a rule: (weights, state), fp32.
+def updated(rule, weights, state, gradients, finite=None, keys=None):
+    """Rows after one step of a rule: (weights, state), the weights in fp32 or rounded by the rule.
 
     Parameters
     ----------
-    rule : SGD, RowwiseAdagrad or Adagrad
+    rule : Rule
     weights : [u, D]
-    state : float32[u], float32[u, D] or None
+    state : float32[u], float32[u, columns] or None
     gradients : float32[u, D]
     finite : bool[], optional
         False leaves all rows unchanged.
+    keys : int64[u], optional
+        Key of each row, which seeds stochastic rounding.
     """
-    weights = weights.float()
+    dtype, weights = weights.dtype, weights.float()
     after, state_after = rule.update(weights, gradients, state)
     if finite is not None:
         after = torch.where(finite, after, weights)
         state_after = None if state is None else torch.where(finite, state_after, state)
-    return after, state_after
-
-
-class SGD:
-    """w = fma(-lr, g, w)."""
-
-    name, state, state_bytes = "sgd", None, 0
-
-    def __init__(self, lr):
-        self.lr = lr
-
-    def update(self, weights, gradients, state=None):
-        """The rows after one step: (weights, state)."""
-        return torch.add(weights, gradients, alpha=-self.lr), None
-
-
-class RowwiseAdagrad:
-    """s += mean(g * g), then w -= lr / (sqrt(s) + eps) * g; one fp32 of state per row.
-
-    Parameters
-    ----------
-    lr : float
-    eps : float
-    initial : float
-        First value of a row's accumulator. It is far above zero on purpose: from zero, the first
-        step of a row has length lr whatever its gradient, so that the rounding error of a small
-        gradient would reach the row undamped.
-    """
-
-    name, state, state_bytes = "rowwise_adagrad", "row", 4
-    default_eps, default_initial = 1e-8, 0.01
-
-    def __init__(self, lr, eps=default_eps, initial=default_initial):
-        self.lr, self.eps, self.initial = lr, eps, initial
-
-    def update(self, weights, gradients, state):
-        """The rows after one step: (weights, state)."""
-        state = state + row_mean(gradients * gradients)
-        factor = self.lr / (rounded_sqrt(state) + self.eps)
-        return weights - factor[:, None] * gradients, state
-
-
-class Adagrad:
-    """s += g * g, then w -= lr * g / (sqrt(s) + eps), element by element, as `torch.optim.Adagrad`.
-
-    Parameters
-    ----------
-    lr, eps : float
-    initial : float
-        First value of a row's accumulators.
-    """
-
-    name, state = "adagrad", "element"
-
-    def __init__(self, lr, eps=1e-10, initial=0.0):
-        self.lr, self.eps, self.initial = lr, eps, initial
-
-    def update(self, weights, gradients, state):
-        """The rows after one step: (weights, state)."""
-        state = torch.addcmul(state, gradients, gradients)
-        root = rounded_sqrt(state) + self.eps
-        return torch.addcdiv(weights, gradients, root, value=-self.lr), state
-
-
-OPTIMIZERS = {optimizer.name: optimizer for optimizer in (SGD, RowwiseAdagrad, Adagrad)}
+    return rule.rounded(after, dtype, keys), state_after

@@ -1,31 +1,41 @@
 """`collection.optimizer`: the `torch.optim.Optimizer` of a collection's rows."""
 
 import math
+from copy import copy
 
 import numpy as np
 import torch
 
 from ...errors import Error
 from ...results import HotRows
-from .arithmetic import OPTIMIZERS
+from .rules import OPTIMIZERS, Rule
+
+# Hyperparameters of the optimizers of torch.optim.
+_HYPERPARAMETERS = frozenset((
+    "alpha", "amsgrad", "betas", "centered", "dampening", "eps", "lambd", "lr_decay", "maximize",
+    "momentum", "momentum_decay", "nesterov", "rho", "t0", "weight_decay"))
 
 
 class RowOptimizer(torch.optim.Optimizer):
     """Applies staged gradients.
 
-    Learning-rate schedules set `param_groups[0]["lr"]` as usual. Clip with
+    Learning-rate schedules set `param_groups[0]["lr"]` as usual, likewise `weight_decay`, and Adam's
+    `betas` and `eps`. Clip with
     `torch.nn.utils.clip_grad_norm_([*model.parameters(), *collection.gradients()], norm)`.
 
     Parameters
     ----------
     collection : HotEmbeddingBagCollection
-    rule : SGD, RowwiseAdagrad or Adagrad
+    rule : Rule
     """
 
     def __init__(self, collection, rule):
         self._collection, self.rule, self._complete = collection, rule, False
         self._shown = [collection.rows]
-        super().__init__([*self._shown, *collection.gradients()], {"lr": check_rate(rule.lr)})
+        check_rate(rule.lr)
+        tuned = {name: getattr(rule, name) for name in rule.tuned}
+        steps = {"step": rule.steps} if rule.counts_steps else {}
+        super().__init__([*self._shown, *collection.gradients()], {**tuned, **steps})
         self.state[collection.rows] = {}  # generic code then makes no state by a step
         self._complete = True
 
@@ -52,19 +62,40 @@ class RowOptimizer(torch.optim.Optimizer):
         Error
             A gradient is not a finite number; nothing is applied.
         """
-        group = self.param_groups[0]
-        ignored = {name: value for name, value in group.items()
-                   if name not in ("params", "lr", "initial_lr") and value}
-        if ignored:
-            raise Error(f"{self.rule.name} of a collection has a rate only: {ignored} in its "
-                        f"parameter group would have no effect")
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.rule.lr = check_rate(group["lr"])
+        group, self.rule = self.param_groups[0], self.tuned_rule()
+        self.rule.steps += 1
         self._collection.apply_gradients()
+        if "step" in group:
+            group["step"] += 1
         return loss
+
+    def tuned_rule(self):
+        """The rule with what the parameter group holds.
+
+        Raises
+        ------
+        Error
+            A value has no sense, or no effect.
+        """
+        group, rule = self.param_groups[0], copy(self.rule)
+        ignored = {name: value for name, value in group.items()
+                   if name in _HYPERPARAMETERS.difference(rule.tuned) and value}
+        if ignored:
+            raise Error(f"{rule.name} of a collection takes {', '.join(rule.tuned)}: {ignored} in "
+                        f"its parameter group would have no effect")
+        check_rate(group["lr"])
+        for name in rule.tuned:
+            setattr(rule, name, group.get(name, getattr(rule, name)))
+        rule.check()
+        if self._collection.store.pools_cold_rows and not rule.plain:
+            raise Error("a card updates cold rows without weight decay: gather them "
+                        "(cold='gathered')")
+        rule.steps = int(group.get("step", 0))
+        return rule
 
     def set_learning_rate(self, lr):
         """Set the rate, by the name of FBGEMM's embeddings."""
@@ -116,13 +147,15 @@ def rule_of(optimizer, lr):
     Raises
     ------
     Error
-        There is no optimizer of that name; the rate is not a number of at least 0.
+        There is no such optimizer; the rate is not a number of at least 0.
     """
-    if not isinstance(optimizer, str):
+    if isinstance(optimizer, Rule):
         check_rate(optimizer.lr)
         return optimizer
-    if optimizer not in OPTIMIZERS:
-        raise Error(f"optimizer is {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}")
+    if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
+        raise Error(f"optimizer is {', '.join(map(repr, OPTIMIZERS))}, or one of hotrow.torch's "
+                    f"{', '.join(each.__name__ for each in OPTIMIZERS.values())}, not "
+                    f"{optimizer!r}")
     return OPTIMIZERS[optimizer](check_rate(lr))
 
 

@@ -60,6 +60,8 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         if options.get("cold", "gathered") != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
         rule = rule_of(optimizer, lr)
+        if rule.rounding_seed is not None:
+            raise Error("rows of several processes round to nearest: leave rounding_seed out")
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
         self.ranks = ranks

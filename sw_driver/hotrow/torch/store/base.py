@@ -115,7 +115,7 @@ class Store(ABC):
     @abstractmethod
     def apply(self, group, flat, sums, rule, finite=None):
         """Update flat rows int64[u] of batches that are not finished; arguments as in
-        `optim.arithmetic.updated`."""
+        `optim.arithmetic.updated`. Their keys are those of `optim.rounding.row_keys`."""
 
     def apply_bags(self, group, staged, rule):
         """Update the rows of StagedBags."""

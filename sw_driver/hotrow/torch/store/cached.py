@@ -13,6 +13,7 @@ from ...results import RowList
 from ..memory.slot_memory import SlotMemory
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import updated
+from ..optim.rounding import row_keys
 from .base import LocatedRows, PendingBackward, Store
 from .batch_stages import BatchStages
 from .host_tables import HostTables
@@ -180,11 +181,13 @@ class CachedStore(Store):
     # Rows.
 
     def apply(self, group, flat, sums, rule, finite=None):
+        keys = None if rule.rounding_seed is None else row_keys(group, flat)
         with self.lock:
-            self._update(group, self._find(group, flat), sums, rule, finite)
+            self._update(group, self._find(group, flat), sums, rule, finite, keys)
 
     def apply_staged(self, group, staged, rule, finite=None):
-        if staged.places is None or not self._trains_one_copy(group, staged.batches):
+        if (staged.places is None or rule.rounding_seed is not None
+                or not self._trains_one_copy(group, staged.batches)):
             super().apply_staged(group, staged, rule, finite)
             return
         with self.lock:
@@ -197,15 +200,15 @@ class CachedStore(Store):
             transfer.bypassed for flight in taken for transfer in flight.transfers
             if transfer.segment.group == group))
 
-    def _update(self, group, places, sums, rule, finite):
+    def _update(self, group, places, sums, rule, finite, keys=None):
         """Update the rows in places, and write those without a slot back."""
         storage = self.storages[group]
         if finite is None and not self.slot_memory.asynchronous:
-            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state)
+            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
         else:
             at = self.slot_memory.indices(places.long())
             weights, state = storage.rows.read(at)
-            storage.rows.write(at, *updated(rule, weights, state, sums, finite))
+            storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
         bypassed = storage.mark_trained(places)
         if len(bypassed):
             trained = self._copies_of(storage, bypassed)

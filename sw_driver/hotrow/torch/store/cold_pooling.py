@@ -29,9 +29,10 @@ class ColdPooling:
         if not device.geometry.arithmetic:
             raise Error("this card has no arithmetic, and cold rows are to be pooled on the card: "
                         "gather them (cold='gathered'), or take a card built with arithmetic=True")
-        if rule.name not in _RULES:
-            raise Error(f"a card updates cold rows by {' or '.join(_RULES)}, not {rule.name}: "
-                        f"gather them (cold='gathered')")
+        if rule.name not in _RULES or not rule.plain:
+            extras = "" if rule.plain else " with weight decay or stochastic rounding"
+            raise Error(f"a card updates cold rows by {' or '.join(_RULES)}, not {rule.name}"
+                        f"{extras}: gather them (cold='gathered')")
         for group in groups:
             kind, name = group.kind, group.configs[0].name
             if group.configs[0].pooling == "none":

@@ -2,6 +2,7 @@
 
 from ...kernels.grouping import Grouper
 from ...kernels.updating import update_rows
+from ..optim.rounding import row_keys
 from .base import LocatedRows, PendingBackward, Store
 
 
@@ -25,7 +26,8 @@ class ResidentStore(Store):
 
     def apply(self, group, flat, sums, rule, finite=None):
         rows = self.groups[group].tables.rows
-        update_rows(rows.weights, flat, sums, rule, rows.state)
+        keys = None if rule.rounding_seed is None else row_keys(group, flat)
+        update_rows(rows.weights, flat, sums, rule, rows.state, keys)
 
     def apply_staged(self, group, staged, rule, finite=None):
         flat = staged.rows if staged.places is None else staged.places

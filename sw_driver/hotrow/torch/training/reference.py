@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ..optim.arithmetic import SGD
+from ..optim.rules import SGD
 from .trainer import StepResult, Trainer
 
 

@@ -11,7 +11,7 @@ from ... import device as driver
 from ...errors import Error
 from ...limits import check_batch, check_memory
 from ..memory.tables import EmbeddingTables
-from ..optim.arithmetic import OPTIMIZERS
+from ..optim.rules import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
 from ..store.placement_policy import open_planner, share_of
 from .check import BitCheck, StepCheck

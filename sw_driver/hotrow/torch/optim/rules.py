@@ -1,0 +1,223 @@
+"""Optimizers of embedding rows: the step of a row, fp32, on what the row and its state hold."""
+
+import math
+
+import torch
+
+from ...errors import Error
+from .arithmetic import row_mean, rounded_sqrt
+from .rounding import round_stochastically
+
+
+class Rule:
+    """A step on the rows of a batch. Rows that no sample looked up stay as they are.
+
+    Weight decay, too, is for the rows of a step only, as in FBGEMM's table-batched embeddings:
+    `g = fma(weight_decay, w, g)` before the step ("L2"), or, decoupled,
+    `w = (1 - lr * weight_decay) * w`.
+
+    Parameters
+    ----------
+    lr : float
+    momentum : float
+        0: momentum would move rows that no sample looked up.
+    weight_decay : float
+    decoupled_weight_decay : bool
+    rounding_seed : int, optional
+        Rows in fp16 or bf16 are rounded stochastically, by random bits that depend on the seed, the
+        step, the row and the element only; by default to nearest.
+
+    Attributes
+    ----------
+    name : str
+    state : str or None
+        Whether each "row" or each "element" has state; None without.
+    initial : float
+        First value of the state.
+    tuned : tuple of str
+        What the parameter group of the optimizer holds.
+    steps : int
+        Steps that were taken.
+    """
+
+    name, initial = "", 0.0
+    state: str | None = None
+    tuned: tuple[str, ...] = ("lr", "weight_decay")
+
+    def __init__(self, lr, *, momentum=0, weight_decay=0.0, decoupled_weight_decay=False,
+                 rounding_seed=None):
+        if momentum:
+            raise Error(f"momentum {momentum} would move rows that no sample looked up, and is not "
+                        f"supported: use 'adam', which moves the rows of a batch")
+        self.lr, self.weight_decay = lr, weight_decay
+        self.decoupled_weight_decay, self.rounding_seed = decoupled_weight_decay, rounding_seed
+        self.steps = 0
+        self.check()
+
+    def check(self):
+        """Raise Error if a parameter has no sense."""
+        _check_number("weight_decay", self.weight_decay)
+        if self.rounding_seed is not None and not isinstance(self.rounding_seed, int):
+            raise Error(f"rounding_seed is an integer, not {self.rounding_seed!r}")
+
+    @property
+    def plain(self):
+        """Whether a step depends on weights, gradients and state only, and rounds to nearest."""
+        return not self.weight_decay and self.rounding_seed is None
+
+    @property
+    def counts_steps(self):
+        """Whether a step depends on the number of steps before it."""
+        return self.rounding_seed is not None
+
+    def columns(self, dim):
+        """Numbers of state that follow the `dim` elements of a row."""
+        return dim if self.state == "element" else 0
+
+    def update(self, weights, gradients, state=None):
+        """The rows after one step: (weights, state)."""
+        if self.weight_decay and self.decoupled_weight_decay:
+            weights = weights * (1 - self.lr * self.weight_decay)
+        elif self.weight_decay:
+            gradients = torch.add(gradients, weights, alpha=self.weight_decay)
+        return self.step(weights, gradients, state)
+
+    def step(self, weights, gradients, state):
+        """`update` without weight decay."""
+        raise NotImplementedError
+
+    def rounded(self, weights, dtype, keys=None):
+        """The rows as they are stored; `keys` int64[u] seeds stochastic rounding."""
+        if self.rounding_seed is None or dtype == torch.float32:
+            return weights
+        return round_stochastically(weights, dtype, keys, self.rounding_seed, self.steps)
+
+
+class SGD(Rule):
+    """w = fma(-lr, g, w)."""
+
+    name = "sgd"
+
+    def step(self, weights, gradients, state=None):
+        return torch.add(weights, gradients, alpha=-self.lr), None
+
+
+class RowwiseAdagrad(Rule):
+    """s += mean(g * g), then w -= lr / (sqrt(s) + eps) * g; one fp32 of state per row.
+
+    Parameters
+    ----------
+    lr : float
+    eps : float
+    initial : float
+        First value of a row's accumulator. It is far above zero on purpose: from zero, the first
+        step of a row has length lr whatever its gradient, so that the rounding error of a small
+        gradient would reach the row undamped.
+    **options
+        As in `Rule`.
+    """
+
+    name, state = "rowwise_adagrad", "row"
+    default_eps, default_initial = 1e-8, 0.01
+
+    def __init__(self, lr, eps=default_eps, initial=default_initial, **options):
+        self.eps, self.initial = eps, initial
+        super().__init__(lr, **options)
+
+    def step(self, weights, gradients, state):
+        state = state + row_mean(gradients * gradients)
+        factor = self.lr / (rounded_sqrt(state) + self.eps)
+        return weights - factor[:, None] * gradients, state
+
+
+class Adagrad(Rule):
+    """s += g * g, then w -= lr * g / (sqrt(s) + eps), element by element, as `torch.optim.Adagrad`.
+
+    Parameters
+    ----------
+    lr, eps : float
+    initial : float
+        First value of a row's accumulators.
+    **options
+        As in `Rule`.
+    """
+
+    name, state = "adagrad", "element"
+
+    def __init__(self, lr, eps=1e-10, initial=0.0, **options):
+        self.eps, self.initial = eps, initial
+        super().__init__(lr, **options)
+
+    def step(self, weights, gradients, state):
+        state = torch.addcmul(state, gradients, gradients)
+        root = rounded_sqrt(state) + self.eps
+        return torch.addcdiv(weights, gradients, root, value=-self.lr), state
+
+
+class Adam(Rule):
+    """Adam on the rows of a batch, as FBGEMM's ADAM and `torch.optim.SparseAdam`.
+
+    m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, then
+    w -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). `t` counts the optimizer's
+    steps, not those of the row. The state of a row is m, then v. FBGEMM's weight decay is
+    decoupled: `decoupled_weight_decay=True`.
+
+    Parameters
+    ----------
+    lr : float
+    betas : (float, float)
+    eps : float
+    **options
+        As in `Rule`.
+    """
+
+    name, state, counts_steps = "adam", "element", True
+    tuned = ("lr", "weight_decay", "betas", "eps")
+
+    def __init__(self, lr, betas=(0.9, 0.999), eps=1e-8, **options):
+        self.betas, self.eps = betas, eps
+        super().__init__(lr, **options)
+
+    def check(self):
+        super().check()
+        _check_number("eps", self.eps)
+        betas = tuple(self.betas)
+        if len(betas) != 2 or not all(0 <= each < 1 for each in betas):
+            raise Error(f"expected two betas from 0 to less than 1, got {self.betas!r}")
+
+    def columns(self, dim):
+        return 2 * dim
+
+    def step(self, weights, gradients, state):
+        dim, (_, beta) = weights.shape[1], self.betas
+        first = self._moment(state[:, :dim], gradients)
+        second = state[:, dim:] * beta + self._square(gradients) * (1 - beta)
+        root = rounded_sqrt(second) / math.sqrt(1 - beta**self.steps) + self.eps
+        rate = self.lr / (1 - self.betas[0]**self.steps)
+        return weights - first / root * rate, torch.cat((first, second), dim=1)
+
+    def _moment(self, before, gradients):
+        return before * self.betas[0] + gradients * (1 - self.betas[0])
+
+    def _square(self, gradients):
+        return gradients * gradients
+
+
+class PartialRowwiseAdam(Adam):
+    """Adam with one v per row, of mean(g * g), as FBGEMM's PARTIAL_ROWWISE_ADAM."""
+
+    name = "partial_rowwise_adam"
+
+    def columns(self, dim):
+        return dim + 1
+
+    def _square(self, gradients):
+        return row_mean(gradients * gradients)[:, None]
+
+
+OPTIMIZERS = {rule.name: rule for rule in (SGD, RowwiseAdagrad, Adagrad, Adam, PartialRowwiseAdam)}
+
+
+def _check_number(name, value):
+    if isinstance(value, (str, bool)) or not 0 <= float(value) < math.inf:
+        raise Error(f"expected {name} of at least 0, got {value!r}")
