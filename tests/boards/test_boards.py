@@ -309,8 +309,8 @@ def test_flashing_a_revision_with_another_usb_bridge(hotrow, tools, tmp_path):
 def test_a_bitstream_of_another_part(hotrow, tools, tmp_path, number, part):
     def written(number):
         file = tmp_path / "some.bit"
-        file.write_bytes(b"\xff\0Part: any\0\xff" + bytes.fromhex("ffffbdb3ffffffff3b000000e2000000")
-                         + number.to_bytes(4, "big") + bytes(100))
+        file.write_bytes(b"\xff\0Part: any\0\xff" + bytes.fromhex(
+            f"ffffbdb3ffffffff3b000000e2000000{number:08x}") + bytes(100))
         return str(file)
 
     code, _, err = hotrow("flash", "--board", "ecpix5", written(number))

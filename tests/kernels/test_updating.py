@@ -2,7 +2,7 @@ import pytest
 import torch
 from hotrow.errors import Error
 from hotrow.kernels.updating import first_not_finite, update_rows
-from hotrow.torch.optim.rules import SGD, Adagrad, RowwiseAdagrad
+from hotrow.torch.optim.rules import SGD, Adagrad, RowwiseAdagrad, Rule
 
 from tests.kernels.draws import DTYPES, draw_rows, same_bits
 
@@ -61,18 +61,18 @@ def test_narrow_rows_round_to_nearest_even(passes):
             assert same_bits(found, expected.to(dtype))
 
 
-class Halving:
+class Halving(Rule):
     """A rule of a user's own."""
 
     name = "halving"
 
-    def update(self, weights, gradients, state):
+    def step(self, weights, gradients, state):
         return weights / 2, None
 
 
 def test_other_rules_work(passes):
     rows = torch.ones(3, 2)
-    update_rows(rows, torch.tensor([1]), torch.ones(1, 2), Halving())
+    update_rows(rows, torch.tensor([1]), torch.ones(1, 2), Halving(1.0))
     assert rows.tolist() == [[1, 1], [0.5, 0.5], [1, 1]]
 
 

@@ -80,7 +80,7 @@ def test_generic_code_reads_the_rows_optimizer(mode, optimizer):
     weights = run.model[0].weight.clone()
     state = run.tables.optimizer.state_dict()
     assert {"state", "param_groups"} <= set(state)
-    assert state["param_groups"] == [{"lr": 0.1, "params": [0]}]
+    assert state["param_groups"] == [{"lr": 0.1, "weight_decay": 0.0, "params": [0]}]
     _, found = get_state_dict(run.model, [run.dense, run.tables.optimizer])
     assert [group["params"] for group in found["param_groups"]] == [
         ["0.rows", "1.weight", "1.bias"], ["0.rows"]]

@@ -36,8 +36,10 @@ def step_both(tables, rows, theirs, ids, gradient, sparse=False):
     found = tables([(ids, torch.arange(len(ids)))])
     found.backward(gradient)
     tables.optimizer.step()
-    rows.grad = (torch.sparse_coo_tensor(ids[None], gradient, rows.shape, check_invariants=True) if sparse else
-                 torch.zeros_like(rows).index_add_(0, ids, gradient))
+    if sparse:
+        rows.grad = torch.sparse_coo_tensor(ids[None], gradient, rows.shape, check_invariants=True)
+    else:
+        rows.grad = torch.zeros_like(rows).index_add_(0, ids, gradient)
     theirs.step()
 
 

@@ -19,8 +19,8 @@ _HYPERPARAMETERS = frozenset((
 class RowOptimizer(torch.optim.Optimizer):
     """Applies staged gradients.
 
-    Learning-rate schedules set `param_groups[0]["lr"]` as usual, likewise `weight_decay`, and Adam's
-    `betas` and `eps`. Clip with
+    Schedules set `param_groups[0]["lr"]` as usual, likewise `weight_decay`, and Adam's `betas` and
+    `eps`. Clip with
     `torch.nn.utils.clip_grad_norm_([*model.parameters(), *collection.gradients()], norm)`.
 
     Parameters

@@ -5,7 +5,7 @@ import math
 import torch
 
 from ...errors import Error
-from .arithmetic import row_mean, rounded_sqrt
+from .arithmetic import rounded_sqrt, row_mean
 from .rounding import round_stochastically
 
 
