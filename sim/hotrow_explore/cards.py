@@ -1,10 +1,13 @@
-"""Cards: geometry from the presets, rates from results of `hotrow bench --json`.
+"""Cards: geometry from the presets, rates from `hotrow bench` on their Verilated hardware.
 
-The results are the files `benchmarks/<preset>-<bench>.json` of this package, written by the
-benchmark; a card without them has no rates.
+The results are the files `benchmarks/<preset>.json` of this package, written by `measure`; a card
+without one has no rates.
 """
 
+import hashlib
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +17,7 @@ from hotrow_rtl.config import PRESETS, Config
 from .constants import read
 from .systems import ExploreError
 
-FOLDER = "benchmarks"
+FOLDER, BENCHES = "benchmarks", ("observe", "split")
 
 
 class NoResult(ExploreError):
@@ -74,28 +77,63 @@ def find(name, folder=None) -> Card:
     Raises
     ------
     ExploreError
-        If there is no such card; `NoResult` if a benchmark result of it is missing.
+        If there is no such card; `NoResult` if it has no benchmark result.
     """
-    known = read("cards")
-    if name not in known:
-        raise ExploreError(f"unknown card {name!r}: expected one of {', '.join(known)}")
-    folder = files(__package__) / FOLDER if folder is None else Path(folder)
-    rates = {bench: _rate(folder, name, bench) for bench in ("observe", "split")}
-    return Card(PRESETS[name], rates["observe"], rates["split"], known[name]["memory_gbps"],
-                known[name]["link_gbps"])
+    figures = read("cards").get(name)
+    if figures is None:
+        raise ExploreError(f"unknown card {name!r}: expected one of {', '.join(read('cards'))}")
+    rates = {bench: _rate(result(name, folder), name, bench) for bench in BENCHES}
+    return Card(PRESETS[name], rates["observe"], rates["split"], figures["memory_gbps"],
+                figures["link_gbps"])
 
 
-def _rate(folder, name, bench):
-    path = folder / f"{name}-{bench}.json"
+def result(name, folder=None) -> dict:
+    """What `measure` recorded for a card.
+
+    Raises
+    ------
+    ExploreError
+        The file is no such record; `NoResult` if there is none.
+    """
+    path = (files(__package__) / FOLDER if folder is None else Path(folder)) / f"{name}.json"
     if not path.is_file():
-        raise NoResult(f"no benchmark result for card {name}: {path.name} is missing; make it "
-                           f"with `hotrow bench {bench} --preset {name} --json > {path.name}`")
+        raise NoResult(f"no benchmark result for card {name}: measure it with "
+                       f"`hotrow explore --measure-card --card {name}`")
     try:
-        result = json.loads(path.read_text())
-        rate = float(result["lookups_per_cycle"])
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise ExploreError(f"{path.name} is no JSON: {error}") from None
+
+
+def measure(name, folder=None) -> Path:
+    """Run `hotrow bench` on the Verilated card, and record the rates beside a digest of the Verilog
+    that they came from: the path of the record."""
+    recorded = {"preset": name, "verilog_sha256": digest(name)}
+    for bench in BENCHES:
+        done = subprocess.run([sys.executable, "-m", "hotrow.cli", "bench", bench, "--preset", name,
+                               "--json"], stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise ExploreError(f"hotrow bench {bench} --preset {name} failed, see above")
+        recorded[bench] = json.loads(done.stdout)
+    path = Path(str(files(__package__) / FOLDER) if folder is None else folder) / f"{name}.json"
+    path.write_text(json.dumps(recorded, indent=1) + "\n")
+    return path
+
+
+def digest(name):
+    """SHA-256 of the Verilog of a card, which takes up to a minute to emit."""
+    from hotrow_rtl.emit.verilog import emit
+
+    return hashlib.sha256(emit(PRESETS[name]).encode()).hexdigest()
+
+
+def _rate(recorded, name, bench):
+    try:
+        rate = float(recorded[bench]["lookups_per_cycle"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ExploreError(f"{path.name} is no result of hotrow bench {bench}: {error}") from None
-    if result.get("preset") != name or not rate > 0:
-        raise ExploreError(f"{path.name}: expected preset {name!r} at more than 0 lookups per "
-                           f"cycle, not {result.get('preset')!r} at {rate}")
+        raise ExploreError(f"{name}.json has no result of hotrow bench {bench}: "
+                           f"{error!r}") from None
+    if recorded.get("preset") != name or not 0 < rate < float("inf"):
+        raise ExploreError(f"{name}.json: expected preset {name!r} at more than 0 lookups per "
+                           f"cycle, not {recorded.get('preset')!r} at {rate}")
     return rate

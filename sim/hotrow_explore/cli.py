@@ -52,12 +52,17 @@ def explore(subparsers):
     out.add_argument("-o", "--output", type=Path, metavar="DIR",
                      help="folder for report.html, sweeps.csv and explore.json; default "
                      "hotrow-explore, with --validate none")
+    out.add_argument("--measure-card", action="store_true",
+                     help="only measure the rates of --card again, with hotrow bench")
     shared.add_json(out)
     parser.set_defaults(run=run)
 
 
 def run(options) -> int:
     known = constants.load()
+    if options.measure_card:
+        print(f"recorded in {cards.measure(options.card)}")
+        return 0
     if options.validate:
         return _validate(options, known)
     if options.check_resident and not options.calibrate:

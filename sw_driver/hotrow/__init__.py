@@ -29,6 +29,7 @@ from .futures import Future
 from .memory import Buffer, empty
 from .results import HotRows, Installed, Observation, PlacedRows, Plan, Removed, RowList, Split
 from .tables import Table
+from .timeline import Timeline
 from .transport import Transport, transports
 from .whole_tables import with_whole_tables
 
@@ -60,6 +61,7 @@ __all__ = [
     "Split",
     "Status",
     "Table",
+    "Timeline",
     "TimeoutError",
     "Transport",
     "TransportError",

@@ -62,6 +62,8 @@ class Commands:
         Memory that the device writes, and that it reads.
     queues : dict of str to CommandQueue
     statistics : dict of str to OpcodeStatistics
+    listeners : list of callable
+        Called with a queue's name and the completion record of each of its commands.
     closed : bool
     """
 
@@ -78,6 +80,7 @@ class Commands:
         self.regions = Regions(transport, self.registers, self.geometry.handles)
         self.tables = Tables(self.registers, self.regions, self.geometry)
         self.statistics: dict[str, OpcodeStatistics] = {}
+        self.listeners: list[Callable[[str, Completion], None]] = []
         self._soft_reset(timeout)
         self.registers.write("TIMEOUT", memory_timeout)
         self.tables.clear()
@@ -203,10 +206,13 @@ class Commands:
             for queue in self.queues.values():
                 queue.stop(error)
 
-    def _account(self, opcode, cycles):
-        before = self.statistics.get(opcode.name, OpcodeStatistics())
-        self.statistics[opcode.name] = OpcodeStatistics(
-            before.commands + 1, before.cycles + cycles)
+    def _account(self, queue, completion):
+        name = Opcode(int(completion["opcode"])).name
+        before = self.statistics.get(name, OpcodeStatistics())
+        self.statistics[name] = OpcodeStatistics(
+            before.commands + 1, before.cycles + cycles_of(completion))
+        for listener in self.listeners:
+            listener(queue, completion)
 
     def _soft_reset(self, timeout):
         """Restart queues, engines and ports, and wait until they are ready."""

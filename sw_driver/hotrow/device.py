@@ -110,6 +110,8 @@ class Device:
         Sizes of the card.
     registers : Registers
     regions : Regions
+    listeners : list of callable
+        Called with a queue's name and the completion record of each of its commands.
     """
 
     def __init__(self, transport: Transport, timeout: float, ring_entries: int,
@@ -117,6 +119,7 @@ class Device:
         self._commands = commands = Commands(transport, timeout, ring_entries, memory_timeout)
         self.transport, self.geometry = transport, commands.geometry
         self.registers, self.regions = commands.registers, commands.regions
+        self.listeners = commands.listeners
         batches, rows = BatchOperands(commands), RowOperands(commands)
         self._planner = Planner(commands, batches)
         self._lookup = Lookup(commands, batches, self._planner)

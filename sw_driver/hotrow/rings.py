@@ -58,11 +58,11 @@ class CommandQueue:
         The device's lock; the queue releases it between two looks at a busy device.
     settings : Settings
     account : callable
-        Called with the opcode and the cycles of every completed command.
+        Called with the name of the queue and the completion record of every completed command.
     """
 
     def __init__(self, name: str, entries: int, registers: Registers, regions: Regions,
-                 lock: RLock, settings: Settings, account: Callable[[Opcode, int], None]):
+                 lock: RLock, settings: Settings, account: Callable[[str, Completion], None]):
         self.name = name
         self._entries, self._registers, self._lock = entries, registers, lock
         self._settings, self._account = settings, account
@@ -196,7 +196,7 @@ class CommandQueue:
                     f"overwritten; recover with Device.reset()"))
                 return
             future.complete(completion)
-            self._account(Opcode(int(completion["opcode"])), future.cycles or 0)
+            self._account(self.name, completion)
         future.held.release()
         self._completed = future.number + 1
         self._outstanding.popleft()

@@ -264,3 +264,26 @@ def test_cold_rows_pooled_on_the_card(hotrow, log, optimizer):
     assert code == 2 and "no arithmetic" in err
     code, _, err = hotrow(*arguments, "--mode", "resident")
     assert code == 2 and "mode resident has no cold rows: leave --cold out" in err
+
+
+@pytest.mark.parametrize("mode", ["hotline", "scratchpipe"])
+def test_timeline_of_a_run(hotrow, log, tmp_path, mode):
+    """Commands of both queues, the link and the trainer; SPLIT and PLAN overlap no other step."""
+    path = tmp_path / "out.json"
+    code, result, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
+                             *MODEL, *SMALL, "--batch-size", 20, "--mode", mode, "--timeline", path,
+                             "--json")
+    events = json.loads(path.read_text())["traceEvents"]
+    lanes = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    assert set(lanes.values()) == {"lookup queue", "move queue", "link", "trainer"}
+    drawn = [(lanes[each["tid"]], each["name"]) for each in events if each["ph"] == "X"]
+    assert code == 0
+    assert [name for lane, name in drawn if lane == "trainer"] == [f"batch {at}" for at in range(10)]
+    for name in ("SPLIT", "GATHER") if mode == "hotline" else ("PLAN", "GATHER"):
+        count = sum(each == name for lane, each in drawn if lane != "link")
+        assert count >= result["device_commands"][name]["commands"] > 0
+
+
+def test_a_timeline_needs_a_card(hotrow, log):
+    expect_refusal(hotrow, ["--trace", log, "--ids", "user,item", "--label", "click", "--mode",
+                            "resident", "--timeline", "out.json"], "uses no card")

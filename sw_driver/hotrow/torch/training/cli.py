@@ -78,6 +78,9 @@ def _add_options(parser, default):
     add("--checkpoint-every", type=positive, default=default.checkpoint_every,
         help="batches from one checkpoint to the next")
     add("--resume", help="checkpoint to continue, with the options of its run")
+    parser.add_argument("--timeline", metavar="FILE",
+                        help="write every command of the card and every step of the trainer as a "
+                        "trace for ui.perfetto.dev and chrome://tracing")
     parser.add_argument("--eval-every", type=positive,
                         help="report loss and AUC of every so many batches")
     shared.add_json(parser)

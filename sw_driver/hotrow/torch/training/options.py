@@ -47,6 +47,7 @@ class TrainOptions:
     checkpoint: str | None = None
     checkpoint_every: int = 20
     resume: str | None = None
+    timeline: str | None = None
 
     @property
     def row_bytes(self):
@@ -72,6 +73,8 @@ class TrainOptions:
         if self.mode != "hotline" and self.cold != COLD[0]:
             raise Error(f"mode {self.mode} has no cold rows: leave --cold out")
         if self.mode not in CACHED:
+            if self.mode == "resident" and self.timeline:
+                raise Error("mode resident uses no card: leave --timeline out")
             for name in ("policy", "checkpoint", "resume"):
                 if getattr(self, name):
                     raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}")

@@ -10,6 +10,7 @@ import torch
 from ... import device as driver
 from ...errors import Error
 from ...limits import check_batch, check_memory
+from ...timeline import Timeline
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
@@ -61,15 +62,18 @@ def train(options, steps):
         if options.mode != "resident":
             opened = open_planner if options.mode in CACHED else driver.open
             device = held.enter_context(opened(options.transport, options.preset))
-        run = _Run(options, trace, device, steps)
+        timeline = None
+        if options.timeline:
+            timeline = held.enter_context(Timeline(device, options.timeline))
+        run = _Run(options, trace, device, steps, timeline)
         held.callback(run.trainer.collection.abandon)
         return run.go()
 
 
 class _Run:
-    def __init__(self, options, trace, device, steps):
+    def __init__(self, options, trace, device, steps, timeline=None):
         self.options, self.trace, self.device, self.steps = options, trace, device, steps
-        self.cached = options.mode in CACHED
+        self.cached, self.timeline = options.mode in CACHED, timeline
         self.total, self.first = options.total_batches(trace), 0
         rule = OPTIMIZERS[options.optimizer](options.lr)
         self.schedule = LearningSchedule(0, 0)
@@ -130,7 +134,7 @@ class _Run:
                     self.schedule.before(number, samples, trainer, check)
                 self._carry()
             expected = check.step(samples)
-            with meter:
+            with meter, self._drawn(number):
                 result = trainer.step(samples)
             check.compare(result, expected)
             self.traffic.add(result, scored=number >= self.schedule.batches)
@@ -143,6 +147,13 @@ class _Run:
             if options.checkpoint and done % options.checkpoint_every == 0:
                 self._save(done)
             advance(_note(check.max_difference, self.history))
+
+    def _drawn(self, number):
+        """The step of a batch as a slice of the timeline."""
+        if self.timeline is None:
+            return nullcontext()
+        store = self.trainer.collection.store
+        return self.timeline.step(f"batch {number}", overlapped=bool(store.stages.workers))
 
     def _batches(self):
         """Number and samples of each batch; in cached modes the coming ones are prefetched."""
