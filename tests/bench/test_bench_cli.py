@@ -142,9 +142,11 @@ HUMAN = {
     "host": [*TABLE, *SHORT, "--preset", "alveo-u55c", "--threads", "1"],
     "gather": MOVED, "scatter": MOVED, "pool": MOVED, "update": MOVED,
     "policies": [*TABLE, "--lookups", "2000"],
+    "end-to-end": ["--preset", "tiny", "--trace", "zipf:1.2:400", "--batch-size", "64",
+                   "--batches", "3", "--learning", "2"],
 }
 LABELS = {"train": "not the speed of a card", "host": "of this machine's processor",
-          "policies": ""}
+          "policies": "", "end-to-end": "simulated cycles, projected clock"}
 
 
 @pytest.mark.parametrize("name", HUMAN)

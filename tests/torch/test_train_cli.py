@@ -278,7 +278,8 @@ def test_timeline_of_a_run(hotrow, log, tmp_path, mode):
     assert set(lanes.values()) == {"lookup queue", "move queue", "link", "trainer"}
     drawn = [(lanes[each["tid"]], each["name"]) for each in events if each["ph"] == "X"]
     assert code == 0
-    assert [name for lane, name in drawn if lane == "trainer"] == [f"batch {at}" for at in range(10)]
+    steps = [name for lane, name in drawn if lane == "trainer"]
+    assert steps == [f"batch {at}" for at in range(10)]
     for name in ("SPLIT", "GATHER") if mode == "hotline" else ("PLAN", "GATHER"):
         count = sum(each == name for lane, each in drawn if lane != "link")
         assert count >= result["device_commands"][name]["commands"] > 0

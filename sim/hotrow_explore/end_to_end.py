@@ -1,0 +1,370 @@
+"""`hotrow bench end-to-end`: simulated cycles, link and trainer on one projected clock.
+
+Every batch of a trace runs through the card (SPLIT, or PLAN and MARK), which also gathers and
+scatters as many rows as the batch needs; these are random rows of a table of their own. The cycles
+of the card at its preset's clock, the bytes at the link's rate and the trainer's time meet in the
+schedule of the training pipeline (`virtual_clock`), once with the card and once with the host's
+cores in its place. Lookups and moves are measured apart: they do not compete for memory.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from hotrow import RowList, empty
+from hotrow import open as open_device
+from hotrow import options as shared
+from hotrow.bench.lookups import load
+from hotrow.geometry import preset as preset_of
+from hotrow.limits import check_batch
+from hotrow.options import names, natural, positive, rate
+from hotrow.terminal import Steps, print_json, show
+from hotrow.traces import Samples, open_trace
+from hotrow.traces.synthetic import SyntheticTrace, ranks
+
+from . import cards, constants, systems, workloads
+from .placements import PLACEMENTS, Question
+from .systems import ExploreError
+from .virtual_clock import DEPTH, LOOK_AHEAD, WARM_UP, BatchTimes, Schedule
+
+LABEL = "simulated cycles, projected clock"
+MODES = ("hotline", "scratchpipe", "freqcache", "resident-host")
+LINKS = {"gbe": 0.12, "pcie3x4": 3.2, "pcie3x16": 12.0, "pcie4x16": 24.0, "pcie5x16": 50.0}
+POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
+MOVED_ROWS = 2**16  # of the table whose rows are moved
+_TIMEOUT = 3600.0
+
+
+def end_to_end(benchmarks):
+    """Add `end-to-end` to the benchmarks of `hotrow bench`."""
+    parser = benchmarks.add_parser(
+        "end-to-end", help="a training step with and without the card, on a virtual clock",
+        description="Measure the card's cycles on every batch, and place them with the link and "
+        "the trainer in the pipeline's schedule. Simulated cycles, projected clock.")
+    add = parser.add_argument
+    shared.add_preset(parser, "alveo-u55c")
+    add("--transport", default="sim", choices=("sim", "model"),
+        help="sim, the Verilated card, or model, whose cycles are formulas")
+    add("--modes", type=names, default=MODES, help="of " + ", ".join(MODES))
+    add("--workload", help="tables, lookups and MLPs: one of " + ", ".join(workloads.load())
+        + "; default criteo-kaggle")
+    shared.add_trace(parser)
+    shared.add_batch_size(parser)
+    add("--dim", type=positive, help="elements of an embedding; default the workload's")
+    add("--link", type=link, default="pcie4x16", metavar="LINK",
+        help="host to trainer: one of " + ", ".join(LINKS) + ", or GB/s")
+    add("--trainer", default="a100", help="one of " + ", ".join(systems.load()) + ", or a JSON "
+        "file with the measured step_ms of a batch whose rows are all present")
+    add("--slots", type=positive, help="rows at the trainer; default the card's directory")
+    add("--batches", type=positive, default=20,
+        help=f"of the run; the first {WARM_UP} and the last {DEPTH} are not timed")
+    add("--learning", type=positive, default=10, help="batches that are counted first")
+    add("--seed", type=natural, default=0, help="of generated data")
+    add("--timeline", type=Path, metavar="FILE", help="write the schedule as a trace for "
+        "ui.perfetto.dev; with several modes one file per mode")
+    shared.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def link(text):
+    """GB/s of a link, by name or as a number."""
+    return LINKS[text] if text in LINKS else rate(text)
+
+
+def run(options) -> int:
+    """Measure, then print tables or one JSON object.
+
+    Raises
+    ------
+    Error
+        The trace, the trainer or a mode does not fit.
+    """
+    with Steps() as steps:
+        result = project(question_of(options), options, steps)
+    if options.json:
+        print_json(result)
+        return 0
+    records = result.get("modes", [result])
+    files = [each.pop("timeline", None) for each in records]
+    show(result, "hotrow bench end-to-end")
+    print(LABEL + "".join(f"\ntimeline of {each['mode']}: {path}" for each, path in zip(
+        records, files, strict=True) if path), file=sys.stderr)
+    return 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the card did with one batch: cycles, rows and samples."""
+
+    plan: int
+    gather: int
+    scatter: int
+    fetched: int
+    returned: int
+    hits: int
+    popular: float
+    wait_for: int = -1
+
+
+class WorkloadTrace(SyntheticTrace):
+    """Accesses of a workload's shape, with bags of its mean length."""
+
+    def __init__(self, work, seed):
+        super().__init__(work.name, work.rows, work.slope, work.dense, seed)
+        self._lengths = np.array([max(1, round(each)) for each in work.lookups], np.uint16)
+
+    def batch(self, index, batch_size):
+        if (self._lengths == 1).all():
+            return super().batch(index, batch_size)
+        rng = np.random.default_rng([self.seed, 1, batch_size, index])
+        ids = np.concatenate([
+            scramble(ranks(rng.random(batch_size * length), scramble.rows, self.slope)).reshape(
+                batch_size, length) for scramble, length in
+            zip(self._scrambles, self._lengths.astype(int), strict=True)], axis=1)
+        lengths = np.tile(self._lengths, (batch_size, 1))
+        return Samples(ids.astype(np.uint32).ravel(), lengths,
+                       np.zeros((batch_size, self.dense_columns), np.float32), None)
+
+
+def question_of(options) -> Question:
+    """The explorer's question of these options: the same model, machine, card and hot rows.
+
+    Raises
+    ------
+    ExploreError
+    """
+    unknown = sorted(set(options.modes) - set(MODES))
+    if unknown:
+        raise ExploreError(f"--modes names some of {','.join(MODES)}, not {','.join(unknown)!r}")
+    if options.trace:
+        if options.workload:
+            raise ExploreError("give --workload or --trace, not both")
+        trace = open_trace(options.trace, seed=options.seed, **shared.columns_of(options))
+        work = workloads.of_trace(trace, batch=options.batch_size or 1024)
+    else:
+        work = workloads.find(options.workload or "criteo-kaggle")
+        work = work.changed(trace=WorkloadTrace(work, options.seed))
+    changes = {"batch": options.batch_size, "dim": options.dim}
+    work = work.changed(**{name: value for name, value in changes.items() if value})
+    system = systems.find("a100" if _is_file(options.trainer) else options.trainer)
+    if not system.gpus:
+        raise ExploreError(f"--trainer {options.trainer} has no GPU")
+    card = preset_of(options.preset)
+    try:
+        rates = cards.find(options.preset)
+    except ExploreError:
+        rates = None
+    slots = min(options.slots or card.slots, card.slots)
+    return Question(work, system.changed(link_gbps=options.link), constants.load(),
+                    slots * work.row_bytes, rates, why_no_card=f"{card.name} has no rates")
+
+
+def project(question, options, steps) -> dict:
+    """The figures of every mode; those of a single mode at the top level."""
+    work, trace = question.workload, question.workload.trace
+    check_batch(trace, work.batch, options.preset)
+    taken = [trace.batch(number, work.batch)
+             for number in range(options.learning + options.batches)]
+    records = []
+    for mode in options.modes:
+        if mode == "resident-host":
+            records.append({"mode": mode, "step_ms": 1e3 * PLACEMENTS["hybrid"](question).seconds})
+            continue
+        advance = steps.begin(mode, options.batches)
+        measured = measure(mode, question, options, taken, advance)
+        path = options.timeline
+        if path and len(options.modes) > 1:
+            path = path.with_name(f"{path.stem}-{mode}{path.suffix}")
+        records.append(_figures(mode, question, options, measured, path))
+    plain = next((each["step_ms"] for each in records if each["mode"] == "resident-host"), None)
+    for each in records:
+        if plain and each["mode"] != "resident-host":
+            each["speedup_over_resident_host"] = plain / each["step_ms"]
+    card = preset_of(options.preset)
+    return {
+        "benchmark": "end-to-end", "figures": LABEL, "preset": options.preset,
+        "transport": options.transport, "workload": work.name, "batch": work.batch,
+        "dim": work.dim, "trainer": options.trainer, "link_gbps": options.link,
+        "clock_mhz": card.clock_mhz, "slots": int(question.hot_rows),
+        "batches": options.batches, "seed": options.seed,
+        **(records[0] if len(records) == 1 else {"modes": records})}
+
+
+def measure(mode, question, options, taken, advance) -> list[Measured]:
+    """Run every batch through the card."""
+    work, slots = question.workload, int(question.hot_rows)
+    card = preset_of(options.preset)
+    if mode != "hotline":
+        card = sized(card.with_planner(), slots)
+    workload, figures = load(work.trace, taken), []
+    learning, batches = options.learning, workload.batches
+    with (open_device(options.transport, card, timeout=_TIMEOUT) as device,
+          open_device(options.transport, card, timeout=_TIMEOUT) as mover):
+        workload.register(device)
+        rows = Mover(mover, work.row_bytes, options.seed)
+        if mode == "hotline":
+            for batch in batches[:learning]:
+                device.observe(batch)
+            device.install(device.harvest(slots))
+        for number, batch in enumerate(batches):
+            if mode != "hotline":
+                found = _plan(device, mode, batches, number)
+            elif number >= learning:
+                found = _split(device, batch)
+            if number >= learning:  # the batches before fill counters and slots
+                found["wait_for"] = max(-1, found["wait_for"] - learning)
+                figures.append(Measured(
+                    **found, gather=rows.gather(found["fetched"]),
+                    scatter=rows.scatter(found["returned"])))
+                advance()
+    return figures
+
+
+def sized(card, slots):
+    """A variant with a directory of at least `slots` slots, at most the card's."""
+    sets = card.directory_sets
+    while sets > 2 * card.banks and sets // 2 * (card.slots // card.directory_sets) >= slots:
+        sets //= 2
+    return card if sets == card.directory_sets else replace(
+        card, name=f"{card.name}-{sets}-sets", directory_sets=sets,
+        directory_partitions=min(card.directory_partitions, sets // card.banks))
+
+
+def _split(device, batch):
+    split = device.split(batch, observe=True)
+    return {"plan": split.cycles, "fetched": len(split.misses), "returned": len(split.misses),
+            "hits": split.hits, "popular": split.n_popular / batch.samples, "wait_for": -1}
+
+
+def _plan(device, mode, batches, number):
+    """Plan a batch and mark the coming ones, as the pipeline does."""
+    if number >= DEPTH:
+        device.retire(number - DEPTH)
+    cycles, last = 0, min(number + LOOK_AHEAD, len(batches) - 1)
+    for coming in range(number + (LOOK_AHEAD if number else 1), last + 1):
+        cycles += device.mark(batches[coming], coming).cycles
+    plan = device.plan(batches[number], number, POLICY[mode], observe=mode == "freqcache")
+    return {"plan": cycles + plan.cycles, "fetched": len(plan.fills),
+            "returned": len(plan.evictions), "hits": plan.hits, "popular": 0.0,
+            "wait_for": -1 if plan.wait_for is None else plan.wait_for}
+
+
+class Mover:
+    """Cycles of GATHER and SCATTER of random rows."""
+
+    def __init__(self, device, row_bytes, seed):
+        self.device = device
+        device.check_ids = False
+        table = device.register_table(empty((MOVED_ROWS, row_bytes // 4), np.float32))
+        self.target = empty((MOVED_ROWS, row_bytes // 4), np.float32)
+        device.register(self.target)
+        self.rows = np.random.default_rng(seed).permutation(MOVED_ROWS).astype(np.uint32)
+        self.table = np.full(MOVED_ROWS, table.number, np.uint32)
+
+    def gather(self, count):
+        return self._cycles(count, lambda rows, part: self.device.gather_async(rows, part))
+
+    def scatter(self, count):
+        return self._cycles(count, lambda rows, part: self.device.scatter_async(rows, part))
+
+    def _cycles(self, count, submit):
+        total = 0
+        for first in range(0, count, MOVED_ROWS):
+            size = min(MOVED_ROWS, count - first)
+            future = submit(RowList(self.table[:size], self.rows[:size]), self.target[:size])
+            future.result()
+            total += future.cycles
+        return total
+
+
+def _figures(mode, question, options, measured, path):
+    hotline, work = mode == "hotline", question.workload
+    clock = 1e6 * preset_of(options.preset).clock_mhz
+    train = _trainer(question, options.trainer, hotline)
+    lookups = work.step_lookups
+    host_plan = _host_plan(question, lookups, hotline)
+    with_card, without = [], []
+    for each in measured:
+        popular, rest = train(each.popular)
+        common = {"down": _link(question, each.fetched), "up": _link(question, each.returned),
+                  "popular": popular, "train": rest, "wait_for": each.wait_for}
+        with_card.append(BatchTimes(each.plan / clock, each.gather / clock, each.scatter / clock,
+                                    **common))
+        copy = question.machine.host_copy
+        without.append(BatchTimes(host_plan, copy(each.fetched), copy(each.returned), **common))
+    card, host = Schedule(with_card, hotline), Schedule(without, hotline, shared=True)
+    if path:
+        card.draw(path, f"{mode} on {options.preset}: {LABEL}")
+    count = len(measured)
+    figures = {
+        "mode": mode, "step_ms": 1e3 * card.step_seconds,
+        "step_ms_without_card": 1e3 * host.step_seconds,
+        "speedup": host.step_seconds / card.step_seconds,
+        "trainer_ms": 1e3 * sum(sum(train(each.popular)) for each in measured) / count,
+        "gather_hidden": card.hidden("gather", "down", "up", "write_back"),
+        "plan_hidden": card.hidden("plan"), "stalls": card.stalls(),
+        "stalls_without_card": host.stalls(),
+        "hit_rate": sum(each.hits for each in measured) / count / lookups,
+        "popular_fraction": sum(each.popular for each in measured) / count if hotline else None,
+        "rows_fetched": sum(each.fetched for each in measured) / count,
+        "plan_cycles": sum(each.plan for each in measured) / count,
+        "gather_cycles": sum(each.gather for each in measured) / count,
+        "scatter_cycles": sum(each.scatter for each in measured) / count,
+        "timeline": str(path) if path else None,
+    }
+    placement = "scratchpipe" if mode == "freqcache" else mode
+    try:
+        figures["explore_ms"] = 1e3 * PLACEMENTS[placement](question).seconds
+        figures["over_explore"] = figures["step_ms"] / figures["explore_ms"]
+    except ExploreError:  # the card has no rates, or its slots do not hold the window
+        figures["explore_ms"] = figures["over_explore"] = None
+    return figures
+
+
+def _link(question, rows):
+    return question.machine.link(rows * question.workload.row_bytes) if rows else 0.0
+
+
+def _host_plan(question, lookups, hotline):
+    """The host's cores in place of SPLIT or PLAN: one access to a hash table per lookup, and for a
+    plan, whose decisions are ordered, the cost of an ordered update."""
+    machine, c = question.machine, question.constants
+    if hotline:
+        return 1e-9 * lookups * c.core_copy_ns / machine.cores(c.row_parallel)
+    return 1e-9 * lookups * c.core_update_ns / machine.cores(c.update_parallel)
+
+
+def _trainer(question, name, hotline):
+    """Seconds of (popular samples, others) of a step, by the popular share."""
+    m, c, lookups = question.machine, question.constants, question.workload.step_lookups
+    if _is_file(name):
+        seconds = _measured_seconds(name, question.workload.batch)
+        return lambda share: (share * seconds, (1 - share) * seconds)
+
+    def part(share, launches):
+        return sum((m.gpu_dense(share, launches)
+                    | m.gpu_embedding(share * lookups)).values()) if share else 0.0
+
+    def times(share):
+        fixed = sum(m.inputs().values()), sum(m.all_reduce().values())
+        if not hotline:
+            return 0.0, part(1.0, 1.0) + sum(fixed)
+        launches = (1 + c.split_ops) / 2 if 0 < share < 1 else 1.0
+        return fixed[0] + part(share, launches), part(1 - share, launches) + fixed[1]
+    return times
+
+
+def _is_file(name):
+    return name.endswith(".json")
+
+
+def _measured_seconds(path, batch):
+    try:
+        found = json.loads(Path(path).read_text())
+        seconds, size = float(found["step_ms"]) / 1e3, int(found.get("batch", batch))
+    except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+        raise ExploreError(f"{path}: expected a JSON object with step_ms, and batch if it is not "
+                           f"{batch}, not {wrong!r}") from None
+    return seconds * batch / size
