@@ -52,18 +52,22 @@ def finite(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def console():
+    """Standard output."""
+    return Console(highlight=False)
+
+
 def show(result, title):
     """Print the figures of a result, then a table of each list of records in it."""
-    console = Console(highlight=False)
     flat = dict(_flat(result))
     figures = Table("figure", "value", title=title)
     for name, value in flat.items():
         if not _records(value):
             figures.add_row(name, text(value))
-    console.print(figures)
+    console().print(figures)
     for name, value in flat.items():
         if _records(value):
-            show_records(console, name, [
+            show_records(console(), name, [
                 {key: each for key, each in record.items() if not isinstance(each, dict)}
                 for record in value])
 

@@ -3,37 +3,60 @@
 import json
 
 import pytest
+from hotrow.cli import main
 from hotrow_explore import cards, constants, systems, workloads
+from hotrow_explore.constants import read
 from hotrow_explore.placements import Question
 from hotrow_explore.sweeps import answers, recommend
 
 
-def write(folder, name, bench, **fields):
-    result = {"preset": name, "lookups_per_cycle": 8.0} | fields
-    (folder / f"{name}-{bench}.json").write_text(json.dumps(result))
+def write(folder, name, **changes):
+    recorded = {"preset": name, "observe": {"lookups_per_cycle": 16.0},
+                "split": {"lookups_per_cycle": 8.0}} | changes
+    (folder / f"{name}.json").write_text(json.dumps(recorded))
 
 
 def test_a_card_has_the_rates_of_its_results(tmp_path):
-    write(tmp_path, "alveo-u55c", "observe", lookups_per_cycle=16.0)
-    write(tmp_path, "alveo-u55c", "split", lookups_per_cycle=8.0)
+    write(tmp_path, "alveo-u55c")
     card = cards.find("alveo-u55c", tmp_path)
     assert card.slots == 2**20
     assert card.lookup_seconds(1600) == pytest.approx(200 / 250e6)  # one pass
 
 
 def test_a_card_without_results_has_no_rates(tmp_path):
-    with pytest.raises(cards.NoResult, match=r"no benchmark result for card ecp5-85f.*observe"):
-        cards.find("ecp5-85f", tmp_path)
+    with pytest.raises(cards.NoResult, match="no benchmark result for card alveo-u55c: measure"):
+        cards.find("alveo-u55c", tmp_path)
     with pytest.raises(systems.ExploreError, match="unknown card 'u9'"):
         cards.find("u9", tmp_path)
 
 
-@pytest.mark.parametrize("fields", [{"preset": "tiny"}, {"lookups_per_cycle": 0},
-                                    {"lookups_per_cycle": "fast"}])
-def test_a_wrong_result_is_refused(tmp_path, fields):
-    write(tmp_path, "ecp5-85f", "observe", **fields)
-    with pytest.raises(systems.ExploreError, match=r"ecp5-85f-observe\.json"):
-        cards.find("ecp5-85f", tmp_path)
+@pytest.mark.parametrize("changes", [
+    {"preset": "tiny"}, {"split": {"lookups_per_cycle": 0}}, {"observe": {}}, {"observe": None},
+    {"split": {"lookups_per_cycle": "fast"}}, {"split": {"lookups_per_cycle": float("nan")}}])
+def test_a_wrong_result_is_refused(tmp_path, changes):
+    write(tmp_path, "alveo-u55c", **changes)
+    with pytest.raises(systems.ExploreError, match=r"alveo-u55c\.json"):
+        cards.find("alveo-u55c", tmp_path)
+
+
+@pytest.mark.parametrize("name", read("cards"))
+@pytest.mark.parametrize("bench", cards.BENCHES)
+def test_recorded_rates_are_those_of_the_cycle_model(name, bench, capsys):
+    """The model adds the overhead of each command, which the hardware overlaps; a record of other
+    hardware is further off."""
+    recorded = cards.result(name)[bench]
+    assert main(["bench", bench, "--preset", name, "--transport", "model", "--json", "--trace",
+                 recorded["trace"], "--batch-size", str(recorded["batch"]), "--lookups",
+                 str(4 * 26 * recorded["batch"])]) == 0
+    model = json.loads(capsys.readouterr().out)["lookups_per_cycle"]
+    assert recorded["lookups_per_cycle"] == pytest.approx(model, rel=0.25)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", read("cards"))
+def test_recorded_rates_are_of_this_verilog(name):
+    assert cards.result(name)["verilog_sha256"] == cards.digest(name), \
+        f"measure again: hotrow explore --measure-card --card {name}"
 
 
 def question(work, system, **values):

@@ -1,4 +1,4 @@
-"""`hotrow train` and `hotrow demo`; PyTorch is loaded only when one of them runs."""
+"""`hotrow train`; PyTorch is loaded only when it runs."""
 
 import os
 from dataclasses import fields
@@ -16,23 +16,12 @@ def train(subparsers):
         description="Train a DLRM with the accelerator in the loop and, beside it in the same run, "
         "plain nn.EmbeddingBag; check every step of the one against the other. Exit code 0 when "
         "the check held, 1 when it did not, 2 for an error of the user.")
-    _add_options(parser, TrainOptions(""))
+    add_options(parser, TrainOptions(""))
     parser.set_defaults(run=_run)
 
 
-def demo(subparsers):
-    """Add `hotrow demo`."""
-    parser = subparsers.add_parser(
-        "demo", help="train a DLRM with the simulated accelerator in the loop",
-        description="hotrow train on generated clicks with the table sizes of Criteo Kaggle: 33.8 "
-        "million rows, 4.4 GB of memory for the tables and their twin. The first run with "
-        "transport sim builds the simulated device.")
-    # Half the batch of `train`: more steps in the same simulated time learn more.
-    _add_options(parser, TrainOptions("criteo-shape", batch_size=512))
-    parser.set_defaults(run=_run)
-
-
-def _add_options(parser, default):
+def add_options(parser, default):
+    """Add the options of a training run, with the defaults of a TrainOptions."""
     add = parser.add_argument
     shared.add_trace(parser, default.trace or None, required=not default.trace)
     add("--mode", choices=MODES, default=default.mode, help="placement of the rows")
@@ -41,7 +30,7 @@ def _add_options(parser, default):
     add("--optimizer", choices=OPTIMIZERS, default=default.optimizer,
         help="of the tables; the dense part trains with SGD")
     shared.add_batch_size(parser, default.batch_size)
-    add("--batches", type=positive,
+    add("--batches", type=positive, default=default.batches,
         help="batches per epoch; default the whole trace, 80 of a generated one")
     add("--epochs", type=positive, default=default.epochs, help="passes over the trace")
     add("--dim", type=positive, default=default.dim,
@@ -78,7 +67,7 @@ def _add_options(parser, default):
     add("--checkpoint-every", type=positive, default=default.checkpoint_every,
         help="batches from one checkpoint to the next")
     add("--resume", help="checkpoint to continue, with the options of its run")
-    parser.add_argument("--timeline", metavar="FILE",
+    parser.add_argument("--timeline", metavar="FILE", default=default.timeline,
                         help="write every command of the card and every step of the trainer as a "
                         "trace for ui.perfetto.dev and chrome://tracing")
     parser.add_argument("--eval-every", type=positive,

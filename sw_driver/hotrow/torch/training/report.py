@@ -1,14 +1,14 @@
 """The result of a training run as tables on standard output."""
 
-from rich.console import Console
 from rich.table import Table
 
+from ...terminal import console as standard_output
 from .check import ABSOLUTE, RELATIVE
 
 
 def print_tables(result):
     """Print a result as tables."""
-    console = Console(highlight=False)
+    console = standard_output()
     source = "SYNTHETIC (generated, with a planted signal)" if result["synthetic"] else "recorded"
     console.print(f"[bold]hotrow, mode {result['mode']}[/]: {result['batches']} batches of "
                   f"{result['batch_size']} from {result['trace']}")
