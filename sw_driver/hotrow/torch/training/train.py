@@ -64,6 +64,7 @@ def train(options, steps):
             device = held.enter_context(opened(options.transport, options.preset))
         timeline = None
         if options.timeline:
+            assert device is not None  # TrainOptions refuses a timeline of mode resident
             timeline = held.enter_context(Timeline(device, options.timeline))
         run = _Run(options, trace, device, steps, timeline)
         held.callback(run.trainer.collection.abandon)
@@ -152,8 +153,8 @@ class _Run:
         """The step of a batch as a slice of the timeline."""
         if self.timeline is None:
             return nullcontext()
-        store = self.trainer.collection.store
-        return self.timeline.step(f"batch {number}", overlapped=bool(store.stages.workers))
+        workers = 1 if self.options.mode == "hotline" else self.options.workers
+        return self.timeline.step(f"batch {number}", overlapped=bool(workers))
 
     def _batches(self):
         """Number and samples of each batch; in cached modes the coming ones are prefetched."""
