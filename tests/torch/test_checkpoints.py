@@ -41,7 +41,7 @@ class Run:
         self.dense.load_state_dict(saved["dense"])
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad", "adam"])
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_model_and_optimizer_resume_a_run(mode, optimizer):
     """They include the state of the rows' optimizer, where it has any."""

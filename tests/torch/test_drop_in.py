@@ -70,6 +70,40 @@ def test_convert_carries_forward_hooks_and_the_training_state():
     assert not model[0].training
 
 
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_backward_in_eval_is_refused_by_the_step(mode):
+    """A plain model in eval() trains; rows here do not, which may not pass in silence."""
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    model = nn.Sequential(bag_of(), nn.Linear(8, 1)).eval()
+    with convert(model, mode=mode, **card) as tables:
+        model(IDS).sum().backward()
+        with pytest.raises(Error, match=r"in eval\(\)"):
+            tables.optimizer.step()
+        tables.optimizer.zero_grad()
+        tables.optimizer.step()
+        model.requires_grad_(False)[1].requires_grad_(True)
+        model(IDS).sum().backward()
+        tables.optimizer.step()
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "hotline", "cold": "pooled", "device": "model",
+                                          "preset": "tiny"}], ids=["rows", "bags"])
+def test_zero_grad_of_a_bag_leaves_nothing_to_decay(options):
+    """Rows without a gradient are no rows of the step: weight decay leaves them alone."""
+    model = nn.ModuleList((bag_of(), bag_of()))
+    with convert(model, **{"mode": "resident", **options}) as tables:
+        before = model[0].weight.clone()
+        (model[0](IDS) + model[1](IDS)).sum().backward()
+        model[0].zero_grad()
+        if not options:
+            tables.optimizer.param_groups[0]["weight_decay"] = 0.5
+        tables.optimizer.step()
+        assert torch.equal(model[0].weight, before)
+        (model[0](IDS) + model[1](IDS)).sum().backward()
+        model.zero_grad()
+        assert all(each.values is None for each in tables._gradients.all)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_results_have_the_dtype_of_the_model(dtype):
     model = nn.Sequential(bag_of(dtype), nn.Linear(8, 1, dtype=dtype))

@@ -125,6 +125,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._no_rows = torch.zeros(0)
+        self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
         self.rows = RowsParameter.of(self._drop_staged)
         self._part: tuple[torch.Tensor, bool, bool] | None = None
         self.batches = 0
@@ -193,7 +194,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def _look_up(self, bags, training, rows):
         """Request of Bags, and the results of its lookups: list of Tensor."""
         self._adopt_writes()
-        if not (training and torch.is_grad_enabled() and rows.requires_grad):
+        differentiates = torch.is_grad_enabled() and rows.requires_grad
+        if not (training and differentiates):
             request, pending = self._request(bags), None
             located = self.store.look(request)
         else:
@@ -208,8 +210,9 @@ class HotEmbeddingBagCollection(nn.Module):
                 pending.add(lookup)
                 results.append(PooledLookup.apply(rows, weights, lookup))
             else:
-                lookup.trains = False
-                results.append(PooledLookup.apply(self._no_rows, weights, lookup))
+                lookup.trains, lookup.missed = False, self._missed if differentiates else None
+                results.append(PooledLookup.apply(
+                    rows if differentiates else self._no_rows, weights, lookup))
         return request, results
 
     def _request(self, bags, ahead=0):
@@ -315,17 +318,17 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def drop_staged(self, table):
         """Drop the staged gradients of the table of that number."""
-        for group, rows in zip(self._gradients.groups, self._gradients.all, strict=False):
-            if table in group.numbers and len(self.tables) == 1:
-                rows.clear()
-            elif table in group.numbers and rows.values is not None:
-                at = group.tables.locate(rows.rows).table
-                chosen = torch.from_numpy(at == group.numbers.index(table))
-                rows.values[chosen.to(rows.values.device)] = 0
+        self.forget_missed()
+        self._gradients.drop(table)
 
     def _drop_staged(self):
+        self.forget_missed()
         for staged in self._gradients.all:
             staged.clear()
+
+    def forget_missed(self):
+        """Forget the backwards of lookups in `eval()`, for which `optimizer.step()` is refused."""
+        self._missed.clear()
 
     def __reduce_ex__(self, protocol):
         """Copies, also by pickle and `torch.save`, are resident."""
@@ -336,6 +339,10 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
+        if self._missed:
+            raise Error("backward reached rows that were looked up in eval(), which gathers no "
+                        "gradients of rows: call train() of the embeddings before the forward, or "
+                        "zero_grad() after a backward that is not for training")
         self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
         self.store.finish()
 
@@ -447,6 +454,7 @@ class HotEmbeddingBagCollection(nn.Module):
         window = self.store.window
         if not written or window is None:
             return
+        self.finish()
         if window.finished != window.submitted or any(
                 bool(each.dirty.any()) for each in self.store.storages):
             raise Error("a table was written in place while slots hold trained rows of it, or "
@@ -504,8 +512,16 @@ class HotEmbeddingBagCollection(nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.flush()
         for config in self.tables:
-            put_contents(destination, f"{prefix}{self._kind}.{config.name}.",
-                         self.table(config.name))
+            self.put_contents(destination, f"{prefix}{self._kind}.{config.name}.", config.name)
+
+    def put_contents(self, destination, prefix, name):
+        """Put a table into a state dict, up to date after `flush`: `weight`, `state` and, if the
+        optimizer depends on it, its `step`."""
+        for part, each in zip(("weight", "state"), self.table(name), strict=True):
+            if each is not None:
+                destination[prefix + part] = each
+        if self.optimizer.rule.counts_steps:
+            destination[prefix + "step"] = torch.tensor(self.optimizer.param_groups[0]["step"])
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
                               unexpected_keys, error_msgs):
@@ -569,7 +585,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def load_table(self, name, state_dict, prefix, missing_keys, error_msgs):
         """Load one table, while no slot holds a row of it, from the keys of `put_contents`.
 
-        The state of an optimizer may be absent: it stays as it is.
+        The state and the step of an optimizer may be absent: they stay as they are.
 
         Returns
         -------
@@ -592,6 +608,10 @@ class HotEmbeddingBagCollection(nn.Module):
                        for part, shape in wrong.items()]
         if not wrong:
             self.contents.assign(name, given["weight"], given.get("state"))
+        if rule.counts_steps:
+            shapes["step"] = []
+            group = self.optimizer.param_groups[0]
+            group["step"] = int(state_dict.get(prefix + "step", group["step"]))
         return [prefix + part for part in shapes]
 
     def close(self):
@@ -622,13 +642,6 @@ def torchrec_config(config):
     if config.pooling == "none":
         return EmbeddingConfig(**common)
     return EmbeddingBagConfig(**common, pooling=PoolingType[config.pooling.upper()])
-
-
-def put_contents(destination, prefix, contents):
-    """Put (weights, state or None) of a table into a state dict, as `weight` and `state`."""
-    for part, each in zip(("weight", "state"), contents, strict=True):
-        if each is not None:
-            destination[prefix + part] = each
 
 
 def _resident_copy(tables, rule, options, contents, training, trains):

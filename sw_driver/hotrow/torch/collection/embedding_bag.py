@@ -7,7 +7,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from ...errors import BatchError, Error
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-from .collection import HotEmbeddingBagCollection, put_contents
+from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
 from .rows_parameter import RowsParameter
 
@@ -133,7 +133,7 @@ class HotEmbeddingBag(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.collection.flush()
-        put_contents(destination, prefix, self.collection.table(self.name))
+        self.collection.put_contents(destination, prefix, self.name)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
                               unexpected_keys, error_msgs):

@@ -123,6 +123,13 @@ class StagedGradients:
         """Flat rows of a slice of the gradients: int64[k]."""
         return self.rows[chosen]
 
+    def keep(self, chosen):
+        """Drop the gradients of all rows but those of bool[u]."""
+        if bool(chosen.any()):
+            self._set_rows(self.rows[chosen], self.values[chosen.to(self.values.device)])
+        else:
+            self.clear()
+
     def clear(self):
         self.tensor.grad = None
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
@@ -194,6 +201,12 @@ class StagedBags:
     def rows_of(self, bags):
         """Flat rows in a slice of bags: int64[k]."""
         return self.rows[(self.bags >= bags.start) & (self.bags < bags.stop)]
+
+    def keep(self, chosen):
+        """Drop all lookups but those of bool[n]."""
+        self.rows, self.bags = self.rows[chosen], self.bags[chosen]
+        if not len(self.rows):
+            self.clear()
 
     def clear(self):
         self.tensor.grad = None

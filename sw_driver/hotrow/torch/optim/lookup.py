@@ -53,10 +53,13 @@ class Lookup:
         Whether backward has run.
     trains : bool
         Whether backward stages gradients of rows.
+    missed : list, optional
+        Gets an element by a backward that stages none.
     """
 
     def __init__(self, parts, pooled=True):
         self.parts, self.pooled, self.done, self.trains = parts, pooled, False, True
+        self.missed: list[bool] | None = None
 
     def pool(self, weights):
         """The result of all parts, and the rows that the gradient of `weights` needs.
@@ -87,6 +90,8 @@ class Lookup:
 
     def stage(self, gradients, weights, rows):
         """Stage the gradients of `pool`'s result; return the gradient of the weights, or None."""
+        if self.missed is not None:
+            self.missed[:] = [True]
         for part in self.parts if self.trains else ():
             here = _weights_of(part, weights)
             if part.compiled:

@@ -73,6 +73,10 @@ class RowOptimizer(torch.optim.Optimizer):
             group["step"] += 1
         return loss
 
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad(set_to_none)
+        self._collection.forget_missed()
+
     def tuned_rule(self):
         """The rule with what the parameter group holds.
 

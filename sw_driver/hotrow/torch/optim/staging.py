@@ -1,5 +1,7 @@
 """The staged gradients of all groups of a collection, and the step that applies them."""
 
+import torch
+
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
 from .lookup import Lookup, LookupPart
@@ -66,6 +68,18 @@ class GradientStage:
                  for segment, rows, layout in zip(
                      request.segments, located, layouts, strict=True)]
         return [Lookup(parts)] if pooled else [Lookup([part], False) for part in parts]
+
+    def drop(self, table):
+        """Drop the gradients of the table of that number."""
+        for number, each in enumerate(self.all):
+            group = self.groups[number % len(self.groups)]
+            if table not in group.numbers or each.values is None:
+                continue
+            if len(group.numbers) == 1:
+                each.clear()
+                continue
+            tables = torch.from_numpy(group.tables.locate(each.rows).table)
+            each.keep(tables != group.numbers.index(table))
 
     def apply(self, store, rule, batch):
         """Check the gradients of the step after batch number `batch`, apply and clear them."""

@@ -1,0 +1,314 @@
+"""Small models with `nn.EmbeddingBag`s of every property, and loops that train them."""
+
+import copy
+from dataclasses import dataclass, field, replace
+
+import torch
+from hotrow.torch import convert
+from hotrow.torch.optim.rules import OPTIMIZERS
+from hypothesis import strategies as st
+from torch import nn
+
+
+class Scaled(nn.EmbeddingBag):
+    """A subclass with a forward of its own."""
+
+    def forward(self, *arguments, **named):
+        return 10 * super().forward(*arguments, **named)
+
+
+def doubled(module, given, result):
+    return 2 * result
+
+
+def shifted(module, given):
+    return given[0].roll(1, 0), *given[1:]
+
+
+def own_forward(bag):
+    bag.forward = lambda *arguments: 3 * nn.EmbeddingBag.forward(bag, *arguments)
+
+
+# What a bag may have that HotEmbeddingBag refuses, and what its error says.
+REFUSED = {
+    "subclass": "Scaled", "max_norm": "max_norm", "scale": "scale_grad_by_freq",
+    "max": "mode='max'",
+    "float64": "float64", "weight_norm": "parametrizations", "buffer": "buffers",
+    "backward_hook": "backward hooks", "own_forward": "forward of its own",
+    "tied_weight": "tied weights", "eval": "in eval()",
+}
+CARRIED = ("frozen", "hook", "pre_hook", "sparse", "twice")
+FORMS = ("rows", "strided", "offsets", "last_offset", "int32")
+
+
+@dataclass(frozen=True)
+class BagCase:
+    """An `nn.EmbeddingBag`; `properties` are names of REFUSED and CARRIED."""
+
+    rows: int
+    dim: int
+    mode: str
+    dtype: torch.dtype
+    padding: int | None
+    form: str
+    weighted: bool
+    properties: frozenset
+
+    def make(self):
+        options = {"max_norm": 1.0} if "max_norm" in self.properties else {}
+        bag = (Scaled if "subclass" in self.properties else nn.EmbeddingBag)(
+            self.rows, self.dim, mode="max" if "max" in self.properties else self.mode,
+            padding_idx=self.padding, include_last_offset=self.form == "last_offset",
+            scale_grad_by_freq="scale" in self.properties, sparse="sparse" in self.properties,
+            dtype=torch.float64 if "float64" in self.properties else self.dtype, **options)
+        for name, change in {
+            "frozen": lambda: bag.weight.requires_grad_(False),
+            "hook": lambda: bag.register_forward_hook(doubled),
+            "pre_hook": lambda: bag.register_forward_pre_hook(shifted),
+            "weight_norm": lambda: nn.utils.parametrizations.weight_norm(bag),
+            "buffer": lambda: bag.register_buffer("scale", torch.ones(1)),
+            "backward_hook": lambda: bag.register_full_backward_hook(lambda *_: None),
+            "own_forward": lambda: own_forward(bag),
+            "eval": bag.eval,
+        }.items():
+            if name in self.properties:
+                change()
+        return bag
+
+    def draw(self, samples, generator):
+        """Arguments of a call for that many samples."""
+        integers = torch.int32 if self.form == "int32" else torch.int64
+
+        def ids(*shape):
+            return torch.randint(self.rows, shape, generator=generator).to(integers)
+
+        if self.form in ("rows", "strided"):
+            step = 2 if self.form == "strided" else 1
+            given = [ids(samples, 3 * step)[:, ::step], None]
+        else:
+            lengths = torch.randint(0, 4, (samples,), generator=generator)
+            offsets = torch.cat((torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)))
+            given = [ids(int(offsets[-1])), offsets.to(integers)]
+            if self.form != "last_offset":
+                given[1] = given[1][:-1]
+        if self.weighted:
+            given.append(torch.rand(given[0].shape, generator=generator).to(self.dtype))
+        return given
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model, and a loop over `steps` steps with events before some of them (-1: never)."""
+
+    bags: list
+    seed: int
+    samples: int
+    mode: str
+    share: int
+    optimizer: str
+    options: dict
+    steps: int
+    accumulate: int
+    clip: bool
+    schedule: bool
+    events: dict = field(default_factory=dict)
+
+    @property
+    def words(self):
+        """What the error of a refusal may say."""
+        words = [REFUSED[name] for bag in self.bags for name in bag.properties if name in REFUSED]
+        narrow = any(bag.dtype != torch.float32 for bag in self.bags)
+        stateful = self.optimizer in ("adagrad", "adam", "partial_rowwise_adam")
+        return [*words, "float32 rows"] if narrow and stateful else words
+
+    @property
+    def has_peer(self):
+        """Whether an optimizer of PyTorch trains rows that no sample looked up alike."""
+        return self.optimizer in PEERS and not self.options
+
+
+PEERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}
+EVENTS = ("evaluate", "resume", "copy", "drop", "write", "freeze", "narrow")
+
+
+def chosen(draw, names, one_in):
+    """Each of the names with a chance; none of them is the simplest choice."""
+    return {name for name in names if draw(st.integers(0, one_in - 1)) == one_in - 1}
+
+
+@st.composite
+def bag_cases(draw):
+    mode, form = draw(st.sampled_from(("sum", "mean"))), draw(st.sampled_from(FORMS))
+    rows, properties = draw(st.integers(1, 40)), chosen(draw, CARRIED, 4)
+    refused = draw(st.integers(0, 8 * len(REFUSED) - 1)) - 7 * len(REFUSED)  # one bag in eight
+    properties |= set() if refused < 0 else {list(REFUSED)[refused]}
+    if form == "last_offset" or properties & {"scale", "max", "max_norm"}:
+        properties -= {"sparse", "pre_hook"}  # PyTorch takes no such bags
+    weighted = mode == "sum" and not properties & {"max", "scale", "float64"} and draw(
+        st.booleans())
+    return BagCase(
+        rows, draw(st.sampled_from((1, 3, 4, 8))), mode,
+        draw(st.sampled_from((torch.float32, torch.float32, torch.bfloat16, torch.float16))),
+        draw(st.one_of(st.none(), st.integers(-rows, rows - 1))), form, weighted,
+        frozenset(properties))
+
+
+@st.composite
+def model_cases(draw):
+    steps, clip = draw(st.integers(2, 4)), draw(st.booleans())
+    bags = draw(st.lists(bag_cases(), min_size=1, max_size=3))
+    if clip:  # PyTorch clips no sparse gradients
+        bags = [replace(each, properties=each.properties - {"sparse"}) for each in bags]
+    optimizer = draw(st.sampled_from(("sgd", "adagrad", "sgd", "adagrad", *OPTIMIZERS)))
+    if optimizer in ("adagrad", "adam", "partial_rowwise_adam") and draw(st.integers(0, 9)) < 9:
+        bags = [replace(each, dtype=torch.float32) for each in bags]  # else the model is refused
+    options = draw(st.sampled_from(({}, {}, {}, {"weight_decay": 0.1}, {"rounding_seed": 5})))
+    return ModelCase(
+        bags, draw(st.integers(0, 1 << 20)), draw(st.integers(1, 9)),
+        draw(st.sampled_from(("scratchpipe", "freqcache", "hotline"))),
+        draw(st.sampled_from((1, 2))), optimizer, options, steps, draw(st.integers(1, 2)), clip,
+        draw(st.booleans()),
+        {name: draw(st.integers(1, steps - 1)) for name in sorted(chosen(draw, EVENTS, 3))})
+
+
+class Model(nn.Module):
+    """Bags, and a linear layer on their results; bags with "twice" have two names."""
+
+    def __init__(self, case):
+        super().__init__()
+        self.bags = nn.ModuleList(each.make() for each in case.bags)
+        self.aliases = nn.ModuleDict({str(number): self.bags[number] for number, each in enumerate(
+            case.bags) if "twice" in each.properties})
+        self.top = nn.Linear(sum(each.dim for each in case.bags), 1)
+        for number, each in enumerate(case.bags):
+            if "tied_weight" in each.properties:
+                self.tied = nn.Linear(each.dim, each.rows, bias=False)
+                self.tied.weight = self.bags[number].weight
+
+    def forward(self, inputs):
+        found = [bag(*given) for bag, given in zip(self.bags, inputs, strict=True)]
+        self.dtypes = [each.dtype for each in found]
+        found = [self.aliases[str(number)](*inputs[number]) + each
+                 if str(number) in self.aliases else each for number, each in enumerate(found)]
+        return self.top(torch.cat([each.to(self.top.weight.dtype) for each in found], dim=1))
+
+
+class Run:
+    """Trains a case: plain, or converted to a mode.
+
+    Parameters
+    ----------
+    case : ModelCase
+    mode : str, optional
+        None trains the plain model.
+    device : Device, optional
+
+    Attributes
+    ----------
+    outputs : list
+        Losses, dtypes, and results of evaluation and of copies, in order.
+    """
+
+    def __init__(self, case, mode=None, device=None):
+        self.case, self.mode, self.device, self.outputs = case, mode, device, []
+        self.generator = torch.Generator().manual_seed(case.seed)
+        self.make(case.seed)
+
+    def make(self, seed):
+        torch.manual_seed(seed)
+        self.model, self.tables, case = Model(self.case), None, self.case
+        if self.mode is not None:
+            card = {"share": case.share} if self.device else {}
+            rule = OPTIMIZERS[case.optimizer](0.1, **case.options)
+            self.tables = convert(self.model, device=self.device, mode=self.mode, optimizer=rule,
+                                  **card)
+        kind = PEERS.get(case.optimizer, torch.optim.SGD)
+        self.optimizers = [kind(self.model.parameters(), 0.1)]
+        if self.tables is not None:
+            self.optimizers.append(self.tables.optimizer)
+        self.schedules = [torch.optim.lr_scheduler.StepLR(each, 1, 0.7)
+                          for each in self.optimizers] if case.schedule else []
+
+    def train(self):
+        """The outcome: (outputs, weights of the bags)."""
+        self.copies = []
+        for step in range(self.case.steps):
+            for name in (each for each in EVENTS if self.case.events.get(each) == step):
+                getattr(self, name)()
+            self.backward(self.case.accumulate)
+            self.step()
+        last = self.draw()
+        self.outputs += [each.eval()(last).detach() for each in self.copies]
+        weights = [bag.weight.detach().clone() for bag in self.model.bags]
+        self.evaluate()
+        return self.outputs, weights
+
+    def draw(self):
+        return [bag.draw(self.case.samples, self.generator) for bag in self.case.bags]
+
+    def backward(self, count):
+        for _ in range(count):
+            loss = self.model(self.draw()).square().mean()
+            if loss.requires_grad:
+                loss.backward()
+            self.outputs += [loss.detach(), *self.model.dtypes]
+
+    def step(self):
+        if self.case.clip:
+            rows = [] if self.tables is None else self.tables.gradients()
+            self.outputs.append(nn.utils.clip_grad_norm_([*self.model.parameters(), *rows], 0.5))
+        for each in (*self.optimizers, *self.schedules):
+            each.step()
+        for each in self.optimizers:
+            each.zero_grad()
+
+    # Events.
+
+    def evaluate(self):
+        training = [(module, module.training) for module in self.model.modules()]
+        with torch.no_grad():
+            self.outputs.append(self.model.eval()(self.draw()))
+        for module, was in training:
+            module.training = was
+
+    def copy(self):
+        self.copies.append(copy.deepcopy(self.model))
+
+    def drop(self):
+        """A step whose gradients are dropped."""
+        self.backward(1)
+        self.model.zero_grad()
+
+    def write(self):
+        """Rows that are reset in place."""
+        with torch.no_grad():
+            for key, each in self.model.state_dict().items():
+                if key.startswith("bags") and key.endswith("weight"):
+                    each[::2] = 0.25
+
+    def freeze(self):
+        self.model.bags[0].requires_grad_(False)
+
+    def narrow(self):
+        """Results of a copy in another dtype."""
+        narrow = copy.deepcopy(self.model).bfloat16()
+        narrow([[each.bfloat16() if torch.is_tensor(each) and each.is_floating_point() else each
+                 for each in given] for given in self.draw()])
+        self.outputs += narrow.dtypes
+
+    def resume(self):
+        """Go on in another process, from an ordinary checkpoint."""
+        saved = copy.deepcopy((self.model.state_dict(), [
+            each.state_dict() for each in (*self.optimizers, *self.schedules)]))
+        self.close()
+        frozen = [each.requires_grad for each in self.model.parameters()]
+        self.make(self.case.seed + 1)
+        self.model.load_state_dict(saved[0])
+        for each, state in zip((*self.optimizers, *self.schedules), saved[1], strict=True):
+            each.load_state_dict(state)
+        for each, trains in zip(self.model.parameters(), frozen, strict=True):
+            each.requires_grad_(trains)
+
+    def close(self):
+        if self.tables is not None:
+            self.tables.close()
