@@ -28,24 +28,28 @@ def main():
     torch.manual_seed(0)
     model = Model()
     tables = hotrow.torch.convert(
-        model, device="model", mode="scratchpipe", optimizer="sgd", lr=0.5, preset="alveo-u55c")
+        model, device="model", mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.5,
+        preset="alveo-u55c")
     dense = torch.optim.SGD(model.parameters(), 0.5)
 
-    items = (ROWS * torch.rand(4096, 5) ** 4).long()  # five items per order, skewed
-    users = (ROWS // 4 * torch.rand(4096, 1) ** 4).long()
-    label = ((items.sum(1) + users.squeeze(1)) % 2).float()
+    items = (ROWS * torch.rand(4096, 5) ** 12).long()  # five items per order, skewed
+    users = (ROWS // 4 * torch.rand(4096, 1) ** 12).long()
+    liked, active = torch.randn(ROWS), torch.randn(ROWS // 4)  # what the model is to learn
+    label = (liked[items].mean(1) + active[users.squeeze(1)] > 0).float()
     loader = DataLoader(TensorDataset(items, users, label), 128, shuffle=True)
 
     with tables:
-        for epoch in range(2):
+        for epoch in range(4):
+            losses = []
             for items, users, label in loader:
                 loss = nn.functional.binary_cross_entropy_with_logits(model(items, users), label)
                 for optimizer in (dense, tables.optimizer):
                     optimizer.zero_grad()
                 loss.backward()
+                losses.append(float(loss.detach()))
                 for optimizer in (dense, tables.optimizer):
                     optimizer.step()
-            print(f"epoch {epoch}: loss {float(loss.detach()):.4f}")
+            print(f"epoch {epoch}: loss {sum(losses) / len(losses):.4f}")
         print(f"{tables.statistics['hits'] / tables.statistics['lookups']:.1%} of lookups hit")
         torch.save(model.state_dict(), "/dev/null")  # with the keys of the plain model
 

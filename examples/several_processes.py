@@ -3,6 +3,9 @@
     torchrun --standalone --nproc-per-node=2 examples/several_processes.py
 """
 
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from hotrow.torch import (
@@ -27,22 +30,25 @@ def main():
     dense = torch.optim.SGD(model.parameters(), 0.1)
 
     ids = (torch.rand(2048, 2) ** 4 * torch.tensor([5000, 20_000])).long()
-    data = TensorDataset(ids, (ids.sum(1) % 2).float())
+    active, liked = torch.randn(5000), torch.randn(20_000)  # what the model is to learn
+    data = TensorDataset(ids, (active[ids[:, 0]] + liked[ids[:, 1]] > 0).float())
     sampler = DistributedSampler(data)
     loader = DataLoader(data, 64, sampler=sampler)
 
     with embeddings, TrainPipeline(loader, model, inputs=lambda batch: batch[0]) as pipeline:
-        for epoch in range(2):
+        for epoch in range(4):
             sampler.set_epoch(epoch)
+            losses = []
             for ids, label in pipeline:
                 loss = (model(ids).squeeze(1) - label).square().mean()
                 for optimizer in (dense, embeddings.optimizer):
                     optimizer.zero_grad()
                 loss.backward()
+                losses.append(float(loss.detach()))
                 average_gradients(model.parameters())
                 for optimizer in (dense, embeddings.optimizer):
                     optimizer.step()
-            print(f"epoch {epoch}, rank {dist.get_rank()}: loss {float(loss.detach()):.4f}, "
+            print(f"epoch {epoch}, rank {dist.get_rank()}: loss {sum(losses) / len(losses):.4f}, "
                   f"{pipeline.figures['hit_rate']:.0%} of lookups here hit")
         state = model.state_dict(), embeddings.optimizer.state_dict()  # gathered from all ranks
         if dist.get_rank() == 0:
@@ -51,4 +57,7 @@ def main():
 
 
 if __name__ == "__main__":
+    if "RANK" not in os.environ:
+        sys.exit("This example trains in several processes, which torchrun starts and numbers:\n"
+                 f"    torchrun --standalone --nproc-per-node=2 {sys.argv[0]}")
     main()

@@ -11,7 +11,7 @@ from .end_to_end import LABEL, LINKS, project, question_of
 
 # Criteo Kaggle's tables with the skew of ad logs: the card's rows then cover about as many lookups
 # and samples as in the papers.
-TRACE = "criteo-shape:1.75"
+TRACE = "criteo-shape:1.9"
 MODES = ("hotline", "scratchpipe")
 TIMELINE = "hotrow-demo.json"
 TRAINER, LINK = "desktop", "pcie3x16"  # of the virtual clock
@@ -26,7 +26,7 @@ def demo(subparsers):
         "with the table sizes of Criteo Kaggle: 33.8 million rows, 4.4 GB of memory for the tables "
         "and their twin. The first run with transport sim builds the simulated device.")
     # Half the batch of `train`: more steps in the same simulated time learn more.
-    add_options(parser, TrainOptions(TRACE, batch_size=512, batches=40, timeline=TIMELINE))
+    add_options(parser, TrainOptions(TRACE, batch_size=512, batches=80, timeline=TIMELINE))
     parser.set_defaults(run=run, mode=None)
 
 
@@ -77,8 +77,8 @@ def _print(results, projected, timeline):
     if not projected:
         return
     show_records(console(), f"A training step, {LABEL}", [
-        {"mode": each["mode"], "tables on the host": plain, "host's cores move rows":
-         each["step_ms_without_card"], "with the card": each["step_ms"],
+        {"mode": each["mode"], "ms, tables on the host": plain, "ms, host's cores move rows":
+         each["step_ms_without_card"], "ms, with the card": each["step_ms"],
          "gather hidden": each["gather_hidden"], "plan hidden": each["plan_hidden"]}
         for plain in [projected["modes"][-1]["step_ms"]] for each in projected["modes"][:-1]])
     console().print(_what_it_hides(projected["modes"]))

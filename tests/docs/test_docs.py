@@ -26,7 +26,8 @@ def marked(case):
 
 
 @pytest.mark.parametrize("source", [marked(case) for case in blocks("python")])
-def test_python_block_runs(source, capsys):
+def test_python_block_runs(source, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(source, "documentation", "exec"), {})
     assert capsys.readouterr().out, "each example ends by showing something"
 
@@ -39,6 +40,16 @@ def test_command_lines_parse(source):
         parser = cli.Parser(prog="hotrow")
         cli.commands()[command].load()(parser.add_subparsers())
         assert callable(parser.parse_args([command, *options]).run)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("line", [
+    line for line in blocks("sh")[0].values[0].splitlines() if not line.startswith("hotrow demo")])
+def test_commands_of_the_readme_run(line, tmp_path, monkeypatch, capsys):
+    """The demo has a test of its own."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out
 
 
 def test_links_lead_somewhere():

@@ -49,8 +49,20 @@ def test_dlrm_criteo(run, clicks, tmp_path):
     assert "epoch 2" in run("dlrm_criteo.py", *saving, "--mode", "hotline")
 
 
-def test_own_model(run):
-    assert re.search(r"epoch 1: loss 0\.\d+\n\d\d\.\d% of lookups hit", run("own_model.py"))
+def losses(out):
+    return [float(each) for each in re.findall(r"loss (\d\.\d+)", out)]
+
+
+def test_own_model_learns(run):
+    out = run("own_model.py")
+    assert re.search(r"\d\d\.\d% of lookups hit", out)
+    assert losses(out) == sorted(losses(out), reverse=True) and losses(out)[-1] < 0.5
+
+
+def test_several_processes_explains_itself(run, monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(SystemExit, match="torchrun --standalone --nproc-per-node=2"):
+        run("several_processes.py")
 
 
 @pytest.mark.parametrize("name, lines", [("dlrm_criteo.py", 120), ("own_model.py", 60)])

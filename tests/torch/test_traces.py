@@ -367,3 +367,8 @@ def test_malformed_specifications(spec, message):
 def test_generators_name_their_own_columns():
     with pytest.raises(TraceError, match="columns of its own: leave --ids"):
         open_trace("uniform", ids=("a",))
+
+
+def test_sample_is_a_generated_log_of_this_package():
+    trace = open_trace("sample", ("item", "user"), "clicked", ("price",))
+    assert (trace.samples, trace.name, trace.synthetic) == (200, "sample", True)

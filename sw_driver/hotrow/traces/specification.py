@@ -1,5 +1,7 @@
 """Opening the trace that the text of `--trace` names."""
 
+from importlib.resources import files
+
 from ..options import TRACES
 from .criteo import open_criteo
 from .drifting import PERIOD, DriftingTrace
@@ -7,6 +9,7 @@ from .log import open_log
 from .synthetic import CRITEO_SLOPE, SyntheticTrace, criteo_shape
 from .trace import Trace, TraceError
 
+SAMPLE = "sample"  # a short log of this package: clicked, item, user, price
 GENERATED_TABLES, GENERATED_ROWS = 26, 2**20
 
 
@@ -20,7 +23,8 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
         `zipf:S[:rows]`, `uniform[:rows]` (`tables` equal tables, `table_rows` each by default),
         `drift:S[:rows[:period]]` (the hot rows are replaced within `period` batches),
         `single` (the same id in every lookup), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
-        `criteo:FILE`, or the path of a tab- or comma-separated file with a header.
+        `criteo:FILE`, `sample` (a short generated log of this package, with columns clicked, item,
+        user and price), or the path of a tab- or comma-separated file with a header.
     ids, label, dense, bag, rows
         Columns of such a file, see `open_log`.
     seed, tables, table_rows : int
@@ -39,6 +43,11 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     kind, *arguments = spec.split(":")
     generators = {"zipf": _zipf, "drift": _drift, "uniform": _uniform, "single": _single,
                   "criteo-shape": _criteo}
+    if spec == SAMPLE:
+        sample = open_log(str(files(__package__) / "sample.tsv"), ids, label, dense, bag, rows,
+                          hash_rows)
+        sample.name, sample.synthetic = SAMPLE, True
+        return sample
     if kind not in generators and kind != "criteo":
         return open_log(spec, ids, label, dense, bag, rows, hash_rows)
     if ids or label or dense or bag or rows:
