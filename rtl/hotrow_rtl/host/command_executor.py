@@ -4,8 +4,8 @@ from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import Config, log2
-from ..contract.encoding import BatchFlag, Opcode, Status
+from ..config import Config
+from ..contract.encoding import Opcode, Status
 from ..interfaces.records import (
     BATCHES_IN_FLIGHT,
     Engine,
@@ -14,10 +14,9 @@ from ..interfaces.records import (
     reported_completion,
 )
 from ..primitives.fifo import RamFifo
+from .batch_order import BatchOrder, list_range
 from .command_validator import checked_command
 from .event_counters import EventPort
-
-SPLIT_RESULTS = ("slots", "popular", "nonpopular", "misses")
 
 
 class SingleEntryFifo(wiring.Component):
@@ -58,9 +57,9 @@ class CommandExecutor(wiring.Component):
     """Run the commands of one queue as if strictly one after the other.
 
     This unit executes NOP, FENCE, WAIT and SIGNAL; an engine executes the others. A batch may start
-    while earlier batches are in flight, so that its ids are fetched early, unless its ids or
-    lengths share a region with the results of a SPLIT in flight, or an error halts the queue. Every
-    other command starts when the queue is idle.
+    while earlier batches are in flight, so that its ids are fetched early, unless its ids, lengths
+    or results share memory with the results of a SPLIT in flight, or an error halts the queue.
+    Every other command starts when the queue is idle.
 
     Parameters
     ----------
@@ -74,6 +73,8 @@ class CommandExecutor(wiring.Component):
         The command in the validator, which begins its checks when this unit accepts it.
     checked : In(stream(checked_command))
         The result of the checks.
+    ranges : In(stream(list_range(config)))
+        The lists of the command under check.
     parts : In(stream(command_part))
         The parts, for the engine, of a command that passed the checks.
     engine : Out(Engine(config))
@@ -100,6 +101,7 @@ class CommandExecutor(wiring.Component):
         super().__init__({
             "commands": In(stream.Signature(command)),
             "checked": In(stream.Signature(checked_command)),
+            "ranges": In(stream.Signature(list_range(config))),
             "parts": In(stream.Signature(command_part)),
             "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
@@ -162,7 +164,7 @@ class CommandExecutor(wiring.Component):
             with m.If(self.halt_on_error & (record.status != Status.OK)):
                 m.d.sync += [self.halted.eq(1), self.status.eq(record.status)]
 
-        overlaps = self._may_overlap(m, in_flight)
+        overlaps, depends = self._may_overlap(m, in_flight), self._depends(m, in_flight)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += aborted.eq(0)
@@ -179,7 +181,7 @@ class CommandExecutor(wiring.Component):
                         ended()  # earlier commands have completed
                     with m.Case(Opcode.WAIT, Opcode.SIGNAL):
                         m.next = "REQUEST EVENT"
-                    with m.Default():
+                    with m.Default(), m.If(alone | ~depends):
                         m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += [
@@ -236,43 +238,31 @@ class CommandExecutor(wiring.Component):
         return m
 
     def _may_overlap(self, m, in_flight):
-        """High if the next command is a batch that depends on none of those in flight."""
+        """High if the next command may start while those in flight run."""
         if not self.batches:
             return Const(0)
-        candidate = self.commands.p
-        handle_width = log2(self.config.handles)  # of handles that pass the checks
-
-        def handle(name):
-            return candidate[name][-16:][:handle_width]
-
-        is_batch = Cat(candidate.opcode == each for each in self.batches).any()
+        is_batch = Cat(self.commands.p.opcode == each for each in self.batches).any()
         only_batches = Signal()  # in flight
-        results = [Signal(data.ArrayLayout(handle_width, len(SPLIT_RESULTS)), name=f"results{idx}")
-                   for idx in range(BATCHES_IN_FLIGHT)]
-        is_split = Signal(BATCHES_IN_FLIGHT)  # entries of `results` that are valid
-        write_idx = Signal(range(BATCHES_IN_FLIGHT))
-        conflicts = Cat(
-            is_split[idx] & (
-                (handle("source") == each)
-                | (candidate.flags & BatchFlag.JAGGED).any() & (handle("lengths") == each))
-            for idx, handles in enumerate(results) for each in handles)
-        with m.If(in_flight.level == 0):
-            m.d.sync += is_split.eq(0)
         with m.If(in_flight.i.valid):
-            m.d.sync += [only_batches.eq(is_batch), write_idx.eq(write_idx + 1)]
-            with m.Switch(write_idx):
-                for idx, handles in enumerate(results):
-                    with m.Case(idx):
-                        m.d.sync += [
-                            is_split[idx].eq(candidate.opcode == Opcode.SPLIT),
-                            *(each.eq(handle(name))
-                              for each, name in zip(handles, SPLIT_RESULTS, strict=True)),
-                        ]
+            m.d.sync += only_batches.eq(is_batch)
         may_overlap = Signal()  # Timing: a register; a command waits for it
         m.d.sync += may_overlap.eq(
             self.commands.valid & is_batch & only_batches & ~self.halt_on_error
-            & (in_flight.level < BATCHES_IN_FLIGHT) & ~conflicts.any())
+            & (in_flight.level < BATCHES_IN_FLIGHT))
         return may_overlap
+
+    def _depends(self, m, in_flight):
+        """High if the command that passed its checks uses lists that those in flight write."""
+        if not self.batches:
+            m.d.comb += self.ranges.ready.eq(1)
+            return Const(0)
+        m.submodules.order = order = BatchOrder(self.config)
+        wiring.connect(m, executor=wiring.flipped(self.ranges), order=order.ranges)
+        m.d.comb += [
+            order.accepted.eq(in_flight.i.valid),
+            order.reported.eq(in_flight.o.valid & in_flight.o.ready),
+        ]
+        return order.depends
 
     def _wait(self, m, opcode, aborted):
         with m.If(opcode == Opcode.WAIT):

@@ -100,6 +100,7 @@ class CommandQueue(wiring.Component):
         connect(m, fetch=fetch.commands, validator=validator.words)
         connect(m, validator=validator.commands, executor=executor.commands)
         connect(m, validator=validator.checked, executor=executor.checked)
+        connect(m, validator=validator.ranges, executor=executor.ranges)
         connect(m, validator=validator.parts, executor=executor.parts)
         connect(m, executor=executor.engine, queue=flipped(self.engine))
         connect(m, executor=executor.events, queue=flipped(self.events))

@@ -10,6 +10,7 @@ from ..contract.encoding import OPERANDS, AllFlag, BatchFlag, Status
 from ..interfaces.command_assembler import keep_part
 from ..interfaces.records import COMMAND_PART, COMMAND_PARTS, command, command_part, command_word
 from ..primitives.ram import Ram
+from .batch_order import list_range
 from .region_arbiter import RegionPort
 from .table_range_check import TableRangePort
 
@@ -57,6 +58,8 @@ class CommandValidator(wiring.Component):
     parts : Out(stream(command_part))
         The parts of a command with status OK. Address operands are replaced by byte addresses,
         except those of spans. The last part must be accepted before `checked`.
+    ranges : Out(stream(list_range(config)))
+        Each list that a command names as a whole, once it has passed its check.
     region : Out(RegionPort(config))
     tables : Out(TableRangePort())
         Used for batches only.
@@ -65,7 +68,7 @@ class CommandValidator(wiring.Component):
     ------
     One command at a time: a cycle for each of its parts, then 6 cycles, 1 for each part from the
     queue's first address operand to the command's last, for a batch `table_count` + 4, and for each
-    address in use 2 and the latency of the region check.
+    address in use 2, the latency of the region check and the cycles that `ranges` takes.
     """
 
     def __init__(self, config: Config, queue: str):
@@ -80,6 +83,7 @@ class CommandValidator(wiring.Component):
             "commands": Out(stream.Signature(command)),
             "checked": Out(stream.Signature(checked_command)),
             "parts": Out(stream.Signature(command_part)),
+            "ranges": Out(stream.Signature(list_range(config))),
             "region": Out(RegionPort(config)),
             "tables": Out(TableRangePort()),
         })
@@ -87,7 +91,7 @@ class CommandValidator(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         first, final = self._address_parts[0], self._address_parts[-1]
-        words, parts = self.words, self.parts
+        words, parts, ranges = self.words, self.parts, self.ranges
         command_q = Signal(command, reset_less=True)
         # `part` has index `part_idx`; the memory is read at the next index.
         m.submodules.memory = memory = Ram(COMMAND_PART, COMMAND_PARTS)
@@ -130,6 +134,8 @@ class CommandValidator(wiring.Component):
             parts.p.data.eq(part),
             parts.p.last.eq(part_idx == COMMAND_PARTS - 1),
             access.p.address.eq(part),
+            ranges.p.bytes.eq(access.p.bytes),
+            ranges.p.write.eq(access.p.write),
         ]
         m.d.sync += part_idx.eq(next_idx)
         low = verdict.p.address[:log2(LIST_ALIGNMENT)]
@@ -226,7 +232,10 @@ class CommandValidator(wiring.Component):
                     m.d.sync += access_sent.eq(1)
                     m.next = "VERDICT"
             with m.State("VERDICT"), m.If(verdict.valid):
-                m.d.sync += access_sent.eq(0)
+                m.d.sync += [
+                    access_sent.eq(0),
+                    ranges.p.first.eq(verdict.p.address[log2(LIST_ALIGNMENT):]),
+                ]
                 m.next = "ACCEPTED"
                 with m.If(verdict.p.region):
                     finish(Status.REGION, 0, 1)
@@ -235,8 +244,9 @@ class CommandValidator(wiring.Component):
                 with m.Elif(misaligned):
                     finish(Status.MISALIGNED, 0, 1)
             with m.State("ACCEPTED"):  # Timing: registers the path from verdicts to parts
-                m.d.comb += next_operand.eq(1)
-                m.next = "OPERAND"
+                m.d.comb += [ranges.valid.eq(1), next_operand.eq(ranges.ready)]
+                with m.If(ranges.ready):
+                    m.next = "OPERAND"
             with m.State("DONE"):
                 m.d.comb += [
                     self.checked.valid.eq(1),

@@ -8,22 +8,35 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status, packed_address
 from hotrow_rtl.host.command_executor import CommandExecutor
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
+from hotrow_sim.golden.region_check import unpack_address
 from hotrow_sim.testing.benches.command_parts import receive, submit
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 CONFIG = preset("tiny")
 BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
 QUEUE_ONLY = (Opcode.NOP, Opcode.FENCE, Opcode.SIGNAL, Opcode.WAIT)
-INPUTS, LENGTHS, RESULTS = 1, 2, 3  # handles
+INPUTS, LENGTHS, RESULTS, OTHERS = 1, 2, 3, 4  # handles
+SPLIT_RESULTS = ("slots", "popular", "nonpopular", "misses")
 
 
 def batch(opcode=Opcode.OBSERVE, source=INPUTS, lengths=0, results=RESULTS, **fields):
     command = {"opcode": opcode, "source": packed_address(source, 0),
                "lengths": packed_address(lengths, 0), **fields}
     if opcode == Opcode.SPLIT:
-        command |= {name: packed_address(results, 64 * place) for place, name in enumerate(
-            ("slots", "popular", "nonpopular", "misses"))}
+        command |= {name: packed_address(results, 64 * place)
+                    for place, name in enumerate(SPLIT_RESULTS)}
     return command
+
+
+def ranges(command):
+    """The lists of a batch, with handles as addresses."""
+    if command["opcode"] not in BATCHES:
+        return
+    jagged = command.get("flags", 0) & BatchFlag.JAGGED
+    results = SPLIT_RESULTS if command["opcode"] == Opcode.SPLIT else ()
+    for name in ("source", *(["lengths"] if jagged else ()), *results):
+        handle, offset = unpack_address(command[name])
+        yield {"first": (handle << 20) + offset // 64, "bytes": 64, "write": name in results}
 
 
 class Queue:
@@ -84,6 +97,8 @@ class Queue:
         dut = self.dut
         for command in self.commands:
             await self._send(ctx, dut.commands, command)
+            for access in ranges(command):
+                await self._send(ctx, dut.ranges, access)
             await ctx.tick().repeat(3)
             status = Status.BAD_FLAGS if command["tag"] in self.refused else Status.OK
             ctx.set(dut.checked.p, {"command": command, "status": status})
@@ -135,16 +150,17 @@ def test_batches_overlap():
 
 
 @pytest.mark.parametrize("second, together", [
-    (batch(Opcode.SPLIT), 2),
+    (batch(Opcode.SPLIT, results=OTHERS), 2),
+    (batch(Opcode.SPLIT), 1),
     (batch(source=RESULTS), 1),
     (batch(lengths=RESULTS, flags=BatchFlag.JAGGED), 1),
     (batch(lengths=RESULTS), 2),  # a dense batch has no lengths
     (batch(lengths=LENGTHS, flags=BatchFlag.JAGGED), 2),
-], ids=["apart", "ids", "lengths", "unused-lengths", "lengths-apart"])
+], ids=["apart", "results", "ids", "lengths", "unused-lengths", "lengths-apart"])
 def test_a_batch_waits_for_a_split_that_may_write_its_lists(second, together):
-    queue = Queue([batch(Opcode.SPLIT), second]).run()
+    queue = Queue([batch(Opcode.SPLIT), second], work=400).run()
     assert max_in_flight(queue) == together
-    with_another = Queue([batch(Opcode.SPLIT), batch(), second]).run()
+    with_another = Queue([batch(Opcode.SPLIT), batch(), second], work=400).run()
     assert max_in_flight(with_another) == together + 1
     after_nop = Queue([batch(Opcode.SPLIT), {"opcode": Opcode.NOP}, second]).run()
     assert max_in_flight(after_nop) == 1, "the SPLIT has completed"
@@ -174,12 +190,13 @@ def test_a_queue_that_halts_on_errors_runs_one_batch_at_a_time():
 @pytest.mark.parametrize("seed", range(4))
 def test_random_commands_complete_in_order(seed):
     rng = np.random.default_rng(seed)
-    kinds = [batch(), batch(Opcode.SPLIT), batch(source=RESULTS), {"opcode": Opcode.NOP},
+    kinds = [batch(), batch(Opcode.SPLIT), batch(Opcode.SPLIT, results=OTHERS),
+             batch(source=RESULTS), {"opcode": Opcode.NOP},
              {"opcode": Opcode.HARVEST}]
     commands = [kinds[pick] for pick in rng.integers(0, len(kinds), 40)]
     refused = set(rng.choice(40, 5).tolist())
     queue = Queue(commands, refused=refused, work=int(rng.integers(1, 150)),
-                  gap=int(rng.integers(0, 9))).run()
+                  gap=int(rng.integers(0, 9))).run(limit=10_000)
     for tag, status, start, end in queue.completions:
         assert start < end
         assert status == (Status.BAD_FLAGS if tag in refused else Status.OK), f"seed {seed}, {tag}"

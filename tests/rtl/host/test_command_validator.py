@@ -8,7 +8,7 @@ import pytest
 from amaranth import Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from hotrow_rtl.config import preset
+from hotrow_rtl.config import LIST_ALIGNMENT, preset
 from hotrow_rtl.contract.command_rules import ARITHMETIC, PLANNING
 from hotrow_rtl.contract.commands import COMMANDS
 from hotrow_rtl.contract.encoding import (
@@ -30,7 +30,7 @@ from hotrow_rtl.interfaces.command_assembler import CommandAssembler
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, region_update, table_update
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_rtl.memory.region_check import RegionCheck
-from hotrow_sim.golden.command_validator import validate
+from hotrow_sim.golden.command_validator import lists, validate
 from hotrow_sim.golden.outcome import Outcome
 from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
 from hotrow_sim.golden.region_check import Region, Table
@@ -58,6 +58,7 @@ class Harness(wiring.Component):
         super().__init__({
             "words": In(self.validator.words.signature.flip()),
             "checked": Out(self.validator.checked.signature),
+            "ranges": Out(self.validator.ranges.signature),
             "region_update": In(region_update(config)),
             "table_update": In(table_update(config)),
             "ready": Out(1),
@@ -84,6 +85,7 @@ class Harness(wiring.Component):
         ]
         with m.If(passed.valid):
             m.d.comb += checked.p.command.eq(passed.p)
+        connect(m, validator=validator.ranges, harness=flipped(self.ranges))
         connect(m, validator=validator.tables, span=span.client)
         connect(m, validator=validator.region, arbiter=arbiter.clients[0])
         connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
@@ -117,8 +119,11 @@ async def register(ctx, dut):
     ctx.set(table.enable, 0)
 
 
-def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG):
-    """Return (status, index, address, resulting command) of each command, and the cycles."""
+def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG, ranges=None):
+    """Return (status, index, address, resulting command) of each command, and the cycles.
+
+    `ranges`, a list, receives (address, bytes, write) of each list.
+    """
     dut = Harness(config, queue)
     bench = StreamBench(dut)
     verdicts = []
@@ -139,7 +144,14 @@ def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG):
                 if gap:
                     await ctx.tick().repeat(gap)
 
+    async def collect(ctx):
+        ctx.set(dut.ranges.ready, 1)
+        async for _, _, valid, each in ctx.tick().sample(dut.ranges.valid, dut.ranges.p):
+            if valid and ranges is not None:
+                ranges.append((each.first * LIST_ALIGNMENT, each.bytes, bool(each.write)))
+
     bench.process("source", source)
+    bench.background(collect)
     verdicts = bench.sink(dut.checked, len(commands), pauses, "checked", read=lambda payload: (
         Status(payload.status), payload.error_index, payload.error_address,
         {name: payload.command[name] for name in OPERANDS}))
@@ -341,6 +353,18 @@ def test_a_card_with_a_planner(opcode):
     verdicts, _ = check(commands, "lookup", config=config)
     agree(commands, "lookup", verdicts, config)
     assert len({status for status, *_ in verdicts}) >= 5
+
+
+def test_lists_of_commands():
+    ranges, wanted = [], []
+    batches = [command for command in LEGAL
+               if command["opcode"] in (Opcode.OBSERVE, Opcode.SPLIT, Opcode.INSTALL)]
+    check(batches, "lookup", ranges=ranges)
+    for command in batches:
+        addresses = validate(command, "lookup", CONFIG, REGIONS, TABLES)
+        if not isinstance(addresses, Outcome):
+            wanted += [(addresses[name], size, write) for name, size, write in lists(command)]
+    assert ranges == wanted and len(ranges) > 20
 
 
 @pytest.mark.parametrize("tables", [1, 6, 24])
