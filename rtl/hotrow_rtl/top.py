@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .config import Config
 from .contract.encoding import ROW_ENTRY_BYTES
 from .host.command_queue import CommandQueue
+from .host.engine_watchdog import EngineWatchdog
 from .host.event_counters import EventCounters
 from .host.register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .lookup.engine import LookupEngine
@@ -22,6 +23,12 @@ RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
                   "completions")
 STRIPED_CLIENTS = ("even misses", "odd misses")
 SHALLOW_RESULTS = ("completions",)
+MOVE_CLIENTS = ("move ring", "rows", "targets", "bag lengths", "row weights")
+
+
+def _queue_of(client):
+    """Number of the queue that a client of a list or result port serves; None for both."""
+    return None if client == "completions" else int(client in MOVE_CLIENTS)
 
 
 def list_clients(config: Config) -> tuple[str, ...]:
@@ -200,6 +207,7 @@ class Top(wiring.Component):
             m.d.sync += draining.eq(0)
         for port in ports:
             m.d.comb += port.timeout.eq(registers.timeout)
+        self._watch_engines(m, registers, (lookup_queue, move_queue))
         # All units restart in the next cycle; engines and mover replicate the signal themselves.
         units = {"list_port": list_port, "lookup_queue": lookup_queue, "move_queue": move_queue,
                  "completions": completions, "events": events,
@@ -221,3 +229,42 @@ class Top(wiring.Component):
             *(queue.cycle.eq(registers.cycle) for queue in (lookup_queue, move_queue)),
         ]
         return m
+
+    def _watch_engines(self, m, registers, queues):
+        """Fault a queue whose engine is still.
+
+        Addresses, reads and write responses are attributed to a queue by their ids; row buses
+        belong to the move queue. Completions are of both queues and do not count.
+        """
+        config = self.config
+        m.submodules.watchdog = watchdog = EngineWatchdog(config, len(queues))
+        names, progress = list_clients(config), [[], []]
+
+        def handshake(channel, bus, names):
+            """Whether a handshake of a channel belongs to the queue, for each queue."""
+            fire = getattr(bus, f"{channel}valid") & getattr(bus, f"{channel}ready")
+            number = getattr(bus, f"{channel}id")
+            for queue, found in enumerate(progress):
+                own = [idx for idx, name in enumerate(names) if _queue_of(name) == queue]
+                if own:
+                    found.append(fire & Cat(number == idx for idx in own).any())
+
+        for channel in ("ar", "r"):
+            handshake(channel, self.list_bus, names)
+        for idx, names in enumerate(result_ports(config)):
+            for channel in ("aw", "b"):
+                handshake(channel, getattr(self, f"result_bus_{idx}"), names)
+        for number in range(config.row_ports):
+            read, write = (getattr(self, f"row_{half}_bus_{number}") for half in ("read", "write"))
+            progress[1] += [
+                read.arvalid & read.arready, read.rvalid & read.rready,
+                write.awvalid & write.awready, write.wvalid & write.wready,
+                write.bvalid & write.bready]
+        for idx, queue in enumerate(queues):
+            outcome, part = queue.engine.outcome, queue.engine.command
+            fires = [*progress[idx], outcome.valid & outcome.ready, part.valid & part.ready]
+            # Timing: registers, as ports and engines are far.
+            m.d.sync += [watchdog.progress[idx].eq(Cat(fires).any()),
+                         watchdog.waiting[idx].eq(queue.engine_busy)]
+            m.d.comb += queue.engine_stalled.eq(watchdog.stalled[idx])
+        m.d.comb += watchdog.timeout.eq(registers.timeout)

@@ -61,6 +61,7 @@ class Status(IntEnum):
     ROW_SHAPE = 17
     BATCH_ORDER = 18
     WINDOW = 19
+    STALLED = 20
 
 
 class Opcode(IntEnum):
@@ -208,6 +209,7 @@ STATUS_DOC = {
         " is already planned; index = the batch after the last planned batch",
     Status.WINDOW: "PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
         "retired: retire some; index = newest retired batch",
+    Status.STALLED: "an engine made no progress, see TIMEOUT: in STATE only",
 }
 LINK_STATUS_DOC = {
     LinkStatus.OK: "done",

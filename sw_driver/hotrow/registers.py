@@ -16,6 +16,7 @@ STOPPED = sum(_STOPPED_PORTS)
 
 _STATES = {BUSY: "busy", HALTED: "halted by an error", WAITING: "waiting for an event",
            FAULTED: "faulted: its rings cannot be read or written"}
+_STALLED = "faulted: its engine makes no progress"
 
 
 class Registers:
@@ -50,8 +51,9 @@ class Registers:
 
 def describe_state(state: int) -> str:
     """A queue's STATE register in words."""
-    words = [text for bit, text in _STATES.items() if state & bit]
     status = state >> 8 & 0xFF
+    states = _STATES | ({FAULTED: _STALLED} if status == Status.STALLED else {})
+    words = [text for bit, text in states.items() if state & bit]
     if status and status in Status._value2member_map_:
         words.append(f"status {Status(status).name}")
     return ", ".join(words) or "idle"

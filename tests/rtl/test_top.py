@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from amaranth import Signal
+from hotrow_rtl import top
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import (
     IDENTITY,
@@ -13,6 +15,8 @@ from hotrow_rtl.contract.encoding import (
     Status,
     packed_address,
 )
+from hotrow_rtl.host.engine_watchdog import EngineWatchdog
+from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import RESULT_CLIENTS, Top, result_ports
 from hotrow_sim.golden.records import (
     COMMAND_RECORD,
@@ -359,4 +363,51 @@ def test_soft_reset_in_flight_keeps_the_tables(cycles):
             np.testing.assert_array_equal(copies, weights()[:8])
     card = Card(behaviour=FAR)
     card.run(scenario, limit=60000)
+    card.memory.check()
+
+
+class StillMover(RowMover):
+    """Its first command never ends, and no memory port waits."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        restarted = Signal()
+        with m.If(self.restart):
+            m.d.sync += restarted.eq(1)
+        with m.If(~restarted):
+            m.d.comb += self.engine.outcome.valid.eq(0)
+        return m
+
+
+class QuickWatchdog(EngineWatchdog):
+    def __init__(self, config, queues):
+        super().__init__(config, queues)
+        self.quiet_log2 = 9
+
+
+@pytest.mark.slow
+def test_soft_reset_recovers_from_a_still_engine(monkeypatch):
+    monkeypatch.setattr(top, "RowMover", StillMover)
+    monkeypatch.setattr(top, "EngineWatchdog", QuickWatchdog)
+
+    async def scenario(ctx, card):
+        master = card.master
+        await card.table(ctx, 0, card.put(weights()))
+        listed = {"source": card.put(np.zeros(8, ROW_RECORD)), "count": 8, "stride": 4 * DIM,
+                  "destination": card.place(8 * 4 * DIM)}
+        await master.write(ctx, "TIMEOUT", 20)
+        await card.submit(ctx, "MOVE", Opcode.GATHER, **listed)
+        while not (state := await master.read_value(ctx, "MOVE_STATE")) & 0b1000:
+            assert (await card.do(ctx, "LOOKUP", Opcode.NOP))["status"] == Status.OK
+        assert state == Status.STALLED << 8 | 0b1001
+        assert await master.read_value(ctx, "STATUS") == 1, "no port has stopped"
+        await master.write(ctx, "CONTROL", 1)
+        await card.ready(ctx)
+        assert await master.read_value(ctx, "MOVE_STATE") == 0
+        for queue in QUEUES:
+            await card.enable(ctx, queue)
+        gathered = await card.do(ctx, "MOVE", Opcode.GATHER, **listed)
+        assert (gathered["status"], gathered["entries"]) == (Status.OK, 8)
+    card = Card()
+    card.run(scenario, limit=20000)
     card.memory.check()

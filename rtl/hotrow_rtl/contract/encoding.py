@@ -63,6 +63,7 @@ class Status(IntEnum):
                        "already planned; index = the batch after the last planned batch")
     WINDOW = 19, ("PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
                   "retired: retire some; index = newest retired batch")
+    STALLED = 20, "an engine made no progress, see TIMEOUT: in STATE only"
 
 
 class Opcode(IntEnum):

@@ -60,7 +60,8 @@ def _queue(queue):
                  "completions that have landed in memory, modulo 2**32"),
         Register(f"{name}_STATE", base + 0x24, _RO,
                  "bit 0 busy, bit 1 halted by an error, bit 2 waiting for an event, bit 3 "
-                 "faulted: the ring cannot be read or written; status in bits 15..8"),
+                 "faulted: the ring cannot be read or written, or with status STALLED the engine "
+                 "makes no progress and needs a soft reset; status in bits 15..8"),
     )
 
 
@@ -86,7 +87,8 @@ REGISTERS = {register.name: register for register in (
     Register("INTERRUPT", 0x08C, _RW,
              "bit per queue (0 lookup, 1 move): a completion landed; write 1 to clear"),
     Register("TIMEOUT", 0x090, _RW,
-             "cycles without progress after which a memory port stops; 0 for no limit"),
+             "cycles without progress after which a memory port stops; 0 for no limit. A queue "
+             "whose engine does not use a port for many times as long is faulted"),
     Register("CYCLE_LOW", 0x094, _RO, "cycles since reset; reading latches CYCLE_HIGH"),
     Register("CYCLE_HIGH", 0x098, _RO, "upper half of the cycle counter"),
     Register("EVENT_SELECT", 0x09C, _RW, "event that EVENT_VALUE reads and writes"),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config
 from ..contract.command_rules import PLANNING, rules
-from ..contract.encoding import QUEUES
+from ..contract.encoding import QUEUES, Status
 from ..interfaces.records import Engine, ReadClient, WriteClient, region_update, table_update
 from ..memory.region_check import RegionCheck
 from .command_executor import CommandExecutor
@@ -45,6 +45,10 @@ class CommandQueue(wiring.Component):
     cycle : In(64)
     restart : In(1)
         Drop everything but the regions and tables. Engine, ports and events restart as well.
+    engine_busy : Out(1)
+        A command is in the engine, or between its acceptance and completion.
+    engine_stalled : In(1)
+        A pulse: the engine makes no progress. The queue is faulted until a restart.
     ready : Out(1)
         Low while regions and tables are cleared after reset.
 
@@ -68,6 +72,8 @@ class CommandQueue(wiring.Component):
             "events": Out(EventPort(config)),
             "cycle": In(64),
             "restart": In(1),
+            "engine_busy": Out(1),
+            "engine_stalled": In(1),
             "ready": Out(1),
         })
 
@@ -118,15 +124,19 @@ class CommandQueue(wiring.Component):
         busy, faulted, enable = Signal(), Signal(), Signal()
         start = Signal()  # the queue is idle and starts
         last = Signal(MAX_ENTRIES_LOG2)  # number of the rings' last entry
-        fault = Mux(writer.faulted, writer.fault, fetch.fault)
+        stalled = Signal()
+        fault = Mux(writer.faulted, writer.fault,
+                    Mux(stalled, Status.STALLED, fetch.fault))
         m.d.sync += [
+            stalled.eq((stalled | self.engine_stalled) & ~clear),
             start.eq(starting & ~busy & ~start),
             last.eq((1 << control.entries) - 1),
             enable.eq(control.enable & ~starting & ~faulted),  # Timing: a register, large fan-out
         ]
         m.d.comb += [
             busy.eq(executor.busy | fetch.busy | writer.busy),
-            faulted.eq(writer.faulted | fetch.faulted),
+            faulted.eq(writer.faulted | fetch.faulted | stalled),
+            self.engine_busy.eq(executor.busy & ~executor.waiting & ~faulted),
             clear.eq(self.restart | start),
             self.ready.eq(regions.ready & tables_ready),
             arbiter.enable.eq(regions.ready),

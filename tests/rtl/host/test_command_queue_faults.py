@@ -143,3 +143,42 @@ def test_soft_reset_in_flight(after):
         assert [host.completion(number)["tag"] for number in range(2)] == [7, 8]
         assert host.completion(0)["entries"] == OUTCOME["entries"]
     Host().run(scenario)
+
+
+@pytest.mark.parametrize("moment", ["engine", "idle"])
+def test_a_stalled_engine_faults_the_queue(moment):
+    """Until a soft reset, also if the engine answers after all."""
+    async def scenario(ctx, host):
+        control = host.dut.control
+        await host.submit(ctx, install(1))
+        if moment == "engine":
+            await ctx.tick().until(host.dut.engine_busy)
+        else:
+            await host.completed(ctx, 1)
+            assert not ctx.get(host.dut.engine_busy)
+        await host.pulse(ctx, host.dut.engine_stalled)
+        await ctx.tick().repeat(2)
+        assert not ctx.get(host.dut.engine_busy), "reported once"
+        await ctx.tick().repeat(100)
+        assert (ctx.get(control.state.faulted), ctx.get(control.state.status)) == (
+            1, Status.STALLED)
+        await host.submit(ctx, nop(2))
+        await ctx.tick().repeat(100)
+        assert ctx.get(control.head) == 1, "nothing further starts"
+        await host.soft_reset(ctx)
+        assert ctx.get(control.state.as_value()) == 0
+        await host.enable(ctx)
+        await host.submit(ctx, nop(3))
+        await host.completed(ctx, 1)
+        assert host.completion(0)["tag"] == 3
+    Host().run(scenario)
+
+
+def test_a_wait_is_no_stall():
+    async def scenario(ctx, host):
+        await host.submit(ctx, {"opcode": Opcode.WAIT, "value": 1})
+        await host.until(ctx, waiting=1)
+        for _ in range(50):
+            assert not ctx.get(host.dut.engine_busy)
+            await ctx.tick()
+    Host().run(scenario)
