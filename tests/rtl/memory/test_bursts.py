@@ -93,27 +93,3 @@ def test_client_without_space_gets_no_burst_and_delays_no_other():
     bench.process("space", grant_space)
     assert bench.run(60) <= 3 * 10 + 10
     assert taken == [1] * 10
-
-
-def test_clear_drops_the_requests():
-    scheduler = BurstScheduler(TINY, (4, 4))
-    bench = StreamBench(scheduler)
-
-    async def drive(ctx):
-        request = scheduler.requests[1]
-        ctx.set(request.p, {"address": 0, "bytes": 1600})
-        ctx.set(request.valid, 1)
-        ctx.set(scheduler.space_for_one, 3)
-        ctx.set(scheduler.space_for_two, 3)
-        await ctx.tick().until(request.ready)
-        ctx.set(request.valid, 0)
-        await ctx.tick().repeat(4)
-        assert ctx.get(scheduler.bursts.valid)
-        ctx.set(scheduler.clear, 1)
-        await ctx.tick()
-        ctx.set(scheduler.clear, 0)
-        for _ in range(5):
-            assert not ctx.get(scheduler.bursts.valid)
-            await ctx.tick()
-    bench.process("drive", drive)
-    bench.run(40)

@@ -80,24 +80,3 @@ def test_second_writer_sends_while_the_first_waits_for_its_outcome():
     bench.process("serve", serve)
     bench.run(100)
     assert ended == ([1], [2])
-
-
-def test_restart_drops_a_sequence():
-    dut = WriteArbiter(CONFIG)
-    bench, client = StreamBench(dut), dut.client
-    outcomes = []
-
-    async def run(ctx):
-        ctx.set(dut.writers[0].request.valid, 1)
-        ctx.set(client.request.ready, 1)
-        await ctx.tick().until(dut.writers[0].request.ready)
-        ctx.set(dut.writers[0].request.valid, 0)
-        ctx.set(dut.restart, 1)
-        await ctx.tick()
-        ctx.set(dut.restart, 0)
-        ctx.set(client.words.ready, 1)
-        ctx.set(client.outcome.valid, 1)
-        await write(ctx, dut.writers[1], 64, 1, 0, 0, outcomes)
-    bench.process("run", run)
-    bench.run(60)
-    assert outcomes == [0]

@@ -177,48 +177,6 @@ def test_latency():
         assert bench.run(100) == latency + 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after", range(1, 18))
-def test_restart(after):
-    """A restart at every phase of the beats before; the beats behind it see banks restarted."""
-    ring, beats = ring_of(TINY), beats_of(TINY, 50, 0.7, seed=after)
-    bench = StreamBench(ring)
-    Banks(bench, ring, (0.2, 1, 6), after)
-    dropped, kept = beats[:20], beats[20:]
-    taken, restarted = [], []
-
-    async def drive(ctx):
-        for number in range(after):
-            ctx.set(ring.beats.p, dropped[number])
-            ctx.set(ring.beats.valid, 1)
-            ctx.set(ring.answered.ready, number % 3 == 0)
-            await ctx.tick()
-        ctx.set(ring.restart, 1)
-        await ctx.tick()
-        ctx.set(ring.restart, 0)
-        ctx.set(ring.beats.valid, 0)
-        assert ctx.get(ring.idle) and not ctx.get(ring.answered.valid)
-        assert not any(ctx.get(request.valid) for request in ring.requests)
-        restarted.append(True)
-        for beat in kept:
-            ctx.set(ring.beats.p, beat)
-            ctx.set(ring.beats.valid, 1)
-            await ctx.tick().until(ring.beats.ready)
-        ctx.set(ring.beats.valid, 0)
-
-    async def take(ctx):
-        while not restarted:
-            await ctx.tick()
-        ctx.set(ring.answered.ready, 1)
-        while len(taken) < len(kept):
-            taken.extend(await ctx.tick().sample(ring.answered.p).until(ring.answered.valid))
-        assert ctx.get(ring.idle)
-    bench.process("drive", drive)
-    bench.process("take", take)
-    bench.run(1000)
-    check(TINY, kept, taken)
-
-
 def asks_of(beats):
     """Of every beat its requests by bank; none needs a set."""
     return [{bank: [()] * count for bank, count in Counter(

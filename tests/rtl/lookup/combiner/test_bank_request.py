@@ -67,18 +67,3 @@ def test_requests_of_owners(config, gaps, pauses):
         check(config, at, beat, out)
     if gaps is STEADY and pauses is STEADY:
         assert cycles == len(beats) + BankRequestStage.latency
-
-
-def test_restart_drops_the_beat():
-    dut = BankRequestStage(TINY)
-    bench = StreamBench(dut)
-
-    async def drive(ctx):
-        ctx.set(dut.combined.valid, 1)
-        await ctx.tick().repeat(2)
-        ctx.set(dut.restart, 1)
-        await ctx.tick()
-        ctx.set(dut.combined.valid, 0)
-        assert not ctx.get(dut.beats.valid)
-    bench.process("drive", drive)
-    bench.run(10)

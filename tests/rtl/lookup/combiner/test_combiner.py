@@ -202,19 +202,3 @@ def test_batch_leaves_though_the_next_one_stalls():
                 await player.restart(ctx)
     player.bench.process("drive", drive)
     player.bench.run(4000)
-
-
-def test_restart():
-    """The next beat is the first of its batch, whatever was inside."""
-    player, kept = Player(), batch_of(TINY, 9, 2, seed=5)
-    dropped = batch_of(TINY, 7, 1, seed=3) + batch_of(TINY, 20, 1, seed=4)
-
-    async def drive(ctx):
-        for after in range(1, 12):
-            await player.give(ctx, dropped[:after])
-            await player.restart(ctx)
-            await player.give(ctx, kept)
-            await ctx.tick().repeat(30)
-            assert player.taken == list(expected(TINY, kept)), after
-    player.bench.process("drive", drive)
-    player.bench.run(1000)

@@ -101,33 +101,3 @@ def test_lists_and_counts(gaps, pauses):
             "unique": ones("first", "bypassed"), "entries": ones("fetched"),
             "evictions": ones("evicts"), "bypasses": ones("bypassed"),
             "wait_for": NO_BATCH if number == 2 else 47}
-
-
-def test_restart_forgets_the_batch():
-    """Before and while the banks are asked."""
-    rng, dut = np.random.default_rng(8), PlanLists(TINY)
-    bench, (given, _) = StreamBench(dut), beats(rng, 1)
-
-    async def drive(ctx):
-        for name in ("fill_slots", "victim_slots", "victims"):
-            ctx.set(getattr(dut, name).ready, 1)
-        ctx.set(dut.beats.p, given[0])
-        for after in range(TINY.banks + 6):
-            ctx.set(dut.beats.valid, 1)
-            await ctx.tick()
-            ctx.set(dut.beats.valid, 0)
-            for _ in range(after):
-                await ctx.tick()
-            ctx.set(dut.restart, 1)
-            await ctx.tick()
-            ctx.set(dut.restart, 0)
-            for _ in range(TINY.banks + 6):
-                assert not ctx.get(dut.counted.valid), after
-                await ctx.tick()
-        ctx.set(dut.beats.valid, 1)
-        await ctx.tick()
-        ctx.set(dut.beats.valid, 0)
-        (counts,) = await ctx.tick().sample(dut.counted.p).until(dut.counted.valid)
-        assert counts.entries == given[0]["fetched"].bit_count()
-    bench.process("drive", drive)
-    bench.run(2000)

@@ -293,49 +293,6 @@ def test_rounds_of_a_beat(config):
     assert taken[-1] - taken[0] == sum(rounds[:-4]) + 3  # beats wait in three places before theirs
 
 
-@pytest.mark.parametrize("taking, after", [
-    *(pytest.param(("popular", "nonpopular", "counted"), after,
-                   marks=[pytest.mark.slow] * (after not in (1, 4, 9, 24, 47))) for after in (
-        1, 2, 3, 4, 5, 6, 7, 9, 12, 20, 24, 26, 27, 28, 30, 32, 47, 60)),
-    *(pytest.param(("popular", "nonpopular"), after,
-                   marks=[pytest.mark.slow] * (after != 47)) for after in (36, 47, 60)),
-    *(pytest.param((), after, marks=[pytest.mark.slow] * (after not in (12, 60)))
-      for after in (1, 5, 12, 28, 30, 60))])
-def test_restart(taking, after):
-    """Marks, sizes and lists in progress are dropped; `ready` rises when the memory is clear."""
-    config = LEAST if after % 2 else TINY
-    dropped = list(batches_of_every_kind(config, after, [60, 5, 1, 40, 64, 30], cold=0.6))
-    kept = list(batches_of_every_kind(config, after + 1, [64, 9, 1, 33, 50], cold=0.1))
-    bench, restarted = Bench(config), []
-    dut = bench.dut
-
-    def later(coroutine, *arguments):
-        async def run(ctx):
-            while not restarted:
-                await ctx.tick()
-            await coroutine(ctx, *arguments)
-        return run
-
-    async def drive(ctx):
-        await bench.restart(ctx, dropped, taking, after)
-        restarted.append(True)
-        await bench.feed(ctx, [beat for _, given in kept for beat in given], STEADY, early=True)
-
-    async def count(ctx):
-        ctx.set(dut.counted.ready, 1)
-        while len(bench.counted) < len(kept):
-            value, = await ctx.tick().sample(dut.counted.p.popular).until(dut.counted.valid)
-            bench.counted.append(value)
-    bench.counted = []
-    bench.bench.process("beats", drive)
-    bench.bench.process("sizes", later(bench.size, [size for size, _ in kept]))
-    for name in bench.lists:
-        bench.bench.process(name, later(bench.take, name, len(kept), STEADY))
-    bench.bench.process("counted", later(count))
-    bench.bench.run(4000)
-    bench.check(kept)
-
-
 @pytest.mark.parametrize("config", [TINY, WIDE, LEAST, preset("ecp5-85f")],
                          ids=lambda config: config.name)
 def test_memory(config):

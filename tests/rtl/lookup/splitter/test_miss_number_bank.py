@@ -67,28 +67,6 @@ def test_equals_a_list(config, places, idle):
         number for _, number in turns[:-MissNumberBank.latency]]
 
 
-@pytest.mark.parametrize("after", range(MissNumberBank.latency + 2))
-def test_restart(after):
-    """Requests that came up to `after` cycles before the restart are answered before it or never;
-    those behind it are."""
-    dut = MissNumberBank(TINY)
-    bench, told = StreamBench(dut), []
-    first, behind = requests_of(TINY, after + 1, 4, seed=1), requests_of(TINY, 20, 4, seed=2)
-
-    async def drive(ctx):
-        for number, (request, _) in enumerate(first):
-            ctx.set(dut.restart, number == after)
-            told.append(await offer(ctx, dut, request))
-        ctx.set(dut.restart, 0)
-        for request, _ in [*behind, *[(None, None)] * MissNumberBank.latency]:
-            told.append(await offer(ctx, dut, request))
-    bench.process("drive", drive)
-    bench.run(200)
-    before = [number for _, number in first][:max(0, after + 1 - MissNumberBank.latency)]
-    assert [number for number in told if number is not None] == before + [
-        number for _, number in behind]
-
-
 @pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5-85f"), preset("alveo-u55c")],
                          ids=lambda config: config.name)
 def test_memory(config):

@@ -288,53 +288,6 @@ def test_one_beat_a_cycle(pauses, list_pauses, every):
     check_lists([batch], lists)
 
 
-def test_restart():
-    """A restart at every phase of the batch before; numbers start at 0 after it."""
-    dut = NumberedRing(TINY)
-    bench, taking = StreamBench(dut), []
-    beats, lists = [], []
-
-    async def drive(ctx):
-        for after in (1, 2, 3, 4, 5, 7, 9, 12, 25):
-            dropped, kept = Batch(TINY, 30, 30, seed=after), Batch(TINY, 12, 20, seed=100 + after)
-            for number in range(after):
-                ctx.set(dut.answered.p, dropped.beats[number])
-                ctx.set(dut.answered.valid, 1)
-                ctx.set(dut.listed.ready, number % 5 != 4)
-                ctx.set(dut.numbered.ready, number % 3 == 0)
-                await ctx.tick()
-            ctx.set(dut.restart, 1)
-            await ctx.tick()
-            ctx.set(dut.restart, 0)
-            ctx.set(dut.answered.valid, 0)
-            assert not ctx.get(dut.listed.valid) and not ctx.get(dut.numbered.valid)
-            taking.append(True)
-            for port in (dut.listed, dut.numbered):
-                ctx.set(port.ready, 1)
-            for beat in kept.beats:
-                ctx.set(dut.answered.p, beat)
-                ctx.set(dut.answered.valid, 1)
-                await ctx.tick().until(dut.answered.ready)
-            ctx.set(dut.answered.valid, 0)
-            await ctx.tick().repeat(40)
-            check_beats([kept], beats)
-            check_lists([kept], lists)
-            for taken in (taking, beats, lists):
-                taken.clear()
-
-    def take(port, taken, read):
-        async def collect(ctx):
-            while True:
-                _, _, valid, payload = await ctx.tick().sample(port.valid, port.p)
-                if taking and valid:
-                    taken.append(read(payload))
-        return collect
-    bench.background(take(dut.numbered, beats, read_beat))
-    bench.background(take(dut.listed, lists, read_list))
-    bench.process("drive", drive)
-    bench.run(1500)
-
-
 @pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5-85f")], ids=lambda config: config.name)
 def test_memory(config):
     """Nothing before the ring, and the numbers behind it."""

@@ -159,36 +159,3 @@ def test_a_beat_a_cycle():
     """But that a batch which ends right behind another waits a cycle."""
     batches = [Batch(TINY, beats, seed=beats) for beats in (40, 1, 25)]
     assert run(TINY, batches) == 66 + 1 + SlotWords.latency
-
-
-@pytest.mark.parametrize("after", range(1, 6))
-def test_restart_drops_the_beats_inside(after):
-    dut, batch = Ends(TINY), Batch(TINY, 5, seed=3)
-    bench = StreamBench(dut)
-
-    async def drive(ctx):
-        for beat in Batch(TINY, 9, seed=4).beats[:after]:
-            ctx.set(dut.beats.p, beat)
-            ctx.set(dut.beats.valid, 1)
-            await ctx.tick()
-        ctx.set(dut.beats.valid, 0)
-        ctx.set(dut.restart, 1)
-        await ctx.tick()
-        ctx.set(dut.restart, 0)
-        for sink in (dut.slots, dut.marks, dut.outcome):
-            assert not ctx.get(sink.valid)
-            ctx.set(sink.ready, 1)
-        words = []
-        for beat in [*batch.beats, None, None, None, None]:
-            ctx.set(dut.beats.valid, beat is not None)
-            if beat:
-                ctx.set(dut.beats.p, beat)
-            _, _, valid, word = await ctx.tick().sample(dut.slots.valid, dut.slots.p)
-            if valid:
-                words.append([word.values[lane] for lane in range(TINY.lanes)
-                              if word.present >> lane & 1])
-        assert words == [[slot for slot in slots if slot is not None]
-                         for slots, _, _ in batch.expected()]
-        assert ctx.get(dut.outcome.p.lookups) == batch.counts["lookups"]
-    bench.process("drive", drive)
-    bench.run(100)

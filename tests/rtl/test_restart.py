@@ -1,0 +1,128 @@
+"""Every unit with a restart: after one in any cycle it equals a unit that never ran."""
+
+import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.host.event_counters import EventCounters
+from hotrow_rtl.host.region_arbiter import RegionArbiter
+from hotrow_rtl.host.table_range_check import TableRangeCheck
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, bank_request, count_request
+from hotrow_rtl.interfaces.records import element, row_entry
+from hotrow_rtl.lists.lane_merger import LaneMerger
+from hotrow_rtl.lookup.banks.bypass_table import BypassTable
+from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
+from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
+from hotrow_rtl.lookup.combiner.bank_request import BankRequestStage
+from hotrow_rtl.lookup.combiner.combiner import Combiner
+from hotrow_rtl.lookup.counters.bank import CounterBank
+from hotrow_rtl.lookup.counters.scan_engine import ScanEngine
+from hotrow_rtl.lookup.directory.entry_check import EntryCheck
+from hotrow_rtl.lookup.directory.list_request import ListRequestStage
+from hotrow_rtl.lookup.directory.payloads import slot_request
+from hotrow_rtl.lookup.directory.slot_table import SlotTable
+from hotrow_rtl.lookup.planner.plan_lists import PlanLists, PlanTally, Victims
+from hotrow_rtl.lookup.planner.window import PlanWindow
+from hotrow_rtl.lookup.reader.range_check import RangeCheck, unchecked_beat
+from hotrow_rtl.lookup.reader.reader import LookupReader
+from hotrow_rtl.lookup.splitter.batch_statistics import BatchStatistics
+from hotrow_rtl.lookup.splitter.bitmap_write_rounds import BitmapWriteScheduler
+from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap, WordMarker
+from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_request
+from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering
+from hotrow_rtl.lookup.splitter.miss_table import MissTableBank
+from hotrow_rtl.lookup.splitter.sample_partition import SamplePartition
+from hotrow_rtl.lookup.splitter.slot_words import SlotWords
+from hotrow_rtl.memory.burst_scheduler import BurstScheduler
+from hotrow_rtl.memory.read_client import ReadClientBuffer
+from hotrow_rtl.memory.request_scheduler import RequestScheduler
+from hotrow_rtl.memory.watchdog import Watchdog
+from hotrow_rtl.memory.write_arbiter import WriteArbiter
+from hotrow_rtl.memory.write_client import WriteClientBuffer
+from hotrow_rtl.primitives.fifo import RamFifo
+from hotrow_sim.testing.restart_harness import Case, below, check_restart, constant, payload
+
+TINY = preset("tiny")
+TABLES = {"reset": False, "mirror": ("table_update.enable", "table_update.index",
+                                     "table_update.entry"), "ready": "ready"}
+QUIET = {name: constant(0) for name in (
+    "clear", "sweep", "clear_counts", "clear_slots", "clear_misses", "begin")}
+
+CASES = {
+    "EventCounters": Case(
+        lambda: EventCounters(TINY, 2), reset=False, ready="ready",
+        inputs={"clients.1.request.valid": constant(0), "request.payload": payload(
+            EventCounters(TINY, 2).clients[0].request.p.shape(), write=0)}),
+    "RegionArbiter": Case(lambda: RegionArbiter(TINY, 2)),
+    "TableRangeCheck": Case(lambda: TableRangeCheck(TINY), **TABLES),
+    "LaneMerger": Case(lambda: LaneMerger(8, 4), restart="clear"),
+    "BankCrossbar": Case(
+        lambda: BankCrossbar(TINY, 4, 4, 4, 4), inputs={"beats.payload": payload(
+            BankCrossbar(TINY, 4, 4, 4, 4).beats.p.shape(), lanes__all__valid=1)},
+        replies={f"answers.{bank}": f"requests.{bank}" for bank in range(TINY.banks)}),
+    "BypassTable": Case(lambda: BypassTable(TINY), restart="clear", reset=False),
+    "LookupBank": Case(
+        lambda: LookupBank(TINY), reset=False, ready="ready",
+        inputs=QUIET | {"requests.payload": payload(
+            bank_request(TINY), op=DirectoryOp.FIND.value, amount=0, miss=0),
+            "scan.read": constant(0), "scan.write": constant(0)}, ignore=("scan.entry",)),
+    "BankRequestStage": Case(lambda: BankRequestStage(TINY)),
+    "Combiner": Case(lambda: Combiner(TINY)),
+    "CounterBank": Case(
+        lambda: CounterBank(TINY), reset=False, ready="ready", ignore=("scan.entry",),
+        inputs=QUIET | {"requests.payload": payload(count_request(TINY), amount=0),
+                        "scan.read": constant(0), "scan.write": constant(0)}),
+    "ScanEngine": Case(lambda: ScanEngine(TINY)),
+    "EntryCheck": Case(lambda: EntryCheck(TINY), **TABLES, inputs={
+        "entries.payload": payload(element(row_entry), value__table=below(TINY.tables + 2))}),
+    "ListRequestStage": Case(lambda: ListRequestStage(TINY)),
+    "SlotTable": Case(
+        lambda: SlotTable(TINY), reset=False, ready="ready", settle=SlotTable(TINY).latency,
+        inputs=QUIET | {"request": payload(slot_request(TINY), op=DirectoryOp.FIND.value)}),
+    "Victims": Case(lambda: Victims(TINY)),
+    "PlanTally": Case(lambda: PlanTally(TINY)),
+    "PlanLists": Case(lambda: PlanLists(TINY)),
+    "PlanWindow": Case(lambda: PlanWindow(TINY), restart="clear", settle=2,
+                       inputs={"batch": below(8), "host.number": below(8)}),
+    "RangeCheck": Case(lambda: RangeCheck(TINY), **TABLES, inputs={
+        "unchecked.payload": payload(unchecked_beat(TINY))}),
+    "LookupReader": Case(lambda: LookupReader(TINY), **TABLES),
+    "BatchStatistics": Case(lambda: BatchStatistics(TINY)),
+    "BitmapWriteScheduler": Case(lambda: BitmapWriteScheduler(TINY)),
+    "WordMarker": Case(lambda: WordMarker(TINY), qualified={
+        "read_half": "read", "read_row": "read", "write_half": "write", "write_row": "write",
+        "write_data": "write"}),
+    "ColdSampleBitmap": Case(lambda: ColdSampleBitmap(TINY), reset=False, ready="ready"),
+    "MissNumberBank": Case(
+        lambda: MissNumberBank(TINY), reset=False,
+        inputs={"requests.payload": payload(number_request(TINY), write=0)}),
+    "MissNumbering": Case(lambda: MissNumbering(TINY)),
+    "MissTableBank": Case(lambda: MissTableBank(TINY), reset=False, ready="ready",
+                          settle=MissTableBank.latency, inputs=QUIET | {"drop": constant(1)}),
+    "SamplePartition": Case(lambda: SamplePartition(TINY), qualified={
+        "read_half": "read", "read_word": "read", "clear_half": "clear", "clear_word": "clear"}),
+    "SlotWords": Case(lambda: SlotWords(TINY), inputs={"beats.payload": payload(
+        SlotWords(TINY).beats.p.shape(), carried__lanes__all__back=0)}),
+    "BurstScheduler": Case(lambda: BurstScheduler(TINY, [4, 4]), restart="clear",
+                           inputs={"requests.1.valid": constant(0)}, ignore=("len_minus_1",)),
+    "ReadClientBuffer": Case(lambda: ReadClientBuffer(TINY, 16, 4), inputs={
+        "draining": constant(0), "len_minus_1": below(9), "reserve_len_minus_1": below(4)}),
+    "RequestScheduler": Case(
+        lambda: RequestScheduler(TINY, 2), restart="clear",
+        inputs={"requests.1.valid": constant(0)},
+        qualified=dict.fromkeys(("word", "last", "len_minus_1", "client_idx"), "valid")),
+    "WriteArbiter": Case(lambda: WriteArbiter(TINY)),
+    "WriteClientBuffer": Case(lambda: WriteClientBuffer(TINY, 16)),
+    "Watchdog": Case(Watchdog, inputs={"timeout": constant(7)}),
+    "RamFifo": Case(lambda: RamFifo(8, 4), restart="clear"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_restart(name):
+    check_restart(CASES[name], busy=range(0, 24, 3))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_restart_in_every_cycle(name, seed):
+    check_restart(CASES[name], seed=seed, busy=range(48), in_a_row=3)
