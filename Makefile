@@ -3,6 +3,7 @@
 # make formal    every proof; `make test` runs those that take seconds
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
+# make mutants   plant single faults in the source and run the tests that should notice them
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak regress lint generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak mutants regress lint generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -28,6 +29,9 @@ formal: $(VENV)/.installed-formal
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.fuzz.soak $(ARGS)
+
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m hotrow_sim.testing.mutants $(ARGS)
 
 plan-soak: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.fuzz.plan_soak $(ARGS)

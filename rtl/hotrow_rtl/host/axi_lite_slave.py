@@ -37,7 +37,10 @@ class AXI4LiteSlave(wiring.Component):
 
     Timing
     ------
-    An access is valid 1 cycle after its last handshake; its response follows its reply by 1.
+    An access is valid 1 cycle after its last handshake; its response follows its reply by 1. An
+    access waits for at most one of the other direction, beside responses that the master does not
+    accept: with accesses accepted within A cycles and replied to within R, a response is valid
+    2 * (A + R) + 3 cycles after its request at the latest.
     """
 
     def __init__(self, address_width):
@@ -77,16 +80,13 @@ class AXI4LiteSlave(wiring.Component):
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
 
-        with m.FSM():
+        with m.FSM() as fsm:
             with m.State("ARBITRATE"), m.If(can_write | can_read):
                 m.d.sync += writing.eq(can_write)
                 m.next = "ACCESS"
-            with m.State("ACCESS"):
-                m.d.comb += access.valid.eq(1)
-                with m.If(access.ready):
-                    m.next = "REPLY"
+            with m.State("ACCESS"), m.If(access.ready):
+                m.next = "REPLY"
             with m.State("REPLY"):
-                m.d.comb += reply.ready.eq(1)
                 response = Mux(reply.p.refused, SLVERR, OKAY)
                 with m.If(reply.valid):
                     with m.If(writing):
@@ -105,6 +105,8 @@ class AXI4LiteSlave(wiring.Component):
                         ]
                     m.next = "ARBITRATE"
         m.d.comb += [
+            access.valid.eq(fsm.ongoing("ACCESS")),
+            reply.ready.eq(fsm.ongoing("REPLY")),
             access.p.word.eq(Mux(writing, write_address, read_address)[2:]),
             access.p.write.eq(writing),
             access.p.data.eq(write_data),

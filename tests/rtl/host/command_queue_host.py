@@ -43,6 +43,7 @@ class Host:
         self.dut = CommandQueue(config, queue)
         self.memory = np.zeros(1 << 16, np.uint8)
         self.read_faults, self.write_faults = {}, {}  # number of the access -> fault
+        self.fault_beat = 1  # of a read with a fault; -1 for the last
         self.reads, self.writes = [], []  # addresses
         self.events = [0] * config.events
         self.engine_commands, self.engine_outcomes = [], {}  # commands; tag -> outcome
@@ -175,7 +176,8 @@ class Host:
                 ctx.set(words.p, {
                     "data": int.from_bytes(self.memory[at:at + self.config.bus_bytes].tobytes(),
                                            "little"),
-                    "fault": fault if beat == count // 2 else 0, "last": beat == count - 1})
+                    "fault": fault if beat == self.fault_beat % count else 0,
+                    "last": beat == count - 1})
                 if not await self._send(ctx, words, restarts):
                     break
 

@@ -19,7 +19,8 @@ def test_rings_of_an_illegal_size_are_refused(entries, accepted):
 
 @pytest.mark.parametrize("fault, status", [
     (FAULT_SLVERR, Status.SLVERR), (FAULT_DECERR, Status.DECERR), (FAULT_TIMEOUT, Status.TIMEOUT)])
-def test_a_ring_that_cannot_be_read(fault, status):
+@pytest.mark.parametrize("beat", [0, 3, -1], ids=["first", "middle", "last"])
+def test_a_ring_that_cannot_be_read(fault, status, beat):
     """The queue stops; after it is enabled again it starts with the first entry."""
     async def scenario(ctx, host):
         control = host.dut.control
@@ -37,7 +38,9 @@ def test_a_ring_that_cannot_be_read(fault, status):
         await host.submit(ctx, nop(3))
         await host.completed(ctx, 1)
         assert host.completion(0)["tag"] == 3 and host.completion(0)["sequence"] == 1
-    Host().run(scenario)
+    host = Host()
+    host.fault_beat = beat
+    host.run(scenario)
 
 
 @pytest.mark.parametrize("fault, status", [(FAULT_SLVERR, Status.SLVERR),

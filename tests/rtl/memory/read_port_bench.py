@@ -49,10 +49,11 @@ class Bench(StreamBench):
         self.source(self.port.clients[client].request,
                     [{"address": address, "bytes": size} for address, size in requests], gaps)
 
-    def receive(self, client, count, pauses=STEADY):
-        return self.sink(self.port.clients[client].words, count, pauses, name=f"client {client}",
-                         read=lambda word: (None if word.fault else word.data, word.fault,
-                                            word.last))
+    def receive(self, client, count, pauses=STEADY, more=False):
+        def read(word):
+            return None if word.fault else word.data, word.fault, word.last
+        return self.sink(self.port.clients[client].words, count, pauses, f"client {client}", read,
+                         more=more)
 
     def read(self, client, requests, gaps=STEADY, pauses=STEADY):
         self.request(client, requests, gaps)

@@ -65,7 +65,7 @@ def test_longest_list_is_not_truncated():
     scheduler = BurstScheduler(TINY, (4,))
     bench = StreamBench(scheduler)
     bench.source(scheduler.requests[0], [{"address": 0, "bytes": (1 << LIST_BYTES_WIDTH) - 1}])
-    taken = bench.sink(scheduler.bursts, 50,
+    taken = bench.sink(scheduler.bursts, 50, more=True,
                        read=lambda owner: (owner.burst.word, owner.burst.len_minus_1 + 1))
     seen = []
 

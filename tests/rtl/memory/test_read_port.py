@@ -161,7 +161,7 @@ def test_longest_list_is_not_truncated():
     bench = Bench(TINY, 1)
     bench.model.map(np.zeros(1, np.uint8), 0)
     bench.request(0, [(BASE, (1 << LIST_BYTES_WIDTH) - 1)])
-    taken = bench.receive(0, 600)
+    taken = bench.receive(0, 600, more=True)
     bench.run(1000)
     assert taken == [(*word[:2], 0) for word in bench.expected([(BASE, 9600)])]
 

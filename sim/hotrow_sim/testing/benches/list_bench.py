@@ -108,6 +108,12 @@ class ListMemory:
             if held:
                 return sampled
 
+    def data(self, start, end, fault):
+        """A word; with a fault zeros, ones or what the memory holds."""
+        word = int.from_bytes(self.bytes[start:end], "little")
+        ones = (1 << 8 * (end - start)) - 1
+        return (0, ones, word)[start // (end - start) % 3] if fault else word
+
     async def _fetch(self, ctx, fetch):
         ctx.set(fetch.request.ready, 1)
         request, = await self._until(ctx, fetch.request.valid, fetch.request.p)
@@ -121,9 +127,8 @@ class ListMemory:
             await self._ticks(ctx, next(self._gaps))
             after = at + self.config.bus_bytes
             fault = self.read_faults.get(at, 0)
-            data = int.from_bytes(self.bytes[at:after], "little")
             ctx.set(fetch.words.p, {
-                "data": 0 if fault else data, "fault": fault, "last": int(after >= end)})
+                "data": self.data(at, after, fault), "fault": fault, "last": int(after >= end)})
             ctx.set(fetch.words.valid, 1)
             await self._until(ctx, fetch.words.ready)
             ctx.set(fetch.words.valid, 0)

@@ -64,8 +64,7 @@ class ListBus(ListMemory):
         if after >= end:
             lists.popleft()
         fault = self.read_faults.get(at, 0)
-        return {"data": 0 if fault else int.from_bytes(self.bytes[at:after], "little"),
-                "fault": fault, "last": int(after >= end)}
+        return {"data": self.data(at, after, fault), "fault": fault, "last": int(after >= end)}
 
 
 class _Client:

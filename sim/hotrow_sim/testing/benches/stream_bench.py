@@ -1,7 +1,8 @@
 """Drives and checks streams in Amaranth's simulator.
 
 A `StreamBench` sends payloads with gaps, accepts payloads with pauses, and checks that a valid
-payload holds until it is accepted. A bench that does not finish within its limit fails.
+payload holds until it is accepted. A bench that does not finish within its limit fails, as does one
+whose sinks receive more than they expect within `IDLE_CYCLES` of the end.
 """
 
 from itertools import cycle
@@ -12,6 +13,7 @@ from amaranth.sim import Simulator
 STEADY = (0,)
 RAGGED = (0, 0, 3, 1)
 PERIOD = 1e-8
+IDLE_CYCLES = 12
 
 
 async def pulse(ctx, signal):
@@ -39,6 +41,7 @@ class StreamBench:
         self.dut = dut
         self.cycles = 0
         self._unfinished = {}
+        self._sinks = []  # (stream, name)
         self._simulator = Simulator(dut)
         self._simulator.add_clock(PERIOD)
         self._simulator.add_testbench(self._count, background=True)
@@ -55,7 +58,8 @@ class StreamBench:
                 ctx.set(stream.valid, 0)
         self.process(f"source of {len(payloads)}", drive)
 
-    def sink(self, stream, count, pauses=STEADY, name="sink", read=None, valid_cycles=None):
+    def sink(self, stream, count, pauses=STEADY, name="sink", read=None, valid_cycles=None,
+             more=False):
         """Accept `count` payloads, with `pauses` cycles without `ready` before each.
 
         Parameters
@@ -70,6 +74,8 @@ class StreamBench:
             Converts a sampled payload to an element of the result.
         valid_cycles : list, optional
             Receives the first cycle in which each payload is valid.
+        more : bool
+            Further payloads may follow.
 
         Returns
         -------
@@ -77,6 +83,8 @@ class StreamBench:
             Filled while the simulation runs.
         """
         received, always = [], isinstance(stream.ready, Const)
+        if not more:
+            self._sinks.append((stream, name))
 
         async def drain(ctx):
             held = None
@@ -123,12 +131,24 @@ class StreamBench:
         AssertionError
             After `limit` cycles.
         """
-        self._limit = limit
+        self._limit, ended = limit, []
+
+        async def idle(ctx):
+            while self._unfinished:
+                await ctx.tick()
+            ended.append(self.cycles)
+            for _ in range(IDLE_CYCLES):
+                for stream, name in self._sinks:
+                    assert not ctx.get(stream.valid), f"{name}: a payload more than expected"
+                await ctx.tick()
+        if self._sinks:
+            self._simulator.add_testbench(idle)
         self._simulator.run()
+        self.cycles = ended[0] if ended else self.cycles
         return self.cycles
 
     async def _count(self, ctx):
         async for _ in ctx.tick():
             self.cycles += 1
-            assert self.cycles <= self._limit, (
+            assert self.cycles <= self._limit or not self._unfinished, (
                 f"not finished after {self._limit} cycles: {', '.join(self._unfinished)}")
