@@ -87,9 +87,10 @@ class _Card:
         self.device, self.rng = device, rng
         self.setup = make_setup(rng, TINY)
         self.host = FuzzHost(device, self.setup, RINGS_LOG2)
-        # Registered regions may extend beyond their memory, but not to the middle of this.
-        self.unregistered = aligned(3 * SHORT_REGION)[SHORT_REGION:-SHORT_REGION]
-        device.attach(self.unregistered, True)
+        # Registered regions may extend beyond their memory: the first of these lies between.
+        self.between, self.unregistered = aligned(SHORT_REGION), aligned(SHORT_REGION)
+        for octets in (self.between, self.unregistered):
+            device.attach(octets, True)
         self.guarded = [self.unregistered, *(
             octets for handle, octets in self.host.buffers.items() if handle not in WRITABLE)]
 
