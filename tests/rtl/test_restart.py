@@ -126,3 +126,16 @@ def test_restart(name):
 @pytest.mark.parametrize("name", CASES)
 def test_restart_in_every_cycle(name, seed):
     check_restart(CASES[name], seed=seed, busy=range(48), in_a_row=3)
+
+
+def test_what_has_no_answer_is_not_performed():
+    """INSTALL and REMOVE under way at a restart write nothing, then or after a clear."""
+    table, count = SlotTable(TINY), iter(range(1 << 30))
+    requests = payload(slot_request(TINY), choices__all__set=below(2), choices__all__tag=below(3),
+                       op=lambda rng: int(rng.choice([DirectoryOp.INSTALL.value,
+                                                      DirectoryOp.REMOVE.value])))
+    check_restart(Case(
+        lambda: SlotTable(TINY), reset=False, ready="ready", settle=table.latency + 1,
+        inputs=QUIET | {"request": requests, "setting": constant(0), "count": constant(0),
+                        "valid": lambda rng: next(count) % table.distance == 0},
+    ), busy=[table.latency - 1, table.latency] * 30, in_a_row=1, compare=23)

@@ -42,6 +42,8 @@ class Case:
         memory that a restart keeps, and that `inputs` do not change, or that takes time to clear.
     mirror : tuple of str
         Inputs that the second instance receives while the first one is busy, too.
+    then : str or None
+        An input that is high in the cycle after the restart: the host clears the unit's memory.
     settle : int
         Cycles from the restart until the unit is as after a reset, while inputs are idle.
     ready : str or None
@@ -56,6 +58,7 @@ class Case:
     qualified: Mapping = field(default_factory=dict)
     reset: bool = True
     mirror: tuple = ()
+    then: str | None = None
     settle: int = 0
     ready: str | None = None
 
@@ -142,7 +145,7 @@ class _Driver:
                 self.held[path[:-1]] = payload.of(bits) if payload else 0
 
     def _value(self, path, port, pause):
-        if port.name == self.case.restart:
+        if port.name in (self.case.restart, self.case.then):
             return 0
         stream, last = path[:-1], path[-1]
         if stream in self.held and last in ("valid", "payload"):
@@ -174,6 +177,7 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
     inputs, outputs = twins.ports
     rng = np.random.default_rng(seed)
     restart = 1 << inputs[(case.restart,)].offset
+    then = 1 << inputs[(case.then,)].offset if case.then else 0
     quiet = _Driver(case, twins.ports, rng)
     drawn = {port: case.inputs[name] for port in inputs.values()
              if (name := port.matches(case.inputs)) is not None}
@@ -204,8 +208,9 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
                 bits = driver.draw(pause) | restart
                 await step(ctx, bits, idle | restart | bits & mirrored)
                 ctx.set(twins.reset, 0)
-                for _ in range(case.settle):
-                    await step(ctx, idle, idle)
+                for cycle in range(case.settle):
+                    bits = idle | (then if cycle == 0 else 0)
+                    await step(ctx, bits, bits)
             driver = quiet
             driver.forget()
             for cycle in range(compare):

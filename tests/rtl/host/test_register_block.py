@@ -178,6 +178,55 @@ def test_interrupts():
     run(scenario)
 
 
+def test_an_event_in_the_cycle_of_its_clear_is_kept():
+    """The host has not seen it: the interrupt stays pending."""
+    async def scenario(ctx, dut, master):
+        event, ends = dut.queues[0].completed_pulse, []
+        await master.write(ctx, "CONTROL", 0b010)
+
+        async def clear(at):
+            """Write INTERRUPT with a completion in cycle `at`; the cycle in which it falls."""
+            ctx.set(event, 1)
+            await ctx.tick()
+            ctx.set(event, 0)
+            await ctx.tick()
+            calls.append((event, at))
+            await master.write(ctx, "INTERRUPT", 0b01)
+            await ctx.tick().repeat(5)
+            pending = await master.read_value(ctx, "INTERRUPT")
+            await master.write(ctx, "INTERRUPT", 0b01)
+            ends.append(pending)
+
+        for at in (None, *range(12)):
+            await clear(at)
+        fell = falls[0]
+        assert ends[0] == 0 and fell is not None
+        assert ends[1:] == [int(at >= fell - 1) for at in range(12)]
+    calls, falls = [], []
+
+    dut = RegisterBlock(CONFIG)
+    bench = StreamBench(dut)
+
+    async def complete(ctx):
+        """Complete a command in the requested cycle after each call; note when the output falls."""
+        while True:
+            if not calls:
+                await ctx.tick()
+                continue
+            event, at = calls.pop()
+            fell = None
+            for cycle in range(16):
+                ctx.set(event, cycle == at)
+                if not ctx.get(dut.interrupt) and fell is None:
+                    fell = cycle
+                await ctx.tick()
+            ctx.set(event, 0)
+            falls.append(fell)
+    bench.background(complete)
+    bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus)))
+    bench.run(5000)
+
+
 def test_status_shows_readiness_and_stopped_ports():
     async def scenario(ctx, dut, master):
         for bits in range(32):

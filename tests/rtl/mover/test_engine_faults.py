@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
+from hotrow_rtl.mover.flush_timer import MIN_CYCLES
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.row_bench import (
     BASE,
@@ -201,3 +202,22 @@ def test_restart_in_flight(after):
     want = Gather(2, [0, 1, 2], 24).expect(bench.expected, TINY)
     assert (bench.got.status, bench.got.entries) == (want.status, want.entries)
     np.testing.assert_array_equal(bench.image, bench.expected)
+
+
+def test_a_mover_is_not_idle_while_it_is_cleared():
+    """The card would become ready, and the next command would be cleared as well."""
+    bench = RowBench(TINY)
+
+    async def drive(ctx):
+        dut = bench.dut
+        await bench.register(ctx)
+        assert ctx.get(dut.idle)
+        ctx.set(dut.restart, 1)
+        await ctx.tick()
+        ctx.set(dut.restart, 0)
+        for _ in range(MIN_CYCLES):
+            assert not ctx.get(dut.idle)
+            await ctx.tick()
+        await ctx.tick().until(dut.idle)
+    bench.bench.process("commands", drive)
+    bench.bench.run(1000)
