@@ -263,7 +263,7 @@ def payload(layout, **fields):
     ----------
     layout : data.Layout
     fields : dict of str to int or callable
-        By path with "__" between names; "all" stands for every element of an array.
+        By path with "__" between names; "all" selects every element of an array.
     """
     width = Shape.cast(layout).width
     found = [(each, field_width, value) for path, value in fields.items()
