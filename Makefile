@@ -1,6 +1,7 @@
 # make demo      train a DLRM with the simulated accelerator in the loop
 # make test      the test suite; `make quick` leaves out what builds or trains for long
 # make formal    every proof; `make test` runs those that take seconds
+# make docs      the documentation site in build/site; a warning is an error
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
 # make mutants   plant single faults in the source and run the tests that should notice them
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak mutants regress lint generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak mutants regress lint docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -43,6 +44,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 generated: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_rtl.contract.render --write
 
@@ -69,4 +74,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.installed-formal: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable ".[formal]"
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[docs]"
 	@touch $@

@@ -1,5 +1,6 @@
 """Every Python block of the documentation runs, and every `hotrow` line of it parses."""
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -56,3 +57,24 @@ def test_links_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_site_has_every_page():
+    listed = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_workflow_calls_targets_of_the_makefile():
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    targets = re.search(r"target: \[(.*)\]", text)[1].split(", ")
+    targets += re.findall(r"target: (\w+),", text)
+    makefile = (ROOT / "Makefile").read_text()
+    assert targets and all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_objects_of_the_reference_exist():
+    names = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(), re.M)
+    assert len(names) > 5
+    for name in names:
+        module, _, last = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), last), name
