@@ -11,11 +11,11 @@ from .ethernet.station import Rgmii, Station
 
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
 ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
-# Changes to `ecp5-small` for an ECP5-45F, which lacks routing for the full preset.
+# Changes to `ecp5` for an ECP5-45F, which has no room for the arithmetic.
 ECP5_45_CARD = {
-    "changes": {"tables": 16, "counter_sets": 512, "counter_ways": 2, "directory_choices": 1,
+    "changes": {"arithmetic": False, "tables": 16, "counter_sets": 512, "counter_ways": 2,
                 "directory_sets": 256, "miss_entries": 256, "batch_samples": 1024,
-                "outstanding": 4},
+                "row_bytes": 512, "outstanding": 4},
     "memory_bytes": 1 << 15,
 }
 
@@ -85,7 +85,7 @@ class Board:
     device: str
     options: tuple
     capacity: Mapping
-    preset: str = "ecp5-small"
+    preset: str = "ecp5"
     changes: Mapping = field(default_factory=dict)
     memory_bytes: int
     dram: Dram | None = None

@@ -42,7 +42,9 @@ def build(subparsers):
     parser.add_argument("--memory", default="block",
                         help="memory of the card: block (block RAM, the default) or dram (the "
                              "board's DRAM, through LiteDRAM's controller)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the placement; default 1")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3],
+                        help="seeds of the placement, tried until every clock is fast enough; "
+                             "default 1 2 3")
     _add_json(parser)
     parser.set_defaults(run=_build)
 
@@ -101,14 +103,15 @@ def _build(options):
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: -o expects a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    result = build_board(board, folder, options.seed,
+    result = build_board(board, folder, options.seeds,
                          lambda text: print(text, file=sys.stderr, flush=True), variant)
     if options.json:
         print(json.dumps(result))
         return 0
     used = "  ".join(f"{result[name]:,} of {board.capacity[name]:,} {name}" for name in RESOURCES)
     print(f"{result['bitstream']}: {result['bitstream_bytes']:,} bytes\n{board.title}: {used}\n"
-          f"{result['fmax_mhz']} MHz after routing, {result['clock_mhz']} MHz needed")
+          f"{result['fmax_mhz']} MHz after routing with seed {result['seed']}, "
+          f"{result['clock_mhz']} MHz needed")
     if options.link == "udp":
         print(f"at {station.address} ({station.mac}): hotrow.open(\"udp:{station.address}\")")
     return 0

@@ -7,24 +7,24 @@ from math import floor
 from pathlib import Path
 
 from .board import Board, Variant
-from .routing import place_and_route
+from .routing import NotRouted, place_and_route
 from .synthesis import check_fit, map_cells
 from .tools import run, tool
 
 TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 
 
-def build(board: Board, folder: Path, seed: int = 1,
+def build(board: Board, folder: Path, seeds=(1, 2, 3),
           say: Callable[[str], None] = lambda text: None, variant: Variant | None = None) -> dict:
-    """Build the bitstream of a board.
+    """Build the bitstream of a board by the first seed with which every clock is fast enough.
 
     Parameters
     ----------
     board : Board
     folder : Path
         Existing folder for the files of the tools.
-    seed : int
-        Seed of the placement.
+    seeds : sequence of int
+        Seeds of the placement, tried in order.
     say : callable
         Receives each line of progress.
     variant : Variant, optional
@@ -32,15 +32,15 @@ def build(board: Board, folder: Path, seed: int = 1,
     Returns
     -------
     dict
-        board, link, memory, device, luts, ffs, bram, dsp, fmax_mhz (the card's clock after
-        routing), clock_mhz, clocks (fmax_mhz and needed_mhz of each), bitstream (path),
-        bitstream_bytes, seed, seconds; with the link "udp" also address and mac
+        board, link, memory, device, planner, arithmetic, luts, ffs, bram, dsp, fmax_mhz (the
+        card's clock after routing), clock_mhz, clocks (fmax_mhz and needed_mhz of each), bitstream
+        (path), bitstream_bytes, seed, seconds; with the link "udp" also address and mac
 
     Raises
     ------
     ValueError
         If the board lacks the link or the memory, a tool is missing or fails, or the design does
-        not fit or is too slow for the board.
+        not fit, or with every seed is not routed or too slow for the board.
     ModuleNotFoundError
         If amaranth-boards is not installed.
     """
@@ -61,17 +61,16 @@ def build(board: Board, folder: Path, seed: int = 1,
     used = synthesise(board, folder)
     done("synthesis")
     say(", ".join(f"{count:,} {name}" for name, count in used.items()))
-    say("placing and routing ...")
-    report = place_and_route(folder, seed, *board.options, "--lpf", "top.lpf",
-                             "--textcfg", "top.config")
-    clocks = _clocks(report, board.clock_mhz)
+    for seed in seeds:
+        say(f"seed {seed}: placing and routing ...")
+        try:
+            clocks = _routed(board, folder, seed, say)
+            break
+        except NotRouted as failure:
+            say(f"seed {seed}: {failure}")
+            if seed == seeds[-1]:
+                raise
     done("routing")
-    for name, clock in clocks.items():
-        say(f"{clock['fmax_mhz']} MHz of {clock['needed_mhz']}: {name}")
-        if clock["fmax_mhz"] < clock["needed_mhz"]:
-            raise ValueError(
-                f"{board.title} needs {clock['needed_mhz']} MHz, and the routed design reaches "
-                f"{clock['fmax_mhz']} at {name}: try another --seed")
     bitstream = folder / f"hotrow-{board.name}.bit"
     run([programs["ecppack"], "--compress", "top.config", bitstream.name], folder, "packing.log")
     done("packing")
@@ -79,9 +78,25 @@ def build(board: Board, folder: Path, seed: int = 1,
                if clock["needed_mhz"] == board.clock_mhz]
     station = asdict(variant.station) if variant.link == "udp" else {}
     return {"board": board.name, "link": variant.link, "memory": variant.memory, **station,
-            "device": board.device, **used, "fmax_mhz": min(reached),
+            "device": board.device, "planner": board.config.planner,
+            "arithmetic": board.config.arithmetic, **used, "fmax_mhz": min(reached),
             "clock_mhz": board.clock_mhz, "clocks": clocks, "bitstream": str(bitstream),
             "bitstream_bytes": bitstream.stat().st_size, "seed": seed, "seconds": seconds}
+
+
+def _routed(board, folder, seed, say):
+    """Achieved and required MHz of each clock; NotRouted if one is too slow."""
+    report = place_and_route(folder, seed, *board.options, "--lpf", "top.lpf",
+                             "--textcfg", "top.config")
+    clocks = _clocks(report, board.clock_mhz)
+    for name, clock in clocks.items():
+        say(f"seed {seed}: {clock['fmax_mhz']} MHz of {clock['needed_mhz']}: {name}")
+    for name, clock in clocks.items():
+        if clock["fmax_mhz"] < clock["needed_mhz"]:
+            raise NotRouted(
+                f"{board.title} needs {clock['needed_mhz']} MHz, and the routed design reaches "
+                f"{clock['fmax_mhz']} at {name}: try other --seeds")
+    return clocks
 
 
 def write_design(board: Board, folder: Path, variant: Variant | None = None) -> None:

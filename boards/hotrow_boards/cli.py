@@ -19,9 +19,9 @@ def clock(benchmarks):
         "clock", help="clock and resources of the core on an FPGA, placed and routed",
         description=f"Place and route the core between shift registers for {DEVICE} with Yosys "
                     "and nextpnr, and print the median clock over the seeds.")
-    parser.add_argument("--preset", default="ecp5-small",
+    parser.add_argument("--preset", default="ecp5",
                         help=f"geometry of the card, one of {', '.join(PRESETS)}; default "
-                             "ecp5-small")
+                             "ecp5")
     parser.add_argument("--seeds", type=_natural, nargs="+", default=[1, 2, 3],
                         help="seeds of the placement; default 1 2 3")
     parser.add_argument("--freq", type=_positive, default=AIM_MHZ, metavar="MHZ",

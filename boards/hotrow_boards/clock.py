@@ -17,7 +17,6 @@ DEVICE = "LFE5UM-85F-8"
 _DEVICE_OPTIONS = ("--um-85k", "--package", "CABGA756", "--speed", "8")
 CAPACITY = ECP5_85
 BRAM_BITS = 18 * 1024
-_BLOCK_RAMS = ((60, 32), (200, 0))  # the default of `map_cells` exceeds the device for ecp5-85f
 
 
 def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz: int = 125,
@@ -55,7 +54,7 @@ def measure(verilog: str, top: str, folder: Path, seeds=(1, 2, 3), frequency_mhz
     began = time.monotonic()
     (folder / "core.v").write_text(verilog)
     (folder / "chain.v").write_text(wrap(verilog, top))
-    used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder, _BLOCK_RAMS)
+    used = map_cells(["read_verilog -sv core.v chain.v"], CHAIN_MODULE, folder)
     check_fit(top, used, DEVICE, CAPACITY)
     seconds = {"synthesis": round(time.monotonic() - began, 1), "routing": {}}
     say(", ".join(f"{used[name]:,} {name}" for name in CAPACITY))

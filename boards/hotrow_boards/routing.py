@@ -18,6 +18,10 @@ MOST_ROUNDS = 300
 _ROUND = re.compile(r"iter=(\d+) wires=\d+ overused=(\d+)")
 
 
+class NotRouted(ValueError):
+    """The router did not converge, or a clock is too slow; another seed may do."""
+
+
 def place_and_route(folder: Path, seed: int, *options: str) -> dict:
     """Place and route `netlist.json` in `folder`; nextpnr's output goes to `routing-SEED.log`.
 
@@ -37,12 +41,14 @@ def place_and_route(folder: Path, seed: int, *options: str) -> dict:
     Raises
     ------
     ValueError
-        If nextpnr is missing or fails, or the router does not converge.
+        If nextpnr is missing or fails.
+    NotRouted
+        If the router does not converge.
     """
     def check_round(line):
         if (found := _ROUND.search(line)) and int(found[1]) >= MOST_ROUNDS:
-            raise ValueError(f"routing did not converge: several nets still want {found[2]} of the "
-                             f"wires after {found[1]} rounds; try another --seed")
+            raise NotRouted(f"routing did not converge: several nets still want {found[2]} of the "
+                            f"wires after {found[1]} rounds; try other --seeds")
 
     report = folder / f"report-{seed}.json"
     run([tool("nextpnr-ecp5"), *options, "--seed", str(seed), *_METHOD, "--timing-allow-fail",

@@ -21,13 +21,13 @@ _CELLS = {  # cell type: resource, units of it that one cell takes
 }
 # (bits, rows): a `Ram` with at least as many of both becomes block RAM, because LUTs and wires are
 # scarcer than block RAMs.
-BLOCK_RAMS = ((72, 0),)
+BLOCK_RAMS = ((26, 32), (72, 17))
 # Modules are mapped to gates one by one, which takes minutes where one flat netlist takes hours;
 # the flat netlist is then mapped to LUTs. `abc9` takes hours as well, so `abc` is used.
 # The 8 flip-flops of a tile share 2 resets, and each pair shares an enable. Optimisation creates
 # hundreds of resets and enables of a few flip-flops, which the placer cannot fit into a full
 # device; those below these sizes become logic.
-_LEAST_RESET, _LEAST_ENABLE = 30, 8  # flip-flops
+_LEAST_RESET, _LEAST_ENABLE = 8, 4  # flip-flops
 # Timing: entering and leaving a carry chain takes as long as some bits in LUTs.
 _LEAST_CARRY = 6  # bits; narrower sums become logic
 

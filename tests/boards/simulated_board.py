@@ -38,7 +38,7 @@ def board_library(name, windows=None):
         emit_uart_card(preset(name), memory, int(CLOCK_HZ / 1000)), CARD_MODULE)
 
 
-def open_board(name="ecp5-small", windows=None):
+def open_board(name="ecp5", windows=None):
     """A `SerialBoard` of a preset, with its clock running."""
     from hotrow_sim.testing.boards.serial_board import SerialBoard
 

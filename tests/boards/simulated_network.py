@@ -24,7 +24,7 @@ def board_library(name):
         emit_udp_card(preset(name), MEMORY_BYTES, CLOCK_KHZ, STATION, IDLE_MS), CARD_MODULE)
 
 
-def open_board(name="ecp5-small", **network):
+def open_board(name="ecp5", **network):
     """An `EthernetBoard` with its clock running."""
     from hotrow_sim.testing.boards.ethernet_board import EthernetBoard
 

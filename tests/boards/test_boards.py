@@ -120,7 +120,7 @@ def test_the_list(hotrow):
         "ecpix5": ["uart", "udp"], "versa-5g": ["uart", "udp"], "ulx3s": ["uart"],
         "ulx3s-45f": ["uart"]}
     assert "links: uart over its USB bridge, udp over gigabit Ethernet" in shown
-    assert "128 KB of block RAM or 64 MB of DRAM" in shown
+    assert "64 KB of block RAM or 64 MB of DRAM" in shown
     assert [each["memories"] for each in listed["boards"]] == [
         board.memories for board in BOARDS.values()]
 
@@ -135,7 +135,8 @@ def test_a_build(hotrow, tools, quick, tmp_path):
     assert bitstream.read_bytes() == b"bits of routed"
     assert result == {
         "board": "ecpix5", "link": "uart", "memory": "block", "device": "LFE5UM5G-85F-8",
-        "luts": 150, "ffs": 77, "bram": 3, "dsp": 2, "fmax_mhz": 71.2, "clock_mhz": 50,
+        "planner": True, "arithmetic": True, "luts": 150, "ffs": 77, "bram": 3, "dsp": 2,
+        "fmax_mhz": 71.2, "clock_mhz": 50,
         "clocks": {"clk": {"fmax_mhz": 71.2, "needed_mhz": 50}}, "bitstream": str(bitstream),
         "bitstream_bytes": 14, "seed": 1}
     assert "--um5g-85k --package CABGA554 --speed 8" in tools.asked[0]
@@ -186,17 +187,24 @@ def test_a_design_with_dram(name, tmp_path):
 
 def test_a_design_that_is_too_slow(hotrow, tools, quick, tmp_path):
     tools.answer(fmax={"7": 49.9})
-    code, _, err = hotrow("build", "--board", "ecpix5", "-o", str(tmp_path), "--seed", "7")
-    assert code == 2 and "needs 50 MHz, and the routed design reaches 49.9 at clk: try ano" in err
+    code, _, err = hotrow("build", "--board", "ecpix5", "-o", str(tmp_path), "--seeds", "7")
+    assert code == 2 and "needs 50 MHz, and the routed design reaches 49.9 at clk: try oth" in err
     assert not list(tmp_path.glob("*.bit"))
+
+
+def test_seeds_until_the_clock_is_reached(hotrow, tools, quick, tmp_path):
+    tools.answer(fmax={"1": 49.9, "2": 51.2, "3": 70})
+    code, result, err = hotrow("build", "--board", "ecpix5", "-o", str(tmp_path), "--json")
+    assert code == 0 and (result["seed"], result["fmax_mhz"]) == (2, 51.2)
+    assert "seed 1: 49.9 MHz of 50: clk" in err and len(tools.asked) == 2
 
 
 def test_a_design_whose_routing_does_not_end(hotrow, tools, quick, tmp_path):
     """The router is killed."""
     tools.answer(fmax={"1": "unroutable"})
-    code, _, err = hotrow("build", "--board", "ulx3s", "-o", str(tmp_path))
+    code, _, err = hotrow("build", "--board", "ulx3s", "-o", str(tmp_path), "--seeds", "1")
     assert code == 2 and "routing did not converge: several nets still want 700 of the wires" in err
-    assert "after 300 rounds; try another --seed" in err and not list(tmp_path.glob("*.bit"))
+    assert "after 300 rounds; try other --seeds" in err and not list(tmp_path.glob("*.bit"))
     assert "iter=300 " in (tmp_path / "routing-1.log").read_text()
 
 

@@ -147,7 +147,7 @@ def test_what_fits_exactly():
 def test_the_core_that_boards_carry(tmp_path):
     """It fits, and reaches the clock of its preset after place and route."""
     place_and_route_tools()
-    config = preset("ecp5-small")
+    config = preset("ecp5")
     result = measure(emit(config), "hotrow", tmp_path, seeds=(1,), frequency_mhz=config.clock_mhz)
     assert result["fmax_mhz"] >= config.clock_mhz
     for resource, room in CAPACITY.items():

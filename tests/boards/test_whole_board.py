@@ -3,6 +3,7 @@
 import time
 
 import hotrow
+import numpy as np
 import pytest
 from hotrow import TransportError
 from hotrow.link.frames import Operation, pack_request
@@ -10,7 +11,7 @@ from hotrow.link.slip import encode
 
 from tests.boards.board_program import run_program, train
 from tests.boards.simulated_board import PATIENCE, open_board
-from tests.driver.conftest import random_ids, register_tables, usable
+from tests.driver.conftest import pairs, random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -37,23 +38,15 @@ def test_a_program(device):
     assert statistics.damaged == 0 and device.transport.counters()["bad_crc"] == 0
 
 
-def test_pooling_on_a_larger_card(monkeypatch):
-    """Preset `tiny` has arithmetic."""
-    declared_transports(monkeypatch)
-    with open_board("tiny") as board, hotrow.open(
-            f"uart:{board.path}", timeout=600, ring_entries=4, patience=PATIENCE) as device:
-        tables = register_tables(device)
-        pooled = device.pool(([0, 0, 1], [1, 2, 3]), lengths=[2, 1])
-        assert (pooled == [tables[0].weights[1] + tables[0].weights[2],
-                           tables[1].weights[3]]).all()
-
-
-def test_what_the_card_on_boards_lacks(device):
-    table, *_ = register_tables(device)
-    with pytest.raises(hotrow.Error, match="arithmetic"):
-        device.pool((table, [1, 2]), lengths=[2])
-    with pytest.raises(hotrow.Error, match="planner"):
-        device.plan([[1, 1, 1]])
+def test_every_engine(device):
+    tables = register_tables(device)
+    pooled = device.pool(([0, 0, 1], [1, 2, 3]), lengths=[2, 1])
+    assert (pooled == [tables[0].weights[1] + tables[0].weights[2], tables[1].weights[3]]).all()
+    before = tables[1].weights[4].copy()
+    device.update((tables[1], [4]), np.ones((1, before.size), np.float32), 0.5)
+    assert (tables[1].weights[4] == before - np.float32(0.5)).all()
+    plan = device.plan([[1, 2, 3], [1, 2, 4]])
+    assert pairs(plan.fills) == [(0, 1), (1, 2), (2, 3), (2, 4)]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])

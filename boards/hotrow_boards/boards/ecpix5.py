@@ -11,7 +11,7 @@ ECPIX5 = Board(
     device="LFE5UM5G-85F-8",
     options=("--um5g-85k", "--package", "CABGA554", "--speed", "8"),
     capacity=ECP5_85,
-    memory_bytes=1 << 17,
+    memory_bytes=1 << 16,
     dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29),
     clock_mhz=50,
     loader=("--board", "ecpix5"),
