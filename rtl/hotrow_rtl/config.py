@@ -1,6 +1,6 @@
 """The parameters of an accelerator, for hardware, golden models, cycle models and cost models."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 ROW_NUMBER_WIDTH = 32  # bits of a row number in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
@@ -17,16 +17,38 @@ SLOT_NUMBER_WIDTH = 8  # bits of a saturating number by which a replacement poli
 BYPASS_STAMPS = 512  # entries of the planner's bypass table in one bank: one block RAM
 RING_BEATS = 32  # beats in flight in the banks of counters and directory
 NUMBER_BEATS = 16  # beats in flight in the banks of the miss table, whose latency is shorter
-NARROW_BUS = 8  # bytes: an entry of a list of rows, and half of the alignment of rows
 LARGEST_ROW = 4096  # bytes
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
-PLANNER_BEATS = 8  # window_beats of a card to which `with_planner` adds a planner
 PORT_INTERLEAVE = 256  # consecutive bytes of a table at one row port
 
 
 def log2(value: int) -> int:
     """Exponent of a power of two."""
     return value.bit_length() - 1
+
+
+@dataclass(frozen=True)
+class ArithmeticUnits:
+    """Sizes of the arithmetic units: those of a `Config` whose bus is as wide as they are.
+
+    Parameters
+    ----------
+    lanes, row_bytes : int
+        As for `Config`.
+    """
+
+    lanes: int
+    row_bytes: int
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of one word of a row."""
+        return 4 * self.lanes
+
+    @property
+    def bus_width(self) -> int:
+        """Bits of one word of a row."""
+        return 32 * self.lanes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +60,7 @@ class Config:
     name : str
         Name of the preset, or of the user's own variant.
     bus_bytes : int
-        Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes wide. A
-        bus of 8 bytes has one row port, no arithmetic and no planner.
+        Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes wide.
     lane_banks : int
         Banks of counters, directory and miss table for every lane, 1 or 2. With 1 lanes stall more
         often, because two hot rows may share a bank.
@@ -87,6 +108,9 @@ class Config:
         Event counters shared by the two command queues (power of two).
     arithmetic : bool
         The card has POOL and UPDATE.
+    arithmetic_lanes : int
+        fp32 elements of a row that POOL and UPDATE process per cycle: a power of two, at most one
+        for every 4 bytes of the bus; 0 for as many.
     planner : bool
         The card has PLAN and MARK, which give slots to the rows of coming batches and hold them.
     clock_mhz : int
@@ -118,6 +142,7 @@ class Config:
     window_beats: int = 5
     events: int = 32
     arithmetic: bool = True
+    arithmetic_lanes: int = 0
     planner: bool = False
     clock_mhz: int
 
@@ -146,8 +171,8 @@ class Config:
         within("batch_lookups", self.batch_samples, 1 << 31, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
         # Stripes of a list start on a multiple of LIST_ALIGNMENT.
-        least = LIST_ALIGNMENT // NARROW_BUS if self.bus_bytes == NARROW_BUS else 2
-        within("burst_beats", least, 4096 // self.bus_bytes, power_of_two=True)
+        within("burst_beats", 8 if self.bus_bytes == 8 else 2, 4096 // self.bus_bytes,
+               power_of_two=True)
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         within("window_beats", 1, 15)
@@ -163,11 +188,8 @@ class Config:
         if self.result_ports not in (1, 2, 4):
             raise ValueError(f"result_ports must be 1 for all results, 2 with a port for slots, or "
                              f"4 with two more ports for missed rows, not {self.result_ports!r}")
-        if self.bus_bytes == NARROW_BUS and (
-                self.arithmetic or self.planner or self.row_ports > 1):
-            raise ValueError(f"a bus of {NARROW_BUS} bytes takes arithmetic=False, planner=False "
-                             f"and row_ports=1, not {self.arithmetic}, {self.planner} and "
-                             f"{self.row_ports}: widen bus_bytes")
+        if self.arithmetic_lanes:
+            within("arithmetic_lanes", 1, self.lanes, power_of_two=True)
         if self.counter_sets < 2 * self.banks:
             raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
                              f"{self.banks} banks of {self.lanes} lanes, not {self.counter_sets}")
@@ -194,6 +216,11 @@ class Config:
     def bus_width(self) -> int:
         """Bits of one bus word."""
         return 8 * self.bus_bytes
+
+    @property
+    def units(self) -> ArithmeticUnits:
+        """Sizes of the arithmetic units."""
+        return ArithmeticUnits(self.arithmetic_lanes or self.lanes, self.row_bytes)
 
     @property
     def table_width(self) -> int:
@@ -281,12 +308,6 @@ class Config:
         """Bits that the planner keeps with every slot: tag, two stamps, number, valid and dirty."""
         return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 2
 
-    def with_planner(self) -> "Config":
-        """This card, or a variant with a planner."""
-        if self.planner:
-            return self
-        return replace(self, planner=True, window_beats=max(self.window_beats, PLANNER_BEATS))
-
     def describe(self) -> dict:
         """Every parameter by name, for JSON."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -298,26 +319,18 @@ PRESETS = {
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
-               window_beats=PLANNER_BEATS, events=8, planner=True, clock_mhz=50),
-        # The card of the boards. A memory of up to 512 rows takes as many block RAMs as one of 2.
-        # A wider window needs more comparators than the router can place together.
-        Config(name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64,
-               tables=32, counter_sets=1024, counter_ways=4, directory_sets=1024, directory_ways=2,
-               directory_partitions=2, batch_samples=2048, batch_lookups=1 << 20,
-               miss_entries=1024, burst_beats=8,
-               outstanding=8, row_bytes=512, result_ports=1, window_beats=1, events=8,
-               arithmetic=False, clock_mhz=40),
-        # The device has 208 block RAMs of 512 rows of 36 bits. There is no room for arithmetic,
-        # which needs a multiply-add unit per bus lane.
-        Config(name="ecp5-85f", bus_bytes=16, address_width=32, handles=64, tables=32,
-               counter_sets=4096, counter_ways=4, directory_sets=4096, directory_ways=4,
-               directory_partitions=2, batch_samples=8192, batch_lookups=1 << 20,
-               miss_entries=4096, burst_beats=8, outstanding=16, row_bytes=1024, window_beats=4,
-               arithmetic=False, clock_mhz=100),
+               window_beats=8, events=8, planner=True, clock_mhz=50),
+        # The card of the boards: every engine on an ECP5-85F.
+        Config(name="ecp5", bus_bytes=8, lane_banks=1, address_width=32, handles=64, tables=32,
+               counter_sets=2048, counter_ways=4, directory_choices=1, directory_sets=2048,
+               directory_ways=4, directory_partitions=2, batch_samples=2048,
+               batch_lookups=1 << 20, miss_entries=1024, burst_beats=8, outstanding=16,
+               row_bytes=1024, result_ports=1, window_beats=6, events=8, arithmetic_lanes=1,
+               planner=True, clock_mhz=50),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
                miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4,
-               window_beats=PLANNER_BEATS, planner=True, clock_mhz=250),
+               window_beats=8, planner=True, clock_mhz=250),
     )
 }
 

@@ -17,7 +17,7 @@ SWEEPS = {  # by parameter: label with its unit, values
     "mlp": ("MLP, width^layers", ((64, 2), (256, 3), (512, 3), (1024, 3), (2048, 4))),
     "pooling": ("lookups per sparse feature", (1, 4, 16, 32)),
     "hot": ("hot rows at the trainer (MB)", (16, 64, 256, 1024, 4096)),
-    "card": ("card", ("ecp5-85f", "alveo-u55c", "no bottleneck")),
+    "card": ("card", ("ecp5", "alveo-u55c", "no bottleneck")),
     "link": ("link of host to GPU (GB/s)", (2, 6, 12, 24, 50)),
 }
 

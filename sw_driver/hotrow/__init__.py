@@ -2,7 +2,7 @@
 
     import hotrow
 
-    with hotrow.open("sim", preset="ecp5-85f") as device:
+    with hotrow.open("sim", preset="ecp5") as device:
         table = device.register_table(weights)      # [rows, dim], used in place
         device.observe(ids)                         # [samples, tables]
         hot = device.harvest(k=1024)

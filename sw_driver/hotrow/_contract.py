@@ -20,7 +20,6 @@ ROW_ALIGNMENT = 16
 STATE_ALIGNMENT = 4
 LARGEST_ROW = 4096
 LARGEST_STRIDE = 65520
-PLANNER_BEATS = 8
 SLOT_NUMBER_WIDTH = 8
 LINK_VERSION = 1
 LARGEST_PAYLOAD = 992
@@ -336,6 +335,7 @@ class PresetFields(GeometryFields):
     row_ports: int
     result_ports: int
     window_beats: int
+    arithmetic_lanes: int
 
 
 PRESETS = {
@@ -344,24 +344,16 @@ PRESETS = {
         counter_sets=64, counter_ways=4, counter_bits=16, directory_choices=2, directory_sets=64,
         directory_ways=2, directory_partitions=8, stamp_bits=8, batch_samples=1024,
         batch_lookups=2147483648, miss_entries=256, burst_beats=4, outstanding=4, row_bytes=512,
-        row_ports=2, result_ports=1, window_beats=8, events=8, arithmetic=True, planner=True,
-        clock_mhz=50,
+        row_ports=2, result_ports=1, window_beats=8, events=8, arithmetic=True, arithmetic_lanes=0,
+        planner=True, clock_mhz=50,
     ),
-    "ecp5-small": PresetFields(
-        name="ecp5-small", bus_bytes=8, lane_banks=1, address_width=32, handles=64, tables=32,
-        counter_sets=1024, counter_ways=4, counter_bits=16, directory_choices=2,
-        directory_sets=1024, directory_ways=2, directory_partitions=2, stamp_bits=8,
-        batch_samples=2048, batch_lookups=1048576, miss_entries=1024, burst_beats=8, outstanding=8,
-        row_bytes=512, row_ports=1, result_ports=1, window_beats=1, events=8, arithmetic=False,
-        planner=False, clock_mhz=40,
-    ),
-    "ecp5-85f": PresetFields(
-        name="ecp5-85f", bus_bytes=16, lane_banks=2, address_width=32, handles=64, tables=32,
-        counter_sets=4096, counter_ways=4, counter_bits=16, directory_choices=2,
-        directory_sets=4096, directory_ways=4, directory_partitions=2, stamp_bits=8,
-        batch_samples=8192, batch_lookups=1048576, miss_entries=4096, burst_beats=8,
-        outstanding=16, row_bytes=1024, row_ports=1, result_ports=4, window_beats=4, events=32,
-        arithmetic=False, planner=False, clock_mhz=100,
+    "ecp5": PresetFields(
+        name="ecp5", bus_bytes=8, lane_banks=1, address_width=32, handles=64, tables=32,
+        counter_sets=2048, counter_ways=4, counter_bits=16, directory_choices=1,
+        directory_sets=2048, directory_ways=4, directory_partitions=2, stamp_bits=8,
+        batch_samples=2048, batch_lookups=1048576, miss_entries=1024, burst_beats=8,
+        outstanding=16, row_bytes=1024, row_ports=1, result_ports=1, window_beats=6, events=8,
+        arithmetic=True, arithmetic_lanes=1, planner=True, clock_mhz=50,
     ),
     "alveo-u55c": PresetFields(
         name="alveo-u55c", bus_bytes=64, lane_banks=2, address_width=64, handles=1024, tables=1024,
@@ -369,6 +361,6 @@ PRESETS = {
         directory_sets=65536, directory_ways=8, directory_partitions=8, stamp_bits=8,
         batch_samples=65536, batch_lookups=2147483648, miss_entries=65536, burst_beats=16,
         outstanding=1024, row_bytes=4096, row_ports=4, result_ports=4, window_beats=8, events=32,
-        arithmetic=True, planner=True, clock_mhz=250,
+        arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=250,
     ),
 }

@@ -30,7 +30,7 @@ R = TypeVar("R")
 _FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
 
 
-def open(transport: str, preset: str | Preset = "ecp5-85f", *, timeout: float = 300.0,
+def open(transport: str, preset: str | Preset = "ecp5", *, timeout: float = 300.0,
          ring_entries: int = 64, memory_timeout: int = 1 << 20, **options: Any) -> Device:
     """Open a device and bring it to a known, empty state.
 

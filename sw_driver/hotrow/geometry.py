@@ -1,7 +1,5 @@
 """The sizes of a card: read from its registers, or of a preset."""
 
-from dataclasses import replace
-
 from . import _contract
 
 
@@ -47,13 +45,6 @@ class Preset(_contract.PresetFields, Geometry):
         sets = self.directory_sets // self.directory_partitions
         tag = self.tables.bit_length() - 1 + row - (sets.bit_length() - 1)
         return tag + 2 * self.stamp_bits + _contract.SLOT_NUMBER_WIDTH + 2
-
-    def with_planner(self) -> "Preset":
-        """This card, or a variant that has a planner."""
-        if self.planner:
-            return self
-        return replace(self, planner=True,
-                       window_beats=max(self.window_beats, _contract.PLANNER_BEATS))
 
 
 PRESETS = {name: Preset(**vars(card)) for name, card in _contract.PRESETS.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .errors import Error
 from .geometry import PRESETS
 
-DEFAULT_PRESET = "ecp5-85f"
+DEFAULT_PRESET = "ecp5"
 TRACES = ("zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
           "criteo:FILE, sample, or a file with a header, tab- or comma-separated, gzip or not")
 HOT_SHARE = 0.25  # of all rows, by default

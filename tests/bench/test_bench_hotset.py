@@ -136,7 +136,7 @@ def test_bad_options_end_with_2(bench, arguments):
     assert code == 2 and not out and ("hotrow bench hotset" in err or "--slots" in err)
 
 
-@pytest.mark.parametrize("name", ["tiny", "ecp5-85f", "alveo-u55c"])
+@pytest.mark.parametrize("name", ["tiny", "ecp5", "alveo-u55c"])
 @pytest.mark.parametrize("k, entries_per_k", [(256, 4), (1024, 2), (4096, 1), (1 << 16, 4)])
 def test_geometry_of_a_variant(name, k, entries_per_k):
     card = preset(name)
@@ -148,9 +148,9 @@ def test_geometry_of_a_variant(name, k, entries_per_k):
 
 
 def test_a_preset_that_fits_is_used_as_it_is():
-    assert variant(preset("ecp5-85f"), 4096, 4) is preset("ecp5-85f")
+    assert variant(preset("ecp5"), 2048, 4) is preset("ecp5")
     with pytest.raises(Error, match="power of two"):
-        variant(preset("ecp5-85f"), 3000, 4)
+        variant(preset("ecp5"), 3000, 4)
 
 
 def test_ties_at_the_last_place_count_as_found():
@@ -187,5 +187,5 @@ def test_the_hot_set_is_as_good_as_an_exact_one(bench, trace, least):
     """10 M rows, 50 M lookups, counters for four times as many rows as are wanted: the preset's."""
     code, result, _ = bench("--trace", trace, "--k", 4096, "--json")
     assert code == 0 and result["lookups_scored"] > 39_000_000
-    assert result["counter_entries"] == preset("ecp5-85f").counter_entries
+    assert result["counter_entries"] == preset("ecp5").counter_entries
     assert result["coverage_ratio"] >= least, result

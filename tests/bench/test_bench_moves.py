@@ -51,12 +51,6 @@ def test_figures_of_bags(bench, kind, bag, rows, bags):
     assert libraries == {"numpy", "torch"}
 
 
-def test_a_card_that_computes_takes_the_place_of_one_that_does_not(bench):
-    arguments = ["pool", "--transport", "model", "--rows", "100", "--json"]
-    code, result, _ = bench(*arguments, "--preset", "ecp5-85f")
-    assert code == 0 and result["agrees"] and result["preset"] == "ecp5-85f"
-
-
 def test_more_rows_than_the_table_has(bench):
     code, result, _ = bench("pool", "--preset", "tiny", "--transport", "model", "--rows", "100",
                             "--table-rows", "4", "--bag", "3", "--json")

@@ -78,7 +78,7 @@ def card(card_kind):
         # The line carries registered memory once, byte by byte: short rings take less.
         options = {"timeout": 600, "ring_entries": 4}
     with line_to(card_kind) as specification, hotrow.open(
-            specification, preset="tiny", **options) as device:
+            specification, preset="ecp5" if card_kind == "sim" else "tiny", **options) as device:
         yield device
 
 

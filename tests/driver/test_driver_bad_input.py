@@ -196,7 +196,7 @@ def test_options_of_a_transport(options, message):
 
 
 def test_memory_for_which_the_card_has_no_addresses():
-    device = hotrow.open("model", preset="ecp5-85f")  # addresses of 32 bits
+    device = hotrow.open("model", preset="ecp5")  # addresses of 32 bits
     with pytest.raises(RegistrationError, match=r"large.*no room for 4294967296 bytes"):
         device.register_table(np.empty((1 << 28, 4), np.float32), name="large")
     assert device.register(np.zeros(64, np.uint8)).handle is not None

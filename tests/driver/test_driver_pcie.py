@@ -218,7 +218,7 @@ def program(transport):
             hot.row, hot.count, split.slots, split.misses.row, *(t.weights for t in tables))]
 
 
-@pytest.mark.parametrize("name", ["tiny", "ecp5-small"])
+@pytest.mark.parametrize("name", ["tiny", "ecp5"])
 def test_a_program_through_the_iommu(name):
     """Arrays anywhere, at addresses that the card has; the results are those of `model`."""
     config = preset(name)

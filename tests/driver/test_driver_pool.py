@@ -11,8 +11,6 @@ from hotrow_sim.golden.arithmetic.pooling import pool
 
 from tests.driver.conftest import ROWS, picked, usable
 
-CARDS = "model", "sim"  # no board has a planner or arithmetic
-
 LENGTHS = [0, 1, 2, 17, 1, 0, 40, 3]
 KINDS = {"fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
 

@@ -13,8 +13,6 @@ from hotrow_sim.golden.float import widen
 from tests.driver.conftest import ROWS, usable
 from tests.driver.test_driver_pool import KINDS, register
 
-CARDS = "model", "sim"  # no board has a planner or arithmetic
-
 LR, EPS = 0.05, 1e-8
 # The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
 RETAIL = Path(os.environ.get("HOTROW_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data")
@@ -187,11 +185,14 @@ def test_too_many_gradients_of_a_row(device, tables):
 
 
 def test_a_gradient_must_fit_the_card(device):
-    table = device.register_table(np.ones((4, 256), np.float16))
-    device.update((table, [1]), np.ones((1, 256), np.float16), 1)
+    most = device.geometry.row_bytes
+    elements = most // 2
+    table = device.register_table(np.ones((4, elements), np.float16))
+    device.update((table, [1]), np.ones((1, elements), np.float16), 1)
     assert (table.weights[1] == 0).all()
-    with pytest.raises(RegistrationError, match=r"of 1024 bytes is longer than the 512.*float16"):
-        device.update((table, [1]), np.ones((1, 256), np.float32), LR)
+    with pytest.raises(RegistrationError, match=(
+            rf"of {2 * most} bytes is longer than the {most}.*float16")):
+        device.update((table, [1]), np.ones((1, elements), np.float32), LR)
 
 
 @pytest.mark.parametrize("check", [True, False])

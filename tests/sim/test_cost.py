@@ -47,7 +47,7 @@ def test_memory_equals_the_design(config):
 
 def test_lookup_side_fits_the_ecp5():
     # Of 208 block memories of 18 Kbit, with room for those that are not full.
-    config, block = preset("ecp5-85f"), 18 * 1024
+    config, block = preset("ecp5"), 18 * 1024
     crossbars = cost.bank_crossbar_bits(
         config, waiting_beat(config), row_request(config), beat_request(config),
         bank_answer(config)) + cost.bank_crossbar_bits(

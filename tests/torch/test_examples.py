@@ -41,7 +41,7 @@ def test_dlrm_criteo(run, clicks, tmp_path):
     small = [clicks, "--batch-size", 32, "--dim", 4, "--epochs", 2]
     resident = run("dlrm_criteo.py", *small, "--mode", "resident")
     path = tmp_path / "run.pt"
-    saving = [*small, "--checkpoint", path, "--preset", "ecp5-85f"]
+    saving = [*small, "--checkpoint", path, "--preset", "ecp5"]
     run("dlrm_criteo.py", *saving, "--epochs", 1)
     resumed = run("dlrm_criteo.py", *saving, "--resume", "--mode", "freqcache")
     assert digest(resumed) == digest(resident)

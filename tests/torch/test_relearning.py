@@ -230,13 +230,13 @@ def report(what, coverage, best):
 
 TINY = "tiny", "drift:1.05:2000:60", 4, {
     "hot_rows": 64, "every": 5, "batches": 80, "batch_size": 128, "learning": 6}
-ECP5 = "ecp5-85f", "drift:1.05:100000:80", 26, {
+ECP5 = "ecp5", "drift:1.05:100000:80", 26, {
     "hot_rows": 8192, "every": 8, "batches": 40, "batch_size": 1024, "learning": 8}
 
 
 @pytest.mark.parametrize("transport, preset, spec, tables, run", [
     slow("model", *TINY), slow("sim", *TINY), slow("model", *ECP5), long("sim", *ECP5)],
-    ids=["model-tiny", "sim-tiny", "model-ecp5-85f", "sim-ecp5-85f"])
+    ids=["model-tiny", "sim-tiny", "model-ecp5", "sim-ecp5"])
 def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):
     trace = open_trace(spec, tables=tables)
     best = oracle(trace, **run)

@@ -63,7 +63,7 @@ def test_traces_in_every_mode(train, trace, optimizer):
     """Two hundred steps and more, with many slots and with few: one digest."""
     digests = set()
     few = "--batches" in trace and trace[-1] == 5
-    for options in (["--mode", "scratchpipe", "--preset", "ecp5-85f"],
+    for options in (["--mode", "scratchpipe", "--preset", "ecp5"],
                     ["--mode", "scratchpipe", "--slots", 64, "--workers", 2, "--depth", 2],
                     ["--mode", "freqcache", "--policy", "freq"],
                     ["--mode", "resident"])[few:]:

@@ -167,7 +167,7 @@ def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
 
 @pytest.mark.parametrize("changes, message", [
     (["--transport", "nowhere"], "unknown transport 'nowhere': expected one of those installed"),
-    (["--preset", "nosuch"], "unknown preset 'nosuch': expected one of tiny, ecp5-small, ecp5-85f"),
+    (["--preset", "nosuch"], "unknown preset 'nosuch': expected one of tiny, ecp5"),
     (["--mode", "nosuch"], "invalid choice: 'nosuch'"),
     (["--optimizer", "adam"], "invalid choice: 'adam'"),
     (["--ids", "user,shop"], "no column 'shop': there are click, user, item, price, visit"),
@@ -219,8 +219,8 @@ def test_a_batch_is_refused_before_the_device_is_opened(hotrow, monkeypatch):
     monkeypatch.setattr("hotrow.device.open", None)
     expect_refusal(hotrow, ["--trace", "uniform:10", "--preset", "tiny", "--batch-size", "2000"],
                    "at most 1,024 samples")
-    expect_refusal(hotrow, ["--trace", "criteo-shape", "--preset", "ecp5-85f", "--batch-size",
-                            "8000000"], "at most 8,192 samples")
+    expect_refusal(hotrow, ["--trace", "criteo-shape", "--preset", "ecp5", "--batch-size",
+                            "8000000"], "at most 2,048 samples")
 
 
 @pytest.mark.parametrize("largest", [4_000_000_000, 4_294_967_295])
@@ -260,8 +260,6 @@ def test_cold_rows_pooled_on_the_card(hotrow, log, optimizer):
     check_report(result)
     assert result["cold"] == "pooled"
     assert result["device_commands"]["POOL"]["commands"] == result["batches"]
-    code, _, err = hotrow(*arguments, "--preset", "ecp5-85f")
-    assert code == 2 and "no arithmetic" in err
     code, _, err = hotrow(*arguments, "--mode", "resident")
     assert code == 2 and "mode resident has no cold rows: leave --cold out" in err
 

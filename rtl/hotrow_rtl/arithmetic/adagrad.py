@@ -4,7 +4,7 @@ Source: J. Duchi, E. Hazan and Y. Singer, Adaptive subgradient methods, J. Mach.
 (2011), with one accumulator per row.
 """
 
-from amaranth import Cat, Const, Module, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -16,42 +16,46 @@ from ..primitives.fifo import RamFifo
 from ..primitives.stream_routing import fork
 
 
-class SingleAdd(wiring.Component):
-    """a + b in fp32, one addition at a time.
+class SharedAdd(wiring.Component):
+    """a + b in fp32 for two clients by one adder, one addition at a time for each.
 
     Attributes
     ----------
-    operands : In(stream(a, b))
-    results : Out(stream(32))
+    operands : In(stream(a, b)).array(2)
+    results : Out(stream(32)).array(2)
 
     Timing
     ------
-    `latency` cycles; `operands` is ready in the cycle after the result's handshake.
+    `latency` cycles, one more if both clients add in the same cycle. `operands` is ready in the
+    cycle after the result's handshake.
     """
 
     latency = Add.latency + 1
 
     def __init__(self):
         super().__init__({
-            "operands": In(stream.Signature(Add.layout)),
-            "results": Out(stream.Signature(32)),
+            "operands": In(stream.Signature(Add.layout)).array(2),
+            "results": Out(stream.Signature(32)).array(2),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.add = add = Add()
-        busy = Signal()
+        busy, fire, owner = Signal(2), Signal(2), Signal(Add.latency)
+        first, second = self.operands
         m.d.comb += [
-            self.operands.ready.eq(~busy),
-            add.operands.valid.eq(self.operands.valid & ~busy),
-            add.operands.p.eq(self.operands.p),
+            first.ready.eq(~busy[0] & ~fire[1]),
+            second.ready.eq(~busy[1]),
+            fire.eq(Cat(each.valid & each.ready for each in self.operands)),
+            add.operands.valid.eq(fire.any()),
+            add.operands.p.eq(Mux(fire[1], second.p, first.p)),
         ]
-        with m.If(self.operands.valid & ~busy):
-            m.d.sync += busy.eq(1)
-        with m.If(add.results.valid):
-            m.d.sync += [self.results.valid.eq(1), self.results.p.eq(add.results.p)]
-        with m.If(self.results.valid & self.results.ready):
-            m.d.sync += [self.results.valid.eq(0), busy.eq(0)]
+        m.d.sync += [owner.eq(Cat(fire[1], owner)), busy.eq(busy | fire)]
+        for number, results in enumerate(self.results):
+            with m.If(add.results.valid & (owner[-1] == number)):
+                m.d.sync += [results.valid.eq(1), results.p.eq(add.results.p)]
+            with m.If(results.valid & results.ready):
+                m.d.sync += [results.valid.eq(0), busy[number].eq(0)]
         return m
 
 
@@ -95,12 +99,12 @@ class AdagradStep(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.mean = mean = Divide()
-        m.submodules.accumulate = accumulate = SingleAdd()
+        m.submodules.adds = adds = SharedAdd()
         m.submodules.states_out = states_out = RamFifo(32, 2)  # lets the next row start early
         m.submodules.root = root = SquareRoot()
-        m.submodules.add_eps = add_eps = SingleAdd()
         m.submodules.divide_lr = divide_lr = Divide()
         m.submodules.factors_out = factors_out = RamFifo(32, 2)
+        (accumulate, add_eps), (accumulated, added_eps) = adds.operands, adds.results
         elements = Signal(32)  # as fp32
         for bit in range(len(self.blocks)):
             with m.If(self.blocks[bit]):
@@ -111,24 +115,24 @@ class AdagradStep(wiring.Component):
             mean.operands.p.a.eq(self.sums.p),
             mean.operands.p.b.eq(elements),
             self.sums.ready.eq(mean.operands.ready),
-            accumulate.operands.valid.eq(mean.results.valid & self.states.valid),
-            accumulate.operands.p.a.eq(mean.results.p),
-            accumulate.operands.p.b.eq(self.states.p),
-            mean.results.ready.eq(accumulate.operands.ready & self.states.valid),
-            self.states.ready.eq(accumulate.operands.ready & mean.results.valid),
+            accumulate.valid.eq(mean.results.valid & self.states.valid),
+            accumulate.p.a.eq(mean.results.p),
+            accumulate.p.b.eq(self.states.p),
+            mean.results.ready.eq(accumulate.ready & self.states.valid),
+            self.states.ready.eq(accumulate.ready & mean.results.valid),
         ]
-        fork(m, accumulate.results, states_out.i, root.operands)
+        fork(m, accumulated, states_out.i, root.operands)
         m.d.comb += [
-            states_out.i.p.eq(accumulate.results.p),
-            root.operands.p.a.eq(accumulate.results.p),
-            add_eps.operands.valid.eq(root.results.valid),
-            add_eps.operands.p.a.eq(root.results.p),
-            add_eps.operands.p.b.eq(self.eps),
-            root.results.ready.eq(add_eps.operands.ready),
-            divide_lr.operands.valid.eq(add_eps.results.valid),
+            states_out.i.p.eq(accumulated.p),
+            root.operands.p.a.eq(accumulated.p),
+            add_eps.valid.eq(root.results.valid),
+            add_eps.p.a.eq(root.results.p),
+            add_eps.p.b.eq(self.eps),
+            root.results.ready.eq(add_eps.ready),
+            divide_lr.operands.valid.eq(added_eps.valid),
             divide_lr.operands.p.a.eq(self.lr),
-            divide_lr.operands.p.b.eq(add_eps.results.p),
-            add_eps.results.ready.eq(divide_lr.operands.ready),
+            divide_lr.operands.p.b.eq(added_eps.p),
+            added_eps.ready.eq(divide_lr.operands.ready),
         ]
         connect(m, states_out=states_out.o, updated=flipped(self.updated))
         connect(m, divide_lr=divide_lr.results, factors_out=factors_out.i)

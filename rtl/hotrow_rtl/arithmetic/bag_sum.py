@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from .partial_sums import PartialSums
 from .payloads import MAX_PARTIALS, PARTIALS_BYTES, bag_beat, bag_row, row_format
 from .reorder import SumReorder, sum_tag
@@ -27,7 +27,7 @@ class BagSum(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class BagSum(wiring.Component):
     b * s(m) for m = min(n, p) partial sums if that is more, where s is the adder time of `TreeSum`.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from ..float.divide import Divide
 from ..float.from_integer import IntegerToFloat
 from .payloads import bag_beat, row_beat
@@ -15,7 +15,7 @@ class BagMean(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class BagMean(wiring.Component):
     if it has about 32 rows or more.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "mean": In(1),

@@ -6,15 +6,15 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from ..float.convert import Widen
 from ..float.fma import FusedMultiplyAdd
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
 from .adagrad import AdagradStep
-from .payloads import max_row_beats, row_beat, row_format, row_geometry, row_word
+from .payloads import max_row_beats, row_beat, row_format, row_geometry
 from .square_sum import SquareSum
-from .width_converter import BeatsToWords, WordsToBeats
+from .width_converter import WordsToBeats
 
 SIGN = 1 << 31
 APPLY_LATENCY = 1 + Widen.latency + FusedMultiplyAdd.latency  # from operand beats to result beat
@@ -28,7 +28,7 @@ class Optimizer(enum.Enum, shape=1):
 
 
 class RowUpdate(wiring.Component):
-    """Update rows of fp32, fp16 or bf16 by fp32 gradients; round once to the type of the rows.
+    """Update rows of fp32, fp16 or bf16 by fp32 gradients, in fp32.
 
     SGD: w = fma(-lr, g, w). Row-wise Adagrad, with one fp32 state s per row: s = s + q / D,
     w = fma(-(lr / (sqrt(s) + eps)), g, w), where D is the number of elements and q the sum of
@@ -36,7 +36,7 @@ class RowUpdate(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -53,8 +53,10 @@ class RowUpdate(wiring.Component):
         The rows. Each row begins at the first byte of a word.
     states : In(stream(32))
         The state of each row. SGD takes none.
-    updated : Out(stream(row_word(config)))
-        The rows after the step. Bytes past the end of a row are undefined.
+    space_for_one, reserve : In(1), Out(1)
+        See `BeatsToWords`, the receiver of `updated`.
+    updated : Out(stream(row_beat(config), always_ready=True))
+        The fp32 beats of the rows after the step.
     updated_states : Out(stream(32))
         The states after the step. SGD returns none.
 
@@ -66,7 +68,7 @@ class RowUpdate(wiring.Component):
     of the longest rows, so that consecutive rows overlap.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),
@@ -76,7 +78,9 @@ class RowUpdate(wiring.Component):
             "gradients": In(stream.Signature(row_beat(config))),
             "words": In(stream.Signature(config.bus_width)),
             "states": In(stream.Signature(32)),
-            "updated": Out(stream.Signature(row_word(config))),
+            "space_for_one": In(1),
+            "reserve": Out(1),
+            "updated": Out(stream.Signature(row_beat(config), always_ready=True)),
             "updated_states": Out(stream.Signature(32)),
         })
 
@@ -89,7 +93,6 @@ class RowUpdate(wiring.Component):
         m.submodules.weights = weights = WordsToBeats(config)
         m.submodules.squares = squares = SquareSum(config)
         m.submodules.step = step = AdagradStep()
-        m.submodules.out = out = BeatsToWords(config)
         adagrad = Signal()
         m.d.sync += adagrad.eq(self.optimizer == Optimizer.ROWWISE_ADAGRAD)
         m.d.comb += [
@@ -98,14 +101,12 @@ class RowUpdate(wiring.Component):
             step.blocks.eq(geometry.blocks),
             step.lr.eq(self.lr),
             step.eps.eq(self.eps),
-            out.type.eq(self.row_format.type),
         ]
         connect(m, words=flipped(self.words), row_words=row_words.i)
         connect(m, row_words=row_words.o, weights=weights.words)
         connect(m, squares=squares.sums, step=step.sums)
         connect(m, states=flipped(self.states), step=step.states)
         connect(m, step=step.updated, states=flipped(self.updated_states))
-        connect(m, out=out.words, updated=flipped(self.updated))
         # A gradient waits in `gradients` for the factor that depends on its squares.
         m.submodules.to_squares = to_squares = RamFifo(row_beat(config), 2)
         connect(m, to_squares=to_squares.o, squares=squares.beats)
@@ -118,9 +119,9 @@ class RowUpdate(wiring.Component):
             self.gradients.ready.eq(gradients.i.ready & squares_ready),
         ]
 
-        fire = out.reserve
+        fire = self.reserve
         m.d.comb += [
-            fire.eq(gradients.o.valid & weights.beats.valid & out.space_for_one
+            fire.eq(gradients.o.valid & weights.beats.valid & self.space_for_one
                     & (step.factors.valid | ~adagrad)),
             gradients.o.ready.eq(fire),
             weights.beats.ready.eq(fire),
@@ -158,8 +159,8 @@ class RowUpdate(wiring.Component):
             ]
             results.append(apply.results.p)
         m.d.comb += [
-            out.beats.valid.eq(valid[-1]),
-            out.beats.p.values.eq(Cat(results)),
-            out.beats.p.last.eq(last[-1]),
+            self.updated.valid.eq(valid[-1]),
+            self.updated.p.values.eq(Cat(results)),
+            self.updated.p.last.eq(last[-1]),
         ]
         return m

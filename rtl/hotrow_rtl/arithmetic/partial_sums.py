@@ -6,7 +6,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from ..float.convert import Widen
 from ..float.fma import FusedMultiplyAdd
 from ..float.formats import ElementType
@@ -32,7 +32,7 @@ WRITTEN = OPERANDS + FusedMultiplyAdd.latency + 1
 LOOP = WRITTEN + 1 - READ  # minimum cycles between beats that are added to each other
 
 
-def ring_beats(config: Config) -> int:
+def ring_beats(config: ArithmeticUnits) -> int:
     """Beats of the partial-sum buffer: the partial sums of two bags."""
     return 2 * max(2 * PARTIALS_BYTES // config.bus_bytes, max_row_beats(config))
 
@@ -50,7 +50,7 @@ class PartialSums(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class PartialSums(wiring.Component):
     partial sum leaves WRITTEN + 3 cycles after the bag's last beat.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from amaranth import Cat, Mux, Signal
 from amaranth.lib import data
 
-from ..config import LARGEST_ROW, ROW_ALIGNMENT, Config, log2
+from ..config import LARGEST_ROW, ROW_ALIGNMENT, ArithmeticUnits, log2
 from ..float.formats import ElementType
 
 BAG_WIDTH = 24  # bits of the number of rows in a bag: exact in fp32
@@ -24,27 +24,27 @@ bag_row = data.StructLayout({"weight": 32, "last": 1, "empty": 1})
 rows, which has no words."""
 
 
-def max_row_beats(config: Config) -> int:
+def max_row_beats(config: ArithmeticUnits) -> int:
     """Beats of the longest row; a 16-bit element becomes 32 bits."""
     return 2 * config.row_bytes // config.bus_bytes
 
 
-def beat_index(config: Config):
+def beat_index(config: ArithmeticUnits):
     """Range of the beat numbers of a row."""
     return range(2 * LARGEST_ROW // config.bus_bytes)
 
 
-def row_beat(config: Config) -> data.StructLayout:
+def row_beat(config: ArithmeticUnits) -> data.StructLayout:
     """A beat of a row; `last` marks its final beat."""
     return data.StructLayout({"values": config.bus_width, "last": 1})
 
 
-def bag_beat(config: Config) -> data.StructLayout:
+def bag_beat(config: ArithmeticUnits) -> data.StructLayout:
     """A beat of a bag's sum, and the number of `rows` in the bag."""
     return data.StructLayout({"values": config.bus_width, "last": 1, "rows": BAG_WIDTH})
 
 
-def partial_beat(config: Config) -> data.StructLayout:
+def partial_beat(config: ArithmeticUnits) -> data.StructLayout:
     """A beat of partial sum `index` of a bag of `rows` rows.
 
     `beat_idx` numbers the beats of a partial sum, `last` marks the final one. `final` marks the
@@ -60,12 +60,12 @@ def partial_beat(config: Config) -> data.StructLayout:
     })
 
 
-def row_word(config: Config) -> data.StructLayout:
+def row_word(config: ArithmeticUnits) -> data.StructLayout:
     """A bus word of a row; `last` marks its final word."""
     return data.StructLayout({"data": config.bus_width, "last": 1})
 
 
-def row_geometry(m, config: Config, format_) -> SimpleNamespace:
+def row_geometry(m, config: ArithmeticUnits, format_) -> SimpleNamespace:
     """Derive sizes from a `row_format`, in registers added to module `m`.
 
     Returns
@@ -81,7 +81,7 @@ def row_geometry(m, config: Config, format_) -> SimpleNamespace:
     m.d.sync += [
         half_width.eq(is_half),
         blocks.eq(Mux(is_half, Cat(0, format_.row16), format_.row16)),
-        last_beat.eq((blocks - 1) >> log2(config.lanes * 4 // ROW_ALIGNMENT)),
+        last_beat.eq(((blocks << log2(ROW_ALIGNMENT)) - 1) >> log2(config.bus_bytes)),
     ]
     one_partial = PARTIALS_BYTES // ROW_ALIGNMENT  # blocks of the shortest row with one partial sum
     with m.If(blocks >= one_partial):

@@ -4,23 +4,22 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from ..primitives.stream_routing import stream_connect
 from .bag_sum import BagSum
 from .mean import BagMean
-from .payloads import bag_row, row_beat, row_format, row_word
-from .width_converter import BeatsToWords
+from .payloads import bag_row, row_beat, row_format
 
 
 class RowPool(wiring.Component):
     """Pool rows of fp32, fp16 or bf16 in fp32, in the order of addition of `BagSum`.
 
-    The unit rounds each result once, to the type of the rows. A mean is the sum divided by the
+    A mean is the sum divided by the
     number of rows (see `BagMean`). Unweighted sums and means have rows of weight 1.0.
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -33,16 +32,17 @@ class RowPool(wiring.Component):
     words : In(stream(config.bus_width))
         The words of each row that is not `empty`, in order.
     gradients : Out(stream(row_beat(config)))
-    pooled : Out(stream(row_word(config)))
-        The row of every bag in order. Bytes past the end of a row are undefined.
+    space_for_one, reserve : In(1), Out(1)
+        See `BeatsToWords`, the receiver of `pooled`.
+    pooled : Out(stream(row_beat(config), always_ready=True))
+        The fp32 beats of every bag's row in order.
 
     Timing
     ------
-    See ``hotrow_sim.cycles.arithmetic``. Sums as `BagSum`, means of short bags as `BagMean`. A
-    word of 16-bit elements takes two cycles, or one if its second half is past the end of the row.
+    See ``hotrow_sim.cycles.arithmetic``. Sums as `BagSum`, means of short bags as `BagMean`.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),
@@ -51,14 +51,15 @@ class RowPool(wiring.Component):
             "rows": In(stream.Signature(bag_row)),
             "words": In(stream.Signature(config.bus_width)),
             "gradients": Out(stream.Signature(row_beat(config))),
-            "pooled": Out(stream.Signature(row_word(config))),
+            "space_for_one": In(1),
+            "reserve": Out(1),
+            "pooled": Out(stream.Signature(row_beat(config), always_ready=True)),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.sums = sums = BagSum(self.config)
         m.submodules.means = means = BagMean(self.config)
-        m.submodules.words = words = BeatsToWords(self.config)
         connect(m, rows=flipped(self.rows), sums=sums.rows)
         connect(m, words=flipped(self.words), sums=sums.words)
         with m.If(self.sequential):
@@ -68,17 +69,15 @@ class RowPool(wiring.Component):
             ]
         with m.Else():
             stream_connect(m, sums.bags, means.sums)
-        connect(m, words=words.words, pooled=flipped(self.pooled))
         m.d.comb += [
             sums.row_format.eq(self.row_format),
             sums.sequential.eq(self.sequential),
             self.gradients.p.values.eq(sums.bags.p.values),
             self.gradients.p.last.eq(sums.bags.p.last),
             means.mean.eq(self.mean),
-            words.type.eq(self.row_format.type),
-            means.bags.ready.eq(words.space_for_one),
-            words.reserve.eq(means.bags.valid & words.space_for_one),
-            words.beats.valid.eq(words.reserve),
-            words.beats.p.eq(means.bags.p),
+            means.bags.ready.eq(self.space_for_one),
+            self.reserve.eq(means.bags.valid & self.space_for_one),
+            self.pooled.valid.eq(self.reserve),
+            self.pooled.p.eq(means.bags.p),
         ]
         return m

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from ..primitives.fifo import RamFifo
 from ..primitives.ram import Ram
 from .payloads import BAG_WIDTH, bag_beat, max_row_beats, partial_beat
@@ -13,12 +13,12 @@ from .tree_sum import beat_sum
 SLOTS = 32  # slot numbers; half of them are in use at a time
 
 
-def reorder_beats(config: Config) -> int:
+def reorder_beats(config: ArithmeticUnits) -> int:
     """Beats of the reorder buffer: two of the longest rows."""
     return 2 * max_row_beats(config)
 
 
-def sum_tag(config: Config) -> data.StructLayout:
+def sum_tag(config: ArithmeticUnits) -> data.StructLayout:
     """Buffer `address` of a beat of a bag's sum, the bag's slot; `last` marks the final beat."""
     return data.StructLayout({
         "address": range(reorder_beats(config)), "slot": range(SLOTS), "last": 1})
@@ -29,7 +29,7 @@ class SumReorder(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class SumReorder(wiring.Component):
     bag. One beat per cycle.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         beats = stream.Signature(partial_beat(config))
         super().__init__({

@@ -4,16 +4,20 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import LARGEST_ROW, Config, log2
+from ..config import LARGEST_ROW, ArithmeticUnits, log2
 from ..float.add import Add
 from ..float.fma import FusedMultiplyAdd
 from ..primitives.fifo import RamFifo
 from .payloads import row_beat, row_format, row_geometry
 from .tree_sum import MINUS_ZERO, TreeSum
 
-STEPS = 4  # cycles per beat: each step processes a quarter of the lanes
 QUEUE = 32  # steps between `beats` and the final adder
 ROWS = 8  # rows between `beats` and `sums`
+
+
+def step_elements(config: ArithmeticUnits) -> int:
+    """Elements that a step squares: a quarter of a beat, at least one."""
+    return max(1, config.lanes // 4)
 
 
 class SquareSum(wiring.Component):
@@ -24,7 +28,7 @@ class SquareSum(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -38,11 +42,11 @@ class SquareSum(wiring.Component):
 
     Timing
     ------
-    One step of lanes / 4 elements per cycle, four steps per beat. The sum of a row of s steps comes
-    about s + 10 * log2(s) + 10 * log2(lanes / 4) + 20 cycles after its first beat.
+    One step of max(1, lanes / 4) elements per cycle. The sum of a row of s steps of e elements
+    comes about s + 10 * log2(s) + 10 * log2(e) + 20 cycles after its first beat.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),
@@ -53,27 +57,27 @@ class SquareSum(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes = self.config.lanes
-        width = lanes // STEPS
+        width = self.config.squares  # elements of a step
         geometry = row_geometry(m, self.config, self.row_format)
         steps = range(2 * LARGEST_ROW // 4 // width)  # of a row
         last_step = Signal(steps)
-        m.d.sync += last_step.eq((geometry.blocks << log2(16) >> log2(lanes)) - 1)
+        m.d.sync += last_step.eq((geometry.blocks << log2(4) >> log2(width)) - 1)
 
-        # Each step squares a quarter of a beat.
-        step_idx, quarter, step_count, row_count = (
-            Signal(steps), Signal(range(STEPS)), Signal(range(QUEUE + 1)), Signal(range(ROWS + 1)))
+        # Each step squares `width` elements of a beat.
+        step_idx, part = Signal(steps), Signal(range(lanes // width))
+        step_count, row_count = Signal(range(QUEUE + 1)), Signal(range(ROWS + 1))
         space, step, row_end = Signal(), Signal(), Signal()
         m.d.comb += [
             step.eq(self.beats.valid & space),
             row_end.eq(step & (step_idx == last_step)),
-            self.beats.ready.eq(space & ((quarter == STEPS - 1) | (step_idx == last_step))),
+            self.beats.ready.eq(space & ((part == lanes // width - 1) | (step_idx == last_step))),
         ]
         with m.If(step):
             m.d.sync += [step_idx.eq(Mux(row_end, 0, step_idx + 1)),
-                         quarter.eq(Mux(row_end, 0, quarter + 1))]
+                         part.eq(Mux(row_end, 0, part + 1))]
         values, valid = Signal(32 * width, reset_less=True), Signal()
         m.d.sync += [
-            values.eq(self.beats.p.values.word_select(quarter, 32 * width)), valid.eq(step)]
+            values.eq(self.beats.p.values.word_select(part, 32 * width)), valid.eq(step)]
         level = []
         for lane in range(width):
             m.submodules[f"square{lane}"] = square = FusedMultiplyAdd()

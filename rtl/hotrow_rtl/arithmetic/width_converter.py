@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import Config
+from ..config import ArithmeticUnits
 from ..float.convert import Narrow
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
@@ -17,7 +17,7 @@ class WordsToBeats(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class WordsToBeats(wiring.Component):
     Latency 1 cycle, one beat per cycle.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),
@@ -73,7 +73,7 @@ class BeatsToWords(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class BeatsToWords(wiring.Component):
 
     depth = 32
 
-    def __init__(self, config: Config):
+    def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "type": In(ElementType),

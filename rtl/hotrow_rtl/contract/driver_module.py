@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import fields
 from enum import IntFlag
 
-from ..config import PLANNER_BEATS, PRESETS, SLOT_NUMBER_WIDTH, Config
+from ..config import PRESETS, SLOT_NUMBER_WIDTH, Config
 from . import commands, encoding, link_frames, registers
 
 _ENUMS = (encoding.Status, encoding.Opcode, encoding.Element, encoding.PlanPolicy,
@@ -45,7 +45,7 @@ def driver_module(constants: dict[str, int]) -> str:
         Constants of the contract by name.
     """
     numbers = {"IDENTITY": encoding.IDENTITY, "VERSION": encoding.VERSION, **constants,
-               "PLANNER_BEATS": PLANNER_BEATS, "SLOT_NUMBER_WIDTH": SLOT_NUMBER_WIDTH,
+               "SLOT_NUMBER_WIDTH": SLOT_NUMBER_WIDTH,
                **{name: getattr(link_frames, name) for name in _LINK_CONSTANTS}}
     geometry = [parameter for _, _, parameter in registers.GEOMETRY]
     by_offset = sorted(registers.REGISTERS.values(), key=lambda each: each.offset)

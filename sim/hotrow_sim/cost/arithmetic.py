@@ -2,15 +2,15 @@
 
 from hotrow_rtl.arithmetic.payloads import BAG_WIDTH, MAX_PARTIALS, max_row_beats
 from hotrow_rtl.arithmetic.reorder import SLOTS
-from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS
+from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS, step_elements
 from hotrow_rtl.arithmetic.tree_sum import INPUT_BEATS
-from hotrow_rtl.config import LARGEST_ROW, Config, log2
+from hotrow_rtl.config import LARGEST_ROW, ArithmeticUnits, log2
 
 INDEX_WIDTH = log2(MAX_PARTIALS)
 WORD_QUEUE = 32  # words of finished rows
 
 
-def bag_sum_bits(config: Config):
+def bag_sum_bits(config: ArithmeticUnits):
     """Two copies of the partial sums of two bags; the sums of two rows in order; the sums that
     wait for their neighbours, of the first level and of the others; the queues of bags."""
     width, longest = config.bus_width, max_row_beats(config)
@@ -25,26 +25,22 @@ def bag_sum_bits(config: Config):
     return partials + reordered + pairs + bags
 
 
-def row_words_bits(config: Config):
-    """A queue of words with their `last` flags."""
-    return WORD_QUEUE * (config.bus_width + 1)
-
-
-def row_pool_bits(config: Config):
-    return bag_sum_bits(config) + row_words_bits(config)
-
-
-def square_sum_bits(config: Config):
+def square_sum_bits(config: ArithmeticUnits):
     """The queues of steps and sums; the sums that wait for their neighbours."""
-    levels = log2(8192 // config.lanes)
+    levels = log2(2 * LARGEST_ROW // 4 // step_elements(config))
     waiting = 32 << 1 + (levels - 1).bit_length()
     entering = INPUT_BEATS * (32 + levels + 1 + 1 + 1)
     return (QUEUE + ROWS) * 32 + INPUT_BEATS * 32 + waiting + entering
 
 
-def row_update_bits(config: Config):
+def row_update_bits(config: ArithmeticUnits):
     """Gradients and words of two rows, the sum of squares, and queues of two entries around the
     scalars of Adagrad."""
     width, longest = config.bus_width, max_row_beats(config)
     return (2 * longest * (width + 1) + longest * width + 2 * (width + 1)
-            + square_sum_bits(config) + 2 * 2 * 32 + row_words_bits(config))
+            + square_sum_bits(config) + 2 * 2 * 32)
+
+
+def bag_arithmetic_bits(config: ArithmeticUnits):
+    """Sums, updates, and a queue of result words with their `last` flags."""
+    return bag_sum_bits(config) + row_update_bits(config) + WORD_QUEUE * (config.bus_width + 1)

@@ -8,7 +8,7 @@ from hotrow_rtl.mover.bags.read_collect import READS_AHEAD
 from hotrow_rtl.mover.port.payloads import BYTES_WIDTH
 
 from ..cycles.mover import buffer_words
-from .arithmetic import row_pool_bits, row_update_bits
+from .arithmetic import bag_arithmetic_bits
 
 ADDRESS = packed_address.size
 COPY = 32 + 2 * ADDRESS + BYTES_WIDTH + 1  # fields that identify a copy in its completion
@@ -49,7 +49,7 @@ def row_arithmetic_bits(config: Config):
     words = (LARGEST_ROW // config.bus_bytes).bit_length()
     return (READS_CHECKED * item + max(16, config.outstanding) * read
             + READS_AHEAD * (WEIGHT + 2 + KIND + words) + BAGS_COMPUTED * end + STATES * 32
-            + row_pool_bits(config) + row_update_bits(config))
+            + bag_arithmetic_bits(config.units))
 
 
 def row_mover_bits(config: Config):

@@ -3,7 +3,8 @@
 from collections import deque
 from itertools import count
 
-from hotrow_rtl.config import Config
+from hotrow_rtl.arithmetic.square_sum import step_elements
+from hotrow_rtl.config import ArithmeticUnits
 
 from ..golden.arithmetic.pooling import partial_count
 
@@ -11,13 +12,13 @@ ENDED = 15  # from the last beat of a bag to its first partial sum at the adder
 LEVEL = 10  # from a pair at the adder to its sum
 QUEUED = 2  # from the read of a partial sum to the adder
 ORDERED = 2  # from the last beat of a sum to its output in order
-LEAVES = 10  # from a beat of a bag to its rounded word
+LEAVES = 11  # from a beat of a bag to its rounded word
 PLAIN = 13  # between the first beats of two rows of a plain sum
 DIVIDED = 31  # division of a beat
 CONVERTED = 2  # conversion of a number of rows to fp32, plus its log2
 SCALAR = 31  # Adagrad's divisions of a row
 SUMMED = 35  # from the last gradient of a row to its sum
-APPLIED = 24  # from the last beats of a gradient and its row to the last word
+APPLIED = 25  # from the last beats of a gradient and its row to the last word
 SUM_OF_STEPS = 58  # from the last step of a row to the next row, without the levels
 SQUARED = 130  # Adagrad's squares and scalars of a row, without the sum of the steps
 PAIR_QUEUE = 8  # partial sums that wait for the adder
@@ -25,8 +26,13 @@ BAG_QUEUE = 32  # bags that wait for the adder
 SUMS_IN_ORDER = 16  # bags at the adder
 
 
-def beats_per_row(config: Config, elements):
+def beats_per_row(config: ArithmeticUnits, elements):
     return -(-elements // config.lanes)
+
+
+def square_steps(config: ArithmeticUnits, elements):
+    """Cycles in which Adagrad squares a row."""
+    return -(-elements // step_elements(config))
 
 
 def adder_slots(rows):
@@ -38,7 +44,7 @@ def adder_slots(rows):
     return max(1, slots)
 
 
-def pool_cycles(config: Config, elements, lengths) -> int:
+def pool_cycles(config: ArithmeticUnits, elements, lengths) -> int:
     """From the first word to the last pooled word, without stalls and means.
 
     A simulation of the beats. The accumulator accepts one per cycle while the partial sums of two
@@ -47,7 +53,7 @@ def pool_cycles(config: Config, elements, lengths) -> int:
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
     elements : int
         Of a row.
     lengths : sequence of int
@@ -164,7 +170,7 @@ class _PoolBeats:
                 self.row, self.bag = 0, self.bag + 1
 
 
-def mean_cycles(config: Config, elements, lengths):
+def mean_cycles(config: ArithmeticUnits, elements, lengths):
     """`pool_cycles` for means: the larger of the cycles of the sums and of the divisions; arguments
     as for `pool_cycles`."""
     beats = beats_per_row(config, elements)
@@ -174,7 +180,7 @@ def mean_cycles(config: Config, elements, lengths):
                pool_cycles(config, elements, lengths[:1]) + sum(divisions))
 
 
-def summed_rows(config: Config, elements, counts, adagrad, words=0):
+def summed_rows(config: ArithmeticUnits, elements, counts, adagrad, words=0):
     """Cycle in which the last gradient of the last row is summed, and in which Adagrad's sum of
     squares of the last row ends.
 
@@ -182,7 +188,7 @@ def summed_rows(config: Config, elements, counts, adagrad, words=0):
     concurrently. `words` cycles follow the gradients of each row.
     """
     beats = beats_per_row(config, elements)
-    steps = 4 * elements // config.lanes
+    steps = square_steps(config, elements)
     levels = (steps - 1).bit_length()
     row = max(steps, SCALAR, (steps + LEVEL * levels + SUM_OF_STEPS) / 4) if adagrad else 0
     summed = ended = 0
@@ -193,18 +199,18 @@ def summed_rows(config: Config, elements, counts, adagrad, words=0):
     return summed, ended
 
 
-def squared_cycles(config: Config, elements):
+def squared_cycles(config: ArithmeticUnits, elements):
     """Adagrad's squares and scalars of one row."""
-    levels = (4 * elements // config.lanes - 1).bit_length()
+    levels = (square_steps(config, elements) - 1).bit_length()
     return beats_per_row(config, elements) + SQUARED + LEVEL * levels
 
 
-def update_cycles(config: Config, elements, counts, adagrad) -> int:
+def update_cycles(config: ArithmeticUnits, elements, counts, adagrad) -> int:
     """From the first gradient to the last updated word, without stalls.
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
     elements : int
         Of a row.
     counts : sequence of int

@@ -32,7 +32,7 @@ def pool_rows_cycles(config: Config, elements, lengths, row_bytes, read_latency,
         As for `mover.move_cycles`.
     mean : bool
     """
-    computed = (mean_cycles if mean else pool_cycles)(config, elements, lengths)
+    computed = (mean_cycles if mean else pool_cycles)(config.units, elements, lengths)
     words = -(-row_bytes // config.bus_bytes)
     return (first_word + POOLED + words + read_latency + computed + write_latency
             + _ports(config))
@@ -60,9 +60,10 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
         As for `mover.move_cycles`.
     """
     words, gradient = (-(-each // config.bus_bytes) for each in (row_bytes, gradient_bytes))
-    streamed, ended = summed_rows(config, elements, counts, adagrad, words + adagrad)
+    parts = -(-row_bytes // config.units.bus_bytes)  # words of a row at the arithmetic
+    streamed, ended = summed_rows(config.units, elements, counts, adagrad, parts + adagrad)
     if adagrad:
-        computed = ended + squared_cycles(config, elements) - OVERLAPPED
+        computed = ended + squared_cycles(config.units, elements) - OVERLAPPED
     else:
         computed = max(streamed, ended)
     return round(first_word + UPDATED + words + gradient + read_latency + computed + SUMMED

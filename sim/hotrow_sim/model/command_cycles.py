@@ -138,7 +138,7 @@ def _pool_cycles(config, command, outcome, counts):
     if not outcome.entries:
         return idle + command["count"]
     elements, length = outcome.bytes // outcome.entries // 4, command["count"] / command["bags"]
-    beats = arithmetic.beats_per_row(config, elements)
+    beats = arithmetic.beats_per_row(config.units, elements)
     joined = min(ceil(length), arithmetic.partial_count(elements))
     bag = max(length * _read_cycles(config, beats), arithmetic.adder_slots(joined) * beats)
     if command["flags"] & PoolFlag.MEAN and length > 1:
@@ -154,13 +154,13 @@ def _update_cycles(config, command, outcome, counts):
     if not outcome.entries:
         return idle + command["count"]
     elements = (outcome.bytes // outcome.entries - 4 * adagrad) // 4
-    beats = arithmetic.beats_per_row(config, elements)
+    beats = arithmetic.beats_per_row(config.units, elements)
     each = command["gradient_count"] / command["count"]
     row = max((each + 1) * _read_cycles(config, beats) + adagrad,
               (each - 1) * max(arithmetic.PLAIN, beats) + beats,
               (beats + LATENCY + 2) / max(8, config.outstanding))
     if adagrad:
-        row = max(row, arithmetic.SCALAR, elements // (config.lanes // 4))
+        row = max(row, arithmetic.SCALAR, arithmetic.square_steps(config.units, elements))
     return int(idle + command["count"] * row)
 
 

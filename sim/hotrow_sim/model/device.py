@@ -107,7 +107,7 @@ class Device:
         self.cycle = max(self.cycle, *(queue.clock for queue in self.queues.values()))
 
 
-def open_transport(preset="ecp5-85f", config=None) -> Device:
+def open_transport(preset="ecp5", config=None) -> Device:
     """Open the model of an accelerator.
 
     Parameters

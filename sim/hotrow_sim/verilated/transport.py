@@ -222,7 +222,7 @@ class Device:
             raise DeviceFault(f"the device does not respond to the access to register {offset:#x}")
 
 
-def open_transport(preset="ecp5-85f", config=None, latency=200, jitter=0, stall=0.0,
+def open_transport(preset="ecp5", config=None, latency=200, jitter=0, stall=0.0,
                    reorder=False, seed=0, behaviour=None, trace=None, memory="ideal") -> Device:
     """Open a simulated accelerator. The first use builds it, in a minute or more.
 

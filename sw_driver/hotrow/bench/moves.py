@@ -93,12 +93,11 @@ def measure(kind_name, options, steps) -> dict:
 
 
 def _config(kind, options):
-    """Geometry of the card that the options name; with arithmetic where the benchmark needs it."""
+    """Geometry of the card that the options name."""
     try:
         config = preset(options.preset)
         given = {"row_ports": options.ports, "outstanding": options.outstanding,
-                 "clock_mhz": options.clock_mhz,
-                 "arithmetic": config.arithmetic or kind.arithmetic}
+                 "clock_mhz": options.clock_mhz}
         return replace(config, **{name: value for name, value in given.items() if value})
     except ValueError as wrong:
         raise Error(str(wrong)) from wrong

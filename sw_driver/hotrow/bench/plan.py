@@ -89,7 +89,7 @@ def plan(options, trace, steps) -> dict:
 
 
 def planner_of(options) -> Preset:
-    """The preset with the given slots and counters; prints a note where it adds a planner.
+    """The preset with the given slots and counters.
 
     Raises
     ------
@@ -97,10 +97,6 @@ def planner_of(options) -> Preset:
         There is no such geometry.
     """
     config = preset_of(options.preset)
-    if not config.planner:
-        print(f"preset {config.name} has no planner: a card like it with a planner is simulated",
-              file=sys.stderr)
-        config = config.with_planner()
     name = config.name
     changed: dict = {}
     if options.counters is not None:

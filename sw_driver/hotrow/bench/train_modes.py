@@ -43,7 +43,7 @@ def open_card(transport, preset, slots=None, least=0):
     if transport not in _SIMULATED:
         raise Error(f"this benchmark sets the planner and the slots of the card: expected one of "
                     f"the transports {', '.join(_SIMULATED)}, got {transport!r}")
-    config = preset_of(preset).with_planner()
+    config = preset_of(preset)
     if (slots or config.slots) < least:
         slots = 1 << (least - 1).bit_length()
     if slots is not None and slots != config.slots:

@@ -1,12 +1,10 @@
 """RowUpdate with its gradient sums against golden, cycle and memory models."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hotrow_rtl.arithmetic.bag_sum import BagSum
 from hotrow_rtl.arithmetic.optimizer import RowUpdate
-from hotrow_rtl.config import NARROW_BUS, PRESETS, preset
+from hotrow_rtl.config import PRESETS
 from hotrow_sim.cost.arithmetic import bag_sum_bits, row_update_bits
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cycles.arithmetic import update_cycles
@@ -14,10 +12,8 @@ from hotrow_sim.testing.benches.float_cases import fractions, numbers
 from hotrow_sim.testing.benches.pool_bench import TYPES, Update, check_rows, run_update
 from hotrow_sim.testing.benches.stream_bench import RAGGED
 
-TINY = preset("tiny")
-COMPUTING = [config for config in PRESETS.values() if config.bus_bytes > NARROW_BUS]
-WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                           directory_sets=256, miss_entries=1024, row_bytes=4096)
+UNITS = {name: config.units for name, config in PRESETS.items()}
+TINY, ONE, WIDE = UNITS["tiny"], UNITS["ecp5"], UNITS["alveo-u55c"]
 SIMULATED = 3000  # cycles
 MIXED = [1, 1, 2, 3, 1, 9, 1, 1, 1, 2, 1, 30]
 LR, EPS = (int(np.float32(value).view(np.uint32)) for value in (0.05, 1e-8))
@@ -65,8 +61,8 @@ def test_adagrad_with_stalls():
 
 
 @pytest.mark.parametrize("config", [
-    pytest.param(config, id=config.name, marks=() if config is TINY else pytest.mark.slow)
-    for config in COMPUTING])
+    pytest.param(units, id=name, marks=() if units is TINY else pytest.mark.slow)
+    for name, units in UNITS.items()])
 def test_memory_equals_the_design(config):
     assert bag_sum_bits(config) == memory_bits(BagSum(config))
     assert row_update_bits(config) == memory_bits(RowUpdate(config))
@@ -74,6 +70,7 @@ def test_memory_equals_the_design(config):
 
 CONFIGS = pytest.mark.parametrize("config", [
     pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
+    pytest.param(ONE, id="one-lane", marks=pytest.mark.slow),
     pytest.param(WIDE, id="bus-64", marks=pytest.mark.long)])
 BOTH = pytest.mark.parametrize("adagrad", [False, True], ids=["sgd", "adagrad"])
 

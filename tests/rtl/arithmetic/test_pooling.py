@@ -1,22 +1,18 @@
 """RowPool against golden, cycle and memory models."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from hotrow_rtl.arithmetic.pooling import RowPool
-from hotrow_rtl.config import NARROW_BUS, PRESETS, preset
-from hotrow_sim.cost.arithmetic import row_pool_bits
+from hotrow_rtl.arithmetic.bag_arithmetic import BagArithmetic
+from hotrow_rtl.config import PRESETS
+from hotrow_sim.cost.arithmetic import bag_arithmetic_bits
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cycles.arithmetic import mean_cycles, pool_cycles
 from hotrow_sim.testing.benches.float_cases import CORNERS, fractions, numbers
 from hotrow_sim.testing.benches.pool_bench import TYPES, Bags, check_rows, run_pool
 from hotrow_sim.testing.benches.stream_bench import RAGGED
 
-TINY = preset("tiny")
-COMPUTING = [config for config in PRESETS.values() if config.bus_bytes > NARROW_BUS]
-WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
-                           directory_sets=256, miss_entries=1024, row_bytes=4096)
+UNITS = {name: config.units for name, config in PRESETS.items()}
+TINY, ONE, WIDE = UNITS["tiny"], UNITS["ecp5"], UNITS["alveo-u55c"]
 SIMULATED = 3000  # cycles
 MIXED = [0, 1, 2, 0, 0, 15, 16, 17, 20, 3, 1, 1, 33, 0]
 
@@ -61,14 +57,15 @@ def test_means_with_stalls():
 
 
 @pytest.mark.parametrize("config", [
-    pytest.param(config, id=config.name, marks=() if config is TINY else pytest.mark.slow)
-    for config in (*COMPUTING, WIDE)])
+    pytest.param(units, id=name, marks=() if units is TINY else pytest.mark.slow)
+    for name, units in UNITS.items()])
 def test_memory_equals_the_design(config):
-    assert row_pool_bits(config) == memory_bits(RowPool(config))
+    assert bag_arithmetic_bits(config) == memory_bits(BagArithmetic(config))
 
 
 CONFIGS = pytest.mark.parametrize("config", [
     pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
+    pytest.param(ONE, id="one-lane", marks=pytest.mark.slow),
     pytest.param(WIDE, id="bus-64", marks=pytest.mark.long)])
 
 

@@ -271,7 +271,7 @@ def test_generate_lists_the_files(generate, tmp_path, capsys):
 
 
 def test_generate_refuses_unknown_presets_and_files(generate, tmp_path):
-    with pytest.raises(ValueError, match="unknown preset 'huge': expected one of tiny, ecp5-small"):
+    with pytest.raises(ValueError, match="unknown preset 'huge': expected one of tiny, ecp5"):
         generate("--preset", "huge", "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists(), "nothing was written"
     (tmp_path / "file").write_text("")

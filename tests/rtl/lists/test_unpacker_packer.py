@@ -172,7 +172,7 @@ def test_elements_that_do_not_fit_are_refused(unit, shape, element_bytes, messag
 @pytest.mark.parametrize("element_bytes", [16, 32])
 @pytest.mark.parametrize("absent_end", [False, True], ids=["present", "absent"])
 def test_long_elements_fill_several_words(element_bytes, gaps, pauses, absent_end):
-    config, rng = PRESETS["ecp5-small"], np.random.default_rng(13)
+    config, rng = PRESETS["ecp5"], np.random.default_rng(13)
     unit = list_packer(config, 8 * element_bytes - 5, element_bytes)
     assert isinstance(unit, WidePacker)
     elements, expected = [], []
@@ -202,5 +202,5 @@ def test_long_elements_fill_several_words(element_bytes, gaps, pauses, absent_en
 ])
 def test_long_elements_that_do_not_fit_are_refused(shape, element_bytes, message):
     with pytest.raises(ValueError, match=message):
-        WidePacker(PRESETS["ecp5-small"], shape, element_bytes)
+        WidePacker(PRESETS["ecp5"], shape, element_bytes)
     collect()

@@ -12,7 +12,7 @@ from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
 
 TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
 BASE, SIZE = 0xA_0000_0000, 1 << 16
-ECP5 = replace(PRESETS["ecp5-85f"], address_width=40)  # wide enough for BASE
+ECP5 = replace(PRESETS["ecp5"], address_width=40)  # wide enough for BASE
 STALLS = {"jitter": 12, "stall_address": 0.4, "stall_data": 0.3}
 MEMORIES = {
     "ideal": Behaviour(),

@@ -26,7 +26,7 @@ from hotrow_sim.testing.benches.row_bench import (
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
-BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=False),
+BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8),
          16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1),
          64: replace(ROOMY, bus_bytes=64, outstanding=16, row_bytes=256)}
 
@@ -244,7 +244,7 @@ def test_one_bus_word_per_cycle_behind_latency(
 
 
 @pytest.mark.parametrize("preset, ports, latency", [
-    ("ecp5-85f", 1, 200), ("alveo-u55c", 1, 512), ("alveo-u55c", 4, 512)])
+    ("ecp5", 1, 200), ("alveo-u55c", 1, 512), ("alveo-u55c", 4, 512)])
 def test_lists_come_as_fast_as_rows(preset, ports, latency):
     """By the list port's formula: 64-byte rows over all ports, each with a target."""
     config = replace(PRESETS[preset], row_ports=ports)

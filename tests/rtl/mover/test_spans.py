@@ -23,7 +23,7 @@ from hotrow_sim.testing.benches.row_bench import (
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
-BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8, planner=False, arithmetic=False),
+BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8),
          16: TINY, 32: replace(ROOMY, bus_bytes=32, outstanding=1, row_bytes=64),
          64: replace(ROOMY, bus_bytes=64, outstanding=16, row_bytes=4096)}
 FAULTS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}

@@ -18,7 +18,7 @@ from hotrow_sim.testing.fuzz.setup import FuzzHost, make_setup
 TINY = preset("tiny")
 # The address width limits row numbers to less than 32 bits; no planner.
 NARROW = replace(TINY, name="narrow", address_width=32, planner=False)
-SMALL = preset("ecp5-small")
+SMALL = preset("ecp5")
 # SMALL has short row numbers and no planner too, so the cases of NARROW are long.
 CASES = [pytest.param(config, seed, id=f"{config.name}-{seed}",
                       marks=pytest.mark.long if config is NARROW else ())

@@ -4,12 +4,11 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...arithmetic.optimizer import RowUpdate
-from ...arithmetic.pooling import RowPool
+from ...arithmetic.bag_arithmetic import BagArithmetic
+from ...arithmetic.row_words import RowWordJoiner, RowWordSplitter
 from ...config import Config
 from ...interfaces.records import element, row_entry
 from ...primitives.fifo import RamFifo
-from ...primitives.stream_routing import stream_connect
 from ..port.payloads import (
     checked_transfer,
     computed_row,
@@ -28,7 +27,7 @@ from .write_back import BagWriteBack
 
 READS_CHECKED = 32  # reads in the address check: more than the stages of `AddressPipeline`
 STATES = 16  # states that wait for the sum of squares of their row
-BAGS_COMPUTED = 64  # bags in the arithmetic units: more than `RowPool` holds
+BAGS_COMPUTED = 64  # bags in the arithmetic: more than `RowPool` holds
 
 
 class BagPipeline(wiring.Component):
@@ -101,9 +100,8 @@ class BagPipeline(wiring.Component):
         m.submodules.reads = reads = RamFifo(bag_read(config), max(16, pending_reads(config)))
         m.submodules.collect = collect = BagReadCollect(config)
         m.submodules.results = results = RamFifo(bag_result(config), BAGS_COMPUTED)
-        m.submodules.pool = pool = RowPool(config)
+        m.submodules.arithmetic = arithmetic = BagArithmetic(config.units)
         m.submodules.states = states = RamFifo(32, STATES)
-        m.submodules.update = update = RowUpdate(config)
         m.submodules.write_back = write_back = BagWriteBack(config)
 
         for name in ("rows", "lengths", "targets", "weights"):
@@ -118,19 +116,27 @@ class BagPipeline(wiring.Component):
             connect(m, issue.transfers[number], flipped(self.transfers[number]))
             connect(m, flipped(self.read_rows[number]), collect.read_rows[number])
             connect(m, flipped(self.read_words[number]), collect.read_words[number])
-        connect(m, collect=collect.rows, pool=pool.rows)
-        connect(m, collect=collect.words, pool=pool.words)
+        connect(m, collect=collect.rows, arithmetic=arithmetic.rows)
         connect(m, collect=collect.results, results=results.i)
         connect(m, results=results.o, write_back=write_back.results)
-        connect(m, pool=pool.gradients, update=update.gradients)
-        connect(m, collect=collect.row_words, update=update.words)
         connect(m, collect=collect.states, states=states.i)
-        connect(m, states=states.o, update=update.states)
-        with m.If(self.setting.updates):
-            stream_connect(m, update.updated, write_back.rows)
-        with m.Else():
-            stream_connect(m, pool.pooled, write_back.rows)
-        connect(m, update=update.updated_states, write_back=write_back.states)
+        connect(m, states=states.o, arithmetic=arithmetic.states)
+        results = arithmetic.results
+        if config.units.lanes < config.lanes:
+            m.submodules.joiner = joiner = RowWordJoiner(config)
+            connect(m, arithmetic=results, joiner=joiner.parts)
+            results = joiner.words
+        connect(m, arithmetic=results, write_back=write_back.rows)
+        for name, words, row_format, operands in (
+                ("words", collect.words, issue.summand_format, arithmetic.words),
+                ("row_words", collect.row_words, issue.row_format, arithmetic.row_words)):
+            if config.units.lanes < config.lanes:
+                m.submodules[f"{name}_splitter"] = splitter = RowWordSplitter(config)
+                m.d.comb += splitter.row_format.eq(row_format)
+                connect(m, collect=words, splitter=splitter.words)
+                words = splitter.parts
+            connect(m, collect=words, arithmetic=operands)
+        connect(m, arithmetic=arithmetic.updated_states, write_back=write_back.states)
         connect(m, write_back.computed_rows, flipped(self.computed_rows))
         connect(m, write_back.computed_words, flipped(self.computed_words))
         m.d.comb += [
@@ -142,13 +148,13 @@ class BagPipeline(wiring.Component):
             collect.formats_valid.eq(issue.formats_valid),
             collect.summand_format.eq(issue.summand_format),
             collect.row_format.eq(issue.row_format),
-            pool.row_format.eq(issue.summand_format),
-            pool.mean.eq(self.setting.mean),
-            pool.sequential.eq(self.setting.updates),
-            update.row_format.eq(issue.row_format),
-            update.optimizer.eq(self.setting.adagrad),
-            update.lr.eq(self.setting.lr),
-            update.eps.eq(self.setting.eps),
+            arithmetic.summand_format.eq(issue.summand_format),
+            arithmetic.row_format.eq(issue.row_format),
+            arithmetic.mean.eq(self.setting.mean),
+            arithmetic.sequential.eq(self.setting.updates),
+            arithmetic.optimizer.eq(self.setting.adagrad),
+            arithmetic.lr.eq(self.setting.lr),
+            arithmetic.eps.eq(self.setting.eps),
             write_back.start.eq(self.start),
             write_back.row_format.eq(issue.row_format),
             self.refused.eq(write_back.refused),

@@ -112,7 +112,7 @@ class BagReadCollect(wiring.Component):
         for kind, format_ in ((ReadKind.SUMMAND, self.summand_format),
                               (ReadKind.ROW, self.row_format)):
             m.d.sync += len_minus_1[kind].eq(
-                (format_.row16 - 1) >> log2(config.bus_bytes // ROW_ALIGNMENT))
+                ((format_.row16 << log2(ROW_ALIGNMENT)) - 1) >> log2(config.bus_bytes))
         m.d.comb += [
             from_port.eq(read.from_memory & (fault == 0)),
             read_length.kind.eq(read.kind),

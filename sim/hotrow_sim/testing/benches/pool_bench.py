@@ -4,15 +4,9 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-from amaranth import Module
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.arithmetic.optimizer import Optimizer, RowUpdate
-from hotrow_rtl.arithmetic.payloads import bag_row, row_format, row_word
-from hotrow_rtl.arithmetic.pooling import RowPool
-from hotrow_rtl.config import Config
+from hotrow_rtl.arithmetic.bag_arithmetic import BagArithmetic
+from hotrow_rtl.arithmetic.payloads import bag_row, row_format
 from hotrow_rtl.float.formats import ElementType
-from hotrow_rtl.primitives.stream_routing import stream_connect
 
 from ...golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
 from ...golden.arithmetic.pooling import ONE, pool
@@ -96,54 +90,6 @@ class Bags:
         return pool(self.rows, self.lengths, self.kind, self.weights, self.mean)
 
 
-class BagArithmetic(wiring.Component):
-    """A `RowPool`, and a `RowUpdate` by its sums if they are `sequential`, as in `BagPipeline`."""
-
-    def __init__(self, config: Config):
-        self.config = config
-        words, number = stream.Signature(config.bus_width), stream.Signature(32)
-        super().__init__({
-            "summand_format": In(row_format),
-            "row_format": In(row_format),
-            "mean": In(1),
-            "sequential": In(1),
-            "optimizer": In(Optimizer),
-            "lr": In(32),
-            "eps": In(32),
-            "rows": In(stream.Signature(bag_row)),
-            "words": In(words),
-            "row_words": In(words),
-            "states": In(number),
-            "results": Out(stream.Signature(row_word(config))),
-            "updated_states": Out(number),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.pool = pool = RowPool(self.config)
-        m.submodules.update = update = RowUpdate(self.config)
-        connect(m, rows=flipped(self.rows), pool=pool.rows)
-        connect(m, words=flipped(self.words), pool=pool.words)
-        connect(m, pool=pool.gradients, update=update.gradients)
-        connect(m, row_words=flipped(self.row_words), update=update.words)
-        connect(m, states=flipped(self.states), update=update.states)
-        connect(m, update=update.updated_states, states=flipped(self.updated_states))
-        with m.If(self.sequential):
-            stream_connect(m, update.updated, self.results)
-        with m.Else():
-            stream_connect(m, pool.pooled, self.results)
-        m.d.comb += [
-            pool.row_format.eq(self.summand_format),
-            pool.mean.eq(self.mean),
-            pool.sequential.eq(self.sequential),
-            update.row_format.eq(self.row_format),
-            update.optimizer.eq(self.optimizer),
-            update.lr.eq(self.lr),
-            update.eps.eq(self.eps),
-        ]
-        return m
-
-
 SETTINGS = {"summand_format": row_format.size, "row_format": row_format.size, "mean": 1,
             "sequential": 1, "optimizer": 1, "lr": 32, "eps": 32}
 
@@ -169,7 +115,7 @@ def run_pool(config, bags, gaps=None, pauses=None, limit=1_000_000, verilated=Tr
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
     bags : Bags
     gaps : pair of sequence of int, optional
         Idle cycles before each row and before each word.
@@ -228,7 +174,7 @@ def run_update(config, update, gaps=None, pauses=None, limit=1_000_000, verilate
 
     Parameters
     ----------
-    config : Config
+    config : ArithmeticUnits
     update : Update
     gaps : four sequences of int, optional
         Idle cycles before each gradient, its words, the words of rows, and states.

@@ -8,7 +8,7 @@ from ...errors import Error
 from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
-from .placement_policy import HotlinePolicy, LookAheadPolicy, open_planner, share_of
+from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
 from .resident import ResidentStore
 
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
@@ -35,7 +35,7 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
         return ResidentStore(groups)
     owned = isinstance(device, str)
     if owned:
-        device = (driver.open if mode == "hotline" else open_planner)(device, preset)
+        device = driver.open(device, preset)
     try:
         if cache_load_factor is not None:
             rows = sum(config.num_embeddings for group in groups for config in group.configs)

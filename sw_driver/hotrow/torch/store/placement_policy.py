@@ -4,22 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ... import device as driver
 from ...contract import MISS_FLAG
 from ...errors import Error
-from ...geometry import preset as named
 from ...results import PlacedRows
 
-SIMULATED = ("model", "sim")  # transports that open a card of any geometry
 POLICIES = ("lru", "rrip", "lfu", "freq")
 COUNTED = ("lfu", "freq")  # policies that read the access counters
-
-
-def open_planner(transport, preset):
-    """Open a device; a simulated card gets a planner if its preset has none: Device."""
-    if transport not in SIMULATED:
-        return driver.open(transport, preset)
-    return driver.open(transport, named(preset).with_planner())
 
 
 def share_of(slots, wanted):

@@ -14,7 +14,7 @@ from ...timeline import Timeline
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
-from ..store.placement_policy import open_planner, share_of
+from ..store.placement_policy import share_of
 from .check import BitCheck, StepCheck
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
@@ -60,8 +60,7 @@ def train(options, steps):
     with ExitStack() as held:
         device = None
         if options.mode != "resident":
-            opened = open_planner if options.mode in CACHED else driver.open
-            device = held.enter_context(opened(options.transport, options.preset))
+            device = held.enter_context(driver.open(options.transport, options.preset))
         timeline = None
         if options.timeline:
             assert device is not None  # TrainOptions refuses a timeline of mode resident

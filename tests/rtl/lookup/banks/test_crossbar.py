@@ -206,14 +206,14 @@ def test_rate(config, wait):
 def test_one_bank_for_each_lane():
     """A bank is asked once a beat on average, and what waits for it makes up for most of the beats
     that ask it twice."""
-    config = preset("ecp5-small")
+    config = preset("ecp5")
     beats = beats_of(config, 200, 1, seed=4)
     cycles = run(config, beats, (0.0, 8, 8), 0)
     assert cycles == crossbar_cycles(asks_of(beats), 8)
     assert 0.85 < len(beats) / cycles < 0.98
 
 
-@pytest.mark.parametrize("config", [TINY, preset("ecp5-small"), preset("ecp5-85f"), WIDE],
+@pytest.mark.parametrize("config", [TINY, preset("ecp5"), WIDE],
                          ids=lambda config: config.name)
 def test_memory(config):
     shapes = waiting_beat(config), count_request(config), 3, count_answer(config)

@@ -365,7 +365,7 @@ def test_restart_drops_the_requests_in_flight(config):
     bench.run(1000)
 
 
-@pytest.mark.parametrize("config", [*PLANNERS, *NO_PLANNERS, preset("ecp5-85f")],
+@pytest.mark.parametrize("config", [*PLANNERS, *NO_PLANNERS, preset("ecp5")],
                          ids=lambda config: config.name)
 def test_memory(config):
     bits = (counters_bits(config) + miss_table_bits(config)) // config.banks

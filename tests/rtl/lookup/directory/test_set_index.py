@@ -13,7 +13,7 @@ from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 CONFIGS = [
-    TINY, preset("ecp5-85f"), preset("alveo-u55c"),
+    TINY, preset("ecp5"), preset("alveo-u55c"),
     replace(TINY, name="one-choice", directory_choices=1, directory_partitions=1),
     replace(TINY, name="64-partitions", directory_sets=512, directory_partitions=64, tables=2),
 ]

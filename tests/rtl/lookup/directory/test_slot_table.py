@@ -366,7 +366,7 @@ def test_clear_frees_every_slot(config):
 
 
 @pytest.mark.parametrize("config", [
-    *PLANNERS, *NO_PLANNERS, preset("ecp5-85f"), preset("alveo-u55c"),
+    *PLANNERS, *NO_PLANNERS, preset("ecp5"), preset("alveo-u55c"),
     replace(preset("alveo-u55c"), name="alveo-no-planner", planner=False)],
     ids=lambda config: config.name)
 def test_memory(config):

@@ -13,7 +13,7 @@ from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.testing.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
-CONFIGS = [TINY, preset("ecp5-85f"), preset("alveo-u55c"),
+CONFIGS = [TINY, preset("ecp5"), preset("alveo-u55c"),
            replace(TINY, name="one-choice", directory_choices=1)]
 
 

@@ -293,7 +293,7 @@ def test_rounds_of_a_beat(config):
     assert taken[-1] - taken[0] == sum(rounds[:-4]) + 3  # beats wait in three places before theirs
 
 
-@pytest.mark.parametrize("config", [TINY, WIDE, LEAST, preset("ecp5-85f")],
+@pytest.mark.parametrize("config", [TINY, WIDE, LEAST, preset("ecp5")],
                          ids=lambda config: config.name)
 def test_memory(config):
     assert memory_bits(ColdSampleBitmap(config)) == cold_sample_bitmap_bits(config)

@@ -67,7 +67,7 @@ def test_equals_a_list(config, places, idle):
         number for _, number in turns[:-MissNumberBank.latency]]
 
 
-@pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5-85f"), preset("alveo-u55c")],
+@pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5"), preset("alveo-u55c")],
                          ids=lambda config: config.name)
 def test_memory(config):
     assert config.banks * memory_bits(MissNumberBank(config)) == miss_numbers_bits(config)

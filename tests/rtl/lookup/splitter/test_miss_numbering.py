@@ -288,7 +288,7 @@ def test_one_beat_a_cycle(pauses, list_pauses, every):
     check_lists([batch], lists)
 
 
-@pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5-85f")], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5")], ids=lambda config: config.name)
 def test_memory(config):
     """Nothing before the ring, and the numbers behind it."""
     assert memory_bits(MissNumbering(config)) == 0

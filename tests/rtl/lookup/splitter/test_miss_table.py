@@ -180,7 +180,7 @@ def test_restart_and_clear_in_flight(name, after):
         TWO_SETS, other)
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5-85f"), preset("alveo-u55c")],
+@pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5"), preset("alveo-u55c")],
                          ids=lambda config: config.name)
 def test_memory(config):
     assert config.banks * memory_bits(MissTableBank(config)) == miss_table_bits(config)

@@ -32,10 +32,12 @@ from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)
 CONFIGS = {
+    "8, one lane": replace(TINY, bus_bytes=8, burst_beats=8, arithmetic_lanes=1),
     "16": TINY,
     "16, 2 ports": replace(TINY, row_ports=2, outstanding=16),
     "32, 4 ports": replace(ROOMY, bus_bytes=32, row_ports=4, outstanding=1),
     "64": replace(ROOMY, bus_bytes=64, outstanding=16),
+    "64, 4 lanes": replace(ROOMY, bus_bytes=64, arithmetic_lanes=4),
     "64, 4 ports": replace(ROOMY, bus_bytes=64, row_ports=4),
 }
 ANY_CONFIG = pytest.mark.parametrize("config", [
@@ -58,7 +60,9 @@ def typed(monkeypatch):
 
 
 @pytest.mark.parametrize("config", [
-    TINY, pytest.param(CONFIGS["16, 2 ports"], marks=SLOW)], ids=["1 port", "2 ports"])
+    TINY, *(pytest.param(CONFIGS[name], marks=SLOW)
+            for name in ("16, 2 ports", "8, one lane", "64, 4 lanes"))], ids=[
+                "1 port", "2 ports", "one lane", "4 of 16 lanes"])
 def test_bags_equal_golden(typed, config):
     """Every flag, type and kind of bag once, behind a memory with stalls and reordering."""
     typed(fp16=[1, 10], bf16=[3])

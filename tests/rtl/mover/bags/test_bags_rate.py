@@ -14,10 +14,13 @@ from hotrow_sim.testing.benches.row_bench import SIZE, TABLES, RowBench
 
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 WIDE = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024, bus_bytes=64)
+ONE_LANE = {"bus_bytes": 8, "burst_beats": 8, "arithmetic_lanes": 1}
 # Every third shape by default, all of them in `make regress`.
-CASES = pytest.mark.parametrize("latency, ports, every", [
-    pytest.param(20, 1, 3, marks=SLOW), *(pytest.param(*each, 1, marks=LONG) for each in (
-        (20, 1), (100, 1), (20, 4)))])
+CASES = pytest.mark.parametrize("latency, changes, every", [
+    pytest.param(20, {}, 3, marks=SLOW),
+    pytest.param(20, ONE_LANE, 3, marks=SLOW),
+    *(pytest.param(*each, 1, marks=LONG) for each in (
+        (20, {}), (100, {}), (20, {"row_ports": 4}), (20, ONE_LANE)))])
 SPAN = 4096  # bytes in which rows, gradients and slots lie, at the start of a page
 
 
@@ -63,8 +66,8 @@ def update(monkeypatch, table, row_bytes, counts, flags=0):
 
 
 @CASES
-def test_pool_cycles_follow_the_model(monkeypatch, latency, ports, every):
-    config = replace(TINY, outstanding=256, row_ports=ports)
+def test_pool_cycles_follow_the_model(monkeypatch, latency, changes, every):
+    config = replace(TINY, outstanding=256, **changes)
     shapes = [(16, [1] * 60), (16, [20] * 4), (64, [1] * 30), (64, [20] * 3), (256, [1] * 12),
               (256, [7, 2]), (64, [1])][::every]
     commands = [pool(monkeypatch, *each) for each in (
@@ -79,8 +82,8 @@ def test_pool_cycles_follow_the_model(monkeypatch, latency, ports, every):
 
 
 @CASES
-def test_update_cycles_follow_the_model(monkeypatch, latency, ports, every):
-    config = replace(TINY, outstanding=256, row_ports=ports)
+def test_update_cycles_follow_the_model(monkeypatch, latency, changes, every):
+    config = replace(TINY, outstanding=256, **changes)
     shapes = [(64, [1] * 20, 0), (64, [3] * 6, 0), (256, [1] * 8, 0), (256, [2] * 4, 0),
               (64, [1] * 10, ADAGRAD), (64, [4] * 6, ADAGRAD), (256, [2] * 5, ADAGRAD)][::every]
     commands = [update(monkeypatch, at, *shape) for at, shape in enumerate(shapes)]
