@@ -30,7 +30,7 @@ def test_sets_and_tags(config):
 
     def expected(key, parts_log2, part):
         table, row = (int(each) for each in unpack_key(
-            config, np.uint64(join_key(config, BANK, key))))
+            config, np.uint64(join_key(config, BANK % config.banks, key))))
         starts = Directory(config).set_starts([table], [row], [parts_log2], [part])
         for choice, (start,) in enumerate(starts):
             set_ = start // config.directory_ways % config.directory_sets // config.banks
