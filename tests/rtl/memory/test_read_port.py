@@ -139,7 +139,8 @@ def test_rate(latency, depth):
 def test_shallow_clients_read_in_short_bursts():
     config = ECP5
     bench = Bench(config, 3, Behaviour(latency=200), shallow={0: 16, 2: 32})
-    requests = [[(BASE + 64 * i, config.bus_bytes * words)] for i, words in enumerate((8, 100, 600))]
+    requests = [[(BASE + 64 * i, config.bus_bytes * words)]
+                for i, words in enumerate((8, 100, 600))]
     taken = [bench.read(i, mine) for i, mine in enumerate(requests)]
     cycles = bench.run(6000)
     assert taken == [bench.expected(mine) for mine in requests]
