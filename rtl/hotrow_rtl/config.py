@@ -50,6 +50,11 @@ class ArithmeticUnits:
         """Bits of one word of a row."""
         return 32 * self.lanes
 
+    @property
+    def squares(self) -> int:
+        """Elements of a gradient that row-wise Adagrad squares per cycle."""
+        return max(1, self.lanes // 4)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

@@ -15,11 +15,6 @@ QUEUE = 32  # steps between `beats` and the final adder
 ROWS = 8  # rows between `beats` and `sums`
 
 
-def step_elements(config: ArithmeticUnits) -> int:
-    """Elements that a step squares: a quarter of a beat, at least one."""
-    return max(1, config.lanes // 4)
-
-
 class SquareSum(wiring.Component):
     """The sum of g * g over the elements g of a row, in fp32.
 
@@ -42,7 +37,7 @@ class SquareSum(wiring.Component):
 
     Timing
     ------
-    One step of max(1, lanes / 4) elements per cycle. The sum of a row of s steps of e elements
+    One step of `config.squares` elements per cycle. The sum of a row of s steps of e elements
     comes about s + 10 * log2(s) + 10 * log2(e) + 20 cycles after its first beat.
     """
 

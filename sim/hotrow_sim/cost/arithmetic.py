@@ -2,7 +2,7 @@
 
 from hotrow_rtl.arithmetic.payloads import BAG_WIDTH, MAX_PARTIALS, max_row_beats
 from hotrow_rtl.arithmetic.reorder import SLOTS
-from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS, step_elements
+from hotrow_rtl.arithmetic.square_sum import QUEUE, ROWS
 from hotrow_rtl.arithmetic.tree_sum import INPUT_BEATS
 from hotrow_rtl.config import LARGEST_ROW, ArithmeticUnits, log2
 
@@ -27,7 +27,7 @@ def bag_sum_bits(config: ArithmeticUnits):
 
 def square_sum_bits(config: ArithmeticUnits):
     """The queues of steps and sums; the sums that wait for their neighbours."""
-    levels = log2(2 * LARGEST_ROW // 4 // step_elements(config))
+    levels = log2(2 * LARGEST_ROW // 4 // config.squares)
     waiting = 32 << 1 + (levels - 1).bit_length()
     entering = INPUT_BEATS * (32 + levels + 1 + 1 + 1)
     return (QUEUE + ROWS) * 32 + INPUT_BEATS * 32 + waiting + entering

@@ -3,7 +3,6 @@
 from collections import deque
 from itertools import count
 
-from hotrow_rtl.arithmetic.square_sum import step_elements
 from hotrow_rtl.config import ArithmeticUnits
 
 from ..golden.arithmetic.pooling import partial_count
@@ -32,7 +31,7 @@ def beats_per_row(config: ArithmeticUnits, elements):
 
 def square_steps(config: ArithmeticUnits, elements):
     """Cycles in which Adagrad squares a row."""
-    return -(-elements // step_elements(config))
+    return -(-elements // config.squares)
 
 
 def adder_slots(rows):
