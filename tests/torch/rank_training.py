@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from hotrow.errors import Error
 from hotrow.torch import (
+    Adagrad,
     HotEmbeddingBagCollection,
     ShardedEmbeddingBagCollection,
     TableConfig,
@@ -191,7 +192,7 @@ def saved_and_read():
         try:
             make()
         except Error as error:
-            assert "ShardedEmbeddingBagCollection" in str(error)
+            assert "Sharded" in str(error) or "sharded=True" in str(error)
         else:
             assert world == 1, "every rank would train rows of its own"
     with (Alone(TABLES, None, "resident", "rowwise_adagrad", RATE, seed=4) as one,
@@ -239,6 +240,73 @@ def spoiled():
         assert shared.sha256() == before
 
 
+def misled():
+    """A wrong id, or a wrong shape, at one rank is an error at all, which go on afterwards."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    with hotrow.open("model", config=PLANNING) as device, ShardedEmbeddingBagCollection(
+            TABLES, device, "scratchpipe", "sgd", RATE, seed=3) as shared:
+        before, bags = shared.sha256(), [(torch.tensor([1]), torch.tensor([0]))] * len(TABLES)
+        wrong = [(torch.tensor([301]), torch.tensor([0])), *bags[1:]]
+        for spoiled, call in ((wrong, shared), (wrong, shared.prefetch), (bags[1:], shared)):
+            try:
+                call(spoiled if rank == world - 1 else bags)
+            except Error as error:
+                assert rank == world - 1 or f"of rank {world - 1}" in str(error), error
+            else:
+                raise AssertionError("a wrong id was taken")
+        assert shared.sha256() == before
+        shared(bags).sum().backward()
+        shared.optimizer.step()
+        shared.flush()
+        assert shared.sha256() != before
+
+
+def counted():
+    """Access counts of all ranks are in a checkpoint, and each owner gets its own."""
+    bags, _ = draw(dist.get_world_size(), TABLES)[0][dist.get_rank()]
+    states, digests = [], []
+    for _ in range(2):
+        with hotrow.open("model", config=PLANNING) as device, ShardedEmbeddingBagCollection(
+                TABLES, device, "freqcache", "sgd", RATE, seed=3) as shared:
+            if states:
+                shared.optimizer.load_state_dict(states[0])
+            else:
+                shared.observe(bags)
+            states.append(shared.optimizer.state_dict())
+            digests.append(device.counts().count.sum())
+    one, other = (each["access_counts"] for each in states)
+    assert digests[0] == digests[1]
+    assert sorted(one.T.tolist()) == sorted(other.T.tolist())
+    limits = torch.tensor([config.num_embeddings for config in TABLES])
+    assert (one[1] < limits[one[0]]).all()
+    assert one[2].sum() == sum(
+        len(ids) for part in draw(dist.get_world_size(), TABLES)[0] for ids, _ in part[0])
+
+
+def converted():
+    """`convert(sharded=True)` trains as one rank does that takes the ranks' samples in turn."""
+    rank, world, digests = dist.get_rank(), dist.get_world_size(), []
+    ids = torch.randint(0, 50, (5, world, 6, 2), generator=torch.Generator().manual_seed(SEED))
+    for sharded in (True, False):
+        torch.manual_seed(SEED + rank * sharded)  # rank 0's weights count
+        model = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"))
+        if sharded:
+            tables = convert(model, sharded=True, mode="resident", optimizer=Adagrad(RATE))
+        else:
+            tables = Alone([TableConfig("0", 50, 8)], None, "resident", Adagrad(RATE))
+            tables.contents.assign("0", model[0].weight.detach())
+        for step in ids:
+            for part in step[rank:rank + 1] if sharded else step:
+                given = (part,) if sharded else (
+                    part.reshape(-1), torch.arange(0, part.numel() + 1, 2))
+                found = model(*given) if sharded else tables(*given)
+                (found.square().sum() / (1 if sharded else world)).backward()
+            tables.optimizer.step()
+        digests.append(tables.sha256())
+        tables.close()
+    assert digests[0] == digests[1]
+
+
 def main(path, *cases):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
@@ -246,7 +314,8 @@ def main(path, *cases):
     found["planted"] = planted()
     found["wrapped"] = together(**CASES["resident"], wrapped=True)
     saved_and_read()
-    spoiled()
+    for check in (spoiled, misled, counted, converted):
+        check()
     losses = [None] * dist.get_world_size()
     dist.all_gather_object(losses, {name: each["losses"] for name, each in found.items()})
     for name, each in found.items():

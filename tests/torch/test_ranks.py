@@ -99,8 +99,10 @@ def test_bits_of_a_single_rank(one_rank, case):
     assert found["losses"] == one["losses"] and found["sha256"] == one["sha256"]
 
 
-def test_contents_of_a_single_rank(one_rank):
-    rank_training.saved_and_read()
+@pytest.mark.parametrize("check", ["saved_and_read", "misled", "counted", "converted"])
+def test_a_single_rank(one_rank, check):
+    """`runs` has the same checks by several ranks."""
+    getattr(rank_training, check)()
 
 
 def test_needs_ranks():

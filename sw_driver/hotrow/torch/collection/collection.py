@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ...errors import Error
+from ...results import HotRows
 from ..features.configs import check_tables, group_tables, table_config
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
@@ -161,7 +162,12 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def bags(self, inputs, offsets=None, per_sample_weights=None):
         """The lookups of a batch in the form that `prefetch` and `forward` also take: Bags."""
-        return self.layout.bags(inputs, offsets, per_sample_weights)
+        return self.agree(lambda: self.layout.bags(inputs, offsets, per_sample_weights),
+                          f"batch {self.batches} was refused, because of an input")
+
+    def agree(self, call, what):
+        """The result of `call()`; ranks of one collection refuse together, and say `what`."""
+        return call()
 
     def prefetch(self, inputs, offsets=None, per_sample_weights=None):
         """Begin to fetch the rows of a batch; `forward` takes batches in the order of these calls.
@@ -219,7 +225,9 @@ class HotEmbeddingBagCollection(nn.Module):
         """Check Bags of the batch that many `ahead` of the next one: Request."""
         if bags.weights is not None and self.store.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
-        return self.layout.request(bags, f"batch {self.batches + ahead}")
+        batch = f"batch {self.batches + ahead}"
+        return self.agree(lambda: self.layout.request(bags, batch),
+                          f"{batch} was refused, because of an id")
 
     def _take(self, bags):
         """Rows of a batch that trains: (Request, list of LocatedRows, PendingBackward)."""
@@ -404,6 +412,20 @@ class HotEmbeddingBagCollection(nn.Module):
                         f"{', '.join(config.name for config in self.tables)}")
         return [(self.store.device_table(number), np.asarray(arrays[config.name]))
                 for number, config in enumerate(self.tables) if config.name in arrays]
+
+    def access_counts(self):
+        """The device's access counts: int64[3, n], tables, rows and counts; None without any."""
+        counted = self.store.device and self.store.device.counts()
+        if not counted:
+            return None
+        return torch.from_numpy(np.stack((counted.table, counted.row, counted.count)).astype(
+            np.int64))
+
+    def set_access_counts(self, counts):
+        """Set the device's access counts to those of `access_counts`."""
+        if self.store.device is not None:
+            table, row, count = counts.numpy().astype(np.uint32)
+            self.store.device.set_counts(HotRows(table, row, count, cycles=0))
 
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the device count the lookups of a batch that does not train."""

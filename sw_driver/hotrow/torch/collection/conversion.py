@@ -8,7 +8,7 @@ from .collection import HotEmbeddingBagCollection, refuse_ranks
 from .embedding_bag import HotEmbeddingBag, check_convertible
 
 
-def convert(model, **options):
+def convert(model, sharded=False, **options):
     """Replace every `nn.EmbeddingBag` of a model in place, and keep the weights.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
@@ -18,6 +18,9 @@ def convert(model, **options):
     Parameters
     ----------
     model : nn.Module
+    sharded : bool
+        Share the rows out to the ranks of `torch.distributed`, with the weights of rank 0: see
+        `ShardedEmbeddingBagCollection`. Every rank converts its copy of the model.
     **options
         As in `HotEmbeddingBagCollection`: device, mode, optimizer, lr, ....
 
@@ -32,7 +35,8 @@ def convert(model, **options):
         The model has no EmbeddingBag, or one with a property that a `HotEmbeddingBag` has not: see
         `check_convertible`; or a weight is used by another module, too.
     """
-    refuse_ranks("convert()", "a ShardedEmbeddingBagCollection in the model")
+    if not sharded:
+        refuse_ranks("convert()", "convert(sharded=True)")
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, nn.EmbeddingBag)}
     if not found:
@@ -45,10 +49,13 @@ def convert(model, **options):
         _check_untied(model, name, bag)
         tables.setdefault(bag, TableConfig(name.replace(".", "/"), bag.num_embeddings,
                                            bag.embedding_dim, bag.mode, bag.weight.dtype))
-    collection = HotEmbeddingBagCollection(tables.values(), **{"seed": 0, **options})
+    collection = _collection_class(sharded)(tables.values(), **{"seed": 0, **options})
     hot = {}
     for bag, config in tables.items():
-        collection.table(config.name)[0].copy_(bag.weight.detach())
+        weights = bag.weight.detach()
+        if sharded:
+            weights = collection.ranks.gather(weights)[0]
+        collection.contents.assign(config.name, weights)
         hot[bag] = HotEmbeddingBag(
             bag.num_embeddings, bag.embedding_dim, bag.mode, bag.include_last_offset,
             bag.padding_idx, collection=collection, name=config.name).train(bag.training)
@@ -60,6 +67,13 @@ def convert(model, **options):
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
     return collection
+
+
+def _collection_class(sharded):
+    if not sharded:
+        return HotEmbeddingBagCollection
+    from ..sharded.collection import ShardedEmbeddingBagCollection  # which imports this package
+    return ShardedEmbeddingBagCollection
 
 
 def _check_untied(model, name, bag):

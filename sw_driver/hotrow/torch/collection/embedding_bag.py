@@ -68,6 +68,10 @@ class HotEmbeddingBag(nn.Module):
 
     def bags(self, input, offsets=None, per_sample_weights=None):
         """Bags of the arguments, as `collection.prefetch` takes them."""
+        return self.collection.agree(lambda: self._bags(input, offsets, per_sample_weights),
+                                     "a batch was refused, because of an input")
+
+    def _bags(self, input, offsets, per_sample_weights):
         input = torch.as_tensor(input)
         if input.dim() == 2:
             if offsets is not None:

@@ -3,11 +3,9 @@
 import math
 from copy import copy
 
-import numpy as np
 import torch
 
 from ...errors import Error
-from ...results import HotRows
 from .rules import OPTIMIZERS, Rule
 
 # Hyperparameters of the optimizers of torch.optim.
@@ -113,7 +111,7 @@ class RowOptimizer(torch.optim.Optimizer):
         """
         group = {name: each for name, each in self.param_groups[0].items() if name != "params"}
         states = self._collection.row_states()
-        counts = self._access_counts()
+        counts = self._collection.access_counts()
         return {"optimizer": self.rule.name, "state": {0: states} if states else {},
                 "param_groups": [{**group, "params": list(range(len(self._shown)))}],
                 **({} if counts is None else {"access_counts": counts})}
@@ -126,23 +124,8 @@ class RowOptimizer(torch.optim.Optimizer):
         group = state_dict["param_groups"][0]
         self.param_groups[0] |= {name: each for name, each in group.items() if name != "params"}
         self._collection.load_row_states(state_dict["state"].get(0, {}))
-        counts, device = state_dict.get("access_counts"), self._counting_device()
-        if counts is not None and device is not None:
-            table, row, count = counts.numpy().astype(np.uint32)
-            device.set_counts(HotRows(table, row, count, cycles=0))
-
-    def _access_counts(self):
-        device = self._counting_device()
-        counted = None if device is None else device.counts()
-        if not counted:
-            return None
-        return torch.from_numpy(np.stack((counted.table, counted.row, counted.count)).astype(
-            np.int64))
-
-    def _counting_device(self):
-        """The device whose counts a checkpoint holds; None if each rank has a device."""
-        store = self._collection.store
-        return None if hasattr(store, "inner") else store.device
+        if state_dict.get("access_counts") is not None:
+            self._collection.set_access_counts(state_dict["access_counts"])
 
 
 def rule_of(optimizer, lr):

@@ -1,6 +1,7 @@
 """Embedding tables that several processes train together: `ShardedEmbeddingBagCollection`."""
 
 import numpy as np
+import torch
 
 from ...errors import Error
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
@@ -76,6 +77,34 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         raise Error("a ShardedEmbeddingBagCollection of hotrow cannot be copied or pickled: save "
                     "its state_dict(), which has whole tables")
 
+    def agree(self, call, what):
+        return self.ranks.agree(call, what)
+
+    def access_counts(self):
+        counts = super().access_counts()
+        counts, rank = self.ranks.gather_columns(
+            torch.empty(3, 0, dtype=torch.int64) if counts is None else counts)
+        if not counts.shape[1]:
+            return None
+        counts[1] = counts[1] * self.ranks.world + (rank - self._places(counts[0])) % (
+            self.ranks.world)
+        return counts
+
+    def set_access_counts(self, counts):
+        if self.store.device is None:
+            return
+        mine = (counts[1] + self._places(counts[0])) % self.ranks.world == self.ranks.rank
+        table, row, count = counts[:, mine]
+        super().set_access_counts(torch.stack((
+            table, torch.div(row, self.ranks.world, rounding_mode="floor"), count)))
+
+    def _places(self, tables):
+        """Place in its group of each of the device's tables int64[n], which decides on owners."""
+        device = [self.store.device_table(number) for number in range(len(self.tables))]
+        places = torch.zeros(max(device) + 1, dtype=torch.int64)
+        places[device] = torch.tensor([self.contents.locate(each.name)[1] for each in self.tables])
+        return places[tables]
+
     def parts(self):
         """Refused: the ranks have different popular samples, and lookups are collective."""
         raise Error("tables of several processes train batches whole: iterate the pipeline instead "
@@ -122,14 +151,5 @@ class AgreedFiniteCheck(FiniteCheck):
         self._ranks = ranks
 
     def check(self, batch, staged):
-        failure = None
-        try:
-            super().check(batch, staged)
-        except Error as error:
-            failure = error
-        failed = self._ranks.least(self._ranks.world if failure is None else self._ranks.rank)
-        if failure is not None:
-            raise failure
-        if failed < self._ranks.world:
-            raise Error(f"batch {batch}: a gradient of rank {failed} is not finite, and nothing "
-                        f"was applied: see the error of that rank")
+        self._ranks.agree(lambda: FiniteCheck.check(self, batch, staged),
+                          f"batch {batch}: nothing was applied, because of a gradient")

@@ -71,6 +71,30 @@ class Ranks:
         dist.all_gather(parts, tensor.contiguous(), group=self._group)
         return parts
 
+    def gather_columns(self, columns):
+        """The columns of all ranks' tensors int64[k, n], whose n may differ: int64[k, sum], and
+        the rank of each column."""
+        sizes = [int(each) for each in self.gather(torch.tensor([columns.shape[1]]))]
+        padded = columns.new_zeros(len(columns), max(sizes))
+        padded[:, :columns.shape[1]] = columns
+        parts = [each[:, :size] for each, size in zip(self.gather(padded), sizes, strict=True)]
+        return torch.cat(parts, dim=1), torch.repeat_interleave(
+            torch.arange(self.world), torch.tensor(sizes))
+
+    def agree(self, call, what):
+        """The result of `call()`; an Error of one rank is an Error at every rank."""
+        failure, result = None, None
+        try:
+            result = call()
+        except Error as error:
+            failure = error
+        failed = self.least(self.world if failure is None else self.rank)
+        if failure is not None:
+            raise failure
+        if failed < self.world:
+            raise Error(f"{what} of rank {failed}: see the error of that rank")
+        return result
+
     def least(self, number):
         """The smallest of the ranks' integers."""
         return min(int(each) for each in self.gather(torch.tensor([number])))
