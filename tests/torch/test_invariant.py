@@ -123,6 +123,18 @@ def test_any_order_of_stages(seeds):
         assert found.sha256 == resident.sha256, (seed, chosen)
 
 
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 30), marks=pytest.mark.long)],
+                         ids=["few", "many"])
+def test_caches_that_are_reset_between_batches_that_bypass(seeds):
+    """The planner numbers batches from 0 again; a batch waits for those that it means."""
+    for seed in seeds:
+        batches = draw(seed, 24, samples=16)
+        chosen, found = fuzzed(seed, batches, "rowwise_adagrad", reset_every=8, depth=4,
+                               look_ahead=2, share=4, ahead=6)
+        assert found.figures["bypasses"]
+        assert found.sha256 == train(batches, optimizer="rowwise_adagrad").sha256, (seed, chosen)
+
+
 # Faults, each of which must change the tables.
 
 def unmarked(store):

@@ -47,7 +47,8 @@ class Outcome:
 
 
 def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
-          every=1, transport="model", choose=None, store=None, config=PLANNING, **options):
+          every=1, transport="model", choose=None, store=None, reset_every=None, config=PLANNING,
+          **options):
     """Train from one fixed start.
 
     Parameters
@@ -60,6 +61,8 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
         Which of the stages that may run does: see `Stages.choose`.
     store : callable, optional
         Spoils the collection's store.
+    reset_every : int, optional
+        Batches after which the caches are reset; none is prefetched beyond that.
     """
     with ExitStack() as held:
         device = None
@@ -75,7 +78,8 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
         top = nn.Linear(sum(config.embedding_dim for config in tables), 1)
         dense, losses, prefetched = torch.optim.SGD(top.parameters(), 0.2), [], 0
         for number, batch in enumerate(batches):
-            while ahead and prefetched < min(len(batches), number + ahead + 1):
+            end = (number // reset_every + 1) * reset_every if reset_every else len(batches)
+            while ahead and prefetched < min(end, len(batches), number + ahead + 1):
                 collection.prefetch(batches[prefetched].ids)
                 prefetched += 1
             predicted = top(collection(batch.ids)).squeeze(1)
@@ -86,6 +90,8 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
                 for each in (dense, collection.optimizer):
                     each.step()
                     each.zero_grad()
+            if reset_every and (number + 1) % reset_every == 0:
+                collection.reset_cache_states()
         collection.flush()
         return Outcome(collection.sha256(), losses, collection.statistics)
 
