@@ -35,7 +35,8 @@ SOURCES = {  # package of a mutated file: the tests around those of its package
                                   "tests/rtl/lists", "tests/rtl/mover"),
     "sim/hotrow_sim/golden": ("tests/sim/golden", "tests/rtl/lookup", "tests/rtl/mover"),
     "sw_driver/hotrow": ("tests/driver",),
-    "sw_driver/hotrow/torch": ("tests/torch",),
+    "sw_driver/hotrow/torch": ("tests/torch/test_collection.py", "tests/torch/test_invariant.py",
+                               "tests/torch/test_pipeline.py"),
 }
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces")  # of sw_driver/hotrow: tools
 TIERS = "not slow and not long and not formal"
@@ -89,9 +90,9 @@ def draw(found, count, seed):
 def stages(root: Path, path: Path):
     """Tests of a file, the nearest first: lists of paths and their limits in seconds."""
     source = package_of(path)
-    tests = Path("tests") / {"rtl": "rtl", "sim": "sim"}.get(path.parts[0], "driver")
-    if source.endswith("torch"):
-        tests = Path("tests/torch")
+    torch = source.endswith("torch")  # all of its tests take too long for each fault
+    tests = Path("tests") / ("torch" if torch else {"rtl": "rtl", "sim": "sim"}.get(
+        path.parts[0], "driver"))
     inside = path.parent.relative_to(Path(*path.parts[:2]))
     if path.parts[0] == "sw_driver":
         inside = Path()
@@ -99,7 +100,7 @@ def stages(root: Path, path: Path):
     near = tests / inside if (root / tests / inside).exists() else tests / inside.parent
     if own:
         yield [str(each.relative_to(root)) for each in own], FIRST_LIMIT
-    if (root / near).exists():
+    if (root / near).exists() and not torch:
         yield [str(near)], LIMIT
     for each in SOURCES[source]:
         if each != str(near):
@@ -158,6 +159,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=20, help="faults to plant")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--under", default="", help="only files below this folder")
     parser.add_argument("--since", help="only files that differ from this git revision")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(arguments)
@@ -165,7 +167,9 @@ def main(arguments=None):
     changed = options.since and subprocess.run(
         ["git", "diff", "--name-only", options.since], cwd=repository, check=True, text=True,
         capture_output=True).stdout.split()
-    drawn = draw(collect(repository, changed), options.sample, options.seed)
+    found = [each for each in collect(repository, changed)
+             if str(each.path).startswith(options.under)]
+    drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
     survivors, sound = [], set()
     with tempfile.TemporaryDirectory(prefix="hotrow-mutants-") as folder:
