@@ -46,6 +46,21 @@ def test_more_commands_than_the_ring_holds(transport):
         assert device.harvest(9).count.sum() == sum(range(1, 24))
 
 
+@pytest.mark.parametrize("before", [1, 3, 30])
+def test_more_commands_than_the_counters_hold(before):
+    """TAIL, HEAD, COMPLETED, tags and sequence numbers wrap at 2**32."""
+    with hotrow.open("model", preset="tiny", ring_entries=4) as device:
+        device.register_table(hotrow.empty((9, 4), np.float32))
+        start = (1 << 32) - before
+        queue = device.transport.queues["lookup"]
+        queue.tail = queue.head = queue.completed = start
+        device._commands.queues["lookup"]._completed = start
+        futures = [device.observe_async(np.full((1 + i, 1), i % 9)) for i in range(23)]
+        assert [future.result().lookups for future in futures] == list(range(1, 24))
+        landed = device.registers.read("LOOKUP_COMPLETED")
+        assert landed == device.registers.read("LOOKUP_TAIL") == (start + 23) % (1 << 32)
+
+
 def test_queues_overlap_and_events_order_them(device, tables):
     """Batch i + 1 is split while the rows that batch i missed are moved."""
     batches = [random_ids(30, seed) for seed in range(6)]

@@ -244,6 +244,28 @@ def test_batches_that_do_not_train_leave_rows_clean():
     assert seen["clean"] == seen["evicts"] > 20, seen
 
 
+@pytest.mark.parametrize("marks", [(5, 3), (3, 5)], ids=["out of order", "in order"])
+def test_a_slot_is_held_for_the_last_batch_that_is_marked(marks):
+    """Whatever the order of the marks: the row that was used first would be the victim."""
+    player = Player(TINY)
+    same = [key for key in bank_keys(TINY, 4000, 1)
+            if player.row(key)[-1] == player.row(bank_keys(TINY, 1, 1)[0])[-1]]
+    keys = same[:TINY.directory_choices * TINY.directory_ways + 2]
+
+    async def drive(ctx):
+        await player.begin(ctx, 0, -1)
+        for key in keys[:-2]:  # both sets are full
+            await player.ask(ctx, PLAN, key)
+        for batch in marks:
+            await player.begin(ctx, batch, -1, plans=False)
+            await player.ask(ctx, MARK, keys[0], 0, batch)
+        for batch, key in ((4, keys[-2]), (6, keys[-1])):
+            await player.begin(ctx, batch, batch - 1)
+            await player.ask(ctx, PLAN, key)
+        assert player.model.find(player.row(keys[0])[0]) is None, "held no longer"
+    assert player.run(drive)["evicts"] == 2
+
+
 @pytest.mark.parametrize("config", NO_PLANNERS, ids=lambda config: config.name)
 def test_rows_without_a_planner(config):
     """Sets fill beyond their ways; most rows are found again, often just after a write."""
