@@ -98,6 +98,7 @@ def run(options) -> int:
 class Measured:
     """What the card did with one batch: cycles, rows and samples."""
 
+    lookups: int
     plan: int
     gather: int
     scatter: int
@@ -165,8 +166,7 @@ def project(question, options, steps) -> dict:
     """The figures of every mode; those of a single mode at the top level."""
     work, trace = question.workload, question.workload.trace
     check_batch(trace, work.batch, options.preset)
-    taken = [trace.batch(number, work.batch)
-             for number in range(options.learning + options.batches)]
+    taken = list(trace.batches(work.batch, options.learning + options.batches))
     records = []
     for mode in options.modes:
         if mode == "resident-host":
@@ -216,7 +216,7 @@ def measure(mode, question, options, taken, advance) -> list[Measured]:
             if number >= learning:  # the batches before fill counters and slots
                 found["wait_for"] = max(-1, found["wait_for"] - learning)
                 figures.append(Measured(
-                    **found, gather=rows.gather(found["fetched"]),
+                    **found, lookups=batch.lookups, gather=rows.gather(found["fetched"]),
                     scatter=rows.scatter(found["returned"])))
                 advance()
     return figures
@@ -306,7 +306,8 @@ def _figures(mode, question, options, measured, path):
         "gather_hidden": card.hidden("gather", "down", "up", "write_back"),
         "plan_hidden": card.hidden("plan"), "stalls": card.stalls(),
         "stalls_without_card": host.stalls(),
-        "hit_rate": sum(each.hits for each in measured) / count / lookups,
+        "hit_rate": sum(each.hits for each in measured) / sum(
+            each.lookups for each in measured),
         "popular_fraction": sum(each.popular for each in measured) / count if hotline else None,
         "rows_fetched": sum(each.fetched for each in measured) / count,
         "plan_cycles": sum(each.plan for each in measured) / count,

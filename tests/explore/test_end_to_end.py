@@ -100,6 +100,14 @@ def test_one_mode_is_the_top_level(capsys):
         json.loads(out))
 
 
+def test_a_short_log_repeats(capsys):
+    """More batches than the log has, the last of them a shorter one."""
+    code = main(["bench", "end-to-end", "--trace", "sample", "--ids", "item,user", "--batch-size",
+                 "64", "--transport", "model", "--preset", "tiny", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert code == 0 and all(0 < each.get("hit_rate", 0.5) <= 1 for each in result["modes"])
+
+
 def test_a_slower_link_is_no_faster_and_a_measured_trainer_counts(capsys, tmp_path):
     path = tmp_path / "trainer.json"
     path.write_text(json.dumps({"step_ms": 500.0, "batch": 64}))
