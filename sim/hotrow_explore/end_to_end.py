@@ -197,7 +197,7 @@ def measure(mode, question, options, taken, advance) -> list[Measured]:
     work, slots = question.workload, int(question.hot_rows)
     card = preset_of(options.preset)
     if mode != "hotline":
-        card = sized(card.with_planner(), slots)
+        card = sized(card, slots)
     workload, figures = load(work.trace, taken), []
     learning, batches = options.learning, workload.batches
     with (open_device(options.transport, card, timeout=_TIMEOUT) as device,

@@ -6,7 +6,7 @@ import pytest
 from hotrow.cli import main
 
 QUICK = ["--trace", "zipf:1.3:2000", "--batches", "4", "--batch-size", "128", "--mlp-scale", "0.1",
-         "--slots", "16384"]
+         "--slots", "4096"]
 
 
 def demo(capsys, *arguments):
