@@ -15,6 +15,8 @@ from hotrow.torch import (
     TableConfig,
     convert,
 )
+from hotrow.torch.memory.rows import RowKind
+from hotrow.torch.memory.tables import EmbeddingTables
 from torch import nn
 
 IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
@@ -119,6 +121,34 @@ def test_results_follow_a_change_of_dtype(dtype):
     assert model.float()(IDS).dtype == torch.float32
     with pytest.raises(Error, match="float64"):
         model.double()
+
+
+def test_convert_and_copies_fill_no_rows_that_they_overwrite(monkeypatch):
+    model = nn.Sequential(bag_of())
+    before = model[0].weight.detach().clone()
+    monkeypatch.setattr(EmbeddingTables, "initialise", lambda *_: pytest.fail("filled"))
+    convert(model, mode="resident")
+    assert torch.equal(copy.deepcopy(model)[0].weight, before)
+
+
+def test_a_model_of_embeddings_is_named():
+    with pytest.raises(Error, match=r"0\.words is an nn\.Embedding.*pooling 'none'"):
+        convert(nn.Sequential(nn.ModuleDict({"words": nn.Embedding(5, 4)})))
+
+
+@pytest.mark.parametrize("tables, optimizer, preset, said", [
+    ([(50, 200)], "sgd", "tiny", "800 bytes: .* at most 512; presets that fit: ecp5, alveo-u55c"),
+    ([(50, 128)], "adam", "ecp5", "1536 bytes: .* at most 1024; presets that fit: alveo-u55c"),
+    ([(50, 400)], "adam", "alveo-u55c", "4800 bytes: .* no preset fits"),
+    ([(50, 8)] * 33, "sgd", "ecp5", "33 tables: .* at most 32; presets that fit: alveo-u55c"),
+    ([(50, 4), (50, 8), (50, 12)], "sgd", "ecp5", "3 kinds .*; presets that fit: tiny, alveo-u55c"),
+    ([(1 << 33, 4)], "sgd", "alveo-u55c", "8,589,934,592 rows: .* at most 2"),
+])
+def test_sizes_are_checked_before_memory_is_allocated(monkeypatch, tables, optimizer, preset, said):
+    monkeypatch.setattr(RowKind, "allocate", lambda *_: pytest.fail("allocated"))
+    configs = [TableConfig(f"t{number}", *each) for number, each in enumerate(tables)]
+    with pytest.raises(Error, match=said):
+        HotEmbeddingBagCollection(configs, "model", optimizer=optimizer, preset=preset)
 
 
 @pytest.mark.parametrize("padding", [-51, 50])

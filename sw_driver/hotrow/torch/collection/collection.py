@@ -19,6 +19,7 @@ from ..optim.lookup import PooledLookup
 from ..optim.row_optimizer import RowOptimizer, rule_of
 from ..optim.staging import GradientStage
 from ..store.base import Store
+from ..store.fitting import check_fits
 from ..store.opening import MODES, open_store
 from .contents import TableContents
 from .eager import outside_compile
@@ -87,6 +88,8 @@ class HotEmbeddingBagCollection(nn.Module):
         Whether the weights of a KeyedJaggedTensor are used, as in TorchRec.
     groups : list of TableGroup, optional
         Existing tables.
+    initialise : bool
+        False leaves the rows undefined, for a caller who writes all of them.
 
     Attributes
     ----------
@@ -104,7 +107,7 @@ class HotEmbeddingBagCollection(nn.Module):
                  preset="ecp5", policy=None, admission=False, cold="gathered",
                  bounds_check_mode="fatal", slots_device="cpu", cache_load_factor=None, depth=4,
                  look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None,
-                 is_weighted=False):
+                 is_weighted=False, initialise=True):
         super().__init__()
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
@@ -114,12 +117,13 @@ class HotEmbeddingBagCollection(nn.Module):
         check_tables(self.tables)
         memory = memory_on(slots_device)
         rule = rule_of(optimizer, lr)
+        check_fits(self.tables, rule, device, preset, share)
         existing, groups = groups, groups or group_tables(self.tables, rule)
         self.layout = FeatureLayout(self.tables, groups, bounds_check_mode, is_weighted)
         self.store: Store = open_store(
             groups, rule, memory, device, mode, preset, policy, admission, cold, cache_load_factor,
             share, depth=depth, look_ahead=look_ahead, workers=workers, before=before)
-        if existing is None:
+        if existing is None and initialise:
             generator = torch.Generator().manual_seed(drawn_seed() if seed is None else seed)
             for group in groups:
                 group.tables.initialise(generator)
@@ -134,7 +138,7 @@ class HotEmbeddingBagCollection(nn.Module):
             group.tables.rows.array, group.tables.rows.side) if array is not None]
         self._versions: list[int] | None = None
         self.optimizer = RowOptimizer(self, rule)
-        if self._bag_configs and existing is None and seed is None:
+        if self._bag_configs and existing is None and seed is None and initialise:
             self.reset_parameters()
 
     @outside_compile
@@ -668,7 +672,8 @@ def torchrec_config(config):
 
 def _resident_copy(tables, rule, options, contents, training, trains):
     """A collection without a card, with the contents of another one."""
-    copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), seed=0, **options)
+    copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
+                                       **options)
     for name, (weights, state) in contents.items():
         copied.contents.assign(name, weights, state)
     return copied.train(training).requires_grad_(trains)

@@ -40,7 +40,11 @@ def convert(model, sharded=False, **options):
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, nn.EmbeddingBag)}
     if not found:
-        raise Error(f"{type(model).__name__} has no nn.EmbeddingBag to convert")
+        others = [name for name, module in model.named_modules()
+                  if isinstance(module, nn.Embedding)]
+        raise Error(f"{type(model).__name__} has no nn.EmbeddingBag to convert" + (
+            f"; {others[0]} is an nn.Embedding, which stays as it is: use a "
+            f"HotEmbeddingBagCollection of a table with pooling 'none'" if others else ""))
     if "" in found:
         raise Error("this is an EmbeddingBag itself: make a HotEmbeddingBag in its place")
     tables: dict[nn.EmbeddingBag, TableConfig] = {}  # of each bag, once
@@ -49,7 +53,8 @@ def convert(model, sharded=False, **options):
         _check_untied(model, name, bag)
         tables.setdefault(bag, TableConfig(name.replace(".", "/"), bag.num_embeddings,
                                            bag.embedding_dim, bag.mode, bag.weight.dtype))
-    collection = _collection_class(sharded)(tables.values(), **{"seed": 0, **options})
+    collection = _collection_class(sharded)(tables.values(), initialise=False,
+                                              **options)
     hot = {}
     for bag, config in tables.items():
         weights = bag.weight.detach()

@@ -10,6 +10,7 @@ from ..features.layout import FeatureLayout
 from ..memory.slot_memory import memory_on
 from ..optim.finite_check import FiniteCheck
 from ..optim.row_optimizer import rule_of
+from ..store.fitting import check_fits
 from .contents import ShardedContents
 from .ranks import Ranks
 from .sharding import Sharding
@@ -63,6 +64,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         rule = rule_of(optimizer, lr)
         if rule.rounding_seed is not None:
             raise Error("rows of several processes round to nearest: leave rounding_seed out")
+        check_fits(tables, rule, device, options.get("preset", "ecp5"), options.get("share", 1))
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
         self.ranks = ranks
@@ -71,7 +73,8 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         self.contents = ShardedContents(sharding, ranks)
         self._gradients.groups = tuple(sharding.spans)
         self._gradients.finite = AgreedFiniteCheck(ranks)
-        sharding.initialise(ranks.first(drawn_seed() if seed is None else seed))
+        if options.get("initialise", True):
+            sharding.initialise(ranks.first(drawn_seed() if seed is None else seed))
 
     def __reduce_ex__(self, protocol):
         raise Error("a ShardedEmbeddingBagCollection of hotrow cannot be copied or pickled: save "
