@@ -64,7 +64,7 @@ class Schedule:
         "popular", "train".
     step_seconds : float
         Mean time from step to step, without the first `WARM_UP` batches and the last `DEPTH`, at
-        most a third of all each.
+        most a third and a quarter of all.
     """
 
     def __init__(self, batches, hotline, shared=False):
@@ -78,9 +78,10 @@ class Schedule:
             free[self._engines[stage]] = end
             self.spans[stage].append((began, end))
         ends = [end for _, end in self.spans["train"]]
-        self._first, last = min(WARM_UP, len(ends) // 3), len(ends) - 1 - min(DEPTH, len(ends) // 3)
+        self._first, last = min(WARM_UP, len(ends) // 3), len(ends) - 1 - min(DEPTH, len(ends) // 4)
         self._timed = range(self._first + 1, last + 1)
-        self.step_seconds = (ends[last] - ends[self._first]) / max(1, len(self._timed))
+        self.step_seconds = ((ends[last] - ends[self._first]) / len(self._timed) if self._timed
+                             else ends[last])
 
     def _earliest(self, free):
         """(start, rank, stage) of the stage that can start first; of several the one that brings a

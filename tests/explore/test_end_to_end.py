@@ -38,6 +38,11 @@ def test_the_slowest_part_gives_the_step(hotline, shared, changes, seconds):
         seconds, rel=0.02)
 
 
+@pytest.mark.parametrize("count", range(1, 12))
+def test_few_batches(count):
+    assert of(True, count).step_seconds > 0 and sum(of(False, count).stalls().values()) >= 0
+
+
 def test_shares_that_are_hidden():
     assert of(True, popular=50.0).hidden("gather", "down", "write_back") == pytest.approx(1)
     assert of(True).hidden("gather") == pytest.approx(0, abs=1e-9)

@@ -7,7 +7,7 @@ WIDTH = 60
 
 
 class Progress:
-    """One line that is overwritten on a terminal; elsewhere a line per step.
+    """One line that is overwritten on a terminal; elsewhere the first and the last line only.
 
     Parameters
     ----------
@@ -24,12 +24,11 @@ class Progress:
         """Show the step that begins, or the number of compiled files."""
         if self.terminal:
             self._write(f"\r{self._line(step):<{WIDTH}}")
-        elif not step.startswith("compiled"):
-            self._write(self._line(step) + "\n")
 
     def done(self):
         """Show that the build has ended."""
-        self._write(("\r" if self.terminal else "") + f"{self._line('ready'):<{WIDTH}}\n")
+        line = self._line("ready")
+        self._write(f"\r{line:<{WIDTH}}\n" if self.terminal else f"{line}\n")
 
     def _line(self, step):
         return f"hotrow: {time.monotonic() - self.start:4.0f} s  {step}"

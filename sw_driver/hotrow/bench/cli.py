@@ -1,6 +1,7 @@
 """`hotrow bench`: rates of the accelerator, in cycles that the card counts."""
 
 import sys
+from importlib import import_module
 from importlib.metadata import entry_points
 
 from ..extras import advice
@@ -26,47 +27,47 @@ def bench(subparsers):
         description="Run a benchmark on the Verilated hardware.")
     names = parser.add_subparsers(title="benchmarks", metavar="NAME", required=True, dest="name")
 
-    def add(name, measure, what, lookups=LOOKUPS, **rows):
+    def add(name, what, lookups=LOOKUPS, measure=None, **rows):
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         shared.add_device(each)
         shared.add_trace(each, lookups, **rows)
-        each.set_defaults(run=run, measure=measure)
+        each.set_defaults(run=run, measure=measure or _module(name))
         return each
 
-    add("observe", _observe, "count every lookup of a trace")
+    add("observe", "count every lookup of a trace", measure=_observe)
 
-    each = add("split", _split, "slots of the lookups, and popular samples apart from the others")
+    each = add("split", "slots of the lookups, and popular samples apart from the others",
+               measure=_split)
     shared.add_slots(each)
 
-    each = add("plan", _plan, "slots for the rows of coming batches, compared with the CPU")
+    each = add("plan", "slots for the rows of coming batches, compared with the CPU")
     shared.add_planner(each)
 
-    each = add("overlap", _overlap,
-               "split batches while the missed rows of the previous batch are gathered",
+    each = add("overlap", "split batches while the missed rows of the previous batch are gathered",
                OVERLAP_LOOKUPS)
     shared.add_slots(each)
     each.add_argument("--row-bytes", type=positive, default=64,
                       help="bytes of a row, a multiple of 16")
 
-    each = add("hotset", _hotset, "lookups covered by the hot rows that the counters find",
+    each = add("hotset", "lookups covered by the hot rows that the counters find",
                HOTSET_LOOKUPS, total_rows=HOTSET_ROWS)
     each.add_argument("--k", type=positives, default=(4096,),
                       help="hot rows to find; several values are separated by commas")
     each.add_argument("--entries-per-k", type=positive, default=4,
                       help="counters of the card per hot row")
 
-    each = add("cpu", _cpu, "the work of observe and split on the CPU, compared with the card")
+    each = add("cpu", "the work of observe and split on the CPU, compared with the card")
     shared.add_slots(each)
     each.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
     each.add_argument("--clock-mhz", type=positive,
                       help="of the card; default the preset's assumed clock")
 
-    each = add("train", _train, "training steps in every mode, compared with other libraries")
+    each = add("train", "training steps in every mode, compared with other libraries")
     shared.add_training(each)
     each.set_defaults(transport="model", preset="alveo-u55c", trace="criteo-shape",
                       remark="wall clock with a simulated card: not the speed of a card")
 
-    each = add("host", _host, "the host's time of a training step, compared with CPU libraries",
+    each = add("host", "the host's time of a training step, compared with CPU libraries",
                rows=100_000)
     shared.add_host(each)
     each.set_defaults(transport="model", preset="alveo-u55c",
@@ -152,40 +153,11 @@ def _split(options, trace, steps):
         return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)))
 
 
-def _plan(options, trace, steps):
-    from .plan import plan
-
-    return plan(options, trace, steps)
-
-
-def _train(options, trace, steps):
-    from .train import train
-
-    return train(options, trace, steps)
-
-
-def _host(options, trace, steps):
-    from .host import host
-
-    return host(options, trace, steps)
-
-
-def _overlap(options, trace, steps):
-    from .overlap import overlap
-
-    return overlap(options, trace, steps)
-
-
-def _hotset(options, trace, steps):
-    from .hotset import hotset
-
-    return hotset(options, trace, steps)
-
-
-def _cpu(options, trace, steps):
-    from .cpu import cpu
-
-    return cpu(options, trace, steps)
+def _module(name):
+    """The function of a module, both of that name; it is loaded when it is called."""
+    def measure(options, trace, steps):
+        return getattr(import_module(f".{name}", __package__), name)(options, trace, steps)
+    return measure
 
 
 def _move(options, trace, steps):
