@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -210,7 +210,7 @@ def _float_bits(value, what):
     return int(number.view(np.uint32))
 
 
-def _check_updatable(tables: list[Table], with_state: bool) -> None:
+def _check_updatable(tables: Sequence[Table], with_state: bool) -> None:
     """Raise RegistrationError where a step cannot be taken."""
     for table in tables:
         for buffer in table.buffers[:1 + with_state]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from threading import RLock
 from typing import TypeAlias
 
 import numpy as np
@@ -14,19 +14,57 @@ from .contract import Status
 from .errors import BatchError
 from .futures import Completion
 from .memory import Held
-from .tables import Table
-
-BatchLike: TypeAlias = Batch | ArrayLike
+from .tables import TableSet
 
 
-@dataclass
 class StagedBatch:
-    """A batch where the device finds it, its tables, and the operands that name it."""
+    """A batch where the device finds it: commands take it in the place of the batch.
 
-    batch: Batch
-    tables: list[Table]
-    operands: dict[str, int]
-    counted: bool = False
+    Attributes
+    ----------
+    batch : Batch
+    tables : TableSet
+    operands : dict of str to int
+        Operands that name the batch.
+    """
+
+    def __init__(self, batch: Batch, tables: TableSet, operands: dict[str, int], held: Held,
+                 lock: RLock):
+        self.batch, self.tables, self.operands = batch, tables, operands
+        self._held, self._lock = held, lock
+        self._users: set[Held] = set()
+        self._released = False
+        self._counted: set[int] = set()  # commands whose lookups were counted
+
+    def use(self, held: Held) -> None:
+        """Keep the batch until a command has completed."""
+        if held is not self._held:
+            if self._released:
+                raise BatchError("the staged batch was released: stage it again")
+            held.at_end(self._end_use, held)
+            self._users.add(held)
+
+    def release(self) -> None:
+        """Give the memory back as soon as no command uses it; a second call does nothing."""
+        with self._lock:
+            self._released = True
+            if not self._users:
+                self._held.release()
+
+    def first_count(self, completion: Completion) -> bool:
+        """Whether a command's lookups are counted for the first time."""
+        number = int(completion["sequence"])
+        first = number not in self._counted
+        self._counted.add(number)
+        return first
+
+    def _end_use(self, held):
+        self._users.discard(held)
+        if self._released and not self._users:
+            self._held.release()
+
+
+BatchLike: TypeAlias = Batch | StagedBatch | ArrayLike
 
 
 class BatchOperands:
@@ -47,13 +85,17 @@ class BatchOperands:
         self.observed = np.zeros(commands.geometry.tables)
 
     def stage(self, batch: BatchLike, held: Held) -> StagedBatch:
-        """Check a batch, and hold its tables and its memory until the command has completed.
+        """Check a batch, and hold its tables and its memory until `held` is released.
 
         Raises
         ------
         BatchError, RegistrationError
         """
         commands, geometry = self._commands, self._commands.geometry
+        if isinstance(batch, StagedBatch):
+            batch.tables.check()
+            batch.use(held)
+            return batch
         if not isinstance(batch, Batch):
             batch = Batch.dense(batch)
         tables = commands.tables.resolve(batch)
@@ -64,14 +106,24 @@ class BatchOperands:
                                  f"send it in parts")
         if commands.settings.check_ids:
             batch.check(tables)
-        for table in tables:
-            commands.hold_table(table, held)
+        tables.hold(held)
         operands = {"source": commands.staging.stage(batch.ids, held), "flags": int(batch.flags),
                     "count": batch.lookups, "samples": batch.samples,
                     "first_table": tables[0].number, "table_count": batch.table_count}
         if batch.lengths is not None:
             operands["lengths"] = commands.staging.stage(batch.lengths, held)
-        return StagedBatch(batch, tables, operands)
+        return StagedBatch(batch, tables, operands, held, commands.lock)
+
+    def hold(self, batch: BatchLike) -> StagedBatch:
+        """Check a batch and put it where the device finds it, until its `release`."""
+        held = Held()
+        with self._commands.lock:
+            self._commands.check_open()
+            try:
+                return self.stage(batch, held)
+            except BaseException:
+                held.release()
+                raise
 
     def check(self, staged: StagedBatch, completion: Completion) -> None:
         """Raise the error that a completion reports about a batch.
@@ -87,8 +139,7 @@ class BatchOperands:
     def count(self, staged: StagedBatch, completion: Completion) -> None:
         """The counters hold the lookups of a batch, unless its command was refused."""
         served = int(completion["status"]) in (Status.OK, Status.ROW_OUT_OF_RANGE)
-        if served and not staged.counted:
-            staged.counted = True
-            numbers = [table.number for table in staged.tables]
-            self.observed[numbers] += staged.batch.column_lookups
+        if served and staged.first_count(completion):
+            numbers = staged.tables.numbers
+            self.observed[numbers[0]:numbers[-1] + 1] += staged.batch.column_lookups
             self._commands.tables.in_counters.update(numbers)

@@ -28,7 +28,7 @@ from .registers import (
 from .results import Done, OpcodeStatistics, RowList
 from .rings import CommandQueue, Settings
 from .row_lists import refusal
-from .tables import Table, Tables
+from .tables import Tables
 from .transport import Transport
 
 T = TypeVar("T")
@@ -138,11 +138,6 @@ class Commands:
         if name not in self.queues:
             raise DeviceError(f"queue must be {' or '.join(map(repr, QUEUES))}, not {name!r}")
         return self.queues[name]
-
-    def hold_table(self, table: Table, held: Held) -> None:
-        """Keep a table registered until a command has completed."""
-        for buffer in table.buffers:
-            held.use(buffer)
 
     def done(self, completion: Completion, rows: RowList | None = None,
              positions: Integers | None = None) -> Done:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .arithmetic import Arithmetic
-from .batch_operands import BatchOperands
+from .batch_operands import BatchLike, BatchOperands, StagedBatch
 from .commands import Commands
 from .errors import DeviceError, RegistrationError, TransportError
 from .events import Events
@@ -22,7 +22,7 @@ from .planner import Planner
 from .results import OpcodeStatistics
 from .row_operands import RowOperands
 from .spans import Spans
-from .tables import Table
+from .tables import Table, TableSet
 from .transport import Transport, open_transport
 
 P = ParamSpec("P")
@@ -120,7 +120,8 @@ class Device:
         self.transport, self.geometry = transport, commands.geometry
         self.registers, self.regions = commands.registers, commands.regions
         self.listeners = commands.listeners
-        batches, rows = BatchOperands(commands), RowOperands(commands)
+        self._batches = batches = BatchOperands(commands)
+        rows = RowOperands(commands)
         self._planner = Planner(commands, batches)
         self._lookup = Lookup(commands, batches, self._planner)
         self._mover = Mover(commands, rows)
@@ -255,6 +256,19 @@ class Device:
             if any(buffer in table.buffers for table in self.tables):
                 raise RegistrationError(f"{buffer.name} belongs to a table: unregister the table")
             self.regions.remove(buffer)
+
+    def stage(self, batch: BatchLike) -> StagedBatch:
+        """Check a batch, and put it where the device finds it, once for several commands.
+
+        observe, split, mark and plan take the result in the place of the batch. Call its `release`
+        after the last of them.
+        """
+        return self._batches.hold(batch)
+
+    def table_set(self, tables: Iterable[Table]) -> TableSet:
+        """Registered tables, for a `RowList` of rows that are known to be theirs, each once."""
+        registered = self._commands.tables
+        return registered.set_of(registered.check(table) for table in tables)
 
     @property
     def statistics(self) -> dict[str, OpcodeStatistics]:

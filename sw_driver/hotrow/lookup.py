@@ -247,7 +247,8 @@ class Lookup:
                 order[popular:] = lists["nonpopular"].view("<u4", samples - popular)
                 slots = lists["slots"].view("<u4", lookups).copy()
                 entries = lists["misses"].view(ROW_ENTRY, unique)
-                misses = RowList(entries["table"].copy(), entries["row"].copy())
+                entries = entries.copy()
+                misses = RowList(entries["table"], entries["row"], tables=staged.tables)
                 if c["refused"]:
                     misses = _fold_repeats(slots, misses)
                 return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
@@ -285,8 +286,7 @@ class Lookup:
         commands, tables = self._commands, self._commands.tables
         with commands.open(opcode) as held:
             if check and commands.settings.check_ids:
-                for table in tables_of(rows, tables):
-                    commands.hold_table(table, held)
+                tables_of(rows, tables).hold(held)
                 check_rows(rows, tables)
             slots = commands.results.lease(4 * len(rows), held)
 
@@ -327,4 +327,4 @@ def _fold_repeats(slots: Words, misses: RowList) -> RowList:
     listed = slots[missed] & ~np.uint32(MISS_FLAG)
     slots[missed] = np.uint32(MISS_FLAG) | place[group[listed]]
     kept = first[by_appearance]
-    return RowList(misses.table[kept], misses.row[kept])
+    return RowList(misses.table[kept], misses.row[kept], tables=misses.tables)

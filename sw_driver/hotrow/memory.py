@@ -98,20 +98,23 @@ class Watch:
     """
 
     def __init__(self, source: Any):
-        self._seen = []
+        self._seen: list[tuple[Callable[[Any], object], Any, object]] = []
         while source is not None and (is_tensor(source) or isinstance(source, np.ndarray)):
-            self._seen.append((source, _extent(source)))
+            extent = _tensor_extent if is_tensor(source) else _array_extent
+            self._seen.append((extent, source, extent(source)))
             source = getattr(source, "base", None)
 
     @property
     def changed(self) -> bool:
         """Whether an address or a size differs from the first look."""
-        return any(_extent(source) != extent for source, extent in self._seen)
+        return any(extent(source) != before for extent, source, before in self._seen)
 
 
-def _extent(source):
-    if is_tensor(source):
-        return source.data_ptr(), source.untyped_storage().nbytes(), tuple(source.shape)
+def _tensor_extent(source):
+    return source.data_ptr(), source.untyped_storage().nbytes(), source.shape
+
+
+def _array_extent(source):
     return source.__array_interface__["data"][0], source.nbytes
 
 

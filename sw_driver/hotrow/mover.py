@@ -15,7 +15,7 @@ from .futures import Completion, Future
 from .integers import Integers
 from .memory import Array, Buffer, Held, span
 from .results import Done
-from .row_lists import Rows, check_distinct, row_list
+from .row_lists import Rows, check_distinct, is_known, row_list
 from .row_operands import RowOperands
 from .slot_arrays import slot_array, slot_list, stride_of
 from .tables import Table
@@ -110,17 +110,16 @@ class Mover:
         table, count = tables[0], len(listed)
         arrays = _slot_arrays(table, ("values", values), ("state", state), writable=False)
         places = slot_list(slots, count, arrays, distinct=False)
-        for each in tables if count else ():
-            for buffer in each.buffers[:len(arrays)]:
-                if not buffer.writable:
-                    raise RegistrationError(f"{buffer.name} cannot be written: it was registered "
-                                            f"from a read-only array")
+        for buffer in (buffer for buffer in tables.buffers if not buffer.writable):
+            if any(buffer in each.buffers[:len(arrays)] for each in tables if count):
+                raise RegistrationError(f"{buffer.name} cannot be written: it was registered "
+                                        f"from a read-only array")
         if not count:
             return Future.of(Done(0))
 
         with commands.open(Opcode.SCATTER) as held:
             operands = self._rows.stage(listed, tables, held)
-            if commands.settings.check_ids:
+            if commands.settings.check_ids and not is_known(listed, tables):
                 check_distinct(listed, commands.tables)
             in_place = self._find_slots(table, arrays, held)
             if in_place is None:

@@ -16,6 +16,7 @@ from .futures import Completion, Future
 from .integers import first_appearances
 from .pool import Lease
 from .results import Observation, PlacedRows, Plan, Words
+from .tables import TableSet
 
 _WORD = 0xFFFF_FFFF
 _REFUSED_RETIREMENT = 8  # bit of FAULT
@@ -136,11 +137,10 @@ class Planner:
                 numbers.note(c, planned)
                 if observe:
                     self._batches.count(staged, c)
-                commands.tables.in_directory.update(table.number for table in staged.tables)
+                commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if int(c["status"]) in _PLANNED:
-                    plan = _read_plan(c, planned, staged.batch.lookups, lists,
-                                      commands.geometry.slots)
+                    plan = _read_plan(c, planned, staged, lists, commands.geometry.slots)
                 try:
                     self._batches.check(staged, c)
                 except BatchError as error:
@@ -247,13 +247,13 @@ def observation(completion: Completion) -> Observation:
                        int(completion["misses"]), cycles_of(completion), int(completion["end"]))
 
 
-def _read_plan(completion, number, lookups, lists, first_bypassed):
+def _read_plan(completion, number, staged, lists, first_bypassed):
     """The lists of a plan, with each bypassed row once."""
     read = {name: int(completion[name])
             for name in ("entries", "evictions", "bypasses", "unique", "lookups", "hits", "end")}
-    slots = lists["slots"].view("<u4", lookups).copy()
-    fills = _placed(lists["fills"], lists["fill_slots"], read["entries"])
-    evictions = _placed(lists["victims"], lists["victim_slots"], read["evictions"])
+    slots = lists["slots"].view("<u4", staged.batch.lookups).copy()
+    fills = _placed(lists["fills"], lists["fill_slots"], read["entries"], staged.tables)
+    evictions = _placed(lists["victims"], lists["victim_slots"], read["evictions"], None)
     if completion["refused"]:
         fills = _fold_bypassed(slots, fills, first_bypassed)
     again, wait_for = read["entries"] - len(fills), int(completion["wait_for"])
@@ -262,10 +262,10 @@ def _read_plan(completion, number, lookups, lists, first_bypassed):
                 read["lookups"], read["hits"], cycles_of(completion), read["end"])
 
 
-def _placed(rows: Lease, slots: Lease, count: int) -> PlacedRows:
-    entries = rows.view(ROW_ENTRY, count)
-    return PlacedRows(entries["table"].copy(), entries["row"].copy(),
-                      slots.view("<u4", count).copy())
+def _placed(rows: Lease, slots: Lease, count: int, tables: TableSet | None) -> PlacedRows:
+    entries = rows.view(ROW_ENTRY, count).copy()
+    return PlacedRows(entries["table"], entries["row"], slots.view("<u4", count).copy(),
+                      tables=tables)
 
 
 def _fold_bypassed(slots: Words, fills: PlacedRows, first: int) -> PlacedRows:
@@ -282,4 +282,4 @@ def _fold_bypassed(slots: Words, fills: PlacedRows, first: int) -> PlacedRows:
     number = np.where(bypassed, place[at[group]], fills.slots).astype(np.uint32)
     missed = np.flatnonzero((slots >= first) & (slots < first + np.count_nonzero(bypassed)))
     slots[missed] = number[bypassed][slots[missed] - np.uint32(first)]
-    return PlacedRows(fills.table[listed], fills.row[listed], number[listed])
+    return PlacedRows(fills.table[listed], fills.row[listed], number[listed], tables=fills.tables)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .contract import ROW_ENTRY
+
+if TYPE_CHECKING:
+    from .tables import TableSet
 
 Words: TypeAlias = NDArray[np.uint32]
 Positions: TypeAlias = NDArray[np.int64]
@@ -41,17 +46,26 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class RowList:
-    """Rows of tables: `table` uint32[n], the tables' numbers, and `row` uint32[n]."""
+    """Rows of tables: `table` uint32[n], the tables' numbers, and `row` uint32[n].
+
+    `tables` are registered tables that are known to hold these rows, each listed once: the driver
+    does not check the list again.
+    """
 
     table: Words
     row: Words
+    tables: TableSet | None = field(default=None, kw_only=True, repr=False)
 
     def __len__(self) -> int:
         return len(self.row)
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """Table and row of each entry as one number."""
+        """Table << 32 | row of each entry; contiguous."""
+        entries = self.row.base
+        if (entries is not None and entries is self.table.base and entries.dtype == ROW_ENTRY
+                and len(entries) == len(self.row)):  # they are its columns
+            return entries.view(np.uint64)
         return self.table.astype(np.uint64) << np.uint64(32) | self.row
 
 

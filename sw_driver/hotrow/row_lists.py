@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .errors import BatchError
 from .integers import Integers, vector
 from .results import RowList
-from .tables import Table, Tables
+from .tables import Table, Tables, TableSet
 
 Rows: TypeAlias = RowList | tuple[Table | ArrayLike, ArrayLike]
 _LARGEST = 0xFFFF_FFFF
@@ -32,6 +32,8 @@ def row_list(rows: Rows) -> RowList:
     table: Any
     row: Any
     if isinstance(rows, RowList):
+        if rows.tables is not None:
+            return rows
         table, row = rows.table, rows.row
     else:
         try:
@@ -90,8 +92,12 @@ def check_distinct(rows: RowList, tables: Tables) -> None:
             position=second, table=number, row=row)
 
 
-def tables_of(rows: RowList, tables: Tables) -> list[Table]:
+def tables_of(rows: RowList, tables: Tables) -> TableSet:
     """The tables that a list names, each once, their memory checked."""
+    known = rows.tables
+    if known is not None and known.generation == tables.generation:
+        known.check()
+        return known
     unknown = rows.table >= len(tables.last_rows)
     if unknown.any():
         raise refusal(rows, int(unknown.argmax()), tables)
@@ -100,9 +106,15 @@ def tables_of(rows: RowList, tables: Tables) -> list[Table]:
         table = tables[int(number)]
         if table is None:
             raise refusal(rows, int((rows.table == number).argmax()), tables)
-        table.check()
         found.append(table)
-    return found
+    named = tables.set_of(found)
+    named.check()
+    return named
+
+
+def is_known(rows: RowList, tables: TableSet) -> bool:
+    """Whether the rows are known to be of these tables, each listed once."""
+    return rows.tables is tables
 
 
 def refusal(rows: RowList, position: int, tables: Tables,

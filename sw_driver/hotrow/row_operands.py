@@ -7,8 +7,8 @@ from .errors import BatchError
 from .integers import Integers
 from .memory import Held
 from .results import RowList
-from .row_lists import check_rows, tables_of
-from .tables import Table
+from .row_lists import check_rows, is_known, tables_of
+from .tables import TableSet
 
 
 class RowOperands:
@@ -22,7 +22,7 @@ class RowOperands:
     def __init__(self, commands: Commands):
         self._commands = commands
 
-    def tables(self, rows: RowList, with_state: bool) -> list[Table]:
+    def tables(self, rows: RowList, with_state: bool) -> TableSet:
         """The tables of a list, or all registered tables if it is empty.
 
         They have one dim and element type and, `with_state`, one size of state.
@@ -32,24 +32,22 @@ class RowOperands:
         BatchError
         """
         registered = self._commands.tables
-        tables = tables_of(rows, registered) or list(registered.registered)
+        tables = tables_of(rows, registered) or registered.set_of(registered.registered)
         if not tables:
             raise BatchError("no table is registered whose rows could be moved")
         first = tables[0]
-        for table in tables[1:]:
-            if (table.dim, table.dtype, table.state_bytes * with_state) != (
-                    first.dim, first.dtype, first.state_bytes * with_state):
-                raise BatchError(f"one command moves rows of one kind, got {first!r} and "
-                                 f"{table!r}: move them with two commands")
+        other = tables.stranger or (tables.state_stranger if with_state else None)
+        if other is not None:
+            raise BatchError(f"one command moves rows of one kind, got {first!r} and {other!r}: "
+                             f"move them with two commands")
         if with_state and not first.state_bytes:
             raise BatchError(f"{first!r} has no state that could be moved")
         return tables
 
-    def stage(self, rows: RowList, tables: list[Table], held: Held,
+    def stage(self, rows: RowList, tables: TableSet, held: Held,
               positions: Integers | None = None) -> dict[str, int]:
         """Operands that name the rows; `tables` are held. `positions` as in `check_rows`."""
-        if self._commands.settings.check_ids:
+        if self._commands.settings.check_ids and not is_known(rows, tables):
             check_rows(rows, self._commands.tables, positions)
-        for table in tables:
-            self._commands.hold_table(table, held)
+        tables.hold(held)
         return {"source": self._commands.staging.stage_rows(rows, held), "count": len(rows)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from .batch import Batch
 from .contract import LARGEST_STRIDE, ROW_ALIGNMENT, Element
 from .errors import BatchError, PaddedCopyWarning, RegistrationError
 from .geometry import Geometry
-from .memory import Array, Buffer, as_array, empty, is_tensor
+from .memory import Array, Buffer, Held, as_array, empty, is_tensor, span
 from .regions import Regions
 from .registers import Registers
 
@@ -55,6 +57,7 @@ class Table:
             self.state = as_array(state)
             self.state_bytes = _state_bytes(self.state, self.rows, self.name)
         self.buffers: tuple[Buffer, ...] = ()
+        self.own_buffers: list[Buffer] = []  # those registered for the table alone
 
     @property
     def rows(self) -> int:
@@ -149,6 +152,53 @@ def _state_bytes(state, rows, name):
     return size
 
 
+class TableSet(tuple[Table, ...]):
+    """Registered tables that a command uses.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Of the tables on the card.
+    buffers : tuple of Buffer
+        Memory of all of them, each once.
+    """
+
+    numbers: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
+    generation: int
+
+    @classmethod
+    def of(cls, tables: Iterable[Table], generation: int) -> TableSet:
+        """A set of tables; `generation` is that of `Tables`."""
+        found = cls(tables)
+        found.numbers = tuple(table.number for table in found)
+        found.buffers = tuple(dict.fromkeys(
+            buffer for table in found for buffer in table.buffers))
+        found.generation = generation
+        return found
+
+    @cached_property
+    def stranger(self) -> Table | None:
+        """The first table whose rows are not of the kind of the first table's, state aside."""
+        return next((table for table in self
+                     if (table.dim, table.dtype) != (self[0].dim, self[0].dtype)), None)
+
+    @cached_property
+    def state_stranger(self) -> Table | None:
+        """The first table whose state has not the size of the first table's."""
+        return next((table for table in self if table.state_bytes != self[0].state_bytes), None)
+
+    def check(self) -> None:
+        """Raise RegistrationError if the memory is not what was registered."""
+        for buffer in self.buffers:
+            buffer.check()
+
+    def hold(self, held: Held) -> None:
+        """Keep the tables registered until a command has completed."""
+        for buffer in self.buffers:
+            held.use(buffer)
+
+
 class Tables:
     """The tables of a device by number, and the card's descriptors of them.
 
@@ -166,6 +216,8 @@ class Tables:
         Numbers of which the directory, or the counters, may hold rows.
     stale_counts : set of int
         Numbers of which the counters may hold rows of an earlier table.
+    generation : int
+        Changes when a table is unregistered.
     """
 
     def __init__(self, registers: Registers, regions: Regions, geometry: Geometry):
@@ -175,6 +227,8 @@ class Tables:
         self.in_directory: set[int] = set()
         self.in_counters: set[int] = set()
         self.stale_counts: set[int] = set()
+        self.generation = 0
+        self._resolved: tuple[Any, TableSet] | None = None  # the last tables of a batch
 
     def clear(self) -> None:
         """Remove every table from the card: another program may have left some."""
@@ -202,14 +256,20 @@ class Tables:
         buffers: list[Buffer] = []
         try:
             for source, what in sources[:1 if table.state is None else 2]:
-                writable = as_array(source).flags.writeable
-                buffers.append(self._regions.add(source, writable, f"{what} of {table.name!r}"))
+                array = as_array(source)
+                writable = array.flags.writeable
+                buffer = self._regions.find(*span(array), writable)
+                if buffer is None or self._owner(buffer) is not None:
+                    buffer = self._regions.add(source, writable, f"{what} of {table.name!r}")
+                    table.own_buffers.append(buffer)
+                buffers.append(buffer)
             table.buffers = tuple(buffers)
             self._describe(table, part << 8 | parts_log2)
         except BaseException:
-            for buffer in buffers:
+            for buffer in table.own_buffers:
                 self._regions.remove(buffer)
             raise
+        self._resolved = None
         self.last_rows[table.number], self._tables[table.number] = table.rows - 1, table
         return table
 
@@ -239,13 +299,25 @@ class Tables:
     def __getitem__(self, number: int) -> Table | None:
         return self._tables[number] if 0 <= number < len(self._tables) else None
 
-    def resolve(self, batch: Batch) -> list[Table]:
-        """The tables of a batch's columns.
+    def set_of(self, tables: Iterable[Table]) -> TableSet:
+        """Registered tables as a set."""
+        return TableSet.of(tables, self.generation)
+
+    def resolve(self, batch: Batch) -> TableSet:
+        """The tables of a batch's columns, their memory checked.
 
         Raises
         ------
         BatchError, RegistrationError
         """
+        if (self._resolved is None or self._resolved[0] != batch.tables
+                or len(self._resolved[1]) != batch.table_count):
+            self._resolved = batch.tables, self.set_of(self._resolve(batch))
+        tables = self._resolved[1]
+        tables.check()
+        return tables
+
+    def _resolve(self, batch):
         tables = list(self.registered) if batch.tables is None else [
             self._one(table) for table in batch.tables]
         if len(tables) != batch.table_count:
@@ -259,8 +331,6 @@ class Tables:
             raise BatchError(
                 "the tables of a batch must have consecutive numbers, got "
                 + ", ".join(f"{table.number} ({table.name!r})" for table in tables))
-        for table in tables:
-            table.check()
         return tables
 
     def _one(self, table):
@@ -271,6 +341,10 @@ class Tables:
                                  f"{', '.join(each.name for each in self.registered)}")
             return found
         return self.check(table)
+
+    def _owner(self, buffer):
+        """The table for which alone a buffer is registered, or None."""
+        return next((table for table in self.registered if buffer in table.own_buffers), None)
 
     def _free_number(self):
         """The lowest number without a table, of which the directory holds no rows.
@@ -292,26 +366,32 @@ class Tables:
     def _describe(self, table, partition):
         """Write the card's descriptor."""
         write = self._registers.write
-        weights, state = table.buffers[0], table.buffers[-1]
         write("TABLE_LAST_ROW", table.rows - 1)
-        self._registers.write_wide("TABLE_WEIGHTS", weights.packed())
+        self._registers.write_wide("TABLE_WEIGHTS", _address(table.buffers[0], table.source))
         write("TABLE_ROW", table.stride << 16 | table.row_bytes)
-        self._registers.write_wide("TABLE_STATE", state.packed() if table.state_bytes else 0)
+        self._registers.write_wide("TABLE_STATE", _address(
+            table.buffers[1], table.state_source) if table.state_bytes else 0)
         write("TABLE_FORMAT", Element[table.element.upper()] << 8 | table.state_bytes)
         write("TABLE_PARTITION", partition)
         self._commit(table.number, 1)
 
     def _drop(self, table):
         self._commit(table.number, 0)
-        self._tables[table.number] = None
+        self._tables[table.number] = self._resolved = None
+        self.generation += 1
         self.stale_counts |= self.in_counters & {table.number}
         self.last_rows[table.number] = -1
-        for buffer in table.buffers:
+        for buffer in table.own_buffers:
             self._regions.drop(buffer)
 
     def _commit(self, number, valid):
         self._registers.write("TABLE_NUMBER", number)
         self._registers.write("TABLE_COMMIT", valid)
+
+
+def _address(buffer, source):
+    """Address operand of memory that lies in a buffer."""
+    return buffer.packed(span(as_array(source))[0] - buffer.host)
 
 
 def _partition(partition, most):

@@ -50,6 +50,64 @@ def _copy_reference(target, source, to, start):
     return 0
 
 
+def assign_slots(held, dirty, places, flat):
+    """held[places] = flat, and dirty[places] = False.
+
+    Parameters
+    ----------
+    held : int32[slots] or int64[slots]
+    dirty : bool[slots]
+    places : int32[n]
+        Each once.
+    flat : int64[n]
+
+    Raises
+    ------
+    Error
+        A place is no slot.
+    """
+    native, count = library(), places.shape[0]
+    if native is None or places.dtype != torch.int32:
+        copy_rows(held, flat.to(held.dtype), to=places)
+        copy_rows(dirty, torch.zeros(count, dtype=torch.bool), to=places)
+        return
+    wrong = native.assign_slots(
+        pointer(places, torch.int32), pointer(flat, torch.int64), count, dirty.shape[0],
+        held.data_ptr(), held.dtype == torch.int64, dirty.data_ptr())
+    if wrong:
+        raise Error(f"row {wrong - 1} has place {int(places[wrong - 1])}: expected a slot, 0 to "
+                    f"{len(dirty) - 1}")
+
+
+def mark_dirty(dirty, places):
+    """dirty[place] = True for the places that are slots; the other places: int64[k].
+
+    Parameters
+    ----------
+    dirty : bool[slots]
+    places : int32[n] or int64[n]
+
+    Raises
+    ------
+    Error
+        A place is negative.
+    """
+    native, slots, count = library(), dirty.shape[0], places.shape[0]
+    if native is None:
+        if bool((places < 0).any()):
+            raise Error("a place of a trained row is negative")
+        in_slot = places < slots
+        dirty[places[in_slot].long()] = True
+        return places[~in_slot].long()
+    others = torch.empty(count, dtype=torch.int64)
+    places = places.contiguous()
+    found = native.mark_dirty(Integers.of(places), count, slots, dirty.data_ptr(),
+                              others.data_ptr())
+    if found < 0:
+        raise Error("a place of a trained row is negative")
+    return others[:found]
+
+
 def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
     """Translate the slots of a batch as a device returns them.
 

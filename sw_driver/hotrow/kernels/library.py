@@ -72,6 +72,11 @@ _ARGUMENTS = {
     "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],
     "place_slots": [c_void_p, c_int64, c_int64, c_uint32, c_int32, c_int64, c_int64, c_void_p,
                     c_int64, c_void_p],
+    "select_rows": [c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_void_p, c_int32, c_int64,
+                    *[c_void_p] * 5],
+    "assign_slots": [c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_int32, c_void_p],
+    "mark_dirty": [Integers, c_int64, c_int64, c_void_p, c_void_p],
+    "count_hits": [c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_void_p],
 }
 _lock = threading.Lock()
 

@@ -28,3 +28,79 @@ extern "C" int64_t place_slots(const uint32_t *slots, int64_t count, int64_t dir
     }
     return 0;
 }
+
+// Select the rows of one group among rows that a device listed.
+//
+// Row i is keys[i], table << 32 | row, in slot slots[i]; group_of and first are by table. Writes for each chosen row its key, first[table] + row and its slot,
+// and adds to with[table] the rows with a slot and to without[table] the others. Returns the number
+// of chosen rows, or -1 - i where row i has no such table.
+extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int64_t count,
+                               int64_t tables, const int32_t *group_of, const int64_t *first,
+                               int32_t group, int64_t directory, uint64_t *chosen, int64_t *flat,
+                               uint32_t *chosen_slots, int64_t *with, int64_t *without) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const uint64_t t = keys[i] >> 32;
+        if (t >= static_cast<uint64_t>(tables)) return -1 - i;
+        if (group_of[t] != group) continue;
+        chosen[found] = keys[i];
+        flat[found] = first[t] + static_cast<uint32_t>(keys[i]);
+        chosen_slots[found++] = slots[i];
+        ++(slots[i] < directory ? with : without)[t];
+    }
+    return found;
+}
+
+// Record the rows in some slots: held[places[i]] = flat[i], and no slot of them is dirty.
+//
+// Returns 0, or 1 + i where place i is no slot; then nothing was recorded.
+extern "C" int64_t assign_slots(const int32_t *places, const int64_t *flat, int64_t count,
+                                int64_t slots, void *held, int32_t wide, uint8_t *dirty) {
+    for (int64_t i = 0; i < count; ++i)
+        if (static_cast<uint32_t>(places[i]) >= static_cast<uint64_t>(slots)) return 1 + i;
+    for (int64_t i = 0; i < count; ++i) {
+        if (i + PREFETCH < count) {
+            const int64_t ahead = places[i + PREFETCH];
+            __builtin_prefetch(static_cast<char *>(held) + ahead * (wide ? 8 : 4), 1);
+            __builtin_prefetch(dirty + ahead, 1);
+        }
+        if (wide) static_cast<int64_t *>(held)[places[i]] = flat[i];
+        else static_cast<int32_t *>(held)[places[i]] = static_cast<int32_t>(flat[i]);
+        dirty[places[i]] = 0;
+    }
+    return 0;
+}
+
+// Mark the slots among some places dirty, and list the others. Returns their number, or -1 - i
+// where place i is negative.
+extern "C" int64_t mark_dirty(Integers places, int64_t count, int64_t slots, uint8_t *dirty,
+                              int64_t *others) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        if (i + PREFETCH < count) __builtin_prefetch(dirty + places[i + PREFETCH], 1);
+        const int64_t place = places[i];
+        if (place < 0) return -1 - i;
+        if (place < slots) dirty[place] = 1;
+        else others[found++] = place;
+    }
+    return found;
+}
+
+// Count the lookups of each feature whose rows had a slot before the batch filled some.
+//
+// `filled` has a bit for each slot of the directory, all 0 before and after the call.
+extern "C" int64_t count_hits(const uint32_t *slots, int64_t features, const int64_t *counts,
+                              const uint32_t *fills, int64_t fill_count, int64_t directory,
+                              uint64_t *filled, int64_t *hits) {
+    for (int64_t i = 0; i < fill_count; ++i)
+        if (fills[i] < directory) filled[fills[i] >> 6] |= uint64_t{1} << (fills[i] & 63);
+    for (int64_t feature = 0; feature < features; ++feature) {
+        int64_t found = 0;
+        for (int64_t i = 0; i < counts[feature]; ++i, ++slots)
+            found += *slots < directory && !(filled[*slots >> 6] >> (*slots & 63) & 1);
+        hits[feature] = found;
+    }
+    for (int64_t i = 0; i < fill_count; ++i)
+        if (fills[i] < directory) filled[fills[i] >> 6] = 0;
+    return 0;
+}

@@ -240,18 +240,18 @@ class HotEmbeddingBagCollection(nn.Module):
             return again
         self.finish()
         if self._part is not None:
-            request = self._request(bags)
+            request = self._request(bags.snapshot())
             located, pending = self.store.take_part(request, *self._part)
             self._part = None
             return request, located, pending
         request = self.store.coming(bags)
         if request is None:
-            request = self._request(bags)
+            request = self._request(bags.snapshot())
         else:
             self.layout.check_weights(bags)
             if not request.source.equals(bags):
                 raise Error(f"batch {self.batches} is not the one that was prefetched in its place "
-                            f"({len(bags.ids)} ids, prefetched {len(request.source.ids)}): batches "
+                            f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
                             f"train in the order of prefetch(). Call skip() of the pipeline or the "
                             f"collection for a batch that is not looked up, and eval() where "
                             f"nothing trains")

@@ -79,16 +79,19 @@ class Bags:
             if ids.shape[1] != len(tables):
                 raise BatchError(f"expected ids as [samples, {len(tables)} features], got "
                                  f"{list(ids.shape)}")
-            one = torch.ones((), dtype=torch.int64)  # expanded, it takes no memory
-            bags = cls(tables, ids.T.reshape(-1), one.expand(ids.numel()), _weights(weights))
-        if bags.weights is not None and len(bags.weights) != len(bags.ids):
-            raise BatchError(f"expected a weight for each of {len(bags.ids)} lookups, got "
+            bags = GridBags(tables, ids, _weights(weights))
+        if bags.weights is not None and len(bags.weights) != bags.lookups:
+            raise BatchError(f"expected a weight for each of {bags.lookups} lookups, got "
                              f"{len(bags.weights)}")
         return bags if padding is None else bags._without_padding(padding)
 
     @property
     def features(self) -> int:
         return len(self.tables)
+
+    @property
+    def lookups(self) -> int:
+        return len(self.ids)
 
     @property
     def samples(self) -> int:
@@ -135,7 +138,7 @@ class Bags:
         return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
                     None if self.weights is None else self.weights[lookups])
 
-    def checked(self, configs, batch, mode="fatal"):
+    def checked(self, configs, batch, mode="fatal", limits=None):
         """These Bags if every id is a row of its table; otherwise the mode decides.
 
         Parameters
@@ -146,17 +149,20 @@ class Bags:
         mode : str
             As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns and looks up row 0 instead,
             "ignore" looks up row 0.
+        limits : int64[features], optional
+            Rows of each feature's table.
 
         Raises
         ------
         BatchError
         """
-        limits = [configs[table].num_embeddings for table in self.tables]
-        _, first = flatten_ids(self.ids, torch.tensor(limits, dtype=torch.int64),
-                               counts=torch.tensor(self.counts, dtype=torch.int64))
+        if limits is None:
+            limits = torch.tensor([configs[table].num_embeddings for table in self.tables],
+                                  dtype=torch.int64)
+        first = self._first_wrong(limits)
         if first < 0:
             return self
-        limit = torch.repeat_interleave(torch.tensor(limits), torch.tensor(self.counts))
+        limit = torch.repeat_interleave(limits, torch.tensor(self.counts))
         wrong = (self.ids < 0) | (self.ids >= limit)
         error = self._wrong(first, configs, batch)
         if mode == "fatal":
@@ -165,7 +171,11 @@ class Bags:
             count = int(wrong.sum()) - 1
             more = f"; {count} more ids are rows of no table" if count else ""
             warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
-        return replace(self, ids=self.ids.masked_fill(wrong, 0))
+        return Bags(self.tables, self.ids.masked_fill(wrong, 0), self.lengths, self.weights)
+
+    def _first_wrong(self, limits):
+        """Position of the first id that is no row of its table, or -1."""
+        return flatten_ids(self.ids, limits, counts=torch.tensor(self.counts, dtype=torch.int64))[1]
 
     def _wrong(self, position, configs, batch):
         """The error for an id that is not a row of its table."""
@@ -198,12 +208,16 @@ class Bags:
                 functional.pad(part, (0, (most - features[each]) * self.samples))
                 for each, part in zip(numbers, lengths.split(
                     [features[each] * self.samples for each in numbers]), strict=True)])
-        narrow = all(each.rows <= 1 << 31 for each in tables)  # the card reads half the bytes
-        ids = (self.ids.int() if narrow else self.ids).numpy()
+        ids = self._device_ids(tables).numpy()
         if not lengths.stride(0) or bool((lengths == 1).all()):
             return _CheckedBatch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
         return _CheckedBatch.jagged(ids, lengths.numpy(), most * self.samples, tables,
                                     feature_major=True)
+
+    def _device_ids(self, tables):
+        """The ids as int32 where the tables allow it, so that the card reads half the bytes."""
+        narrow = all(each.rows <= NARROW for each in tables)
+        return self.ids.int() if narrow else self.ids
 
     def _without_padding(self, padding):
         kept = self.ids != padding
@@ -213,11 +227,63 @@ class Bags:
                     None if self.weights is None else self.weights[kept])
 
 
+class GridBags(Bags):
+    """Bags of one id each, from ids [samples, features].
+
+    Attributes
+    ----------
+    grid : int32 or int64 [samples, features]
+    checked_ids : int32[n] or None
+        The ids, feature after feature, once `checked` has found them to be rows.
+    """
+
+    grid: torch.Tensor
+    checked_ids: torch.Tensor | None
+
+    def __init__(self, tables, grid, weights=None):
+        one = torch.ones((), dtype=torch.int64)  # expanded, it takes no memory
+        # Without `ids`, which `__getattr__` makes when somebody asks.
+        self.__dict__.update(tables=tables, grid=grid, lengths=one.expand(grid.numel()),
+                             weights=weights, checked_ids=None)
+
+    def __getattr__(self, name):
+        if name != "ids":
+            raise AttributeError(f"Bags have no attribute {name!r}")
+        self.__dict__["ids"] = ids = self.grid.T.reshape(-1)
+        return ids
+
+    @property
+    def lookups(self) -> int:
+        return self.grid.numel()
+
+    def equals(self, other):
+        if not isinstance(other, GridBags) or self.grid.dtype != other.grid.dtype:
+            return super().equals(other)
+        return self.tables == other.tables and torch.equal(self.grid, other.grid)
+
+    def snapshot(self):
+        return GridBags(self.tables, self.grid.clone(memory_format=torch.contiguous_format),
+                        self.weights)
+
+    def _first_wrong(self, limits):
+        if self.features and int(limits.max()) > NARROW:
+            return flatten_ids(self.grid, limits)[1]
+        ids, wrong = flatten_ids(self.grid, limits, torch.zeros_like(limits), dtype=torch.int32)
+        self.__dict__["checked_ids"] = ids if wrong < 0 else None
+        return wrong
+
+    def _device_ids(self, tables):
+        return super()._device_ids(tables) if self.checked_ids is None else self.checked_ids
+
+
 class _CheckedBatch(Batch):
     """A batch whose ids `Bags.checked` has checked."""
 
     def check(self, tables):
         pass
+
+
+NARROW = 1 << 31  # rows of a table whose ids int32 holds
 
 
 def lookups_of(lengths, bags):

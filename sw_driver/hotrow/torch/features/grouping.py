@@ -1,6 +1,7 @@
 """A batch's bags by group of tables: the form in which stores look rows up."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -12,10 +13,26 @@ class Segment:
     """The part of a batch's bags that looks up in one group."""
 
     group: int
-    flat: torch.Tensor  # int64[n]: flat row of each lookup
+    bags: Bags  # of the batch, sorted by group
+    first: torch.Tensor  # int64[features]: flat row of row 0 of each feature's table
     lengths: torch.Tensor  # int64[bags]
     lookups: slice  # of the batch's lookups
     features: int
+    counts: list[int]  # lookups of each feature
+
+    @property
+    def count(self) -> int:
+        """Lookups."""
+        return self.lookups.stop - self.lookups.start
+
+    @cached_property
+    def flat(self) -> torch.Tensor:
+        """Flat row of each lookup: int64[n]."""
+        ids = getattr(self.bags, "checked_ids", None)
+        ids = (self.bags.ids if ids is None else ids)[self.lookups]
+        if self.bags.dense:
+            return (ids.view(self.features, -1) + self.first[:, None]).view(-1)
+        return ids + torch.repeat_interleave(self.first, torch.tensor(self.counts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +65,8 @@ class Grouping:
     def __init__(self, groups):
         self.order = tuple(number for group in groups for number in group.numbers)
         self._group, self._first = {}, {}
+        self._rank = {number: place for place, number in enumerate(self.order)}
+        self._dense: dict[tuple, tuple] = {}  # of the last dense batch
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 self._group[number] = index
@@ -55,13 +74,24 @@ class Grouping:
 
     def request(self, checked, source=None):
         """Sort checked Bags by group: Request, for the caller's Bags `source`."""
-        rank = {number: place for place, number in enumerate(self.order)}
-        order = sorted(range(checked.features), key=lambda each: rank[checked.tables[each]])
-        bags = checked.columns(order)
-        return Request(bags, self._segments(bags), order, source or checked)
+        key = (checked.tables, checked.samples)
+        if checked.dense and key in self._dense:
+            order, spans = self._dense[key]
+            bags = checked.columns(order)
+        else:
+            order = sorted(range(checked.features),
+                           key=lambda each: self._rank[checked.tables[each]])
+            bags = checked.columns(order)
+            spans = list(self._spans(bags))
+            if checked.dense:
+                self._dense = {key: (order, spans)}
+        segments = [Segment(group, bags, first, bags.lengths[of_bags], lookups, len(counts), counts)
+                    for group, first, of_bags, lookups, counts in spans]
+        return Request(bags, segments, order, source or checked)
 
-    def _segments(self, bags):
-        segments, lookup, feature = [], 0, 0
+    def _spans(self, bags):
+        """Group, first rows, bags, lookups and counts of each run of features of one group."""
+        lookup, feature = 0, 0
         counts, samples = bags.counts, bags.samples
         while feature < bags.features:
             group, last = self._group[bags.tables[feature]], feature
@@ -69,9 +99,6 @@ class Grouping:
                 last += 1
             span = slice(lookup, lookup + sum(counts[feature:last]))
             first = torch.tensor([self._first[table] for table in bags.tables[feature:last]])
-            flat = bags.ids[span] + torch.repeat_interleave(
-                first, torch.tensor(counts[feature:last]))
-            segments.append(Segment(group, flat, bags.lengths[feature * samples:last * samples],
-                                    span, last - feature))
+            yield (group, first, slice(feature * samples, last * samples), span,
+                   counts[feature:last])
             lookup, feature = span.stop, last
-        return segments

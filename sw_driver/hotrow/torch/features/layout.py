@@ -47,6 +47,7 @@ class FeatureLayout:
         self.pooled = configs[0].pooling != "none"
         self._grouping = Grouping(groups)
         self._dense_layouts: dict[tuple, list[BagLayout]] = {}  # of the last dense batch
+        self._limits: dict[tuple, torch.Tensor] = {}  # rows of the last batch's tables
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
@@ -63,8 +64,11 @@ class FeatureLayout:
     def request(self, bags, batch):
         """Check Bags of a `batch`, named in errors, and sort them by group: Request."""
         self.check_weights(bags)
-        return self._grouping.request(
-            bags.checked(self.configs, batch, self._bounds_check_mode), bags)
+        if bags.tables not in self._limits:
+            self._limits = {bags.tables: torch.tensor(
+                [self.configs[table].num_embeddings for table in bags.tables], dtype=torch.int64)}
+        return self._grouping.request(bags.checked(
+            self.configs, batch, self._bounds_check_mode, self._limits[bags.tables]), bags)
 
     def check_weights(self, bags):
         """Raise BatchError if Bags have weights that no table takes."""
@@ -82,7 +86,7 @@ class FeatureLayout:
         """
         if not self.pooled:
             starts = accumulate((segment.features for segment in request.segments), initial=0)
-            return [BagLayout(1, len(segment.flat), self._dims[request.bags.tables[start]])
+            return [BagLayout(1, segment.count, self._dims[request.bags.tables[start]])
                     for start, segment in zip(starts, request.segments, strict=False)]
         if not request.source.dense:
             return self._pooled_layouts(request)

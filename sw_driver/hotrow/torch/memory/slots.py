@@ -1,8 +1,9 @@
 """The slots of one kind of row, with the bypass area for rows without a slot."""
 
+import numpy as np
 import torch
 
-from ...kernels.copying import copy_rows
+from ...kernels.copying import assign_slots, mark_dirty
 from ...kernels.grouping import Grouper
 from .slot_memory import SlotMemory
 
@@ -100,31 +101,25 @@ class SlotStorage:
         return reserved
 
     def release(self, places):
-        self._free = torch.cat((self._free, places))
+        if len(places):
+            self._free = torch.cat((self._free, places))
 
-    def bypass(self, rows, places):
-        """Record which flat rows some places of the bypass area hold."""
-        self._bypassed[places - self.slots] = rows
+    def bypass(self, keys, places):
+        """Record which rows, by the keys uint64[k] of a device, places of the bypass area hold."""
+        self._bypassed[places - self.slots] = torch.from_numpy(keys.view(np.int64))
 
-    def bypassed_rows(self, places):
-        """Flat rows in places of the bypass area: int64."""
-        return self._bypassed[places - self.slots]
+    def bypassed_keys(self, places):
+        """Keys of the rows in places of the bypass area: uint64[k]."""
+        return self._bypassed[places - self.slots].numpy().view(np.uint64)
 
     def mark_trained(self, places):
         """Record that the rows in some places were trained; return the places of the bypass area
         among them: int64."""
-        if self.area_rows > len(self._free):
-            in_slot = places < self.slots
-            bypassed, places = places[~in_slot].long(), places[in_slot]
-        else:
-            bypassed = places[:0].long()
-        copy_rows(self.dirty, torch.ones(len(places), dtype=torch.bool), to=places)
-        return bypassed
+        return mark_dirty(self.dirty, places)
 
     def assign(self, rows, slots):
         """Record which flat rows some slots hold; the other slots keep theirs."""
-        copy_rows(self.held, rows.to(self.held.dtype), to=slots)
-        copy_rows(self.dirty, torch.zeros(len(slots), dtype=torch.bool), to=slots)
+        assign_slots(self.held, self.dirty, slots, rows)
         self._by_row = None
 
     def clear(self, slots=slice(None)):

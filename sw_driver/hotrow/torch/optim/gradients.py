@@ -52,8 +52,8 @@ class StagedGradients:
         if self._rows is None:
             assert self.places is not None, "rows are unknown only while their places are known"
             row_at = torch.empty(self._grouper.slots, dtype=torch.int64)
-            for flat, at in self._lookups:
-                row_at[at.long()] = flat
+            for segment, at in self._lookups:
+                row_at[at.long()] = segment.flat
             self._rows = row_at[self.places.long()]
         return self._rows
 
@@ -71,14 +71,14 @@ class StagedGradients:
             rows, sums = union, total
         self._set_rows(rows, sums)
 
-    def add_groups(self, located, flat, groups, sums, finite):
+    def add_groups(self, located, segment, groups, sums, finite):
         """Stage the gradients of one backward.
 
         Parameters
         ----------
         located : LocatedRows
-        flat : int64[n]
-            Flat row of each lookup.
+        segment : Segment
+            The lookups.
         groups : Groups
             Of the lookups, by their index in the located rows.
         sums : float32[u, D]
@@ -86,12 +86,12 @@ class StagedGradients:
         finite : bool
             Whether all of them are finite.
         """
-        if not len(flat):
+        if not segment.count:
             return
         if self.values is None:
             self.clear()
             if located.grouper is None:
-                self._set_rows(_rows_of(groups, flat), sums, finite)
+                self._set_rows(_rows_of(groups, segment.flat), sums, finite)
                 return
             self.places, self._grouper, self._bypassed = (
                 groups.distinct, located.grouper, located.bypassed)
@@ -101,12 +101,12 @@ class StagedGradients:
                 self._grouper, self.places, self.values, groups.distinct, sums)
             self._bypassed |= located.bypassed
         else:
-            merged = group_sorted(torch.cat((self.rows, _rows_of(groups, flat))))
+            merged = group_sorted(torch.cat((self.rows, _rows_of(groups, segment.flat))))
             layout = BagLayout(1, len(merged.numbers), sums.shape[1])
             sums, finite = sum_gradients(torch.cat((self.values, sums)), merged, layout)
             self._set_rows(merged.distinct, sums, finite)
             return
-        self._lookups.append((flat, located.at))
+        self._lookups.append((segment, located.at))
         self._rows = None
         if located.batch is not None and located.batch not in self.batches:
             self.batches.append(located.batch)

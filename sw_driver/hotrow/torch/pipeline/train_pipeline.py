@@ -236,7 +236,7 @@ class TrainPipeline:
             each.training and each.rows.requires_grad for each in self._lookups)
         if trains:
             self.collection.prefetch(bags)
-        return len(bags.ids) > 0, trains and len(bags.ids) > 0
+        return bags.lookups > 0, trains and bags.lookups > 0
 
     def _report(self):
         """Pass the figures to `watch` and `writer`."""

@@ -83,23 +83,28 @@ class BatchStages:
             policy.retire(retired - base)
         for ahead, each in enumerate(coming):
             if each.marked_at is None and number + ahead - retired < policy.window:
-                policy.mark(each.batch, number + ahead - base)
+                policy.mark(self._staged(each), number + ahead - base)
                 each.marked_at = number
                 self._marked = max(self._marked, number + ahead + 1)
         flight.marked = self._marked
-        placement = policy.place(flight.batch, number - base)
+        placement = policy.place(self._staged(flight), number - base)
+        flight.release()
         if placement.wait_for >= 0:
             flight.wait_for = placement.wait_for + base
-        bags = flight.request.bags
         with self._lock:
             flight.transfers = [self._slot_map.transfer(segment, placement, self._cold is None)
                                 for segment in flight.request.segments]
-            self._statistics.planned(
-                [self._slot_map.registered[each].number for each in bags.tables], bags.counts,
-                placement, self._slot_map.directory_slots, fetched=self._cold is None)
+            tables, counts = self._slot_map.features(flight.request.bags)
+            self._statistics.planned(tables, counts, placement, flight.transfers,
+                                     fetched=self._cold is None)
             self._statistics.link_bytes += (
                 flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
                 + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
+
+    def _staged(self, flight):
+        if flight.staged is None:
+            flight.staged = self._policy.stage(flight.batch)
+        return flight.staged
 
     def may_collect(self, number):
         if number >= self.stages.through("plan"):
@@ -118,15 +123,16 @@ class BatchStages:
     def collect(self, number):
         for transfer in self._window.batches[number].transfers:
             group = transfer.segment.group
-            storage = self._slot_map.storages[group]
-            transfer.written_back = self._memory.staging_rows(storage.kind, len(transfer.victims))
-            with self._lock:
-                transfer.read_event = self._memory.run_async(
-                    partial(self._read_victims, transfer, transfer.written_back), self.released)
+            if len(transfer.victims):
+                transfer.written_back = self._host.staging(group, len(transfer.victims))
+                with self._lock:
+                    transfer.read_event = self._memory.run_async(
+                        partial(self._read_victims, transfer, transfer.written_back),
+                        self.released)
             if self._cold is not None:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
-            transfer.fetched = self._host.fetch(group, transfer.fills)
+            transfer.fetched = self._host.fetch(group, transfer.fills.rows)
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:
@@ -143,21 +149,25 @@ class BatchStages:
             group = transfer.segment.group
             storage = self._slot_map.storages[group]
             # Before the slots change, and without the lock, because this may wait.
-            self._host.write(group, transfer.victims, transfer.written_back)
-            flat, places = transfer.fills, transfer.fill_places
+            if transfer.written_back is not None:
+                self._host.write(group, transfer.victims.rows, transfer.written_back)
+            fills, places = transfer.fills, transfer.fill_places
             with self._lock:
-                if transfer.bypassed:
-                    filled = places < storage.slots
-                    storage.assign(flat[filled], places[filled])
-                    storage.bypass(flat[~filled], places[~filled].long())
-                    # Bypassed rows cross the link twice.
-                    self._host.count_moved(group, transfer.fill_tables[~filled.numpy()])
+                if not transfer.bypassed:
+                    storage.assign(fills.flat, places)
+                elif len(transfer.bypass_places) == len(fills):
+                    storage.bypass(fills.keys, places.long())
                 else:
-                    storage.assign(flat, places)
+                    filled = places < storage.slots
+                    storage.assign(fills.flat[filled], places[filled])
+                    storage.bypass(fills.keys[~filled.numpy()], places[~filled].long())
                 transfer.insert_event = self.inserted = self._memory.run_async(
                     partial(self._write_fills, transfer), self.released)
-                for tables in (transfer.fill_tables, transfer.victim_tables):
-                    self._host.count_moved(group, tables)
+                # Bypassed rows cross the link twice.
+                self._host.count_moved(group, fills.with_slot + 2 * fills.without_slot
+                                       + transfer.victims.with_slot)
+            for rows in (transfer.fetched, transfer.written_back):
+                self._host.give_back(group, rows)
             transfer.fetched = transfer.written_back = None
 
     # Operations on the slots' memory, which may run later.

@@ -72,7 +72,7 @@ class CachedStore(Store):
         policy.clear()  # before tables come, whose parts of the directory may be others
         self.slot_map = SlotMap(self.groups, device, share, self.slot_memory)
         self.storages, self.slots = self.slot_map.storages, self.slot_map.slots
-        self.statistics = CacheStatistics(self.slot_map.names)
+        self.statistics = CacheStatistics(self.slot_map.names, self.slot_map.directory_slots)
         self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)
         self.cold = cold and cold(self.groups, device, self.slot_map, self.statistics)
@@ -92,12 +92,12 @@ class CachedStore(Store):
         return self.window.submitted - self.window.next
 
     def coming(self, bags=None):
-        if not self.waiting or (bags is not None and not len(bags.ids)):
+        if not self.waiting or (bags is not None and not bags.lookups):
             return None  # a batch without lookups needs no rows, and was not recorded
         return self.window.batches[self.window.next].request
 
     def prefetch(self, request):
-        if not len(request.bags.ids):
+        if not request.bags.lookups:
             return
         batch = request.bags.device_batch(self.slot_map.registered)
         self._check_size(request.bags, batch)
@@ -107,7 +107,7 @@ class CachedStore(Store):
         self.stages.wake()
 
     def take(self, request):
-        if not len(request.bags.ids):
+        if not request.bags.lookups:
             return [LocatedRows(self.storages[each.group].rows, each.flat, self.lock)
                     for each in request.segments], PendingBackward()
         if not self.waiting:
@@ -211,14 +211,16 @@ class CachedStore(Store):
             storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
         bypassed = storage.mark_trained(places)
         if len(bypassed):
-            trained = self._copies_of(storage, bypassed)
+            trained = self.host.staging(group, len(bypassed))
+            trained.copy(storage.rows, self.slot_memory.indices(bypassed))
             self.host.write_after(self.slot_memory.record_event(), group,
-                                  storage.bypassed_rows(bypassed), trained)
+                                  self.slot_map.of_keys(group, storage.bypassed_keys(bypassed)),
+                                  trained)
 
     def read(self, group, flat):
         storage = self.storages[group]
         with self.lock:
-            rows = self.host.fetch(group, flat)
+            rows = self.host.fetch(group, self.slot_map.listed(group, flat))
             where, slots = storage.find(flat)
             rows.put(where, self._read_slots(storage, slots))
         return rows
@@ -238,7 +240,7 @@ class CachedStore(Store):
             storage.clear()
 
     def observe(self, request):
-        if len(request.bags.ids):
+        if request.bags.lookups:
             batch = request.bags.device_batch(self.slot_map.registered)
             self.device.observe(batch)
             self.statistics.link_bytes += batch.ids.nbytes
@@ -307,9 +309,10 @@ class CachedStore(Store):
             slots = self.slot_map.local(group, installed[chosen][found])
             for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
                 fetched = storage.kind.allocate(len(some), self.slot_memory.device)
-                fetched.copy(self.host.fetch(group, some))
+                listed = self.slot_map.listed(group, some)
+                fetched.copy(self.host.fetch(group, listed))
                 storage.rows.put(self.slot_memory.indices(here), fetched)
-                self.host.count_moved(group, self.slot_map.listed(group, some).table)
+                self.host.count_moved(group, self.slot_map.counts(listed))
             storage.assign(flat, slots)
             held += len(flat)
         self.batch_stages.released = self.slot_memory.record_event()
@@ -353,18 +356,22 @@ class CachedStore(Store):
         self.flush()
         self.slot_memory.synchronize_all()
         self.policy.clear()
+        self.host.close()
         if self.cold is not None:
             self.cold.close()
         for number in list(registered):
             self.device.unregister_table(registered.pop(number))
+        for buffer in self.slot_map.buffers:
+            self.device.unregister(buffer)
 
     def _write_back(self, group, flat, slots):
         """Write the rows of slots to the tables."""
         if len(flat):
             storage = self.storages[group]
-            self.host.write(group, flat, self._read_slots(storage, slots))
+            rows = self.slot_map.listed(group, flat)
+            self.host.write(group, rows, self._read_slots(storage, slots))
             storage.dirty[slots] = False
-            self.host.count_moved(group, self.slot_map.listed(group, flat).table)
+            self.host.count_moved(group, self.slot_map.counts(rows))
 
     def _read_slots(self, storage, slots):
         """Copies of the rows in slots int64[k], in host memory: Rows."""
@@ -384,7 +391,7 @@ class CachedStore(Store):
         places = torch.full((len(flat),), -1, dtype=torch.int64)
         for flight in self.window.taken:
             for transfer in flight.transfers:
-                if transfer.segment.group == group and len(transfer.segment.flat):
+                if transfer.segment.group == group and transfer.segment.count:
                     found = transfer.find(flat)
                     places = torch.where(found < 0, places, found)
         if bool((places < 0).any()):

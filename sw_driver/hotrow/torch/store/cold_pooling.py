@@ -51,13 +51,14 @@ class ColdPooling:
 
     def separate(self, transfer):
         """Take the bypassed rows out of a GroupTransfer: nothing of them is fetched."""
-        first = self._slot_map.storages[transfer.segment.group].slots
+        segment = transfer.segment
+        first = self._slot_map.storages[segment.group].slots
         transfer.cold = transfer.places >= first
         hot = transfer.fill_places < first
-        transfer.fills, transfer.fill_places = transfer.fills[hot], transfer.fill_places[hot]
-        transfer.fill_tables = transfer.fill_tables[hot.numpy()]
+        transfer.fills = self._slot_map.chosen(segment.group, transfer.fills, hot)
+        transfer.fill_places = transfer.fill_places[hot]
         transfer.bypass_places = transfer.bypass_places[:0]
-        zero = self._zeros[transfer.segment.group].int()
+        zero = self._zeros[segment.group].int()
         transfer.places = torch.where(transfer.cold, zero, transfer.places)
 
     def start(self, transfer):
@@ -68,7 +69,7 @@ class ColdPooling:
         bags = torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)[cold]
         if not len(bags):
             return
-        rows = self._slot_map.listed(segment.group, segment.flat[cold])
+        rows = self._slot_map.listed(segment.group, segment.flat[cold], distinct=False)
         used, lengths = torch.unique_consecutive(bags, return_counts=True)
         transfer.pooling = self._device.pool_async(rows, lengths, out=sums, slots=used)
         first = (lengths.cumsum(0) - lengths).numpy()
@@ -87,7 +88,7 @@ class ColdPooling:
         values = staged.values
         gradients = self._gradients[group].zeros(len(values))
         gradients[:] = values.cpu().numpy()
-        rows = self._slot_map.listed(group, staged.rows)
+        rows = self._slot_map.listed(group, staged.rows, distinct=False)
         self._device.update(rows, gradients, rule.lr, optimizer=rule.name,
                             eps=getattr(rule, "eps", 0.0), slots=staged.bags)
         used = np.unique(staged.bags.numpy(), return_index=True)[1]
@@ -99,7 +100,8 @@ class ColdPooling:
             buffer.release()
 
     def _count_bags(self, group, tables):
-        self._statistics.moved(tables, 4 * self._slot_map.groups[group].kind.dim)
+        self._statistics.moved(np.bincount(tables, minlength=len(self._slot_map.names)),
+                               4 * self._slot_map.groups[group].kind.dim)
 
 
 class _BagBuffer:

@@ -8,10 +8,26 @@ import numpy as np
 import torch
 
 from ...batch import Batch
+from ...batch_operands import StagedBatch
 from ...errors import Error
+from ...results import RowList
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
 from .base import PendingBackward
+
+
+@dataclass(frozen=True, eq=False)
+class ListedRows:
+    """Rows of a group as the device listed them."""
+
+    rows: RowList
+    keys: np.ndarray  # uint64[n]: the device's table << 32 | row
+    flat: torch.Tensor  # int64[n]: the same as rows of the group
+    with_slot: np.ndarray  # int64[tables]: rows of each table that have a slot
+    without_slot: np.ndarray  # int64[tables]: and the others, bypassed or pooled by the card
+
+    def __len__(self):
+        return len(self.flat)
 
 
 @dataclass(eq=False)
@@ -20,11 +36,9 @@ class GroupTransfer:
 
     segment: Segment
     places: torch.Tensor  # int32[n]: of each lookup's row, in the group's storage
-    fills: torch.Tensor  # int64[f]: flat rows to fetch
-    fill_tables: np.ndarray  # uint32[f]: the device's table of each
+    fills: ListedRows  # to fetch
     fill_places: torch.Tensor  # int32[f]
-    victims: torch.Tensor  # int64[v]: trained flat rows that leave their slots
-    victim_tables: np.ndarray
+    victims: ListedRows  # trained rows that leave their slots
     victim_slots: torch.Tensor  # int32[v]
     bypass_places: torch.Tensor  # int64[b]: reserved for rows without a slot
     fetched: Rows | None = None  # contents of `fills` in host memory, on their way
@@ -67,6 +81,13 @@ class BatchInFlight:
     wait_for: int = -1  # its bypassed rows must be in the tables before this one's rows are read
     transfers: list[GroupTransfer] = field(default_factory=list)  # one per segment, once planned
     pending: PendingBackward = field(default_factory=PendingBackward)
+    staged: StagedBatch | None = None  # between its mark and its plan
+
+    def release(self):
+        """Give the device's copy of the batch back."""
+        if self.staged is not None:
+            self.staged.release()
+            self.staged = None
 
 
 class BatchWindow:
@@ -117,7 +138,7 @@ class BatchWindow:
     def withdraw(self, kept):
         """Forget batches from number `kept` on, none of which was planned."""
         for number in range(kept, self.submitted):
-            del self.batches[number]
+            self.batches.pop(number).release()
         self.submitted = kept
 
     def need_idle(self, purpose):

@@ -6,7 +6,8 @@ import numpy as np
 
 from ...contract import MISS_FLAG
 from ...errors import Error
-from ...results import PlacedRows
+from ...futures import Future
+from ...results import Observation, PlacedRows
 
 POLICIES = ("lru", "rrip", "lfu", "freq")
 COUNTED = ("lfu", "freq")  # policies that read the access counters
@@ -26,11 +27,13 @@ def share_of(slots, wanted):
 class Placement:
     """Slots for the rows of a batch."""
 
-    slots: np.ndarray  # uint32[lookups]; the directory's slots + k for the k-th row without one
+    # uint32[lookups]; for the k-th row without a slot the directory's slots + k, or flag | k
+    slots: np.ndarray
     fills: PlacedRows  # rows to fetch, each once, with slots numbered likewise
     evictions: PlacedRows  # rows that leave their slots before
     wait_for: int  # batch whose bypassed rows must be in the tables before rows are read, or -1
     hits: int  # lookups that found a slot
+    flag: int = 0
 
 
 class LookAheadPolicy:
@@ -66,15 +69,20 @@ class LookAheadPolicy:
             raise Error(f"policy is {', '.join(POLICIES)}, not {policy!r}")
         self.device, self.policy, self.admission = device, policy, admission
         self.window = device.plan_window
+        self._marks: list[Future[Observation]] = []  # under way
 
     @property
     def next(self):
         """Number of the batch to be placed next."""
         return self.device.next_batch
 
+    def stage(self, batch):
+        """Put a batch where the device finds it, for mark and place: StagedBatch."""
+        return self.device.stage(batch)
+
     def mark(self, batch, number):
-        """Hold the slots of a coming batch's rows."""
-        self.device.mark(batch, number)
+        """Hold the slots of a coming batch's rows, before the next batch is placed."""
+        self._marks.append(self.device.mark_async(batch, number))
 
     def retire(self, number):
         """Release the holds of batches up to this one."""
@@ -87,6 +95,9 @@ class LookAheadPolicy:
             self.device.observe(batch)
         plan = self.device.plan(batch, number, self.policy, self.admission,
                                 observe=self.policy in COUNTED and not self.admission)
+        for mark in self._marks:  # whose commands came before
+            mark.result()
+        self._marks.clear()
         return Placement(plan.slots, plan.fills, plan.evictions,
                          -1 if plan.wait_for is None else plan.wait_for, plan.hits)
 
@@ -116,6 +127,9 @@ class HotlinePolicy:
     def __init__(self, device):
         self.device, self.next, self.counting = device, 0, True
 
+    def stage(self, batch):
+        return self.device.stage(batch)
+
     def mark(self, batch, number):
         pass
 
@@ -125,14 +139,12 @@ class HotlinePolicy:
     def place(self, batch, number) -> Placement:
         split = self.device.split(batch, observe=self.counting)
         self.next = number + 1
-        slots, first = split.slots, np.uint32(self.device.geometry.slots)
-        flag = np.uint32(MISS_FLAG)
-        slots = np.where(slots & flag != 0, first + (slots & ~flag), slots)
         misses, none = split.misses, np.empty(0, np.uint32)
-        places = first + np.arange(len(misses), dtype=np.uint32)
+        first = self.device.geometry.slots
+        places = np.arange(first, first + len(misses), dtype=np.uint32)
         # The batch before may have trained the same row without a slot.
-        return Placement(slots, PlacedRows(misses.table, misses.row, places),
-                         PlacedRows(none, none, none), number - 1, split.hits)
+        return Placement(split.slots, PlacedRows(misses.table, misses.row, places),
+                         PlacedRows(none, none, none), number - 1, split.hits, MISS_FLAG)
 
     def clear(self):
         self.device.clear_directory()

@@ -5,9 +5,10 @@ import torch
 
 from ...errors import Error
 from ...kernels.copying import place_slots
+from ...kernels.listing import select_rows
 from ...results import RowList
 from ..memory.slots import SlotStorage
-from .in_flight import GroupTransfer
+from .in_flight import GroupTransfer, ListedRows
 
 _FIRST_AREA = 64  # rows of a group's bypass area at first
 
@@ -17,6 +18,8 @@ class SlotMap:
 
     Attributes
     ----------
+    buffers : list of Buffer
+        Memory of the tables and their state: one or two per group.
     registered : dict of int to Table
         By number of the collection's table.
     storages : list of SlotStorage
@@ -46,6 +49,8 @@ class SlotMap:
         self._per_choice = geometry.slots // geometry.directory_choices
         self._part = self._per_choice // parts
         self.storages, self.registered, where = [], {}, []
+        self.buffers = [device.register(array) for group in groups for array in (
+            group.tables.rows.array, group.tables.rows.side) if array is not None]
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 array, side = group.tables.device_arrays(local)
@@ -54,22 +59,46 @@ class SlotMap:
                 where.append((index, local))
             self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
                                              len(group.tables.rows), memory))
-        self._where = np.array(where)
+        self.table_sets = [device.table_set(self.registered[number] for number in group.numbers)
+                           for group in groups]
+        self._group_of = np.array([index for index, _ in where], np.int32)
         self._first = np.array([groups[index].tables.first[local] for index, local in where],
                                np.int64)
+        none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
+                           self._first, 0, self.directory_slots)
+        self._none = ListedRows(RowList(none.slots, none.slots), none.keys, none.flat,
+                                none.with_slot, none.without_slot), none.slots
+        self._features: tuple | None = None  # tables of the last batch, and their numbers
         self.names = [group.configs[local].name for group in self.groups
                       for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
 
-    def listed(self, group, flat):
+    def listed(self, group, flat, distinct=True):
         """Flat rows int64[n] of a group by the device's tables: RowList."""
         rows = self.groups[group].tables.locate(flat)
         first = self.registered[self.groups[group].numbers[0]].number
-        return RowList(rows.table + np.uint32(first), rows.row)
+        return RowList(rows.table + np.uint32(first), rows.row,
+                       tables=self.table_sets[group] if distinct else None)
+
+    def of_keys(self, group, keys):
+        """Rows of a group by keys uint64[n], the device's table << 32 | row: RowList."""
+        entries = keys.view(np.uint32).reshape(-1, 2)
+        return RowList(entries[:, 1], entries[:, 0], tables=self.table_sets[group])
+
+    def counts(self, rows):
+        """Rows of each table in a RowList: int64[tables]."""
+        return np.bincount(rows.table, minlength=len(self.names))
+
+    def features(self, bags):
+        """The device's table of each feature of Bags, and lookups of each: int64[features]."""
+        if self._features is None or self._features[0] != bags.tables:
+            numbers = np.array([self.registered[each].number for each in bags.tables], np.int64)
+            self._features = bags.tables, numbers
+        return self._features[1], np.array(bags.counts, np.int64)
 
     def rows_of(self, group, rows):
         """Which rows of a RowList belong to a group, bool[n], and their flat rows."""
-        chosen = self._where[rows.table, 0] == group
+        chosen = self._group_of[rows.table] == group
         return chosen, self.flat(RowList(rows.table[chosen], rows.row[chosen]))
 
     def local(self, group, slots):
@@ -85,30 +114,38 @@ class SlotMap:
         """
         group, directory = segment.group, self.directory_slots
         storage = self.storages[group]
-        fills, fill_slots = self._part_of(group, placement.fills)
-        victims, victim_slots = self._part_of(group, placement.evictions)
-        bypassed = torch.from_numpy((fill_slots[fill_slots >= directory] - directory).astype(
-            np.int64))
-        places = (storage.reserve(len(bypassed)) if reserve
-                  else storage.slots + torch.arange(len(bypassed)))
-        area = torch.full((len(placement.fills),), -1)
-        area[bypassed] = places
+        fills, fill_slots = self._listed(group, placement.fills)
+        victims, victim_slots = self._listed(group, placement.evictions)
+        count = int(fills.without_slot.sum())
+        places = (storage.reserve(count) if reserve else storage.slots + torch.arange(count))
+        area = places
+        if count and len(self.groups) > 1:  # numbers are those of all groups
+            area = torch.full((len(placement.fills),), -1)
+            without = fill_slots[fill_slots >= directory] - np.uint32(directory)
+            area[torch.from_numpy(without.astype(np.int64))] = places
 
-        def place(slots):
+        def place(slots, flag=0):
             return place_slots(slots, area, directory=directory, per_choice=self._per_choice,
-                               part=self._part, first=group * self._part)
+                               part=self._part, first=group * self._part, flag=flag)
 
         return GroupTransfer(
-            segment, place(placement.slots[segment.lookups]), self.flat(fills), fills.table,
-            place(fill_slots), self.flat(victims), victims.table, place(victim_slots), places)
+            segment, place(placement.slots[segment.lookups], placement.flag), fills,
+            place(fill_slots), victims, place(victim_slots), places)
 
-    def _part_of(self, group, placed):
-        """A group's rows of PlacedRows, and their slots: (RowList, uint32[k])."""
-        table, row, slots = placed.table, placed.row, placed.slots
-        if len(self.groups) > 1:
-            chosen = self._where[table, 0] == group
-            table, row, slots = table[chosen], row[chosen], slots[chosen]
-        return RowList(table, row), slots
+    def chosen(self, group, listed, which):
+        """Those ListedRows with a slot, bool[n], of which the others have none."""
+        keys = listed.keys[which.numpy()]
+        return ListedRows(self.of_keys(group, keys), keys, listed.flat[which], listed.with_slot,
+                          np.zeros_like(listed.without_slot))
+
+    def _listed(self, group, placed):
+        """A group's rows of PlacedRows: (ListedRows, uint32[k])."""
+        if not len(placed):
+            return self._none
+        found = select_rows(placed.keys, placed.slots, self._group_of, self._first, group,
+                            self.directory_slots)
+        return ListedRows(self.of_keys(group, found.keys), found.keys, found.flat,
+                          found.with_slot, found.without_slot), found.slots
 
     def flat(self, rows):
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from ...errors import Error
@@ -109,23 +109,33 @@ class Stages:
             No stage can run, so that `what` is never reached. An exception of a stage is raised
             as it is.
         """
-        started, within = self.clock(), 0.0
+        started, within, done = self.clock(), 0.0, False
         try:
-            while True:
-                with self.changed:
-                    self._raise_failure()
-                    if reached():
-                        return
-                    stage = None if self._threads else self._claim()
-                    if stage is None:
-                        if not any(self._busy) and not self._ready():
-                            raise Error(f"no stage can run, and {what} is not reached")
-                        self.changed.notify_all()
-                        self.changed.wait(_POLL_S)
-                        continue
-                within += self._run(stage)
+            while not done:
+                # An interrupt waits until the stage that this thread runs has ended.
+                with nullcontext([]) if self._threads else _deferred_interrupt() as pending:
+                    while not done and not pending:
+                        done, stage = self._next(reached, what)
+                        if stage is not None:
+                            within += self._run(stage)
+                for handler, arguments in pending:
+                    handler(*arguments)
         finally:
             self.waited += self.clock() - started - within
+
+    def _next(self, reached, what):
+        """Whether `reached()`; else a claimed stage, or None after a wait."""
+        with self.changed:
+            self._raise_failure()
+            if reached():
+                return True, None
+            stage = None if self._threads else self._claim()
+            if stage is None:
+                if not any(self._busy) and not self._ready():
+                    raise Error(f"no stage can run, and {what} is not reached")
+                self.changed.notify_all()
+                self.changed.wait(_POLL_S)
+            return False, stage
 
     def _ready(self):
         return [at for at, stage in enumerate(self.stages)
@@ -145,10 +155,9 @@ class Stages:
         stage, number = self.stages[at], self.done[at]
         started = self.clock()
         try:
-            with _deferred_interrupt() as pending:
-                if self.before is not None:
-                    self.before(stage.name, number)
-                stage.run(number)
+            if self.before is not None:
+                self.before(stage.name, number)
+            stage.run(number)
         except BaseException as error:
             with self.changed:
                 self._failure, self._busy[at] = error, False
@@ -160,8 +169,6 @@ class Stages:
             self.done[at] += 1
             self._busy[at] = False
             self.changed.notify_all()
-        for handler, arguments in pending:
-            handler(*arguments)
         return took
 
     def _work(self):

@@ -2,11 +2,20 @@
 
 import numpy as np
 
+from ...kernels.listing import HitCounter
+
 FIELDS = ("lookups", "hits", "fills", "evictions", "bypasses", "rows_moved")
 
 
 class CacheStatistics:
-    """Counts of each table's lookups and rows; `names` are the tables', by the device's numbers.
+    """Counts of each table's lookups and rows.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the tables, by the device's numbers.
+    slots : int
+        Of the directory.
 
     Attributes
     ----------
@@ -15,41 +24,38 @@ class CacheStatistics:
         fetches may be among them.
     """
 
-    def __init__(self, names):
+    def __init__(self, names, slots):
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
+        self._counter = HitCounter(slots)
 
-    def planned(self, tables, counts, placement, slots, fetched=True):
+    def planned(self, tables, counts, placement, transfers, fetched=True):
         """Count a batch that was planned.
 
         Parameters
         ----------
-        tables, counts : sequence of int
+        tables, counts : int64[features]
             The device's table of each feature, and lookups of it.
         placement : Placement
-        slots : int
-            Slots of the directory; larger slot numbers are of bypassed rows.
+        transfers : sequence of GroupTransfer
         fetched : bool
             False if bypassed rows stay in the tables.
         """
-        fills = placement.fills.slots.astype(np.int64)
-        filled = np.zeros(slots + len(fills), bool)
-        filled[fills] = True
-        hit = ~filled[placement.slots]  # the row had a slot before
         self.hits += placement.hits
-        for table, here in zip(tables, np.split(hit, np.cumsum(counts)[:-1]), strict=True):
-            self._counts["lookups"][table] += len(here)
-            self._counts["hits"][table] += np.count_nonzero(here)
-        self._count("evictions", placement.evictions.table)
-        if fetched:
-            self._count("fills", placement.fills.table)
-            self._count("bypasses", placement.fills.table[fills >= slots])
+        np.add.at(self._counts["lookups"], tables, counts)
+        np.add.at(self._counts["hits"], tables,
+                  self._counter.count(placement.slots, counts, placement.fills.slots))
+        for each in transfers:
+            self._counts["evictions"] += each.victims.with_slot
+            if fetched:
+                self._counts["fills"] += each.fills.with_slot + each.fills.without_slot
+                self._counts["bypasses"] += each.fills.without_slot
 
-    def moved(self, tables, row_bytes):
-        """Count rows that crossed the link, by table: one number per row."""
-        self._count("rows_moved", tables)
-        self.link_bytes += len(tables) * row_bytes
+    def moved(self, counts, row_bytes):
+        """Count rows int64[tables] that crossed the link."""
+        self._counts["rows_moved"] += counts
+        self.link_bytes += int(counts.sum()) * row_bytes
 
     @property
     def total(self):
@@ -66,6 +72,3 @@ class CacheStatistics:
             found[name] = {field: int(counts[index]) for field, counts in self._counts.items()}
             found[name]["misses"] = found[name]["lookups"] - found[name]["hits"]
         return found
-
-    def _count(self, field, tables):
-        self._counts[field] += np.bincount(tables, minlength=len(self._names))

@@ -1,0 +1,116 @@
+"""Rows that a device listed, and the lookups that found a slot."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..errors import Error
+from .library import library
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedRows:
+    """The rows of one group in a list.
+
+    Attributes
+    ----------
+    keys : uint64[m]
+        The device's table << 32 | row.
+    flat : int64[m]
+        The same as rows of the group.
+    slots : uint32[m]
+    with_slot, without_slot : int64[tables]
+        Rows of each table that have a slot, and that have none.
+    """
+
+    keys: np.ndarray
+    flat: torch.Tensor
+    slots: np.ndarray
+    with_slot: np.ndarray
+    without_slot: np.ndarray
+
+
+def select_rows(keys, slots, group_of, first, group, directory):
+    """The rows of a group.
+
+    Parameters
+    ----------
+    keys : uint64[n]
+        The device's table << 32 | row of each.
+    slots : uint32[n]
+        Of each row; from `directory` on it has none.
+    group_of : int32[tables]
+    first : int64[tables]
+        Flat row of each table's row 0.
+    group, directory : int
+
+    Returns
+    -------
+    SelectedRows
+
+    Raises
+    ------
+    Error
+        A row is of no table.
+    """
+    count, tables, native = len(keys), len(first), library()
+    having, lacking = np.zeros((2, tables), np.int64)
+    if native is None:
+        table = (keys >> np.uint64(32)).astype(np.int64)
+        if (table >= tables).any():
+            raise _no_table(keys, int(np.argmax(table >= tables)), tables)
+        here = group_of[table] == group
+        table, found = table[here], slots[here]
+        for counts, which in ((having, found < directory), (lacking, found >= directory)):
+            counts += np.bincount(table[which], minlength=tables)
+        row = (keys[here] & np.uint64(0xFFFF_FFFF)).astype(np.int64)
+        return SelectedRows(keys[here], torch.from_numpy(first[table] + row), found, having,
+                            lacking)
+    chosen, flat = np.empty(count, np.uint64), torch.empty(count, dtype=torch.int64)
+    chosen_slots = np.empty(count, np.uint32)
+    found = 0 if not count else native.select_rows(
+        keys.ctypes.data, slots.ctypes.data, count, tables, group_of.ctypes.data,
+        first.ctypes.data, group, directory, chosen.ctypes.data, flat.data_ptr(),
+        chosen_slots.ctypes.data, having.ctypes.data, lacking.ctypes.data)
+    if found < 0:
+        raise _no_table(keys, -1 - found, tables)
+    return SelectedRows(chosen[:found], flat[:found], chosen_slots[:found], having, lacking)
+
+
+def _no_table(keys, position, tables):
+    return Error(f"row {position} of a device's list is of table {int(keys[position]) >> 32}: "
+                 f"expected 0 to {tables - 1}")
+
+
+class HitCounter:
+    """Counts hits of batches; `slots` are those of the directory."""
+
+    def __init__(self, slots):
+        self._slots = slots
+        self._filled = np.zeros(-(-slots // 64), np.uint64)
+
+    def count(self, slots, counts, fills):
+        """Lookups of each feature whose row had a slot before the batch: int64[features].
+
+        Parameters
+        ----------
+        slots : uint32[n]
+            Of each lookup, feature after feature; larger ones than the directory's are misses.
+        counts : int64[features]
+            Lookups of each feature.
+        fills : uint32[m]
+            Slots that the batch filled.
+        """
+        native, hits = library(), np.zeros(len(counts), np.int64)
+        if native is None:
+            filled = np.zeros(self._slots, bool)
+            filled[fills[fills < self._slots]] = True
+            hit = slots < self._slots
+            hit[hit] = ~filled[slots[hit]]
+            hits[:] = [np.count_nonzero(each) for each in np.split(hit, np.cumsum(counts)[:-1])]
+            return hits
+        slots, fills = (np.ascontiguousarray(each, np.uint32) for each in (slots, fills))
+        native.count_hits(slots.ctypes.data, len(counts), counts.ctypes.data, fills.ctypes.data,
+                          len(fills), self._slots, self._filled.ctypes.data, hits.ctypes.data)
+        return hits
