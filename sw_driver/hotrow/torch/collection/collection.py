@@ -21,6 +21,7 @@ from ..optim.staging import GradientStage
 from ..store.base import Store
 from ..store.fitting import check_fits
 from ..store.opening import MODES, open_store
+from .bag_calls import BagCalls
 from .contents import TableContents
 from .eager import outside_compile
 from .ranking import interleaved, most_counted
@@ -129,8 +130,8 @@ class HotEmbeddingBagCollection(nn.Module):
                 group.tables.initialise(generator)
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
-        self._no_rows = torch.zeros(0)
         self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
+        self._no_rows, self.calls = torch.zeros(0), BagCalls()
         self.rows = RowsParameter.of(self._drop_staged)
         self._part: tuple[torch.Tensor, bool, bool] | None = None
         self.batches = 0
@@ -197,9 +198,24 @@ class HotEmbeddingBagCollection(nn.Module):
         -------
         list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
         """
-        request, results = self._look_up(bags, self.training if training is None else training,
-                                         self.rows if rows is None else rows)
+        training = self.training if training is None else training
+        rows = self.rows if rows is None else rows
+        if bags.features == 1 and training and torch.is_grad_enabled() and rows.requires_grad:
+            found = self.calls.result(self, bags)
+            if found is not None:
+                return [found]
+        request, results = self._look_up(bags, training, rows)
         return self.layout.split(request, results)
+
+    def lookup_of(self, request, located):
+        """The Lookup of pooled bags whose rows were located."""
+        return self._gradients.lookups(
+            request, located, self.layout.bag_layouts(request), pooled=True)[0]
+
+    @property
+    def part(self):
+        """Samples int64[k] of the micro-batch that is to be looked up, or None."""
+        return None if self._part is None else self._part[0]
 
     def _look_up(self, bags, training, rows):
         """Request of Bags, and the results of its lookups: list of Tensor."""
@@ -232,6 +248,11 @@ class HotEmbeddingBagCollection(nn.Module):
         batch = f"batch {self.batches + ahead}"
         return self.agree(lambda: self.layout.request(bags, batch),
                           f"{batch} was refused, because of an id")
+
+    def take(self, bags):
+        """Rows of a batch that trains, as `_take`, after a check of writes into the tables."""
+        self._adopt_writes()
+        return self._take(bags)
 
     def _take(self, bags):
         """Rows of a batch that trains: (Request, list of LocatedRows, PendingBackward)."""
@@ -355,6 +376,7 @@ class HotEmbeddingBagCollection(nn.Module):
             raise Error("backward reached rows that were looked up in eval(), which gathers no "
                         "gradients of rows: call train() of the embeddings before the forward, or "
                         "zero_grad() after a backward that is not for training")
+        self.calls.drop()
         self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
         self.store.finish()
 
@@ -364,6 +386,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def abandon(self):
         """Release prefetched batches that will not be trained."""
+        self.calls.drop()
         self.store.abandon()
         self.finish()
 

@@ -1,14 +1,16 @@
 """Replacement of a model's `nn.EmbeddingBag`s by tables that a device serves."""
 
+import torch
 from torch import nn
 
 from ...errors import Error
 from ..features.configs import TableConfig
+from .bag_calls import joined_bags
 from .collection import HotEmbeddingBagCollection, refuse_ranks
 from .embedding_bag import HotEmbeddingBag, check_convertible
 
 
-def convert(model, sharded=False, **options):
+def convert(model, inputs=None, sharded=False, **options):
     """Replace every `nn.EmbeddingBag` of a model in place, and keep the weights.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
@@ -18,6 +20,12 @@ def convert(model, sharded=False, **options):
     Parameters
     ----------
     model : nn.Module
+    inputs : callable, optional
+        From the arguments of the model to those of its bags: a dict by the bags' names in the
+        model, in the order of their calls, of a bag's input, a tuple of its arguments, or a list of
+        these for several calls. Then a batch of all bags is planned, fetched and trained as one;
+        otherwise every call of a bag is a batch of its own. A `TrainPipeline` takes such dicts,
+        too, and reads them ahead.
     sharded : bool
         Share the rows out to the ranks of `torch.distributed`, with the weights of rank 0: see
         `ShardedEmbeddingBagCollection`. Every rank converts its copy of the model.
@@ -71,6 +79,9 @@ def convert(model, sharded=False, **options):
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
+    if inputs is not None:
+        modules = {name: hot[bag] for name, bag in found.items()}
+        model.register_forward_pre_hook(_Announcement(modules, inputs), with_kwargs=True)
     return collection
 
 
@@ -79,6 +90,18 @@ def _collection_class(sharded):
         return HotEmbeddingBagCollection
     from ..sharded.collection import ShardedEmbeddingBagCollection  # which imports this package
     return ShardedEmbeddingBagCollection
+
+
+class _Announcement:
+    """Announces, before a forward of a model, all calls of its bags to their collection."""
+
+    def __init__(self, modules, inputs):
+        self._modules, self._inputs = modules, inputs
+
+    def __call__(self, model, arguments, named):
+        if torch.is_grad_enabled():
+            bags = joined_bags(self._modules, self._inputs(*arguments, **named))
+            next(iter(self._modules.values())).collection.calls.announce(bags)
 
 
 def _check_untied(model, name, bag):

@@ -78,6 +78,10 @@ class HotEmbeddingBag(nn.Module):
                 raise BatchError("expected no offsets with an input of 2 dimensions: every row "
                                  "is a bag")
             samples, length = input.shape
+            if length == 1 and self.padding_idx is None:
+                if per_sample_weights is not None:
+                    per_sample_weights = per_sample_weights.reshape(-1)
+                return Bags.of([self._table], input, weights=per_sample_weights)
             offsets, last = torch.arange(0, (samples + 1) * length, max(1, length)), True
             if not length:
                 offsets = torch.zeros(samples + 1, dtype=torch.int64)

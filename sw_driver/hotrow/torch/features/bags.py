@@ -265,6 +265,11 @@ class GridBags(Bags):
         return GridBags(self.tables, self.grid.clone(memory_format=torch.contiguous_format),
                         self.weights)
 
+    def rows(self, samples):
+        if self.weights is not None:
+            return super().rows(samples)
+        return GridBags(self.tables, self.grid[samples])
+
     def _first_wrong(self, limits):
         if self.features and int(limits.max()) > NARROW:
             return flatten_ids(self.grid, limits)[1]

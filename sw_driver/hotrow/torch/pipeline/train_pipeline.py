@@ -7,6 +7,7 @@ from contextlib import suppress
 import torch
 
 from ...errors import Error
+from ..collection.bag_calls import joined_bags
 from ..collection.collection import HotEmbeddingBagCollection
 from ..collection.embedding_bag import HotEmbeddingBag
 from .micro_batch import backward, refuse_batch_coupled
@@ -33,7 +34,8 @@ class TrainPipeline:
     model : nn.Module
         Holds one collection, or is one.
     inputs : callable
-        From a batch to the collection's argument; a tuple is its arguments.
+        From a batch to the collection's argument; a tuple is its arguments. For a converted model a
+        dict of the arguments of its bags by name, as `inputs` of `convert` returns.
     ahead : int, optional
         Batches to read ahead; by default the collection's depth and look-ahead.
     watch : callable, optional
@@ -56,6 +58,8 @@ class TrainPipeline:
     def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
         self.loader, self.model = loader, model
         self.collection, self._lookups = _collection_of(model)
+        self._bags = {name: module for name, module in model.named_modules(remove_duplicate=False)
+                      if isinstance(module, HotEmbeddingBag)}
         self._inputs, self._watch, self._writer = inputs, watch, writer
         store = self.collection.store
         self.ahead = store.depth - 1 + store.look_ahead if ahead is None else ahead
@@ -231,7 +235,10 @@ class TrainPipeline:
     def _prefetch(self, batch):
         """Prefetch a batch if the model trains: (whether it has lookups, whether they train)."""
         inputs = self._inputs(batch)
-        bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+        if isinstance(inputs, dict):
+            bags = joined_bags(self._bags, inputs)
+        else:
+            bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
         trains = torch.is_grad_enabled() and any(
             each.training and each.rows.requires_grad for each in self._lookups)
         if trains:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -154,6 +154,10 @@ class Store(ABC):
     def take_again(self, bags: Bags) -> tuple[Request, list[LocatedRows], PendingBackward] | None:
         """The rows of a batch that was taken and not finished, by its Bags; None without one."""
         return None
+
+    def open_batches(self) -> Iterator[tuple[Request, list[LocatedRows], PendingBackward]]:
+        """The batches that were taken and not finished, the last first."""
+        return iter(())
 
     def prefetch(self, request):  # noqa: B027
         """Begin to bring the rows of a batch that will be taken."""

@@ -132,7 +132,8 @@ class BatchStages:
             if self._cold is not None:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
-            transfer.fetched = self._host.fetch(group, transfer.fills.rows)
+            transfer.fetched = self._host.fetch(
+                group, transfer.fills.rows, self._host.staging(group, len(transfer.fills)))
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:

@@ -10,7 +10,8 @@ from ...device import Device
 from ...errors import Error
 from ...kernels.updating import update_rows
 from ...results import RowList
-from ..memory.slot_memory import SlotMemory
+from ..features.grouping import Request
+from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import updated
 from ..optim.rounding import row_keys
@@ -82,6 +83,7 @@ class CachedStore(Store):
             self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
             self.lock, depth, look_ahead, workers, before, self.cold)
         self.stages = self.batch_stages.stages
+        self._copied: list[tuple[Request, PendingBackward]] = []  # batches without slots
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
@@ -111,6 +113,8 @@ class CachedStore(Store):
             return [LocatedRows(self.storages[each.group].rows, each.flat, self.lock)
                     for each in request.segments], PendingBackward()
         if not self.waiting:
+            if self.window.full:
+                return self._take_copies(request)
             self.prefetch(request)
         number = self.window.next
         if self.coming() is not request:
@@ -125,11 +129,18 @@ class CachedStore(Store):
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
         return self._located(flight), flight.pending
 
+    def _take_copies(self, request):
+        """Copies of the rows of a batch beyond those that the card follows: it gets no slots."""
+        pending = PendingBackward()
+        self._copied.append((request, pending))
+        return self.look(request), pending
+
     def take_again(self, bags):
+        return next((each for each in self.open_batches() if each[0].source.equals(bags)), None)
+
+    def open_batches(self):
         for flight in reversed(self.window.taken):
-            if flight.request.source.equals(bags):
-                return flight.request, self._located(flight), flight.pending
-        return None
+            yield flight.request, self._located(flight), flight.pending
 
     def _located(self, flight):
         """The rows of a batch that was taken: list of LocatedRows."""
@@ -144,6 +155,7 @@ class CachedStore(Store):
         with self.stages.changed:
             while self.window.taken and self.window.taken[0].pending.done:
                 self._release(self.window.finish())
+            self._copied = [each for each in self._copied if not each[1].done]
             self.stages.changed.notify_all()
 
     def abandon(self):
@@ -183,7 +195,21 @@ class CachedStore(Store):
     def apply(self, group, flat, sums, rule, finite=None):
         keys = None if rule.rounding_seed is None else row_keys(group, flat)
         with self.lock:
-            self._update(group, self._find(group, flat), sums, rule, finite, keys)
+            places = self._find(group, flat)
+            elsewhere = places < 0
+            if bool(elsewhere.any()):
+                self._check_copied(group, flat[elsewhere])
+                # No batch is planned beyond those taken: slots and tables stay as they are.
+                where, slots = self.storages[group].find(flat)
+                places[where] = torch.where(places[where] < 0, slots, places[where])
+                elsewhere = places < 0
+                self._update_tables(
+                    group, flat[elsewhere], sums[to_device(elsewhere, sums.device)], rule, finite,
+                    None if keys is None else keys[elsewhere])
+                there = ~elsewhere
+                places, sums = places[there], sums[to_device(there, sums.device)]
+                keys = None if keys is None else keys[there]
+            self._update(group, places, sums, rule, finite, keys)
 
     def apply_staged(self, group, staged, rule, finite=None):
         if (staged.places is None or rule.rounding_seed is not None
@@ -192,6 +218,25 @@ class CachedStore(Store):
             return
         with self.lock:
             self._update(group, staged.places, staged.values, rule, finite)
+
+    def _check_copied(self, group, flat):
+        """Raise Error if flat rows are not of batches whose rows were copied."""
+        copied = [segment.flat for request, _ in self._copied for segment in request.segments
+                  if segment.group == group]
+        if not copied or not bool(torch.isin(flat, torch.cat(copied)).all()):
+            raise Error("a gradient is staged of a row that no open batch looked up: call "
+                        "backward() of every batch before optimizer.step()")
+
+    def _update_tables(self, group, flat, sums, rule, finite, keys):
+        """Update rows that have no place among the slots."""
+        if not len(flat):
+            return
+        listed = self.slot_map.listed(group, flat)
+        rows = self.host.fetch(group, listed)
+        if finite is None or bool(finite):
+            update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
+        self.host.write(group, listed, rows)
+        self.host.count_moved(group, 2 * self.slot_map.counts(listed))
 
     def _trains_one_copy(self, group, batches):
         """Whether each row of these batches has one place among the batches taken."""
@@ -387,14 +432,11 @@ class CachedStore(Store):
         return rows
 
     def _find(self, group, flat):
-        """Places of flat rows int64[u] that batches taken and not finished look up."""
+        """Places of flat rows int64[u] that batches taken and not finished look up, else -1."""
         places = torch.full((len(flat),), -1, dtype=torch.int64)
         for flight in self.window.taken:
             for transfer in flight.transfers:
                 if transfer.segment.group == group and transfer.segment.count:
                     found = transfer.find(flat)
                     places = torch.where(found < 0, places, found)
-        if bool((places < 0).any()):
-            raise Error("a gradient is staged of a row that no open batch looked up: call "
-                        "backward() of every batch before optimizer.step()")
         return places

@@ -20,10 +20,11 @@ class HostTables:
         self._delayed: deque[tuple] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, listed):
-        """Copies of rows of a RowList, in memory of `staging`: Rows."""
+    def fetch(self, group, listed, rows=None):
+        """Copies of rows of a RowList: the given Rows of `staging`, or Rows of their own."""
         self.land()
-        rows = self.staging(group, len(listed))
+        if rows is None:
+            rows = self._memory.staging_rows(self._groups[group].kind, len(listed))
         if len(listed):
             self._device.gather(listed, out=rows.array, state_out=rows.side)
         return rows

@@ -122,6 +122,11 @@ class BatchWindow:
                         f"more often, or eval() where nothing trains")
         self.wanted = number
 
+    @property
+    def full(self):
+        """Whether no batch can be taken before one has trained."""
+        return self.next - self.finished >= self._followed - self._look_ahead
+
     def take(self):
         """The next batch, which the trainer has from here on: BatchInFlight."""
         flight = self.batches[self.next]

@@ -1,0 +1,192 @@
+"""The calls of a converted model's bags as one batch: one plan whatever the number of bags."""
+
+from collections import deque
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+import torch
+
+from ...errors import BatchError, Error
+from ..features.bags import Bags, GridBags
+
+
+class BagCalls:
+    """The batch whose bags a model calls one by one.
+
+    The first call of a bag looks the whole batch up, which was prefetched or announced; the others
+    find their results.
+    """
+
+    def __init__(self):
+        self._anchor = torch.zeros(0, requires_grad=True)  # so that backward runs
+        self._announced: Bags | None = None
+        self._source: Bags | None = None
+        self._open: dict[int, deque] = {}  # by table: features that were not asked for, and results
+
+    def announce(self, bags):
+        """Expect calls with these Bags."""
+        self._announced = bags if bags.features > 1 else None
+
+    def drop(self):
+        """Forget the results that nobody asked for."""
+        self._open, self._source = {}, None
+
+    def result(self, collection, bags):
+        """The result of a call, float32[samples, dim]; None if it is no part of a batch."""
+        found = self._next(bags)
+        if found is not None:
+            return found
+        source = self._coming(collection)
+        if source is not None and _feature_of(source, bags) is not None:
+            self._begin(collection, source)
+            return self._next(bags)
+        coming = collection.store.coming()
+        if coming is None and torch._C._current_graph_task_id() < 0:
+            return None
+        return self._repeated(collection, bags)
+
+    def _coming(self, collection):
+        """The Bags of all calls that begin with this one, or None."""
+        if self._announced is not None:
+            return self._announced
+        coming = collection.store.coming()
+        if coming is None or coming.source.features < 2:
+            return None
+        part = collection.part
+        return coming.source if part is None else coming.source.rows(part)
+
+    def _begin(self, collection, source):
+        self.drop()
+        self._announced = None
+        request, located, pending = collection.take(source)
+        lookup = collection.lookup_of(request, located)
+        pending.add(lookup)
+        dims = [collection.tables[table].embedding_dim for table in source.tables]
+
+        def some(features):
+            return lookup_of_features(collection, request, located, features)
+
+        self._source = source
+        for feature, result in enumerate(
+                CalledLookup.apply(self._anchor, lookup, dims, some)):
+            self._open.setdefault(source.tables[feature], deque()).append((feature, result))
+
+    def _next(self, bags):
+        """The result of the next call of a table, if it is this one."""
+        calls = self._open.get(bags.tables[0])
+        if not calls or not _is_feature(self._source, calls[0][0], bags):
+            return None
+        return calls.popleft()[1]
+
+    def _repeated(self, collection, bags):
+        """The result of a call that was made before: of a batch that was taken, or None."""
+        for request, located, pending in collection.store.open_batches():
+            feature = _feature_of(request.source, bags)
+            if request.source.features > 1 and feature is not None:
+                lookup = lookup_of_features(collection, request, located, [feature])
+                pending.add(lookup)
+                dims = [collection.tables[bags.tables[0]].embedding_dim]
+                return CalledLookup.apply(self._anchor, lookup, dims, None)[0]
+        return None
+
+
+class CalledLookup(torch.autograd.Function):
+    """A `Lookup` with a result per feature; features without a gradient are not trained."""
+
+    @staticmethod
+    def forward(ctx, anchor, lookup, dims, some):
+        """Pool; `some` makes the Lookup of a list of features."""
+        ctx.lookup, ctx.some = lookup, some
+        ctx.set_materialize_grads(False)
+        pooled, _ = lookup.pool(None)
+        return tuple(each.contiguous() for each in pooled.split(dims, dim=1))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        kept = [feature for feature, each in enumerate(gradients) if each is not None]
+        if kept:
+            lookup = ctx.lookup if len(kept) == len(gradients) else ctx.some(kept)
+            lookup.stage(torch.cat([gradients[feature] for feature in kept], dim=1), None, None)
+        ctx.lookup.done = True
+        return None, None, None, None
+
+
+def joined_bags(modules, inputs):
+    """The Bags of all calls of a model's bags that train.
+
+    Parameters
+    ----------
+    modules : dict of str to HotEmbeddingBag
+        By their names in the model.
+    inputs : dict of str to Tensor, tuple or list
+        By the same names, in the order of the calls: the arguments of a call, or a list with those
+        of each call of the bag.
+
+    Raises
+    ------
+    Error, BatchError
+    """
+    unknown = [name for name in inputs if name not in modules]
+    if unknown:
+        raise Error(f"the model has no HotEmbeddingBag {unknown[0]!r}: expected inputs of "
+                    f"{', '.join(modules)}")
+    calls = []
+    for name, given in inputs.items():
+        module = modules[name]
+        if module.training and module.rows.requires_grad:
+            calls += [module.bags(*(each if isinstance(each, tuple) else (each,)))
+                      for each in (given if isinstance(given, list) else [given])]
+    if any(each.weights is not None for each in calls):
+        raise BatchError("bags that are looked up as one batch take no weights per sample: leave "
+                         "inputs out")
+    samples = {each.samples for each in calls}
+    if len(samples) > 1:
+        raise BatchError(f"bags that are looked up as one batch have one number of samples, got "
+                         f"{sorted(samples)}")
+    tables = tuple(table for each in calls for table in each.tables)
+    grids = [each.grid for each in calls if isinstance(each, GridBags)]
+    if grids and len(grids) == len(calls):
+        return GridBags(tables, torch.cat(grids, dim=1))
+    no_ids = torch.empty(0, dtype=torch.int64)
+    return Bags(tables, torch.cat([each.ids for each in calls] or [no_ids]),
+                torch.cat([each.lengths for each in calls] or [no_ids]))
+
+
+def lookup_of_features(collection, request, located, features):
+    """A Lookup of some features, ascending, of the caller's Bags that were looked up."""
+    chosen, first = [], 0
+    for segment, rows in zip(request.segments, located, strict=True):
+        places = range(first, first + segment.features)
+        here = [place - first for place in places if request.order[place] in features]
+        first += segment.features
+        if not here:
+            continue
+        starts = list(pairwise(accumulate(segment.counts, initial=0)))
+        samples = request.bags.samples
+
+        def of_lookups(values, here=here, starts=starts):
+            return None if values is None else torch.cat(
+                [values[slice(*starts[feature])] for feature in here])
+
+        def of_bags(values, here=here, samples=samples):
+            return None if values is None else torch.cat(
+                [values[feature * samples:(feature + 1) * samples] for feature in here])
+
+        chosen.append(replace(rows, at=of_lookups(rows.at), cold=of_lookups(rows.cold),
+                              sums=of_bags(rows.sums)))
+    some = collection.layout.request(request.source.columns(features), "a repeated batch")
+    return collection.lookup_of(some, chosen)
+
+
+def _is_feature(source, feature, bags):
+    """Whether Bags of one feature are that feature of others."""
+    if isinstance(source, GridBags) and isinstance(bags, GridBags):
+        return source.tables[feature] == bags.tables[0] and torch.equal(
+            source.grid[:, feature], bags.grid[:, 0])
+    return source.columns([feature]).equals(bags)
+
+
+def _feature_of(source, bags):
+    """The feature of Bags that Bags of one feature are, or None."""
+    return next((feature for feature, table in enumerate(source.tables)
+                 if table == bags.tables[0] and _is_feature(source, feature, bags)), None)
