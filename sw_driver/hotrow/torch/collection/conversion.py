@@ -79,6 +79,7 @@ def convert(model, inputs=None, sharded=False, **options):
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
+    collection.store.copies_excess = True  # a step may have any number of calls
     if inputs is not None:
         modules = {name: hot[bag] for name, bag in found.items()}
         model.register_forward_pre_hook(_Announcement(modules, inputs), with_kwargs=True)

@@ -81,11 +81,14 @@ class Store(ABC):
         As in `CachedStore`.
     pools_cold_rows : bool
         Whether the card pools rows without a slot.
+    copies_excess : bool
+        Whether batches beyond those that the card follows train with copies of their rows.
     device, statistics, batch_stages, micro_batches, window
         As in `CachedStore`; None in a store without a device.
     """
 
     slots, depth, look_ahead = 0, 1, 0
+    copies_excess = False
     pools_cold_rows = False
     storages: Sequence[SlotStorage] = ()
     device: Device | None = None

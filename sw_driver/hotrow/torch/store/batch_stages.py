@@ -132,8 +132,7 @@ class BatchStages:
             if self._cold is not None:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
-            transfer.fetched = self._host.fetch(
-                group, transfer.fills.rows, self._host.staging(group, len(transfer.fills)))
+            transfer.fetched = self._host.fetch(group, transfer.fills.rows)
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:

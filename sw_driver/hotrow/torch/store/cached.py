@@ -113,7 +113,7 @@ class CachedStore(Store):
             return [LocatedRows(self.storages[each.group].rows, each.flat, self.lock)
                     for each in request.segments], PendingBackward()
         if not self.waiting:
-            if self.window.full:
+            if self.copies_excess and self.window.full:
                 return self._take_copies(request)
             self.prefetch(request)
         number = self.window.next
@@ -232,7 +232,7 @@ class CachedStore(Store):
         if not len(flat):
             return
         listed = self.slot_map.listed(group, flat)
-        rows = self.host.fetch(group, listed)
+        rows = self.host.read(group, listed)
         if finite is None or bool(finite):
             update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
         self.host.write(group, listed, rows)
@@ -265,7 +265,7 @@ class CachedStore(Store):
     def read(self, group, flat):
         storage = self.storages[group]
         with self.lock:
-            rows = self.host.fetch(group, self.slot_map.listed(group, flat))
+            rows = self.host.read(group, self.slot_map.listed(group, flat))
             where, slots = storage.find(flat)
             rows.put(where, self._read_slots(storage, slots))
         return rows
@@ -355,7 +355,7 @@ class CachedStore(Store):
             for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
                 fetched = storage.kind.allocate(len(some), self.slot_memory.device)
                 listed = self.slot_map.listed(group, some)
-                fetched.copy(self.host.fetch(group, listed))
+                fetched.copy(self.host.read(group, listed))
                 storage.rows.put(self.slot_memory.indices(here), fetched)
                 self.host.count_moved(group, self.slot_map.counts(listed))
             storage.assign(flat, slots)

@@ -20,11 +20,17 @@ class HostTables:
         self._delayed: deque[tuple] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, listed, rows=None):
-        """Copies of rows of a RowList: the given Rows of `staging`, or Rows of their own."""
+    def fetch(self, group, listed):
+        """Copies of rows of a RowList, in memory of `staging`: Rows."""
+        return self._gather(listed, self.staging(group, len(listed)))
+
+    def read(self, group, listed):
+        """Copies of rows of a RowList: Rows."""
+        return self._gather(listed, self._memory.staging_rows(
+            self._groups[group].kind, len(listed)))
+
+    def _gather(self, listed, rows):
         self.land()
-        if rows is None:
-            rows = self._memory.staging_rows(self._groups[group].kind, len(listed))
         if len(listed):
             self._device.gather(listed, out=rows.array, state_out=rows.side)
         return rows
