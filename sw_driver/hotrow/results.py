@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .contract import ROW_ENTRY
 
@@ -58,11 +58,6 @@ class RowList:
 
     def __len__(self) -> int:
         return len(self.row)
-
-    def __getitem__(self, chosen: ArrayLike) -> RowList:
-        """The chosen entries, bool[n] or integers."""
-        at = np.asarray(chosen)
-        return RowList(self.table[at], self.row[at], tables=self.tables)
 
     @property
     def keys(self) -> NDArray[np.uint64]:

@@ -15,16 +15,12 @@ class SelectedRows:
 
     Attributes
     ----------
-    keys : uint64[m]
-        The device's table << 32 | row.
     flat : int64[m]
-        The same as rows of the group.
     slots : uint32[m]
     with_slot, without_slot : int64[tables]
         Rows of each table that have a slot, and that have none.
     """
 
-    keys: np.ndarray
     flat: torch.Tensor
     slots: np.ndarray
     with_slot: np.ndarray
@@ -65,17 +61,51 @@ def select_rows(keys, slots, group_of, first, group, directory):
         for counts, which in ((having, found < directory), (lacking, found >= directory)):
             counts += np.bincount(table[which], minlength=tables)
         row = (keys[here] & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-        return SelectedRows(keys[here], torch.from_numpy(first[table] + row), found, having,
-                            lacking)
-    chosen, flat = np.empty(count, np.uint64), torch.empty(count, dtype=torch.int64)
-    chosen_slots = np.empty(count, np.uint32)
+        return SelectedRows(torch.from_numpy(first[table] + row), found, having, lacking)
+    flat, chosen = torch.empty(count, dtype=torch.int64), np.empty(count, np.uint32)
     found = 0 if not count else native.select_rows(
         keys.ctypes.data, slots.ctypes.data, count, tables, group_of.ctypes.data,
-        first.ctypes.data, group, directory, chosen.ctypes.data, flat.data_ptr(),
-        chosen_slots.ctypes.data, having.ctypes.data, lacking.ctypes.data)
+        first.ctypes.data, group, directory, flat.data_ptr(), chosen.ctypes.data,
+        having.ctypes.data, lacking.ctypes.data)
     if found < 0:
         raise _no_table(keys, -1 - found, tables)
-    return SelectedRows(chosen[:found], flat[:found], chosen_slots[:found], having, lacking)
+    return SelectedRows(flat[:found], chosen[:found], having, lacking)
+
+
+def locate_rows(flat, first, number):
+    """Tables and rows of flat rows.
+
+    Parameters
+    ----------
+    flat : int64[n]
+    first : int64[tables]
+        Flat row of each table's row 0, ascending from 0.
+    number : int
+        The device's number of the first table; those of the others follow.
+
+    Returns
+    -------
+    uint32[n, 2]
+        Row and table of each.
+
+    Raises
+    ------
+    Error
+        A row is negative.
+    """
+    native, flat = library(), flat.contiguous()
+    entries, first = np.empty((len(flat), 2), np.uint32), np.ascontiguousarray(first, np.int64)
+    if native is None:
+        rows = flat.numpy()
+        wrong = 1 + int(np.argmax(rows < 0)) if (rows < 0).any() else 0
+        table = np.searchsorted(first, rows, side="right") - 1
+        entries[:, 0], entries[:, 1] = rows - first[table], table + number
+    else:
+        wrong = native.locate_rows(flat.data_ptr(), len(flat), first.ctypes.data, len(first),
+                                   number, entries.ctypes.data)
+    if wrong:
+        raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative")
+    return entries
 
 
 def _no_table(keys, position, tables):

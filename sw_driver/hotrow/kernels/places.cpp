@@ -29,21 +29,34 @@ extern "C" int64_t place_slots(const uint32_t *slots, int64_t count, int64_t dir
     return 0;
 }
 
+// The tables and rows of flat rows: entry i is row, table of flat[i]. Table t of `tables` begins at
+// first[t] and has the number `number` + t. Returns 0, or 1 + i where flat[i] is negative.
+extern "C" int64_t locate_rows(const int64_t *flat, int64_t count, const int64_t *first,
+                               int64_t tables, uint32_t number, uint32_t *entries) {
+    int64_t at = 0;  // of the row before: rows of a table mostly follow one another
+    for (int64_t i = 0; i < count; ++i) {
+        if (flat[i] < 0) return 1 + i;
+        if (flat[i] < first[at] || (at + 1 < tables && flat[i] >= first[at + 1]))
+            at = std::upper_bound(first, first + tables, flat[i]) - first - 1;
+        entries[2 * i] = static_cast<uint32_t>(flat[i] - first[at]);
+        entries[2 * i + 1] = number + static_cast<uint32_t>(at);
+    }
+    return 0;
+}
+
 // Select the rows of one group among rows that a device listed.
 //
-// Row i is keys[i], table << 32 | row, in slot slots[i]; group_of and first are by table. Writes for each chosen row its key, first[table] + row and its slot,
-// and adds to with[table] the rows with a slot and to without[table] the others. Returns the number
+// Row i is keys[i], table << 32 | row, in slot slots[i]; group_of and first are by table. Writes for each chosen row first[table] + row and its slot, and adds to with[table] the rows with a slot and to without[table] the others. Returns the number
 // of chosen rows, or -1 - i where row i has no such table.
 extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int64_t count,
                                int64_t tables, const int32_t *group_of, const int64_t *first,
-                               int32_t group, int64_t directory, uint64_t *chosen, int64_t *flat,
+                               int32_t group, int64_t directory, int64_t *flat,
                                uint32_t *chosen_slots, int64_t *with, int64_t *without) {
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
         const uint64_t t = keys[i] >> 32;
         if (t >= static_cast<uint64_t>(tables)) return -1 - i;
         if (group_of[t] != group) continue;
-        chosen[found] = keys[i];
         flat[found] = first[t] + static_cast<uint32_t>(keys[i]);
         chosen_slots[found++] = slots[i];
         ++(slots[i] < directory ? with : without)[t];

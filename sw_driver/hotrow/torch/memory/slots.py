@@ -1,6 +1,5 @@
 """The slots of one kind of row, with the bypass area for rows without a slot."""
 
-import numpy as np
 import torch
 
 from ...kernels.copying import assign_slots, mark_dirty
@@ -104,13 +103,13 @@ class SlotStorage:
         if len(places):
             self._free = torch.cat((self._free, places))
 
-    def bypass(self, keys, places):
-        """Record which rows, by the keys uint64[k] of a device, places of the bypass area hold."""
-        self._bypassed[places - self.slots] = torch.from_numpy(keys.view(np.int64))
+    def bypass(self, rows, places):
+        """Record which flat rows some places of the bypass area hold."""
+        self._bypassed[places - self.slots] = rows
 
-    def bypassed_keys(self, places):
-        """Keys of the rows in places of the bypass area: uint64[k]."""
-        return self._bypassed[places - self.slots].numpy().view(np.uint64)
+    def bypassed_rows(self, places):
+        """Flat rows in places of the bypass area: int64."""
+        return self._bypassed[places - self.slots]
 
     def mark_trained(self, places):
         """Record that the rows in some places were trained; return the places of the bypass area

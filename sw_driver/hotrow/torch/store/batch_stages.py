@@ -132,7 +132,7 @@ class BatchStages:
             if self._cold is not None:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
-            transfer.fetched = self._host.fetch(group, transfer.fills.rows)
+            transfer.fetched = self._host.fetch(group, transfer.fills.flat)
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:
@@ -150,17 +150,17 @@ class BatchStages:
             storage = self._slot_map.storages[group]
             # Before the slots change, and without the lock, because this may wait.
             if transfer.written_back is not None:
-                self._host.write(group, transfer.victims.rows, transfer.written_back)
+                self._host.write(group, transfer.victims.flat, transfer.written_back)
             fills, places = transfer.fills, transfer.fill_places
             with self._lock:
                 if not transfer.bypassed:
                     storage.assign(fills.flat, places)
                 elif len(transfer.bypass_places) == len(fills):
-                    storage.bypass(fills.keys, places.long())
+                    storage.bypass(fills.flat, places.long())
                 else:
                     filled = places < storage.slots
                     storage.assign(fills.flat[filled], places[filled])
-                    storage.bypass(fills.keys[~filled.numpy()], places[~filled].long())
+                    storage.bypass(fills.flat[~filled], places[~filled].long())
                 transfer.insert_event = self.inserted = self._memory.run_async(
                     partial(self._write_fills, transfer), self.released)
                 # Bypassed rows cross the link twice.

@@ -231,12 +231,12 @@ class CachedStore(Store):
         """Update rows that have no place among the slots."""
         if not len(flat):
             return
-        listed = self.slot_map.listed(group, flat)
-        rows = self.host.read(group, listed)
+        rows = self.host.fetch(group, flat)
         if finite is None or bool(finite):
             update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
-        self.host.write(group, listed, rows)
-        self.host.count_moved(group, 2 * self.slot_map.counts(listed))
+        self.host.write(group, flat, rows)
+        self.host.give_back(group, rows)
+        self.host.count_moved(group, 2 * self.slot_map.counts(group, flat))
 
     def _trains_one_copy(self, group, batches):
         """Whether each row of these batches has one place among the batches taken."""
@@ -259,13 +259,15 @@ class CachedStore(Store):
             trained = self.host.staging(group, len(bypassed))
             trained.copy(storage.rows, self.slot_memory.indices(bypassed))
             self.host.write_after(self.slot_memory.record_event(), group,
-                                  self.slot_map.of_keys(group, storage.bypassed_keys(bypassed)),
-                                  trained)
+                                  storage.bypassed_rows(bypassed), trained)
 
     def read(self, group, flat):
         storage = self.storages[group]
         with self.lock:
-            rows = self.host.read(group, self.slot_map.listed(group, flat))
+            fetched = self.host.fetch(group, flat)
+            rows = self.slot_memory.staging_rows(storage.kind, len(flat))
+            rows.copy(fetched)
+            self.host.give_back(group, fetched)
             where, slots = storage.find(flat)
             rows.put(where, self._read_slots(storage, slots))
         return rows
@@ -354,10 +356,11 @@ class CachedStore(Store):
             slots = self.slot_map.local(group, installed[chosen][found])
             for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
                 fetched = storage.kind.allocate(len(some), self.slot_memory.device)
-                listed = self.slot_map.listed(group, some)
-                fetched.copy(self.host.read(group, listed))
+                staged = self.host.fetch(group, some)
+                fetched.copy(staged)
                 storage.rows.put(self.slot_memory.indices(here), fetched)
-                self.host.count_moved(group, self.slot_map.counts(listed))
+                self.host.give_back(group, staged)
+                self.host.count_moved(group, self.slot_map.counts(group, some))
             storage.assign(flat, slots)
             held += len(flat)
         self.batch_stages.released = self.slot_memory.record_event()
@@ -413,10 +416,9 @@ class CachedStore(Store):
         """Write the rows of slots to the tables."""
         if len(flat):
             storage = self.storages[group]
-            rows = self.slot_map.listed(group, flat)
-            self.host.write(group, rows, self._read_slots(storage, slots))
+            self.host.write(group, flat, self._read_slots(storage, slots))
             storage.dirty[slots] = False
-            self.host.count_moved(group, self.slot_map.counts(rows))
+            self.host.count_moved(group, self.slot_map.counts(group, flat))
 
     def _read_slots(self, storage, slots):
         """Copies of the rows in slots int64[k], in host memory: Rows."""

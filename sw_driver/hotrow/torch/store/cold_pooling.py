@@ -55,7 +55,7 @@ class ColdPooling:
         first = self._slot_map.storages[segment.group].slots
         transfer.cold = transfer.places >= first
         hot = transfer.fill_places < first
-        transfer.fills = self._slot_map.chosen(segment.group, transfer.fills, hot)
+        transfer.fills = self._slot_map.chosen(transfer.fills, hot)
         transfer.fill_places = transfer.fill_places[hot]
         transfer.bypass_places = transfer.bypass_places[:0]
         zero = self._zeros[segment.group].int()

@@ -11,7 +11,7 @@ _LEAST = 256  # rows of an allocation
 
 
 class HostTables:
-    """Rows of groups of tables, by RowList; `memory` is the other end of every transfer."""
+    """Rows of groups of tables, by flat row; `memory` is the other end of every transfer."""
 
     def __init__(self, groups, device, slot_map, statistics, memory):
         self._groups, self._device = groups, device
@@ -20,35 +20,29 @@ class HostTables:
         self._delayed: deque[tuple] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, listed):
-        """Copies of rows of a RowList, in memory of `staging`: Rows."""
-        return self._gather(listed, self.staging(group, len(listed)))
-
-    def read(self, group, listed):
-        """Copies of rows of a RowList: Rows."""
-        return self._gather(listed, self._memory.staging_rows(
-            self._groups[group].kind, len(listed)))
-
-    def _gather(self, listed, rows):
+    def fetch(self, group, flat):
+        """Copies of distinct flat rows int64[n], in memory of `staging`: Rows."""
         self.land()
-        if len(listed):
-            self._device.gather(listed, out=rows.array, state_out=rows.side)
+        rows = self.staging(group, len(flat))
+        if len(flat):
+            self._device.gather(self._slot_map.listed(group, flat), out=rows.array,
+                                state_out=rows.side)
         return rows
 
     def staging(self, group, count):
-        """Memory for rows on their way, with undefined contents: Rows."""
+        """Memory for rows on their way, with undefined contents, until `give_back`: Rows."""
         return self._pools[group].take(count)
 
-    def write(self, group, listed, rows):
+    def write(self, group, flat, rows):
         """Write Rows to the tables."""
         self.land()
-        self._write(group, listed, rows)
+        self._write(group, flat, rows)
 
-    def write_after(self, event, group, listed, rows):
+    def write_after(self, event, group, flat, rows):
         """Write Rows of `staging` that are in host memory after an event; every later call waits
         for that."""
         with self._lock:
-            self._delayed.append((event, group, listed, rows))
+            self._delayed.append((event, group, flat, rows))
         if not self._memory.asynchronous:
             self.land()
 
@@ -56,9 +50,9 @@ class HostTables:
         """Carry out the writes of `write_after`."""
         with self._lock:
             while self._delayed:
-                event, group, listed, rows = self._delayed.popleft()
+                event, group, flat, rows = self._delayed.popleft()
                 self._memory.synchronize(event)
-                self._write(group, listed, rows)
+                self._write(group, flat, rows)
                 self.give_back(group, rows)
 
     def give_back(self, group, rows):
@@ -75,9 +69,9 @@ class HostTables:
         """Count rows int64[tables] that crossed the link for training, by the device's table."""
         self._statistics.moved(counts, self._groups[group].kind.row_bytes)
 
-    def _write(self, group, listed, rows):
-        if len(listed):
-            self._device.scatter(listed, rows.array, state=rows.side)
+    def _write(self, group, flat, rows):
+        if len(flat):
+            self._device.scatter(self._slot_map.listed(group, flat), rows.array, state=rows.side)
 
 
 class StagingPool:

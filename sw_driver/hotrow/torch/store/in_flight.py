@@ -10,7 +10,6 @@ import torch
 from ...batch import Batch
 from ...batch_operands import StagedBatch
 from ...errors import Error
-from ...results import RowList
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
 from .base import PendingBackward
@@ -18,11 +17,9 @@ from .base import PendingBackward
 
 @dataclass(frozen=True, eq=False)
 class ListedRows:
-    """Rows of a group as the device listed them."""
+    """Rows of a group that the device listed."""
 
-    rows: RowList
-    keys: np.ndarray  # uint64[n]: the device's table << 32 | row
-    flat: torch.Tensor  # int64[n]: the same as rows of the group
+    flat: torch.Tensor  # int64[n]
     with_slot: np.ndarray  # int64[tables]: rows of each table that have a slot
     without_slot: np.ndarray  # int64[tables]: and the others, bypassed or pooled by the card
 

@@ -5,7 +5,7 @@ import torch
 
 from ...errors import Error
 from ...kernels.copying import place_slots
-from ...kernels.listing import select_rows
+from ...kernels.listing import locate_rows, select_rows
 from ...results import RowList
 from ..memory.slots import SlotStorage
 from .in_flight import GroupTransfer, ListedRows
@@ -66,8 +66,7 @@ class SlotMap:
                                np.int64)
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
-        self._none = ListedRows(RowList(none.slots, none.slots), none.keys, none.flat,
-                                none.with_slot, none.without_slot), none.slots
+        self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
         self._features: tuple | None = None  # tables of the last batch, and their numbers
         self.names = [group.configs[local].name for group in self.groups
                       for local in range(len(group.numbers))]
@@ -75,19 +74,14 @@ class SlotMap:
 
     def listed(self, group, flat, distinct=True):
         """Flat rows int64[n] of a group by the device's tables: RowList."""
-        rows = self.groups[group].tables.locate(flat)
-        first = self.registered[self.groups[group].numbers[0]].number
-        return RowList(rows.table + np.uint32(first), rows.row,
+        entries = locate_rows(flat, self.groups[group].tables.first,
+                              self.registered[self.groups[group].numbers[0]].number)
+        return RowList(entries[:, 1], entries[:, 0],
                        tables=self.table_sets[group] if distinct else None)
 
-    def of_keys(self, group, keys):
-        """Rows of a group by keys uint64[n], the device's table << 32 | row: RowList."""
-        entries = keys.view(np.uint32).reshape(-1, 2)
-        return RowList(entries[:, 1], entries[:, 0], tables=self.table_sets[group])
-
-    def counts(self, rows):
-        """Rows of each table in a RowList: int64[tables]."""
-        return np.bincount(rows.table, minlength=len(self.names))
+    def counts(self, group, flat):
+        """Flat rows int64[n] of a group by the device's table: int64[tables]."""
+        return np.bincount(self.listed(group, flat).table, minlength=len(self.names))
 
     def features(self, bags):
         """The device's table of each feature of Bags, and lookups of each: int64[features]."""
@@ -132,10 +126,10 @@ class SlotMap:
             segment, place(placement.slots[segment.lookups], placement.flag), fills,
             place(fill_slots), victims, place(victim_slots), places)
 
-    def chosen(self, group, listed, which):
+    @staticmethod
+    def chosen(listed, which):
         """Those ListedRows with a slot, bool[n], of which the others have none."""
-        keys = listed.keys[which.numpy()]
-        return ListedRows(self.of_keys(group, keys), keys, listed.flat[which], listed.with_slot,
+        return ListedRows(listed.flat[which], listed.with_slot,
                           np.zeros_like(listed.without_slot))
 
     def _listed(self, group, placed):
@@ -144,8 +138,7 @@ class SlotMap:
             return self._none
         found = select_rows(placed.keys, placed.slots, self._group_of, self._first, group,
                             self.directory_slots)
-        return ListedRows(self.of_keys(group, found.keys), found.keys, found.flat,
-                          found.with_slot, found.without_slot), found.slots
+        return ListedRows(found.flat, found.with_slot, found.without_slot), found.slots
 
     def flat(self, rows):
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""
