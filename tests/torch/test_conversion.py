@@ -3,7 +3,7 @@
 import hotrow
 import pytest
 import torch
-from hotrow.torch import convert
+from hotrow.torch import TrainPipeline, convert
 from torch import nn
 
 from tests.torch.training import PLANNING
@@ -65,3 +65,78 @@ def test_everything_else_stays(mode):
 def test_what_cannot_be_converted(bag, message):
     with pytest.raises(hotrow.Error, match=message):
         convert(nn.Sequential(bag), mode="resident")
+
+
+class Bags(nn.Module):
+    """A bag per column of ids, of several dims, one called twice and one perhaps unused."""
+
+    def __init__(self, count, unused=False):
+        super().__init__()
+        self.bags = nn.ModuleList(nn.EmbeddingBag(50, (8, 4)[number % 2], mode=("sum", "mean")[
+            number % 2]) for number in range(count))
+        self.unused = unused
+
+    def forward(self, ids):
+        found = [bag(ids[:, number:number + 1]) for number, bag in enumerate(self.bags)]
+        found.append(self.bags[0](ids[:, 1:]))
+        if self.unused:
+            found[1] = found[1].detach()
+        return torch.cat(found, dim=1).square().mean()
+
+
+def calls_of(ids):
+    """The arguments of the bags of `Bags`, by name."""
+    calls = {f"bags.{number}": ids[:, number:number + 1] for number in range(ids.shape[1])}
+    return {**calls, "bags.0": [ids[:, :1], (ids[:, 1:],)]}
+
+
+def trained(mode, count=3, every=1, inputs=None, pipeline=False, unused=False, **options):
+    """Digests after 6 steps, and the commands of the card."""
+    torch.manual_seed(5)
+    model = Bags(count, unused)
+    generator = torch.Generator().manual_seed(6)
+    batches = [torch.randint(0, 50, (8, count), generator=generator) for _ in range(6 * every)]
+    card = {} if mode == "resident" else {"device": hotrow.open("model", config=PLANNING)}
+    with convert(model, inputs, mode=mode, lr=0.1, optimizer="rowwise_adagrad", **card,
+                 **options) as tables:
+        if pipeline:
+            with TrainPipeline(batches, model, inputs=calls_of) as reader:
+                reader.train(model)
+        else:
+            for number, ids in enumerate(batches, 1):
+                model(ids).backward()
+                if number % every == 0:
+                    tables.optimizer.step()
+                    tables.optimizer.zero_grad()
+        commands = tables.store.device.statistics if card else {}
+        tables.flush()
+        return tables.sha256(), {name: each.commands for name, each in commands.items()}
+
+
+@pytest.mark.parametrize("mode, options", [
+    ("scratchpipe", {"inputs": calls_of, "pipeline": True}), ("scratchpipe", {"pipeline": True}),
+    ("scratchpipe", {"inputs": calls_of, "unused": True}), ("hotline", {"pipeline": True})])
+def test_the_calls_of_a_forward_are_one_batch(mode, options):
+    found, commands = trained(mode, **options)
+    assert found == trained("resident", **options)[0]
+    assert commands["PLAN" if mode == "scratchpipe" else "SPLIT"] == 6
+
+
+@pytest.mark.parametrize("count, every, inputs", [(30, 3, None), (9, 8, None), (9, 8, calls_of)])
+def test_a_step_has_any_number_of_calls(count, every, inputs):
+    assert (trained("scratchpipe", count, every, inputs)[0]
+            == trained("resident", count, every, inputs)[0])
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"bags.7": torch.zeros(2, 1)}, "the model has no HotEmbeddingBag 'bags.7': expected inputs"),
+    ({"bags.0": torch.zeros(2, 1).long(), "bags.1": torch.zeros(3, 1).long()},
+     "have one number of samples, got \\[2, 3\\]"),
+    ({"bags.0": (torch.zeros(2, 1).long(), None, torch.ones(2, 1)),
+      "bags.1": torch.zeros(2, 1).long()}, "take no weights per sample: leave inputs out"),
+    ({"bags.0": torch.ones(8, 1).long(), "bags.1": torch.ones(8, 1).long()},
+     "is not the one that was announced"),
+])
+def test_inputs_that_do_not_fit_are_refused(given, message):
+    with pytest.raises(hotrow.Error, match=message):
+        trained("scratchpipe", 2, inputs=lambda ids: given)

@@ -40,10 +40,14 @@ class BagCalls:
         if source is not None and _feature_of(source, bags) is not None:
             self._begin(collection, source)
             return self._next(bags)
-        coming = collection.store.coming()
-        if coming is None and torch._C._current_graph_task_id() < 0:
+        if source is None and torch._C._current_graph_task_id() < 0:
             return None
-        return self._repeated(collection, bags)
+        found = self._repeated(collection, bags)
+        if found is None and self._announced is not None:
+            name = collection.tables[bags.tables[0]].name
+            raise Error(f"the call of bag {name!r} with {bags.lookups} ids is not the one that was "
+                        f"announced: `inputs` gives the arguments of every call of every bag")
+        return found
 
     def _coming(self, collection):
         """The Bags of all calls that begin with this one, or None."""

@@ -24,8 +24,9 @@ def convert(model, inputs=None, sharded=False, **options):
         From the arguments of the model to those of its bags: a dict by the bags' names in the
         model, in the order of their calls, of a bag's input, a tuple of its arguments, or a list of
         these for several calls. Then a batch of all bags is planned, fetched and trained as one;
-        otherwise every call of a bag is a batch of its own. A `TrainPipeline` takes such dicts,
-        too, and reads them ahead.
+        otherwise every call of a bag is a batch of its own. Gradients of a row that several calls
+        look up are summed in the order of the calls. A `TrainPipeline` takes such dicts, too, and
+        reads them ahead.
     sharded : bool
         Share the rows out to the ranks of `torch.distributed`, with the weights of rank 0: see
         `ShardedEmbeddingBagCollection`. Every rank converts its copy of the model.

@@ -198,8 +198,10 @@ class TrainPipeline:
                 if not waiting:
                     break
                 self.batch += 1
-                batch, self._looks_up, self._prefetched = waiting.popleft()
+                batch, self._looks_up, self._prefetched, calls = waiting.popleft()
                 self._taken = self.collection.batches
+                if calls is not None and self.collection.store.coming() is None:
+                    self.collection.calls.announce(calls)
                 yield batch
                 self._done += 1
                 self._report()
@@ -233,9 +235,13 @@ class TrainPipeline:
             yield batch
 
     def _prefetch(self, batch):
-        """Prefetch a batch if the model trains: (whether it has lookups, whether they train)."""
+        """Prefetch a batch if the model trains.
+
+        Whether it has lookups, whether they train, and then the Bags of a converted model's calls.
+        """
         inputs = self._inputs(batch)
-        if isinstance(inputs, dict):
+        by_name = isinstance(inputs, dict)
+        if by_name:
             bags = joined_bags(self._bags, inputs)
         else:
             bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
@@ -243,7 +249,8 @@ class TrainPipeline:
             each.training and each.rows.requires_grad for each in self._lookups)
         if trains:
             self.collection.prefetch(bags)
-        return bags.lookups > 0, trains and bags.lookups > 0
+        looks_up = bags.lookups > 0
+        return looks_up, trains and looks_up, bags if by_name and trains else None
 
     def _report(self):
         """Pass the figures to `watch` and `writer`."""

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from ...errors import Error
@@ -113,7 +113,9 @@ class Stages:
         try:
             while not done:
                 # An interrupt waits until the stage that this thread runs has ended.
-                with nullcontext([]) if self._threads else _deferred_interrupt() as pending:
+                deferral: AbstractContextManager[list] = (
+                    nullcontext([]) if self._threads else _deferred_interrupt())
+                with deferral as pending:
                     while not done and not pending:
                         done, stage = self._next(reached, what)
                         if stage is not None:
