@@ -1,5 +1,6 @@
 """`convert` holds random models to the plain ones, or refuses them by a property's name."""
 
+import hotrow
 import pytest
 import torch
 from hotrow.errors import Error
@@ -9,7 +10,6 @@ from hotrow.torch.collection import conversion
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.optim.row_optimizer import RowOptimizer
 from hotrow.torch.store.cached import CachedStore
-from hotrow.torch.store.placement_policy import open_planner
 from hypothesis import HealthCheck, Phase, given, settings
 from torch import nn
 
@@ -40,7 +40,7 @@ def run(case, mode, device=None):
 def check(case):
     """Hold a model in mode resident to the plain one, and in its mode to resident."""
     resident = run(case, "resident")
-    with open_planner("model", "tiny") as device:
+    with hotrow.open("model", preset="tiny") as device:
         found = run(case, case.mode, device)
     assert (found is None) == (resident is None)
     if resident is None:

@@ -120,4 +120,4 @@ def test_example_runs_as_one_of_one(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert re.search(r"epoch 1, rank 0: loss 0\.\d+, \d+% of lookups here hit", out)
     assert "425,033 numbers to save" in out
-    assert len(path.read_text().splitlines()) < 60
+    assert len(path.read_text().splitlines()) < 70
