@@ -76,6 +76,62 @@ class NobodyWaitsForWhatLeaves(LateMemory):
         super().synchronize(event)
 
 
+class EarlyMemory(SlotMemory):
+    """Runs the stages' work as early as its events allow: on slots without what the trainer did
+    since the latest event for which the stages have waited."""
+
+    asynchronous = True
+
+    def __init__(self):
+        self.store, self.seen, self.waited = None, [], 0
+
+    def arrays(self):
+        return [each for storage in self.store.storages
+                for each in (storage.rows.array, storage.rows.side) if each is not None]
+
+    def record_event(self):
+        self.seen.append([each.clone() for each in self.arrays()] if self.store else None)
+        return len(self.seen) - 1
+
+    def synchronize_all(self):
+        self.seen = [None] * len(self.seen)  # the slots may move
+
+    def run_async(self, work, after=None):
+        self.waited = max(self.waited, after or 0)
+        view = self.seen[self.waited]
+        arrays = self.arrays() if view else []
+        now = [each.clone() for each in arrays]
+        for array, early in zip(arrays, view or (), strict=True):
+            array.copy_(early)
+        work()
+        for number, array in enumerate(arrays):
+            written = array != view[number]
+            for earlier in self.seen[self.waited:]:
+                if earlier is not None:
+                    earlier[number][written] = array[written]
+            now[number][written] = array[written]
+            array.copy_(now[number])
+
+
+class NobodyWaitsForTheTrainer(EarlyMemory):
+    def run_async(self, work, after=None):
+        return super().run_async(work)
+
+
+@pytest.mark.parametrize("kind", [EarlyMemory, NobodyWaitsForTheTrainer])
+def test_stages_wait_for_the_trainer(kind):
+    """Else victims leave their slots without the last step."""
+    batches, memory = draw(6, 20), kind()
+
+    def attach(store):
+        memory.store, memory.seen = store, []
+        store.batch_stages.released = memory.record_event()
+    resident = train(batches, optimizer="rowwise_adagrad")
+    found = trained(batches, RUNS[0], slots_device=memory, store=attach)
+    assert found.figures["evictions"]
+    assert (found.sha256 == resident.sha256) == (kind is EarlyMemory)
+
+
 def trained(batches, run, **more):
     return train(batches, **{"optimizer": "rowwise_adagrad", **run}, **more)
 
