@@ -138,7 +138,7 @@ HUMAN = {
     "observe": SMALL, "split": SMALL, "plan": [*TABLE, "--lookups", "900"], "overlap": [
         *OVERLAP[1:], "--lookups", "3500"],
     "hotset": [*SMALL, "--k", "64,128"], "cpu": [*SMALL, "--threads", "1"],
-    "train": [*TABLE, *SHORT, "--rounds", "1", "--threads", "1"],
+    "train": [*TABLE, *SHORT, "--rounds", "1", "--threads", "1", "--modes", "resident"],
     "host": [*TABLE, *SHORT, "--preset", "alveo-u55c", "--threads", "1"],
     "gather": MOVED, "scatter": MOVED, "pool": MOVED, "update": MOVED,
     "policies": [*TABLE, "--lookups", "2000"],

@@ -62,7 +62,8 @@ def bench(subparsers):
     each.add_argument("--clock-mhz", type=positive,
                       help="of the card; default the preset's assumed clock")
 
-    each = add("train", "training steps in every mode, compared with other libraries")
+    each = add("train", "training steps in every mode, compared with other libraries",
+               labelled=True)
     shared.add_training(each)
     each.set_defaults(transport="model", preset="alveo-u55c", trace="criteo-shape",
                       remark="wall clock with a simulated card: not the speed of a card")

@@ -12,7 +12,7 @@ ROW_MEMORIES = ("litedram",)  # for the row ports only
 _TIMEOUT = 3600.0  # seconds per command: simulation is slow, and the figures are cycles
 
 
-def add_trace(parser, lookups, rows=2**20, total_rows=None):
+def add_trace(parser, lookups, rows=2**20, total_rows=None, labelled=False):
     """Add the options of the batches.
 
     Parameters
@@ -22,8 +22,10 @@ def add_trace(parser, lookups, rows=2**20, total_rows=None):
         Default number of lookups.
     rows, total_rows : int
         Default rows of a generated table, or of all of them together.
+    labelled : bool
+        Also the columns of the label and of dense features.
     """
-    shared.add_trace(parser, "zipf:1.05", labelled=False)
+    shared.add_trace(parser, "zipf:1.05", labelled)
     parser.add_argument("--tables", type=positive, default=26, help="tables of a generated trace")
     parser.add_argument(
         "--rows", type=positive, default=None if total_rows else rows,
