@@ -147,7 +147,7 @@ def test_tables_of_criteo_kaggles_size(bench):
 
 def test_a_log_with_a_label(bench):
     code, result, _ = bench("--preset", "tiny", "--trace", "sample", "--ids", "item,user",
-                            "--label", "clicked", "--dense", "price", "--batch-size", 30, "--learning", 2,
-                            "--warm-up", 1, "--steps", 2, "--rounds", 1, "--modes",
+                            "--label", "clicked", "--dense", "price", "--batch-size", 30,
+                            "--learning", 2, "--warm-up", 1, "--steps", 2, "--rounds", 1, "--modes",
                             "resident,scratchpipe")
     assert code == 0 and by_name(result["contenders"])["scratchpipe"]["table_hash_equal"]
