@@ -72,6 +72,34 @@ def test_a_state_dict_without_state_loads_and_unknown_keys_do_not():
         Run("resident", "sgd").model.load_state_dict(run.model.state_dict())
 
 
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_fewer_rows_load_on_request(mode):
+    """A table that has grown takes its first rows, with their state, from an older checkpoint."""
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    old, new = (HotEmbeddingBagCollection([TableConfig("a", rows, 8)], mode=mode, lr=0.1, seed=rows,
+                                          optimizer="adagrad", **card) for rows in (50, 70))
+    old(IDS[0][:, :1]).square().sum().backward()
+    old.optimizer.step()
+    saved, rest = old.state_dict(), new.table("a")[0][50:].clone()
+    with pytest.raises(RuntimeError, match="allow_fewer_rows"):
+        new.load_state_dict(saved)
+    new.allow_fewer_rows = True
+    with pytest.raises(RuntimeError, match="different numbers of rows"):
+        new.load_state_dict({**saved, "embedding_bags.a.state": torch.ones(60, 8)})
+    new.load_state_dict(saved)
+    new.optimizer.load_state_dict(old.optimizer.state_dict())
+    new.allow_fewer_rows = False
+    with pytest.raises(Error, match=r"'a' has shape \[50, 8\]"):
+        new.optimizer.load_state_dict(old.optimizer.state_dict())
+    for here, there in zip(new.table("a"), old.table("a"), strict=True):
+        assert torch.equal(here[:50], there)
+    assert torch.equal(new.table("a")[0][50:], rest) and not new.table("a")[1][50:].any()
+    with pytest.raises(RuntimeError, match=r"shape \[70, 8\], and the table \[50, 8\]$"):
+        old.load_state_dict(new.state_dict())
+    old.close()
+    new.close()
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_generic_code_reads_the_rows_optimizer(mode, optimizer):
@@ -99,15 +127,25 @@ def test_to_resume_beyond_the_loaders_end_is_refused():
         next(iter(pipeline))
 
 
-def test_generic_code_reads_a_collection():
+@pytest.mark.parametrize("optimizer, parts", [("adagrad", ["weight", "state"]),
+                                              ("adam", ["weight", "state", "step"])])
+def test_generic_code_reads_a_collection(optimizer, parts):
     tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident",
-                                       optimizer="adagrad")
+                                       optimizer=optimizer)
     model, _ = get_state_dict(nn.Sequential(tables), [tables.optimizer])
-    assert list(model) == ["0.embedding_bags.a.weight", "0.embedding_bags.a.state"]
+    assert list(model) == [f"0.embedding_bags.a.{part}" for part in parts]
 
 
-def test_generic_code_loads_a_model():
-    first, second = Run("resident"), Run("resident")
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_generic_code_loads_a_model(mode, optimizer):
+    first, second = Run(mode, optimizer), Run(mode, optimizer)
     first.train(IDS[:2])
     set_model_state_dict(second.model, copy.deepcopy(get_model_state_dict(first.model)))
+    for run in (first, second):
+        run.dense.param_groups[0]["lr"] = 0  # its state is not loaded here
+        run.train(IDS[2:])
+        run.tables.flush()
     assert first.tables.sha256() == second.tables.sha256()
+    first.tables.close()
+    second.tables.close()

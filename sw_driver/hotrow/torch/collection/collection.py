@@ -96,12 +96,16 @@ class HotEmbeddingBagCollection(nn.Module):
     ----------
     optimizer : RowOptimizer
     tables : tuple of TableConfig
+    allow_fewer_rows : bool
+        Whether loading takes tables of fewer rows, and leaves the others as they are; False at
+        first.
 
     Raises
     ------
     Error
     """
 
+    allow_fewer_rows = False
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
@@ -535,9 +539,13 @@ class HotEmbeddingBagCollection(nn.Module):
 
     @property
     def embedding_bags(self):
-        """Tables by name, up to date, each with `weight` and `state` (None without any)."""
+        """Tables by name, up to date, each with `weight`, `state` (None without any) and, where
+        the optimizer depends on it, `step`."""
         self.flush()
-        return self.contents.named()
+        named, step = self.contents.named(), self.step_count()
+        for each in named.values() if step is not None else ():
+            each.step = step
+        return named
 
     def sha256(self):
         """Digests of all rows, then of all state, group after group; after `flush`."""
@@ -552,9 +560,14 @@ class HotEmbeddingBagCollection(nn.Module):
     def load_row_states(self, states):
         """Set the state of every table."""
         self.reset_cache_states()
-        own = set(self.row_states())
-        if own != set(states):
+        own = self.row_states()
+        if set(own) != set(states):
             raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
+        for name, state in states.items():
+            shape, expected = list(state.shape), list(own[name].shape)
+            if not self._takes(shape, expected):
+                raise Error(f"the state of table {name!r} has shape {shape}, and the table's has "
+                            f"{expected}")
         for name, state in states.items():
             self.contents.assign(name, state=state)
 
@@ -569,8 +582,14 @@ class HotEmbeddingBagCollection(nn.Module):
         for part, each in zip(("weight", "state"), self.table(name), strict=True):
             if each is not None:
                 destination[prefix + part] = each
-        if self.optimizer.rule.counts_steps:
-            destination[prefix + "step"] = torch.tensor(self.optimizer.param_groups[0]["step"])
+        step = self.step_count()
+        if step is not None:
+            destination[prefix + "step"] = step
+
+    def step_count(self):
+        """Steps of the optimizer: int64[], or None if it depends on none."""
+        step = self.optimizer.param_groups[0].get("step")
+        return None if step is None else torch.tensor(step)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
                               unexpected_keys, error_msgs):
@@ -652,9 +671,14 @@ class HotEmbeddingBagCollection(nn.Module):
         if given["weight"] is None:
             missing_keys.append(prefix + "weight")
         wrong = {part: list(each.shape) for part, each in given.items()
-                 if each is not None and list(each.shape) != shapes[part]}
+                 if each is not None and not self._takes(list(each.shape), shapes[part])}
+        fewer = "; allow_fewer_rows of the collection takes the first rows"
         error_msgs += [f"{prefix}{part} has shape {shape}, and the table {shapes[part]}"
+                       + fewer * (shape[1:] == shapes[part][1:] and shape < shapes[part])
                        for part, shape in wrong.items()]
+        if len({len(each) for each in given.values() if each is not None}) > 1 and not wrong:
+            error_msgs.append(f"{prefix}weight and {prefix}state have different numbers of rows")
+            wrong = given
         if not wrong:
             self.contents.assign(name, given["weight"], given.get("state"))
         if rule.counts_steps:
@@ -662,6 +686,11 @@ class HotEmbeddingBagCollection(nn.Module):
             group = self.optimizer.param_groups[0]
             group["step"] = int(state_dict.get(prefix + "step", group["step"]))
         return [prefix + part for part in shapes]
+
+    def _takes(self, shape, expected):
+        """Whether loading takes a tensor of that shape."""
+        return shape == expected or (
+            self.allow_fewer_rows and shape[1:] == expected[1:] and shape < expected)
 
     def close(self):
         """Write back, end the threads, and close a device that the collection opened."""

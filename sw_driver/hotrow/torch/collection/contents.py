@@ -32,10 +32,10 @@ class TableContents:
             for group in self._groups for config in group.configs})
 
     def assign(self, name, weights=None, state=None):
-        """Write one table, while no slot holds a row of it."""
+        """Write one table, or its first rows, while no slot holds a row of it."""
         for here, given in zip(self.table(name), (weights, state), strict=True):
             if given is not None:
-                here.copy_(given)
+                here[:len(given)].copy_(given)
 
     def sha256(self):
         """Digests of all rows, then of all state, group after group."""

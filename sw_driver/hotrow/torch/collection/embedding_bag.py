@@ -139,6 +139,11 @@ class HotEmbeddingBag(nn.Module):
         self.collection.flush()
         return self.collection.table(self.name)[1]
 
+    @property
+    def step(self):
+        """Steps of the optimizer, as `state_dict` has them, or None if none depends on them."""
+        return self.collection.step_count()
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.collection.flush()
         self.collection.put_contents(destination, prefix, self.name)

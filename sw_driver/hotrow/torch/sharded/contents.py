@@ -21,11 +21,12 @@ class ShardedContents(TableContents):
 
     def assign(self, name, weights=None, state=None):
         group, local = self.locate(name)
-        owned, count = self._sharding.own(group, local)
+        owned, _ = self._sharding.own(group, local)
         for here, given in zip(self._sharding.shards[group].tables.table(local), (weights, state),
                                strict=True):
             if given is not None:
-                here[:count] = given[owned]
+                mine = given[owned]
+                here[:len(mine)] = mine
 
     def sha256(self):
         return "-".join(
