@@ -74,6 +74,22 @@ def test_invariants_of_random_schedules(seed):
     assert all(after[0] >= before[1] - 1e-9 for before, after in pairwise(moves))
 
 
+def overlap(path, one, other):
+    """Seconds in which slices of two names run at the same time: Perfetto's span join."""
+    events = [each for each in json.loads(path.read_text())["traceEvents"] if each["ph"] == "X"]
+    return 1e-6 * sum(max(0.0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"]))
+                      for a in events if a["name"] == one for b in events if b["name"] == other)
+
+
+def test_the_timeline_shows_what_overlaps(tmp_path):
+    path = tmp_path / "out.json"
+    of(False, 30).draw(path, "title")
+    assert overlap(path, "PLAN", "GATHER") > 5 and overlap(path, "GATHER", "SCATTER") == 0
+    of(True, 30, popular=50.0).draw(path, "title")
+    assert overlap(path, "GATHER", "popular samples") == pytest.approx(30 * MOVES["gather"])
+    assert overlap(path, "GATHER", "other samples") == pytest.approx(0)
+
+
 def bench(capsys, *arguments):
     code = main(["bench", "end-to-end", *QUICK, *map(str, arguments)])
     return code, *capsys.readouterr()
