@@ -39,7 +39,7 @@ SOURCES = {  # package of a mutated file: the tests around those of its package
                                "tests/torch/test_pipeline.py"),
 }
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces")  # of sw_driver/hotrow: tools
-TIERS = "not slow and not long and not formal"
+QUICK, SLOW = "not slow and not long and not formal", "slow and not long and not formal"
 FIRST_LIMIT, LIMIT = 120, 400  # seconds of the unit's tests, and of each further stage
 EQUIVALENT = Path("tests/equivalent_mutants.txt")
 
@@ -88,7 +88,7 @@ def draw(found, count, seed):
 
 
 def stages(root: Path, path: Path):
-    """Tests of a file, the nearest first: lists of paths and their limits in seconds."""
+    """Tests of a file, the nearest first, the slow ones last: paths, tier, limit in seconds."""
     source = package_of(path)
     torch = source.endswith("torch")  # all of its tests take too long for each fault
     tests = Path("tests") / ("torch" if torch else {"rtl": "rtl", "sim": "sim"}.get(
@@ -99,20 +99,21 @@ def stages(root: Path, path: Path):
     own = sorted((root / tests / inside).glob(f"test_*{path.stem}*.py"))
     near = tests / inside if (root / tests / inside).exists() else tests / inside.parent
     if own:
-        yield [str(each.relative_to(root)) for each in own], FIRST_LIMIT
+        yield [str(each.relative_to(root)) for each in own], QUICK, FIRST_LIMIT
     if (root / near).exists() and not torch:
-        yield [str(near)], LIMIT
+        yield [str(near)], QUICK, LIMIT
     for each in SOURCES[source]:
         if each != str(near):
-            yield [each], LIMIT
+            yield [each], QUICK, LIMIT
+    yield [str(each.relative_to(root)) for each in own] or [str(near)], SLOW, 2 * LIMIT
 
 
-def notices(root: Path, tests, limit):
+def notices(root: Path, tests, tier, limit):
     """Whether a test fails or does not end."""
     path = os.pathsep.join(str(root / tree) for tree in TREES if tree != "tests")
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m",
-         TIERS, *tests],
+         tier, *tests],
         cwd=root, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -132,11 +133,11 @@ def plant(root: Path, mutation: Mutation, sound: set):
     before = path.read_text()
     path.write_text(mutation.apply(before))
     try:
-        for tests, limit in stages(root, mutation.path):
-            if notices(root, tests, limit):
+        for tests, tier, limit in stages(root, mutation.path):
+            if notices(root, tests, tier, limit):
                 path.write_text(before)
-                name = " ".join(tests)
-                if name not in sound and notices(root, tests, 4 * limit):
+                name = " ".join(tests) + " (slow)" * (tier == SLOW)
+                if name not in sound and notices(root, tests, tier, 4 * limit):
                     raise SystemExit(f"{name}: fails or does not end without any fault")
                 sound.add(name)
                 return name
@@ -160,6 +161,7 @@ def main(arguments=None):
     parser.add_argument("--sample", type=int, default=20, help="faults to plant")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--under", default="", help="only files below this folder")
+    parser.add_argument("--match", default="", help="only faults whose name contains this text")
     parser.add_argument("--since", help="only files that differ from this git revision")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(arguments)
@@ -168,7 +170,7 @@ def main(arguments=None):
         ["git", "diff", "--name-only", options.since], cwd=repository, check=True, text=True,
         capture_output=True).stdout.split()
     found = [each for each in collect(repository, changed)
-             if str(each.path).startswith(options.under)]
+             if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
     survivors, sound = [], set()
@@ -188,6 +190,9 @@ def main(arguments=None):
         f"by_{name}": {value: [killed[name][value], count]
                        for value, count in sorted(planted[name].items())}
         for name in ("kind", "unit")} | {"survivors": survivors}
+    for key in survivors:
+        print("repeat with: make mutants ARGS='--sample 1 --match "
+              f"{json.dumps(key)}'", file=sys.stderr)
     if options.json:
         print(json.dumps(report))
     else:

@@ -16,7 +16,7 @@ class Mutation:
 
     path: Path
     kind: str
-    line: int
+    line: str
     start: int
     end: int
     old: str
@@ -24,9 +24,9 @@ class Mutation:
 
     @property
     def key(self):
-        """Names the fault whatever the line: "path: kind: old -> new"."""
+        """Names the fault wherever its line is: "path: kind: old -> new in: line"."""
         old, new = (" ".join(text.split()) for text in (self.old, self.new))
-        return f"{self.path}: {self.kind}: {old} -> {new}"
+        return f"{self.path}: {self.kind}: {old} -> {new} in: {self.line}"
 
     def apply(self, source):
         """The file with the fault."""
@@ -59,7 +59,8 @@ def mutations(path: Path, source: str, hardware: bool):
         start, end = at(node)
         old = source.encode()[start:end].decode()
         if new != old:
-            found.append(Mutation(path, kind, node.lineno, start, end, old, new))
+            line = source.split("\n")[node.lineno - 1].strip()
+            found.append(Mutation(path, kind, line, start, end, old, new))
 
     restarts = [node for node in ast.walk(tree) if isinstance(node, ast.With)
                 and RESTART.search(ast.unparse(node.items[0].context_expr))]

@@ -203,4 +203,5 @@ def test_long_elements_fill_several_words(element_bytes, gaps, pauses, absent_en
 def test_long_elements_that_do_not_fit_are_refused(shape, element_bytes, message):
     with pytest.raises(ValueError, match=message):
         WidePacker(PRESETS["ecp5"], shape, element_bytes)
+    assert WidePacker(PRESETS["ecp5"], 1, 16).words_per_element == 2, "one bit fits"
     collect()

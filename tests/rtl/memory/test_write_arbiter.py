@@ -59,6 +59,23 @@ def test_each_writer_gets_its_outcomes(gaps, latency):
             assert found[:, 0].tolist() == [1000 * side + 10 * number + i for i in range(words)]
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_writer_without_a_request_delays_no_other(side):
+    dut = WriteArbiter(CONFIG)
+    bench, outcomes = StreamBench(dut), []
+    memory = ListMemory(bench, CONFIG, latency=1)
+    memory.accept(dut.client)
+    address = memory.room(2 * BUS)
+
+    async def run(ctx):
+        for _ in range(4):
+            await ctx.tick().repeat(3)
+            await write(ctx, dut.writers[side], address, 2, 0, 0, outcomes)
+    bench.process("writer", run)
+    bench.run(200)
+    assert outcomes == [0] * 4
+
+
 def test_second_writer_sends_while_the_first_waits_for_its_outcome():
     dut = WriteArbiter(CONFIG)
     bench, client, ended = StreamBench(dut), dut.client, ([], [])
