@@ -25,6 +25,22 @@ def test_the_array_is_the_table(device):
     assert (device.gather((table, [9])) == 5).all(), "the device sees later writes"
 
 
+def test_a_file_is_the_table(device, tmp_path):
+    """A table may be larger than memory: the system keeps pages of the file that are in use."""
+    weights = np.memmap(tmp_path / "table", np.float32, "w+", shape=(50, 16))
+    weights[:] = np.arange(50)[:, None]
+    table = device.register_table(weights)
+    assert (device.gather((table, [49, 3]))[:, 0] == [49, 3]).all()
+    device.scatter((table, [7]), np.full((1, 16), 9, np.float32))
+    device.fence(queue="move")
+    weights.flush()
+    assert np.fromfile(tmp_path / "table", np.float32).reshape(50, 16)[6:9, 0].tolist() == [6, 9, 8]
+    device.unregister_table(table)
+    weights.flags.writeable = False
+    with pytest.raises(RegistrationError, match="read"):
+        device.scatter((device.register_table(weights), [7]), np.zeros((1, 16), np.float32))
+
+
 @pytest.mark.parametrize("weights, message", [
     (lambda: misaligned(), "not a multiple of 16 bytes: allocate .* hotrow.empty"),
     (lambda: hotrow.empty((4, 4), np.float64), "float32, float16 or bfloat16, not float64"),
