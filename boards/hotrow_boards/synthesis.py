@@ -1,7 +1,7 @@
 """Map Verilog to the cells of an ECP5 with Yosys."""
 
 import json
-from collections import Counter
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +19,7 @@ _CELLS = {  # cell type: resource, units of it that one cell takes
     "DP16KD": ("bram", 1),
     "MULT18X18D": ("dsp", 1),
 }
+_PREFIXES = re.compile(r"\$flatten|\$techmap|\\")  # of the path in the name of a cell
 # (bits, rows): a `Ram` with at least as many of both becomes block RAM, because LUTs and wires are
 # scarcer than block RAMs.
 BLOCK_RAMS = ((26, 32), (72, 17))
@@ -34,7 +35,8 @@ _LEAST_CARRY = 6  # bits; narrower sums become logic
 
 def map_cells(reads: list[str], top: str, folder: Path,
               block_rams: Sequence[tuple[int, int]] = BLOCK_RAMS) -> dict:
-    """Map module `top` to ECP5 cells and write the flat `netlist.json` to `folder`.
+    """Map module `top` to ECP5 cells and write the flat `netlist.json` to `folder`, and
+    `units.json`, its resources by unit.
 
     Parameters
     ----------
@@ -66,12 +68,29 @@ def map_cells(reads: list[str], top: str, folder: Path,
     module = netlist["modules"][top]
     module["settings"] = ROUTER_SETTINGS
     path.write_text(json.dumps(netlist))
-    used = dict.fromkeys(RESOURCES, 0)
-    for kind, count in Counter(cell["type"] for cell in module["cells"].values()).items():
+    units = count_units({name: cell["type"] for name, cell in module["cells"].items()})
+    (folder / "units.json").write_text(json.dumps(units, indent=1))
+    return {resource: sum(unit[resource] for unit in units.values()) for resource in RESOURCES}
+
+
+def count_units(cells: dict[str, str], depth: int = 2) -> dict[str, dict[str, int]]:
+    """Resources of a flat netlist by unit, the largest first.
+
+    Parameters
+    ----------
+    cells : dict
+        Type of each cell by name. Yosys begins the name with the path of the instance.
+    depth : int
+        Instances of a path that name a unit.
+    """
+    units: dict[str, dict[str, int]] = {}
+    for name, kind in cells.items():
         if kind in _CELLS:
-            resource, units = _CELLS[kind]
-            used[resource] += units * count
-    return used
+            path = _PREFIXES.sub("", name).split("$")[0].split(".")[:-1]
+            unit = units.setdefault(".".join(path[:depth]), dict.fromkeys(RESOURCES, 0))
+            resource, count = _CELLS[kind]
+            unit[resource] += count
+    return dict(sorted(units.items(), key=lambda unit: -unit[1]["luts"]))
 
 
 def _script(reads, top):

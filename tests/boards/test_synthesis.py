@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hotrow_boards.synthesis import map_cells
+from hotrow_boards.synthesis import count_units, map_cells
 from hotrow_rtl.primitives.ram import RAM_MODULE, RAM_VERILOG
 
 from tests.boards.real_tools import real_tool
@@ -15,6 +15,17 @@ DESIGN = "\n".join([RAM_VERILOG, "module dut(input clk, input [3:0] at, input wr
     ".write_enable(write), .write_address(at), .read_enable(1'b1), .read_clear(1'b0), "
     f".read_address(at), .write_data(d[{low} +: {width}]), .read_data(q[{low} +: {width}]));"
     for width, low in ((WIDE, 0), (NARROW, WIDE))), "endmodule\n"])
+
+
+def test_resources_by_unit():
+    units = count_units({
+        "mover.port.reader.q_TRELLIS_FF_Q": "TRELLIS_FF", "mover.port.sum_CCU2C_S0": "CCU2C",
+        "$flatten\\mover.\\port.$memory\\rows.0.0": "TRELLIS_DPR16X4", "start_LUT4_Z": "LUT4",
+        "engines.ready_LUT4_Z": "LUT4", "mover.port.x_PFUMX_Z": "PFUMX"})
+    assert units == {
+        "mover.port": {"luts": 8, "ffs": 1, "bram": 0, "dsp": 0},
+        "": {"luts": 1, "ffs": 0, "bram": 0, "dsp": 0},
+        "engines": {"luts": 1, "ffs": 0, "bram": 0, "dsp": 0}}
 
 
 @pytest.mark.slow
