@@ -67,7 +67,7 @@ def test_demo_on_the_hardware_is_the_model_to_the_bit(capsys):
 @pytest.mark.slow
 def test_whole_demo_learns(capsys):
     """All 33.8 million rows, with the model instead of the hardware."""
-    code, out, _ = demo(capsys, "--transport", "model", "--json")
+    code, out, _ = demo(capsys, "--transport", "model", "--mode", "hotline", "--json")
     result = json.loads(out)
     assert code == 0 and result["check_held"] and result["rows"] == 33_762_577
     assert result["auc"] > 0.65 and result["auc_reference"] > 0.65
