@@ -1,18 +1,23 @@
 """The host's time of a training step by part, without the device's, compared with CPU peers.
 
 A simulated device runs inside the calls of its transport, on the thread of the trainer: its time is
-measured there and subtracted.
+measured there and subtracted. It also leaves the processor's caches to others for as long as it
+takes: a peer's step follows such a simulation, too, and is timed once more directly afterwards.
 """
 
 import time
 from collections import Counter
+from contextlib import contextmanager
 from statistics import median
 
 import torch
 from torch import nn
 
+from .. import device as driver
 from ..errors import Error
-from ..torch import HotEmbeddingBagCollection, TableConfig
+from ..memory import empty
+from ..torch import HotEmbeddingBagCollection, TableConfig, convert
+from ..torch.collection.bag_calls import joined_bags
 from ..torch.collection.collection import MODES
 from ..torch.optim.rules import OPTIMIZERS
 from .fbgemm import Absent, table_batched
@@ -42,25 +47,28 @@ def host(options, trace, steps) -> dict:
     rule = OPTIMIZERS[options.optimizer](options.lr)
     peers = _peers(trace.cardinalities, options.dim, rule)
     advance = steps.begin("training", len(options.modes) + 2 * len(peers))
-    times: dict[str, list[float]] = {name: [] for name in peers}
+    times: dict[str, list[float]] = {f"{name}{when}_ms": [] for name in ("fbgemm", "embedding_bag")
+                                     for when in ("", "_warm")}
     found = []
 
     def time_peers():
         for name, step in peers.items():
             for number in range(timed):
-                started = clock()
-                step(batches[number])
-                if number >= options.warm_up:
-                    times[name].append(clock() - started)
+                card.split(batches[number].numpy())
+                for when in ("", "_warm"):
+                    started = clock()
+                    step(batches[number + bool(when)])
+                    if number >= options.warm_up:
+                        times[f"{name}{when}_ms"].append(clock() - started)
             advance()
 
-    time_peers()
-    for mode in options.modes:
-        found.append(_mode(mode, options, trace.cardinalities, learning, batches, clock))
-        advance()
-    time_peers()
-    peer_ms = {f"{name}_ms": 1e3 * median(times[name]) if name in times else None
-               for name in ("fbgemm", "embedding_bag")}
+    with _simulated_card(options, trace.cardinalities) as card:
+        time_peers()
+        for mode in options.modes:
+            found.append(_mode(mode, options, trace.cardinalities, learning, batches, clock))
+            advance()
+        time_peers()
+    peer_ms = {name: 1e3 * median(each) if each else None for name, each in times.items()}
     for record in found:
         record |= peer_ms
         record["host_over_fbgemm"] = (
@@ -68,7 +76,7 @@ def host(options, trace, steps) -> dict:
     return {
         "tables": len(trace.cardinalities), "rows": trace.rows, "dim": options.dim,
         "lookups": batches[0].numel(), "optimizer": options.optimizer, "steps": options.steps,
-        "threads": torch.get_num_threads(),
+        "threads": torch.get_num_threads(), "converted": options.converted,
         "passes": passes(batches[0], trace.cardinalities, options.dim, rule, clock),
         **(found[0] if len(found) == 1 else {"modes": found})}
 
@@ -88,11 +96,18 @@ def _batches(trace, size, count):
 def _mode(mode, options, cardinalities, learning, batches, clock):
     """Time one mode: its record, without the peers."""
     parts = PartClock(clock)
-    collection = HotEmbeddingBagCollection(
-        [TableConfig(f"t{number}", rows, options.dim) for number, rows in enumerate(cardinalities)],
-        None if mode == "resident" else options.transport, mode, optimizer=options.optimizer,
-        lr=options.lr, preset=options.preset, seed=options.seed,
-        before=lambda stage, number: parts.switch(_STAGES.get(stage, stage)))
+    common = {
+        "device": None if mode == "resident" else options.transport, "mode": mode,
+        "optimizer": options.optimizer, "lr": options.lr, "preset": options.preset,
+        "seed": options.seed,
+        "before": lambda stage, number: parts.switch(_STAGES.get(stage, stage))}
+    if options.converted:
+        model = _Bags(cardinalities, options.dim)
+        collection = convert(model, model.calls, **common)
+    else:
+        model = collection = HotEmbeddingBagCollection(
+            [TableConfig(f"t{number}", rows, options.dim)
+             for number, rows in enumerate(cardinalities)], **common)
     try:
         if mode == "hotline":
             for batch in learning:
@@ -103,19 +118,51 @@ def _mode(mode, options, cardinalities, learning, batches, clock):
             parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
             parts.wrap(collection.store, ("take",), "plan")
         with SortCounter(parts) as sorts:
-            return _steps(mode, collection, options, batches, parts, sorts)
+            return _steps(mode, model, collection, options, batches, parts, sorts)
     finally:
         collection.close()
 
 
-def _steps(mode, collection, options, batches, parts, sorts):
-    gradients = torch.ones(options.batch, batches[0].shape[1] * options.dim)
+class _Bags(nn.Module):
+    """A model of one `nn.EmbeddingBag` per table."""
+
+    def __init__(self, cardinalities, dim):
+        super().__init__()
+        self.bags = nn.ModuleList(nn.EmbeddingBag(rows, dim, mode="sum") for rows in cardinalities)
+        self._by_name: dict = {}
+
+    def forward(self, ids):
+        return [bag(ids[:, number:number + 1]) for number, bag in enumerate(self.bags)]
+
+    @staticmethod
+    def calls(ids):
+        return {f"bags.{number}": ids[:, number:number + 1] for number in range(ids.shape[1])}
+
+    def joined(self, ids):
+        if not self._by_name:
+            self._by_name = {f"bags.{number}": bag for number, bag in enumerate(self.bags)}
+        return joined_bags(self._by_name, self.calls(ids))
+
+
+@contextmanager
+def _simulated_card(options, cardinalities):
+    """A card with the tables, which works before each step of a peer."""
+    with driver.open("model", options.preset) as card:
+        for rows in cardinalities:
+            card.register_table(empty((rows, options.dim), "float32"))
+        yield card
+
+
+def _steps(mode, model, collection, options, batches, parts, sorts):
+    bags = [torch.ones(options.batch, options.dim) for _ in range(batches[0].shape[1])]
+    gradients = bags if options.converted else [torch.cat(bags, dim=1)]
     each, counts = [], []
 
     def prefetch(number):
         if mode != "resident":
             with parts.running("plan"):
-                collection.prefetch(batches[number])
+                ids = batches[number]
+                collection.prefetch(model.joined(ids) if options.converted else ids)
 
     for number in range(AHEAD):
         prefetch(number)
@@ -123,9 +170,10 @@ def _steps(mode, collection, options, batches, parts, sorts):
         parts.seconds, sorted_before = Counter(), sorts.count
         prefetch(number + AHEAD)
         with parts.running("forward"):
-            pooled = collection(batches[number])
+            pooled = model(batches[number])
+            pooled = pooled if options.converted else [pooled]
         with parts.running("backward"):
-            pooled.backward(gradients)
+            torch.autograd.backward(pooled, gradients)
         with parts.running("update"):
             collection.optimizer.step()
         if number >= options.warm_up:

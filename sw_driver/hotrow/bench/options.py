@@ -141,6 +141,8 @@ def add_host(parser):
     parser.add_argument("--warm-up", type=positive, default=6, help="steps before the timed ones")
     parser.add_argument("--learning", type=positive, default=4,
                         help="batches that hotline counts before")
+    parser.add_argument("--converted", action="store_true",
+                        help="a model of one nn.EmbeddingBag per table, converted")
     parser.add_argument("--threads", type=positive,
                         help="of PyTorch; 1 counts time of the thread, more the wall clock; "
                              "default all cores")

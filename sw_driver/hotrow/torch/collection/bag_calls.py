@@ -7,6 +7,8 @@ from itertools import accumulate, pairwise
 import torch
 
 from ...errors import BatchError, Error
+from ...kernels.library import library
+from ...kernels.pooling import pool_bags, sum_gradients
 from ..features.bags import Bags, GridBags
 
 
@@ -30,6 +32,15 @@ class BagCalls:
     def drop(self):
         """Forget the results that nobody asked for."""
         self._open, self._source = {}, None
+
+    def expected(self, table, ids):
+        """The result of the next call of a table, if it has these ids [samples, 1]; else None."""
+        calls, source = self._open.get(table), self._source
+        if (not calls or not isinstance(source, GridBags) or not isinstance(ids, torch.Tensor)
+                or ids.dtype != source.grid.dtype or ids.dim() != 2 or ids.shape[1] != 1
+                or not torch.equal(source.grid[:, calls[0][0]], ids[:, 0])):
+            return None
+        return calls.popleft()[1]
 
     def result(self, collection, bags):
         """The result of a call, float32[samples, dim]; None if it is no part of a batch."""
@@ -100,19 +111,69 @@ class CalledLookup(torch.autograd.Function):
     @staticmethod
     def forward(ctx, anchor, lookup, dims, some):
         """Pool; `some` makes the Lookup of a list of features."""
-        ctx.lookup, ctx.some = lookup, some
+        ctx.lookup, ctx.some, ctx.blocks = lookup, some, None
         ctx.set_materialize_grads(False)
+        if library() is not None and all(part.compiled for part in lookup.parts):
+            ctx.blocks = [_Blocks(part) for part in lookup.parts]
+            by_column = {}
+            for each in ctx.blocks:
+                by_column |= each.pool()
+            return tuple(by_column[column] for column in sorted(by_column))
         pooled, _ = lookup.pool(None)
         return tuple(each.contiguous() for each in pooled.split(dims, dim=1))
 
     @staticmethod
     def backward(ctx, *gradients):
         kept = [feature for feature, each in enumerate(gradients) if each is not None]
-        if kept:
+        if ctx.blocks is not None and len(kept) == len(gradients):
+            ends = accumulate(each.shape[1] for each in gradients)
+            by_column = {end - each.shape[1]: each for end, each in zip(
+                ends, gradients, strict=True)}
+            for each in ctx.blocks:
+                each.stage(by_column)
+        elif kept:
             lookup = ctx.lookup if len(kept) == len(gradients) else ctx.some(kept)
             lookup.stage(torch.cat([gradients[feature] for feature in kept], dim=1), None, None)
         ctx.lookup.done = True
         return None, None, None, None
+
+
+class _Blocks:
+    """A `LookupPart` whose features have a contiguous block each, [samples, dim], in one array.
+
+    Row s of the array, as the compiled passes see it, begins at row s of the first block and
+    overlaps the next row: feature f is found at column f * samples * dim of each row.
+    """
+
+    def __init__(self, part):
+        self._part, layout = part, part.layout
+        self._block = layout.samples * layout.dim
+        self._columns = layout.first_columns.tolist()  # in the result of all features
+        self._layout = replace(
+            layout, columns=torch.arange(layout.features) * self._block,
+            width=max(0, layout.features - 1) * self._block + layout.dim)
+
+    def pool(self):
+        """The pooled bags of each feature, by column: dict of float32[samples, dim]."""
+        layout, located = self._layout, self._part.located
+        memory = torch.empty(layout.features * self._block)
+        pool_bags(located.rows.weights, located.at, layout, out=self._rows(memory))
+        # Tensors of their own, no views: each may be changed in place.
+        return {column: torch.empty(0).set_(
+            memory.untyped_storage(), feature * self._block, (layout.samples, layout.dim))
+            for feature, column in enumerate(self._columns)}
+
+    def stage(self, gradients):
+        """Stage gradients by column."""
+        part = self._part
+        memory = torch.cat([gradients[column] for column in self._columns]).view(-1)
+        groups = part.grouper.group(part.located.at)
+        part.staged.add_groups(part.located, part.segment, groups,
+                               *sum_gradients(self._rows(memory), groups, self._layout))
+
+    def _rows(self, memory):
+        layout = self._layout
+        return memory.as_strided((layout.samples, layout.row_width), (layout.dim, 1))
 
 
 def joined_bags(modules, inputs):
@@ -134,7 +195,10 @@ def joined_bags(modules, inputs):
     if unknown:
         raise Error(f"the model has no HotEmbeddingBag {unknown[0]!r}: expected inputs of "
                     f"{', '.join(modules)}")
-    calls = []
+    grid = _joined_grid(modules, inputs)
+    if grid is not None:
+        return grid
+    calls: list[Bags] = []
     for name, given in inputs.items():
         module = modules[name]
         if module.training and module.rows.requires_grad:
@@ -154,6 +218,21 @@ def joined_bags(modules, inputs):
     no_ids = torch.empty(0, dtype=torch.int64)
     return Bags(tables, torch.cat([each.ids for each in calls] or [no_ids]),
                 torch.cat([each.lengths for each in calls] or [no_ids]))
+
+
+def _joined_grid(modules, inputs):
+    """The Bags of one call per bag with ids int64[samples, 1] each; None of other calls."""
+    columns = list(inputs.values())
+    if not columns or not all(
+            isinstance(each, torch.Tensor) and each.dtype == torch.int64 and each.dim() == 2
+            and each.shape[1] == 1 and each.shape[0] == columns[0].shape[0]
+            and each.device.type == "cpu" for each in columns):
+        return None
+    used = [modules[name] for name in inputs]
+    if not all(each.padding_idx is None and each.training and each.rows.requires_grad
+               for each in used):
+        return None
+    return GridBags(tuple(each.table for each in used), torch.cat(columns, dim=1))
 
 
 def lookup_of_features(collection, request, located, features):

@@ -101,9 +101,9 @@ class _Announcement:
         self._modules, self._inputs = modules, inputs
 
     def __call__(self, model, arguments, named):
-        if torch.is_grad_enabled():
-            bags = joined_bags(self._modules, self._inputs(*arguments, **named))
-            next(iter(self._modules.values())).collection.calls.announce(bags)
+        collection = next(iter(self._modules.values())).collection
+        if torch.is_grad_enabled() and collection.store.coming() is None:  # else it was prefetched
+            collection.calls.announce(joined_bags(self._modules, self._inputs(*arguments, **named)))
 
 
 def _check_untied(model, name, bag):

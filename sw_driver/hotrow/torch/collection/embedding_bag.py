@@ -35,6 +35,8 @@ class HotEmbeddingBag(nn.Module):
     Attributes
     -------
     collection : HotEmbeddingBagCollection
+    table : int
+        Number of its table in the collection.
     optimizer : RowOptimizer
     """
 
@@ -53,8 +55,8 @@ class HotEmbeddingBag(nn.Module):
                 [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **options)
         # In a list, so that the collection is no submodule: several bags may share it.
         self._shared, self.name = [collection], name
-        self._table = [config.name for config in collection.tables].index(name)
-        self._dtype = collection.tables[self._table].dtype
+        self.table = [config.name for config in collection.tables].index(name)
+        self._dtype = collection.tables[self.table].dtype
         self.rows = RowsParameter.of(self._drop_staged)
         self.optimizer.show(self.rows)
 
@@ -81,7 +83,7 @@ class HotEmbeddingBag(nn.Module):
             if length == 1 and self.padding_idx is None:
                 if per_sample_weights is not None:
                     per_sample_weights = per_sample_weights.reshape(-1)
-                return Bags.of([self._table], input, weights=per_sample_weights)
+                return Bags.of([self.table], input, weights=per_sample_weights)
             offsets, last = torch.arange(0, (samples + 1) * length, max(1, length)), True
             if not length:
                 offsets = torch.zeros(samples + 1, dtype=torch.int64)
@@ -92,7 +94,7 @@ class HotEmbeddingBag(nn.Module):
             raise BatchError("expected offsets with an input of 1 dimension")
         else:
             last = self.include_last_offset
-        return Bags.of([self._table], input, offsets, per_sample_weights, padding=self.padding_idx,
+        return Bags.of([self.table], input, offsets, per_sample_weights, padding=self.padding_idx,
                        include_last_offset=last)
 
     @outside_compile
@@ -102,11 +104,16 @@ class HotEmbeddingBag(nn.Module):
         The result has the table's dtype, or the floating-point dtype of the last `to()` of the
         module; sums are fp32.
         """
+        if (offsets is None and per_sample_weights is None and self.padding_idx is None
+                and self.training and torch.is_grad_enabled() and self.rows.requires_grad):
+            found = self.collection.calls.expected(self.table, input)
+            if found is not None:
+                return found.to(self._dtype)
         bags = self.bags(input, offsets, per_sample_weights)
         return self.collection.lookup(bags, self.training, self.rows)[0].to(self._dtype)
 
     def _drop_staged(self):
-        self.collection.drop_staged(self._table)
+        self.collection.drop_staged(self.table)
 
     def __getstate__(self):
         state = {**self.__dict__, "_parameters": {}}
@@ -122,7 +129,7 @@ class HotEmbeddingBag(nn.Module):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
         dtype = fn(torch.empty(0, dtype=self._dtype)).dtype
         if dtype == torch.float64:
-            raise Error(f"table {self.name!r} has {self.collection.tables[self._table].dtype} rows "
+            raise Error(f"table {self.name!r} has {self.collection.tables[self.table].dtype} rows "
                         f"and fp32 arithmetic: a model in float64 cannot have it")
         self._dtype = dtype
         return super()._apply(fn, recurse)
