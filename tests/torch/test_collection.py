@@ -232,6 +232,14 @@ def test_gradients_that_are_no_numbers(make, mode):
     assert collection.sha256() == before
 
 
+def test_a_gradient_changed_behind_autograd_is_checked(make):
+    collection, (batch,) = make(), draw(7, 1)
+    worth(collection(batch.ids)).backward()
+    collection.gradients()[0].grad.data[0] = float("nan")
+    with pytest.raises(hotrow.Error, match="is not finite, and nothing was applied"):
+        collection.optimizer.step()
+
+
 def test_state_goes_from_one_collection_to_another(make, mode):
     batches = draw(8, 9)
     whole, first = (make(mode, optimizer="rowwise_adagrad") for _ in range(2))

@@ -168,8 +168,8 @@ class _Blocks:
         part = self._part
         memory = torch.cat([gradients[column] for column in self._columns]).view(-1)
         groups = part.grouper.group(part.located.at)
-        part.staged.add_groups(part.located, part.segment, groups,
-                               *sum_gradients(self._rows(memory), groups, self._layout))
+        sums, _ = sum_gradients(self._rows(memory), groups, self._layout)
+        part.staged.add_groups(part.located, part.segment, groups, sums)
 
     def _rows(self, memory):
         layout = self._layout

@@ -35,7 +35,6 @@ class StagedGradients:
     _lookups: list
     _grouper: Any
     _bypassed: bool
-    _checked: tuple
 
     def __init__(self, dim, device="cpu"):
         self.tensor = torch.zeros(0, dim, requires_grad=True, device=device)
@@ -71,7 +70,7 @@ class StagedGradients:
             rows, sums = union, total
         self._set_rows(rows, sums)
 
-    def add_groups(self, located, segment, groups, sums, finite):
+    def add_groups(self, located, segment, groups, sums):
         """Stage the gradients of one backward.
 
         Parameters
@@ -83,41 +82,36 @@ class StagedGradients:
             Of the lookups, by their index in the located rows.
         sums : float32[u, D]
             Gradient of each distinct row.
-        finite : bool
-            Whether all of them are finite.
         """
         if not segment.count:
             return
         if self.values is None:
             self.clear()
             if located.grouper is None:
-                self._set_rows(_rows_of(groups, segment.flat), sums, finite)
+                self._set_rows(_rows_of(groups, segment.flat), sums)
                 return
             self.places, self._grouper, self._bypassed = (
                 groups.distinct, located.grouper, located.bypassed)
         elif self._one_place(located):
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
-            self.places, sums, finite = merge_sums(
+            self.places, sums, _ = merge_sums(
                 self._grouper, self.places, self.values, groups.distinct, sums)
             self._bypassed |= located.bypassed
         else:
             merged = group_sorted(torch.cat((self.rows, _rows_of(groups, segment.flat))))
             layout = BagLayout(1, len(merged.numbers), sums.shape[1])
-            sums, finite = sum_gradients(torch.cat((self.values, sums)), merged, layout)
-            self._set_rows(merged.distinct, sums, finite)
+            sums, _ = sum_gradients(torch.cat((self.values, sums)), merged, layout)
+            self._set_rows(merged.distinct, sums)
             return
         self._lookups.append((segment, located.at))
         self._rows = None
         if located.batch is not None and located.batch not in self.batches:
             self.batches.append(located.batch)
-        self._set_sums(sums, finite)
+        set_gradient(self.tensor, sums)
 
     def first_not_finite(self):
         """Number of the first gradient with an element that is not finite, or -1."""
-        values, (checked, version) = self.values, self._checked
-        if values is checked and values._version == version:
-            return -1
-        return first_not_finite(values)
+        return first_not_finite(self.values)  # a caller may have changed them, through .data, too
 
     def rows_of(self, chosen):
         """Flat rows of a slice of the gradients: int64[k]."""
@@ -134,7 +128,7 @@ class StagedGradients:
         self.tensor.grad = None
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
         self.places = self._grouper = None
-        self._bypassed, self._checked = False, (None, 0)
+        self._bypassed = False
 
     def _one_place(self, located):
         """Whether a row of this batch and of the staged ones has one place."""
@@ -142,15 +136,10 @@ class StagedGradients:
             return False
         return self.batches == [located.batch] or not (self._bypassed or located.bypassed)
 
-    def _set_rows(self, rows, sums, finite=False):
+    def _set_rows(self, rows, sums):
         self.clear()
         self._rows = rows
-        self._set_sums(sums, finite)
-
-    def _set_sums(self, sums, finite):
         set_gradient(self.tensor, sums)
-        # Keeps the gradient itself, so that a caller's change of it shows in its version.
-        self._checked = (self.values, self.values._version) if finite else (None, 0)
 
 
 def _rows_of(groups, flat):

@@ -96,8 +96,8 @@ class Lookup:
             here = _weights_of(part, weights)
             if part.compiled:
                 groups = part.grouper.group(part.located.at)
-                part.staged.add_groups(part.located, part.segment, groups,
-                                       *sum_gradients(gradients, groups, part.layout, here))
+                sums, _ = sum_gradients(gradients, groups, part.layout, here)
+                part.staged.add_groups(part.located, part.segment, groups, sums)
             else:
                 _stage_part(part, _by_bag(gradients, part.layout), here, self.pooled)
         self.done = True
