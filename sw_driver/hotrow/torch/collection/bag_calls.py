@@ -115,7 +115,7 @@ class CalledLookup(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if library() is not None and all(part.compiled for part in lookup.parts):
             ctx.blocks = [_Blocks(part) for part in lookup.parts]
-            by_column = {}
+            by_column: dict[int, torch.Tensor] = {}
             for each in ctx.blocks:
                 by_column |= each.pool()
             return tuple(by_column[column] for column in sorted(by_column))
@@ -160,7 +160,8 @@ class _Blocks:
         pool_bags(located.rows.weights, located.at, layout, out=self._rows(memory))
         # Tensors of their own, no views: each may be changed in place.
         return {column: torch.empty(0).set_(
-            memory.untyped_storage(), feature * self._block, (layout.samples, layout.dim))
+            memory.untyped_storage(), feature * self._block, (layout.samples, layout.dim),
+            (layout.dim, 1))
             for feature, column in enumerate(self._columns)}
 
     def stage(self, gradients):
