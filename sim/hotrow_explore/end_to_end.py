@@ -18,7 +18,7 @@ from hotrow import open as open_device
 from hotrow import options as shared
 from hotrow.bench.lookups import load
 from hotrow.geometry import preset as preset_of
-from hotrow.limits import check_batch
+from hotrow.limits import check_batch, check_writable
 from hotrow.options import names, natural, positive, rate
 from hotrow.terminal import Steps, print_json, show
 from hotrow.traces import Samples, open_trace
@@ -166,6 +166,9 @@ def project(question, options, steps) -> dict:
     """The figures of every mode; those of a single mode at the top level."""
     work, trace = question.workload, question.workload.trace
     check_batch(trace, work.batch, options.preset)
+    paths = {mode: _timeline(options, mode) for mode in options.modes if mode != "resident-host"}
+    for path in filter(None, paths.values()):
+        check_writable(path)
     taken = list(trace.batches(work.batch, options.learning + options.batches))
     records = []
     for mode in options.modes:
@@ -174,10 +177,7 @@ def project(question, options, steps) -> dict:
             continue
         advance = steps.begin(mode, options.batches)
         measured = measure(mode, question, options, taken, advance)
-        path = options.timeline
-        if path and len(options.modes) > 1:
-            path = path.with_name(f"{path.stem}-{mode}{path.suffix}")
-        records.append(_figures(mode, question, options, measured, path))
+        records.append(_figures(mode, question, options, measured, paths[mode]))
     plain = next((each["step_ms"] for each in records if each["mode"] == "resident-host"), None)
     for each in records:
         if plain and each["mode"] != "resident-host":
@@ -190,6 +190,13 @@ def project(question, options, steps) -> dict:
         "clock_mhz": card.clock_mhz, "slots": int(question.hot_rows),
         "batches": options.batches, "seed": options.seed,
         **(records[0] if len(records) == 1 else {"modes": records})}
+
+
+def _timeline(options, mode):
+    """The file of a mode's timeline, or None."""
+    path = options.timeline
+    return path if path is None or len(options.modes) == 1 else path.with_name(
+        f"{path.stem}-{mode}{path.suffix}")
 
 
 def measure(mode, question, options, taken, advance) -> list[Measured]:

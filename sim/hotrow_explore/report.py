@@ -4,6 +4,8 @@ import csv
 import html
 import json
 
+from hotrow.terminal import finite
+
 NOTICE = ("Every time and ratio on this page is projected by a model of a training step; none was "
           "measured on a card, and no card exists in hardware yet.")
 
@@ -119,4 +121,5 @@ def write_records(folder, records, result):
         writer = csv.DictWriter(file, ["knob", "value", "placement", "seconds", "reason"])
         writer.writeheader()
         writer.writerows(records)
-    (folder / "explore.json").write_text(json.dumps({**result, "sweeps": records}, indent=1))
+    (folder / "explore.json").write_text(json.dumps(
+        finite({**result, "sweeps": records}), indent=1, allow_nan=False))

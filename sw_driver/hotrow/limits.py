@@ -1,4 +1,4 @@
-"""What a run needs, checked before it begins: memory for its tables, and a card for its batches."""
+"""What a run needs, checked before it begins: memory, a card for its batches, its output file."""
 
 from pathlib import Path
 
@@ -66,6 +66,19 @@ def check_memory(trace, row_bytes, copies=1):
         f"{trace.cardinalities[at]:,} rows, one for every id up to its largest: "
         + ("choose a smaller trace or --dim" if trace.synthetic else
            "number the ids from 0, or hash them with --hash-rows N"))
+
+
+def check_writable(path):
+    """Create a file that the run will write at its end.
+
+    Raises
+    ------
+    Error
+    """
+    try:
+        Path(path).touch()
+    except OSError as wrong:
+        raise Error(f"{path} cannot be written: {wrong.strerror}") from None
 
 
 def free_memory() -> int:

@@ -286,3 +286,10 @@ def test_timeline_of_a_run(hotrow, log, tmp_path, mode):
 def test_a_timeline_needs_a_card(hotrow, log):
     expect_refusal(hotrow, ["--trace", log, "--ids", "user,item", "--label", "click", "--mode",
                             "resident", "--timeline", "out.json"], "uses no card")
+
+
+def test_a_timeline_that_cannot_be_written_is_refused_first(hotrow, log, monkeypatch):
+    monkeypatch.setattr("hotrow.device.open", None)
+    expect_refusal(hotrow, ["--trace", log, "--ids", "user,item", "--label", "click",
+                            "--batch-size", 20, "--timeline", "/nowhere/out.json"],
+                   "/nowhere/out.json cannot be written: No such file or directory")

@@ -9,7 +9,7 @@ import torch
 
 from ... import device as driver
 from ...errors import Error
-from ...limits import check_batch, check_memory
+from ...limits import check_batch, check_memory, check_writable
 from ...timeline import Timeline
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS
@@ -57,6 +57,8 @@ def train(options, steps):
     check_memory(trace, options.row_bytes + state_bytes, copies=2)
     if options.mode != "resident":
         check_batch(trace, options.batch_size, options.preset)
+    if options.timeline:
+        check_writable(options.timeline)
     with ExitStack() as held:
         device = None
         if options.mode != "resident":
