@@ -51,6 +51,17 @@ def test_every_fault_of_the_tree_compiles(found):
         assert list(mutants.stages(ROOT, each.path)), each.path
 
 
+def test_equivalent_faults_exist_and_are_not_planted(found):
+    """An entry whose line has changed must be argued again."""
+    lines = (ROOT / mutants.EQUIVALENT).read_text().splitlines()
+    listed = {line.split(" | ")[0] for line in lines}
+    assert all(len(line.split(" | ")) == 2 for line in lines)
+    assert not listed & {each.key for each in found}
+    every = {each.key for path in {Path(key.split(":")[0]) for key in listed}
+             for each in mutations(path, (ROOT / path).read_text(), path.parts[0] == "rtl")}
+    assert listed <= every
+
+
 def test_draws_repeat_and_reach_every_engine(found):
     assert mutants.draw(found, 50, 1) == mutants.draw(found, 50, 1) != mutants.draw(found, 50, 2)
     units = {mutants.unit_of(each.path) for each in mutants.draw(found, 400, 1)}
