@@ -65,7 +65,11 @@ CASES = {
             bank_request(TINY), op=DirectoryOp.FIND.value, amount=0, miss=0),
             "scan.read": constant(0), "scan.write": constant(0)}, ignore=("scan.entry",)),
     "BankRequestStage": Case(lambda: BankRequestStage(TINY)),
-    "Combiner": Case(lambda: Combiner(TINY)),
+    "Combiner": Case(lambda: Combiner(TINY), inputs={
+        "beats.valid": lambda rng: rng.random() < 0.4, "beats.payload": payload(
+        Combiner(TINY).beats.p.shape(), beat__lanes__all__key__row=below(2),
+        beat__lanes__all__key__table=0, beat__lanes__all__fault=0, beat__lanes__all__present=1,
+        beat__lanes__all__out_of_range=0, beat__last=lambda rng: rng.random() < 0.1)}),
     "CounterBank": Case(
         lambda: CounterBank(TINY), reset=False, ready="ready", ignore=("scan.entry",),
         inputs=QUIET | {"requests.payload": payload(count_request(TINY), amount=0),
