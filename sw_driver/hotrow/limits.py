@@ -1,5 +1,6 @@
 """What a run needs, checked before it begins: memory, a card for its batches, its output file."""
 
+import os
 from pathlib import Path
 
 from .errors import Error
@@ -69,16 +70,20 @@ def check_memory(trace, row_bytes, copies=1):
 
 
 def check_writable(path):
-    """Create a file that the run will write at its end.
+    """Refuse a file that the run could not write at its end.
 
     Raises
     ------
     Error
     """
-    try:
-        Path(path).touch()
-    except OSError as wrong:
-        raise Error(f"{path} cannot be written: {wrong.strerror}") from None
+    path = Path(path)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise Error(f"{path} cannot be written: there is no folder {folder}")
+    if path.is_dir():
+        raise Error(f"{path} cannot be written: it is a folder")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise Error(f"{path} cannot be written: permission denied")
 
 
 def free_memory() -> int:

@@ -288,8 +288,11 @@ def test_a_timeline_needs_a_card(hotrow, log):
                             "resident", "--timeline", "out.json"], "uses no card")
 
 
-def test_a_timeline_that_cannot_be_written_is_refused_first(hotrow, log, monkeypatch):
+@pytest.mark.parametrize("option", ["--timeline", "--checkpoint"])
+def test_a_file_that_cannot_be_written_is_refused_first(hotrow, log, tmp_path, monkeypatch, option):
     monkeypatch.setattr("hotrow.device.open", None)
-    expect_refusal(hotrow, ["--trace", log, "--ids", "user,item", "--label", "click",
-                            "--batch-size", 20, "--timeline", "/nowhere/out.json"],
-                   "/nowhere/out.json cannot be written: No such file or directory")
+    for path, reason in (("/nowhere/out.json", "there is no folder /nowhere"),
+                         (tmp_path, "it is a folder")):
+        expect_refusal(hotrow, ["--trace", log, "--ids", "user,item", "--label", "click", "--mode",
+                                "scratchpipe", "--batch-size", 20, option, path],
+                       f"{path} cannot be written: {reason}")

@@ -57,8 +57,8 @@ def train(options, steps):
     check_memory(trace, options.row_bytes + state_bytes, copies=2)
     if options.mode != "resident":
         check_batch(trace, options.batch_size, options.preset)
-    if options.timeline:
-        check_writable(options.timeline)
+    for path in filter(None, (options.timeline, options.checkpoint)):
+        check_writable(path)
     with ExitStack() as held:
         device = None
         if options.mode != "resident":
