@@ -8,7 +8,6 @@ import torch
 from hotrow.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from hotrow.torch.features import bags as forms
-from hotrow.torch.features.bags import Bags
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -203,10 +202,6 @@ def repeated_is_next(monkeypatch):
     monkeypatch.setattr(HotEmbeddingBagCollection, "_take_again", lambda self, bags: None)
 
 
-def any_batch_is_the_next(monkeypatch):
-    monkeypatch.setattr(Bags, "equals", lambda self, other: True)
-
-
 def evaluation_reads_tables(monkeypatch):
     monkeypatch.setattr(CachedStore, "read", lambda self, group, flat: self.host.fetch(group, flat))
 
@@ -215,8 +210,7 @@ def evaluation_reads_tables(monkeypatch):
     *((each, keyed_cases(), check_keyed)
       for each in (weights_always, one_size_for_all, keys_in_order_of_tables)),
     *((each, loop_cases(), check_loop)
-      for each in (skipped_is_looked_up, repeated_is_next, any_batch_is_the_next,
-                   evaluation_reads_tables)),
+      for each in (skipped_is_looked_up, repeated_is_next, evaluation_reads_tables)),
 ], ids=lambda each: getattr(each, "__name__", ""))
 def test_a_fault_shows(monkeypatch, fault, cases, check):
     fault(monkeypatch)

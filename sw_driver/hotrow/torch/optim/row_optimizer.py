@@ -28,7 +28,8 @@ class RowOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(self, collection, rule):
-        self._collection, self.rule, self._complete = collection, rule, False
+        self._collection, self.rule, self._complete = collection, copy(rule), False
+        self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
         self._shown = [collection.rows]
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
@@ -64,8 +65,8 @@ class RowOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        group, self.rule = self.param_groups[0], self.tuned_rule()
-        self.rule.steps += 1
+        group = self.param_groups[0]
+        self.tuned_rule().steps += 1
         self._collection.apply_gradients()
         if "step" in group:
             group["step"] += 1
@@ -83,9 +84,9 @@ class RowOptimizer(torch.optim.Optimizer):
         Error
             A value has no sense, or no effect.
         """
-        group, rule = self.param_groups[0], copy(self.rule)
-        ignored = {name: value for name, value in group.items()
-                   if name in _HYPERPARAMETERS.difference(rule.tuned) and value}
+        group, rule = self.param_groups[0], self.rule
+        ignored = {name: group[name] for name in self._without_effect.intersection(group)
+                   if group[name]}
         if ignored:
             raise Error(f"{rule.name} of a collection takes {', '.join(rule.tuned)}: {ignored} in "
                         f"its parameter group would have no effect")
