@@ -225,7 +225,7 @@ def test_a_mixed_run_on_a_real_log(device, transport):
     """SGD and row-wise Adagrad alternately: golden bit for bit; the trainer's SGD bit for bit, its
     Adagrad within the limit of the per-step check, a millionth."""
     torch = pytest.importorskip("torch")
-    from hotrow.torch.optim import arithmetic
+    from hotrow.torch.optim import arithmetic, rules
     from hotrow.torch.training.check import excess
 
     steps, samples = (6, 1024) if transport == "model" else (4, 256)
@@ -241,7 +241,7 @@ def test_a_mixed_run_on_a_real_log(device, transport):
         batch = ids[step * samples:(step + 1) * samples]
         gradients = drawn((batch.size, 16), 100 + step)
         adagrad = step % 2 == 1
-        ours = arithmetic.RowwiseAdagrad(LR, EPS) if adagrad else arithmetic.SGD(LR)
+        ours = rules.RowwiseAdagrad(LR, EPS) if adagrad else rules.SGD(LR)
         before = [(weights.copy(), states.copy()) for _, weights, states in tables]
         device.update((np.tile(np.arange(len(tables)), len(batch)), batch.ravel()), gradients, LR,
                       optimizer=ours.name, eps=EPS)
