@@ -1,5 +1,6 @@
 """Integers as callers hold them, without conversion where the device can read them as they are."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -76,3 +77,22 @@ def first_appearances(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDAr
     group = np.empty(len(keys), np.int64)
     group[order] = np.repeat(np.arange(len(begins)), np.diff(np.r_[begins, len(keys)]))
     return order[begins], group
+
+
+def numbered(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Position of the first appearance of each distinct key, ascending, and the index there of each
+    key; without a sort where the compiled passes of a trainer are loaded."""
+    passes = sys.modules.get("hotrow.kernels.library")
+    native = passes and passes.library()
+    if native is None:
+        at, group = first_appearances(keys)
+        order = np.argsort(at)
+        number = np.empty(len(at), np.int64)
+        number[order] = np.arange(len(at))
+        return at[order], number[group]
+    keys = np.ascontiguousarray(keys)
+    table = np.full(2 << len(keys).bit_length(), -1, np.int32)
+    numbers, first = np.empty((2, len(keys)), np.int64)
+    count = native.number_keys(keys.ctypes.data, len(keys), table.ctypes.data, len(table) - 1,
+                               numbers.ctypes.data, first.ctypes.data)
+    return first[:count], numbers

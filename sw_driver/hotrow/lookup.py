@@ -15,7 +15,7 @@ from .commands import Commands, cycles_of
 from .contract import HARVEST_ENTRY, MISS_FLAG, NO_SLOT, ROW_ENTRY, AllFlag, BatchFlag, Opcode
 from .errors import BatchError
 from .futures import Completion, Future
-from .integers import first_appearances, vector
+from .integers import numbered, vector
 from .planner import BatchNumbers, Planner, observation, policy_flags
 from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split, Words
 from .row_lists import Rows, check_rows, row_list, tables_of
@@ -317,14 +317,10 @@ def _word(value, what):
 
 def _fold_repeats(slots: Words, misses: RowList) -> RowList:
     """List each missed row once, in order of first appearance; correct `slots` in place."""
-    first, group = first_appearances(misses.keys)
-    if len(first) == len(misses):
+    kept, number = numbered(misses.keys)
+    if len(kept) == len(misses):
         return misses
-    by_appearance = np.argsort(first)
-    place = np.empty(len(first), np.uint32)
-    place[by_appearance] = np.arange(len(first), dtype=np.uint32)
     missed = np.flatnonzero(slots & np.uint32(MISS_FLAG))
     listed = slots[missed] & ~np.uint32(MISS_FLAG)
-    slots[missed] = np.uint32(MISS_FLAG) | place[group[listed]]
-    kept = first[by_appearance]
+    slots[missed] = np.uint32(MISS_FLAG) | number.astype(np.uint32)[listed]
     return RowList(misses.table[kept], misses.row[kept], tables=misses.tables)

@@ -13,7 +13,7 @@ from .commands import Commands, cycles_of
 from .contract import NO_BATCH, ROW_ENTRY, Opcode, PlanFlag, PlanPolicy, Status
 from .errors import BatchError, DeviceError
 from .futures import Completion, Future
-from .integers import first_appearances
+from .integers import numbered
 from .pool import Lease
 from .results import Observation, PlacedRows, Plan, Words
 from .tables import TableSet
@@ -274,7 +274,7 @@ def _fold_bypassed(slots: Words, fills: PlacedRows, first: int) -> PlacedRows:
     `first` is the first place of the bypass area.
     """
     bypassed = fills.slots >= first
-    at, group = first_appearances(fills.keys)
+    at, group = numbered(fills.keys)
     if len(at) == len(fills):
         return fills
     listed = at[group] == np.arange(len(fills))  # the first appearance of each row

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
 import torch
 from hotrow.errors import Error
+from hotrow.integers import numbered
 from hotrow.kernels.grouping import Grouper
 
 
@@ -45,3 +47,14 @@ def test_a_slot_out_of_range_is_named(passes, wrong):
 def test_only_integers(passes):
     with pytest.raises(Error, match="expected int32 or int64"):
         Grouper(50).group(torch.zeros(3))
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 1000])
+def test_keys_are_numbered_by_first_appearance(passes, count):
+    rng = np.random.default_rng(count)
+    keys = rng.integers(0, 1 << 63, count, np.uint64)
+    keys[count // 2:] = rng.permutation(keys)[:count - count // 2]
+    first, numbers = numbered(keys)
+    assert (keys[first][numbers] == keys).all() and (np.diff(first) > 0).all()
+    assert len(first) == len(np.unique(keys))
+    assert all(first[number] <= at for at, number in enumerate(numbers))

@@ -43,3 +43,22 @@ extern "C" int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t 
         return run(static_cast<const int64_t *>(slots.data), static_cast<int64_t *>(distinct));
     return run(static_cast<const int32_t *>(slots.data), static_cast<int32_t *>(distinct));
 }
+
+// Number the distinct keys in order of first appearance, and list where each appears first.
+//
+// `table` has `mask` + 1 entries, a power of two above `count`, all -1. Returns the number of
+// distinct keys.
+extern "C" int64_t number_keys(const uint64_t *keys, int64_t count, int32_t *table, uint64_t mask,
+                               int64_t *numbers, int64_t *first) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        uint64_t at = (keys[i] * 0x9E3779B97F4A7C15u) >> 20 & mask;
+        while (table[at] >= 0 && keys[first[table[at]]] != keys[i]) at = (at + 1) & mask;
+        if (table[at] < 0) {
+            table[at] = static_cast<int32_t>(found);
+            first[found++] = i;
+        }
+        numbers[i] = table[at];
+    }
+    return found;
+}

@@ -4,7 +4,7 @@ import ctypes
 import os
 import threading
 import warnings
-from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -62,6 +62,7 @@ class Bags(ctypes.Structure):
 
 _ARGUMENTS = {
     "group": [Integers, *[c_int64] * 5, *[c_void_p] * 4],
+    "number_keys": [c_void_p, c_int64, c_void_p, c_uint64, c_void_p, c_void_p],
     "pool_forward": [POINTER(Table), POINTER(Bags), Integers, c_int64, c_int64, c_void_p, c_int],
     "pool_backward": [c_void_p, POINTER(Bags), c_void_p, c_void_p, c_int64, c_int64, c_void_p,
                       c_int],
