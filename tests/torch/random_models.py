@@ -111,6 +111,7 @@ class ModelCase:
     accumulate: int
     clip: bool
     schedule: bool
+    announced: bool
     events: dict = field(default_factory=dict)
 
     @property
@@ -157,6 +158,10 @@ def bag_cases(draw):
 def model_cases(draw):
     steps, clip = draw(st.integers(2, 4)), draw(st.booleans())
     bags = draw(st.lists(bag_cases(), min_size=1, max_size=3))
+    announced = draw(st.booleans())
+    if announced:  # the hook changes what `inputs` gives, which has no weights
+        bags = [replace(each, weighted=False, properties=each.properties - {"pre_hook"})
+                for each in bags]
     # PyTorch clips no sparse gradients, and adds none in fp16.
     bags = [replace(each, properties=each.properties - {"sparse"})
             if clip or each.dtype == torch.float16 else each for each in bags]
@@ -168,7 +173,7 @@ def model_cases(draw):
         bags, draw(st.integers(0, 1 << 20)), draw(st.integers(1, 9)),
         draw(st.sampled_from(("scratchpipe", "freqcache", "hotline"))),
         draw(st.sampled_from((1, 2))), optimizer, options, steps, draw(st.integers(1, 2)), clip,
-        draw(st.booleans()),
+        draw(st.booleans()), announced,
         {name: draw(st.integers(1, steps - 1)) for name in sorted(chosen(draw, EVENTS, 3))})
 
 
@@ -185,6 +190,11 @@ class Model(nn.Module):
             if "tied_weight" in each.properties:
                 self.tied = nn.Linear(each.dim, each.rows, bias=False)
                 self.tied.weight = self.bags[number].weight
+
+    def calls(self, inputs):
+        """Arguments of the bags, in the order of their calls in `forward`."""
+        return {f"bags.{number}": tuple(given) for number, given in enumerate(inputs)} | {
+            f"aliases.{number}": tuple(inputs[int(number)]) for number in self.aliases}
 
     def forward(self, inputs):
         found = [bag(*given) for bag, given in zip(self.bags, inputs, strict=True)]
@@ -220,6 +230,8 @@ class Run:
         self.model, self.tables, case = Model(self.case), None, self.case
         if self.mode is not None:
             card = {"share": case.share} if self.device else {}
+            if case.announced:
+                card["inputs"] = self.model.calls
             rule = OPTIMIZERS[case.optimizer](0.1, **case.options)
             self.tables = convert(self.model, device=self.device, mode=self.mode, optimizer=rule,
                                   **card)

@@ -49,6 +49,23 @@ def test_frozen_rows_stay(mode, before):
     tables.close()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_frozen_bag_between_others_that_are_one_batch(mode):
+    """A batch of the card has tables of consecutive numbers, the frozen one among them."""
+    torch.manual_seed(0)
+    model = nn.ModuleList(nn.EmbeddingBag(50, 8, mode="sum") for _ in range(3))
+    model[1].weight.requires_grad_(False)
+    model.forward = lambda ids: sum(bag(ids) for bag in model)
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    weights = [bag.weight.detach().clone() for bag in model]
+    with convert(model, inputs=lambda ids: dict.fromkeys("012", ids), mode=mode, **card) as tables:
+        model(IDS).sum().backward()
+        tables.optimizer.step()
+        changed = [not torch.equal(*each) for each in zip(
+            weights, (bag.weight for bag in model), strict=True)]
+    assert changed == [True, False, True]
+
+
 def test_a_frozen_collection_gives_weights_of_lookups_their_gradient():
     tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident", seed=0)
     nn.Sequential(tables).requires_grad_(False)

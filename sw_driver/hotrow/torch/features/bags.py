@@ -193,7 +193,7 @@ class Bags:
 
         A device knows tables and no features. Bags of several features of a table follow one
         another as bags of further samples, and tables with fewer features get empty bags at the
-        end.
+        end; so do tables without a feature between others.
 
         Parameters
         ----------
@@ -201,6 +201,11 @@ class Bags:
             The device's tables, by number.
         """
         numbers = list(dict.fromkeys(self.tables))
+        first, last = registered[numbers[0]].number, registered[numbers[-1]].number
+        if last - first >= len(numbers):
+            numbers = sorted((each for each in registered
+                              if first <= registered[each].number <= last),
+                             key=lambda each: registered[each].number)
         tables, features = [registered[each] for each in numbers], Counter(self.tables)
         most, lengths = max(features.values()), self.lengths
         if any(features[each] < most for each in numbers):
