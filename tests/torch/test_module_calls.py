@@ -125,6 +125,21 @@ def test_copies_are_resident_and_train_alike(name):
     tables.close()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
+    model, tables = converted(mode)
+    backward(model)
+    for clip in (lambda given: nn.utils.clip_grad_norm_(given, 1.0),
+                 lambda given: nn.utils.clip_grad_value_(given, 1.0)):
+        with pytest.raises(Error, match=r"collection\.gradients\(\)"):
+            clip(model.parameters())
+        clip([*model.parameters(), *tables.gradients()])
+        clip(model[1].parameters())
+    model.zero_grad()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # nothing is staged
+    tables.close()
+
+
 def test_averages_and_penalties_of_parameters_are_refused():
     model, _ = converted()
     with pytest.raises(Error, match="state_dict"):

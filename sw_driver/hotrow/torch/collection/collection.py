@@ -136,7 +136,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
         self._no_rows, self.calls = torch.zeros(0), BagCalls()
-        self.rows = RowsParameter.of(self._drop_staged)
+        self.rows = RowsParameter.of(self._drop_staged, self.gradients)
         self._part: tuple[torch.Tensor, bool, bool] | None = None
         self.batches = 0
         self._arrays = [array for group in groups for array in (

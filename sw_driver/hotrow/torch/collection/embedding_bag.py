@@ -57,7 +57,7 @@ class HotEmbeddingBag(nn.Module):
         self._shared, self.name = [collection], name
         self.table = [config.name for config in collection.tables].index(name)
         self._dtype = collection.tables[self.table].dtype
-        self.rows = RowsParameter.of(self._drop_staged)
+        self.rows = RowsParameter.of(self._drop_staged, self._staged)
         self.optimizer.show(self.rows)
 
     @property
@@ -115,6 +115,9 @@ class HotEmbeddingBag(nn.Module):
     def _drop_staged(self):
         self.collection.drop_staged(self.table)
 
+    def _staged(self):
+        return self.collection.gradients()
+
     def __getstate__(self):
         state = {**self.__dict__, "_parameters": {}}
         return {**state, "_trains": self.rows.requires_grad}
@@ -122,7 +125,7 @@ class HotEmbeddingBag(nn.Module):
     def __setstate__(self, state):
         trains = state.pop("_trains")
         super().__setstate__(state)
-        self.rows = RowsParameter.of(self._drop_staged).requires_grad_(trains)
+        self.rows = RowsParameter.of(self._drop_staged, self._staged).requires_grad_(trains)
         self.optimizer.show(self.rows)
 
     def _apply(self, fn, recurse=True):

@@ -1,5 +1,6 @@
 """`RowsParameter`: what `parameters()` of a model shows of tables whose rows are no parameters."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ from torch import nn
 from ...errors import Error
 
 _ZERO_GRAD = nn.Module.zero_grad.__code__
+_CLIPS = {inspect.unwrap(each).__code__
+          for each in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_)}
 _REFUSED = frozenset((
     "abs", "add", "add_", "clone", "copy_", "div", "dist", "fill_", "lerp", "lerp_", "linalg_norm",
     "linalg_vector_norm", "mean", "mul", "mul_", "norm", "normal_", "pow", "rmul", "rsub",
@@ -20,27 +23,44 @@ class RowsParameter(nn.Parameter):
     """A parameter without elements, through which calls on the model reach rows.
 
     `model.requires_grad_(False)` freezes the rows, and `model.zero_grad()` drops their staged
-    gradients. Its own `grad` is always None, so that optimizers and clipping pass it by. Arithmetic
-    on it, of a penalty or an average of parameters, would leave the rows out: it is refused.
+    gradients. Its own `grad` is always None, so that optimizers pass it by. Clipping without the
+    staged gradients, and arithmetic on it, of a penalty or an average of parameters, would leave
+    the rows out: they are refused.
     """
 
     _drop: Callable[[], None]
+    _staged: Callable[[], list]
 
     @classmethod
-    def of(cls, drop):
-        """A RowsParameter; `drop` is called by `zero_grad` of a module that has it."""
+    def of(cls, drop, staged):
+        """A RowsParameter; `drop` is called by `zero_grad` of a module that has it, and `staged`
+        returns the tensors whose `grad` are the staged gradients."""
         found = cls(torch.empty(0))
-        found._drop = drop
+        found._drop, found._staged = drop, staged
         return found
 
     @property
     def grad(self):
-        if sys._getframe(1).f_code is _ZERO_GRAD:
+        frame = sys._getframe(1)
+        if frame.f_code is _ZERO_GRAD:
             self._drop()
+            return
+        # Before Python 3.12 a list comprehension has a frame of its own.
+        for each in (frame, frame.f_back):
+            if each is not None and each.f_code in _CLIPS:
+                self._check_clipped(each.f_locals.get("parameters"))
 
     @grad.setter
     def grad(self, value):
         pass
+
+    def _check_clipped(self, parameters):
+        """Raise Error if staged gradients are not among the clipped ones."""
+        clipped = {id(each) for each in parameters} if isinstance(parameters, list) else set()
+        if any(each.grad is not None and id(each) not in clipped for each in self._staged()):
+            raise Error("clipping of parameters() leaves the gradients of hotrow's rows out: clip "
+                        "[*model.parameters(), *collection.gradients()], with the collection that "
+                        "convert() returned")
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
