@@ -101,7 +101,7 @@ class SlotStorage:
 
     def release(self, places):
         if len(places):
-            self._free = torch.cat((self._free, places))
+            self._free = torch.cat((places, self._free))  # used next, while caches have them
 
     def bypass(self, rows, places):
         """Record which flat rows some places of the bypass area hold."""
