@@ -185,7 +185,8 @@ def test_model_finds_what_the_hardware_finds(bench):
     pytest.param("zipf:0.8", 0.985, marks=pytest.mark.long)])
 def test_the_hot_set_is_as_good_as_an_exact_one(bench, trace, least):
     """10 M rows, 50 M lookups, counters for four times as many rows as are wanted: the preset's."""
-    code, result, _ = bench("--trace", trace, "--k", 4096, "--json")
+    counters = preset("ecp5").counter_entries
+    code, result, _ = bench("--trace", trace, "--k", counters // 4, "--json")
     assert code == 0 and result["lookups_scored"] > 39_000_000
-    assert result["counter_entries"] == preset("ecp5").counter_entries
+    assert result["counter_entries"] == counters
     assert result["coverage_ratio"] >= least, result
