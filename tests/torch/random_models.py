@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from hotrow.torch import convert
@@ -128,7 +129,11 @@ class ModelCase:
         return self.optimizer in PEERS and not self.options
 
 
-PEERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}
+# From an accumulator of zero the first step has length lr whatever the gradient, so that the
+# rounding error of a gradient near zero reaches the row undamped.
+INITIAL = 0.1
+PEERS = {"sgd": torch.optim.SGD,
+         "adagrad": partial(torch.optim.Adagrad, initial_accumulator_value=INITIAL)}
 EVENTS = ("evaluate", "resume", "copy", "drop", "write", "freeze", "narrow")
 
 
@@ -232,7 +237,8 @@ class Run:
             card = {"share": case.share} if self.device else {}
             if case.announced:
                 card["inputs"] = self.model.calls
-            rule = OPTIMIZERS[case.optimizer](0.1, **case.options)
+            initial = {"initial": INITIAL} if case.optimizer == "adagrad" else {}
+            rule = OPTIMIZERS[case.optimizer](0.1, **initial, **case.options)
             self.tables = convert(self.model, device=self.device, mode=self.mode, optimizer=rule,
                                   **card)
         kind = PEERS.get(case.optimizer, torch.optim.SGD)
