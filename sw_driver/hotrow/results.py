@@ -54,7 +54,7 @@ class RowList:
 
     table: Words
     row: Words
-    tables: TableSet | None = field(default=None, kw_only=True, repr=False)
+    tables: TableSet | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.row)

@@ -17,7 +17,8 @@ def plain(value):
         return value.dtype.str, value.tolist()
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name))
-                for field in dataclasses.fields(value) if field.name not in ("cycles", "end")}
+                for field in dataclasses.fields(value)
+                if field.compare and field.name not in ("cycles", "end")}
     return value
 
 

@@ -1,6 +1,7 @@
 """Small trainings that the tests share."""
 
 import copy
+import signal
 from dataclasses import replace
 
 import hotrow
@@ -21,6 +22,12 @@ from hotrow.traces import Samples
 def one_thread():
     """Tests run in parallel processes, which share the cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts():
+    """A shell that starts the tests in the background has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

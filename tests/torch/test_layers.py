@@ -3,7 +3,7 @@
 from tests.driver.test_imports import MODULES
 
 LEVELS = {"memory": 1, "features": 2, "optim": 3, "store": 4, "collection": 5, "sharded": 6,
-          "pipeline": 6, "training": 7}
+          "pipeline": 6, "conversion": 7, "training": 7}
 ROOT = "hotrow.torch."
 
 

@@ -4,9 +4,8 @@ import hotrow
 import pytest
 import torch
 from hotrow.errors import Error
-from hotrow.torch import HotEmbeddingBag, convert
+from hotrow.torch import HotEmbeddingBag, conversion, convert
 from hotrow.torch import HotEmbeddingBagCollection as Collection
-from hotrow.torch.collection import conversion
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.optim.row_optimizer import RowOptimizer
 from hotrow.torch.store.cached import CachedStore

@@ -231,7 +231,7 @@ def report(what, coverage, best):
 TINY = "tiny", "drift:1.05:2000:60", 4, {
     "hot_rows": 64, "every": 5, "batches": 80, "batch_size": 128, "learning": 6}
 ECP5 = "ecp5", "drift:1.05:100000:80", 26, {
-    "hot_rows": 8192, "every": 8, "batches": 40, "batch_size": 1024, "learning": 8}
+    "hot_rows": 4096, "every": 8, "batches": 40, "batch_size": 1024, "learning": 8}
 
 
 @pytest.mark.parametrize("transport, preset, spec, tables, run", [

@@ -61,7 +61,7 @@ def check_report(result, mode="hotline"):
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_online_retail(hotrow, optimizer):
     code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, *MODEL, *SMALL, "--json",
-                             "--optimizer", optimizer, "--batches", 24, "--batch-size", 4096)
+                             "--optimizer", optimizer, "--batches", 24, "--batch-size", 2048)
     assert code == 0
     check_report(result)
     assert not result["synthetic"] and result["hot_rows"] <= 2139
@@ -77,9 +77,9 @@ def test_online_retail(hotrow, optimizer):
 @pytest.mark.slow
 @needs(RETAIL)
 def test_online_retail_on_the_hardware(hotrow):
-    """The whole year, with a large batch, which saves time."""
+    """The whole year."""
     arguments = ["train", "--trace", RETAIL, *RETAIL_COLUMNS, *SMALL, "--json", "--mode", "hotline",
-                 "--batch-size", 8192]
+                 "--batch-size", 2048]
     _, modelled, _ = hotrow(*arguments, *MODEL)
     code, result, _ = hotrow(*arguments, "--transport", "sim")
     assert code == 0
@@ -87,7 +87,7 @@ def test_online_retail_on_the_hardware(hotrow):
     assert 0.2 < result["popular_fraction"] < 0.8
     assert result["device_cycles"] == sum(
         entry["cycles"] for entry in result["device_commands"].values())
-    assert result["device_commands"]["SPLIT"]["cycles"] >= 541_909 * 4 / 4, "4 ids a cycle at most"
+    assert result["device_commands"]["SPLIT"]["cycles"] >= 541_909 * 4 / 2, "2 ids a cycle at most"
     for name in ("table_sha256", "hit_rate", "popular_fraction", "rows_moved", "auc", "loss"):
         assert result[name] == modelled[name], f"{name} must not depend on the transport"
 

@@ -5,7 +5,7 @@ from importlib import import_module
 _HOMES = {
     "HotEmbeddingBagCollection": "collection.collection",
     "HotEmbeddingBag": "collection.embedding_bag",
-    "convert": "collection.conversion",
+    "convert": "conversion",
     "TableConfig": "features.configs",
     "SGD": "optim.rules",
     "RowwiseAdagrad": "optim.rules",

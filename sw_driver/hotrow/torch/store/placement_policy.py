@@ -1,5 +1,6 @@
 """Which rows get slots: a planner's choice ahead of each batch, or rows that were learned."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,15 +96,21 @@ class LookAheadPolicy:
             self.device.observe(batch)
         plan = self.device.plan(batch, number, self.policy, self.admission,
                                 observe=self.policy in COUNTED and not self.admission)
-        for mark in self._marks:  # whose commands came before
+        for mark in self._taken_marks():  # whose commands came before
             mark.result()
-        self._marks.clear()
         return Placement(plan.slots, plan.fills, plan.evictions,
                          -1 if plan.wait_for is None else plan.wait_for, plan.hits)
 
     def clear(self):
         """Free every slot, and number batches from 0 again."""
+        for mark in self._taken_marks():  # of batches that were dropped
+            with suppress(Error):
+                mark.result()
         self.device.clear_directory()
+
+    def _taken_marks(self):
+        marks, self._marks = self._marks, []
+        return marks
 
     def install(self, rows):
         """Give rows a slot each before the first batch: slots, as in `Device.install`."""

@@ -3,11 +3,12 @@
 import torch
 from torch import nn
 
-from ...errors import Error
-from ..features.configs import TableConfig
-from .bag_calls import joined_bags
-from .collection import HotEmbeddingBagCollection, refuse_ranks
-from .embedding_bag import HotEmbeddingBag, check_convertible
+from ..errors import Error
+from .collection.bag_calls import joined_bags
+from .collection.collection import HotEmbeddingBagCollection, refuse_ranks
+from .collection.embedding_bag import HotEmbeddingBag, check_convertible
+from .features.configs import TableConfig
+from .sharded.collection import ShardedEmbeddingBagCollection
 
 
 def convert(model, inputs=None, sharded=False, **options):
@@ -62,8 +63,8 @@ def convert(model, inputs=None, sharded=False, **options):
         _check_untied(model, name, bag)
         tables.setdefault(bag, TableConfig(name.replace(".", "/"), bag.num_embeddings,
                                            bag.embedding_dim, bag.mode, bag.weight.dtype))
-    collection = _collection_class(sharded)(tables.values(), initialise=False,
-                                              **options)
+    kind = ShardedEmbeddingBagCollection if sharded else HotEmbeddingBagCollection
+    collection = kind(tables.values(), initialise=False, **options)
     hot = {}
     for bag, config in tables.items():
         weights = bag.weight.detach()
@@ -74,9 +75,9 @@ def convert(model, inputs=None, sharded=False, **options):
             bag.num_embeddings, bag.embedding_dim, bag.mode, bag.include_last_offset,
             bag.padding_idx, collection=collection, name=config.name).train(bag.training)
         hot[bag].requires_grad_(bag.weight.requires_grad)
-        for kind in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+        for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
-            getattr(hot[bag], kind).update(getattr(bag, kind))
+            getattr(hot[bag], hooks).update(getattr(bag, hooks))
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
@@ -85,13 +86,6 @@ def convert(model, inputs=None, sharded=False, **options):
         modules = {name: hot[bag] for name, bag in found.items()}
         model.register_forward_pre_hook(_Announcement(modules, inputs), with_kwargs=True)
     return collection
-
-
-def _collection_class(sharded):
-    if not sharded:
-        return HotEmbeddingBagCollection
-    from ..sharded.collection import ShardedEmbeddingBagCollection  # which imports this package
-    return ShardedEmbeddingBagCollection
 
 
 class _Announcement:
