@@ -57,10 +57,16 @@ class BatchStages:
         self._window.base = self._marked = self._window.submitted
 
     def withdraw(self):
-        """Drop the batches that are not planned; return the number of the first of them."""
+        """Drop the batches that are not planned.
+
+        Returns
+        -------
+        (int, list of BatchInFlight)
+            The number of the first of them, and the batches. A plan that has begun may mark them:
+            release them once it has ended.
+        """
         kept = self.stages.begun("plan")
-        self._window.withdraw(kept)
-        return kept
+        return kept, self._window.withdraw(kept)
 
     def forget_marks(self, kept):
         """Treat batches from number `kept` on as not marked."""

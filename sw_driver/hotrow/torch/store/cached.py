@@ -162,12 +162,14 @@ class CachedStore(Store):
         with self.stages.changed:
             # A planned batch has changed the directory and runs to its end; the others are dropped.
             self.window.abandoning = True
-            kept = self.batch_stages.withdraw()
+            kept, dropped = self.batch_stages.withdraw()
         try:
             self.stages.wait(lambda: self.stages.through("insert") == kept, "an orderly end")
         finally:
             self.stages.stop()
             self.window.abandoning = False
+            for flight in dropped:
+                flight.release()
         self.batch_stages.forget_marks(kept)
         while self.waiting:
             self.window.take()

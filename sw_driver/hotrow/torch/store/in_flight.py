@@ -138,10 +138,10 @@ class BatchWindow:
         return self.taken.popleft()
 
     def withdraw(self, kept):
-        """Forget batches from number `kept` on, none of which was planned."""
-        for number in range(kept, self.submitted):
-            self.batches.pop(number).release()
+        """Forget batches from number `kept` on, none of which was planned; return them."""
+        dropped = [self.batches.pop(number) for number in range(kept, self.submitted)]
         self.submitted = kept
+        return dropped
 
     def need_idle(self, purpose):
         """Raise Error if batches are in flight."""
