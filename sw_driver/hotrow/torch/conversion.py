@@ -68,7 +68,7 @@ def convert(model, inputs=None, sharded=False, **options):
     hot = {}
     for bag, config in tables.items():
         weights = bag.weight.detach()
-        if sharded:
+        if isinstance(collection, ShardedEmbeddingBagCollection):
             weights = collection.ranks.gather(weights)[0]
         collection.contents.assign(config.name, weights)
         hot[bag] = HotEmbeddingBag(
