@@ -32,6 +32,7 @@ def log(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["observe", "split"])
 @pytest.mark.parametrize("trace", ["uniform", "zipf:1.05", "single"])
 def test_figures_add_up(bench, name, trace):
@@ -149,7 +150,9 @@ LABELS = {"train": "not the speed of a card", "host": "of this machine's process
           "policies": "", "end-to-end": "simulated cycles, projected clock"}
 
 
-@pytest.mark.parametrize("name", HUMAN)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] if name in ("train", "host") else [])
+    for name in HUMAN])
 def test_output_for_people(bench, monkeypatch, name):
     """Every benchmark prints tables that fit a terminal, and what its figures are."""
     monkeypatch.setenv("COLUMNS", "80")

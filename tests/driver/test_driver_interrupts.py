@@ -89,6 +89,7 @@ def interrupted(call, at):
     return None
 
 
+@pytest.mark.slow
 def test_at_every_line_of_a_gather(device, table):
     rng, at, where = np.random.default_rng(1), 0, "begin"
     while where:

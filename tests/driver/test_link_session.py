@@ -49,6 +49,7 @@ def test_each_request_is_carried_out_once_and_in_order(seed):
     assert session.statistics.repeated and session.statistics.damaged
 
 
+@pytest.mark.slow
 def test_nothing_is_repeated_on_a_line_that_is_sound():
     card = Counting()
     session = Session(RoughChannel(LinkEndpoint(card, model_card().link)), 60.0, 2)

@@ -17,6 +17,7 @@ def result():
     return validate.validation(KNOWN)
 
 
+@pytest.mark.slow
 def test_the_model_beats_a_constant(result):
     assert len(result["published"]) == 10
     assert result["error_over_best_constant"] <= 0.5

@@ -53,6 +53,7 @@ def losses(out):
     return [float(each) for each in re.findall(r"loss (\d\.\d+)", out)]
 
 
+@pytest.mark.slow
 def test_own_model_learns(run):
     out = run("own_model.py")
     assert re.search(r"\d\d\.\d% of lookups hit", out)

@@ -185,6 +185,7 @@ LATE = (no_refusals, tied_weights_taken, dtype_stays, eval_trains_nothing, saved
         saved_without("step"), rate_not_loaded, copies_share_rows, evaluation_reads_tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [
     *SOON, *(pytest.param(each, marks=pytest.mark.long) for each in LATE)],
     ids=lambda fault: fault.__name__)

@@ -55,6 +55,7 @@ def test_sgd():
     compare(TINY, draw([1, 2], 24, "bf16", "bf16"), verilated=False, limit=SIMULATED)
 
 
+@pytest.mark.slow
 def test_adagrad_with_stalls():
     compare(TINY, draw([1, 2], 8, "fp16", adagrad=True), verilated=False,
             gaps=(RAGGED,) * 4, pauses=(RAGGED,) * 2, limit=SIMULATED)

@@ -51,6 +51,7 @@ def test_weighted_sums():
     assert abs(cycles - model) <= 0.05 * model
 
 
+@pytest.mark.slow
 def test_means_with_stalls():
     compare(TINY, draw([2, 0, 1, 5], 48, "fp16", mean=True), verilated=False,
             gaps=(RAGGED, RAGGED), pauses=RAGGED, limit=SIMULATED)

@@ -24,7 +24,8 @@ from tests.rtl.host.command_queue_host import (
 )
 
 
-@pytest.mark.parametrize("entries_log2", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("entries_log2", [
+    1, *(pytest.param(log2, marks=pytest.mark.slow) for log2 in (2, 4))])
 @pytest.mark.parametrize("latency, gaps", [(1, STEADY), (40, RAGGED)], ids=["near", "far"])
 def test_commands_complete_in_order_around_the_rings(entries_log2, latency, gaps):
     """Three rounds of NOPs, engine commands and refused commands."""

@@ -338,6 +338,7 @@ def test_a_card_without_arithmetic():
     assert refused == set(ARITHMETIC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opcode", [*PLANNING, Opcode.INSTALL, Opcode.HARVEST])
 def test_a_card_with_a_planner(opcode):
     """Each flag and fault, and lists that fit their region exactly, or exceed it."""

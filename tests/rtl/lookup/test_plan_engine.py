@@ -151,6 +151,7 @@ def a_row_that_a_batch_needs_is_never_evicted(bench):
     assert bench.batch(Opcode.PLAN, 3, [rows[0]] * 40).hits == 40
 
 
+@pytest.mark.slow
 def test_scarce_slots():
     bench = PlanBench(STARVED, LAST_ROWS)
     a_row_that_a_batch_needs_is_never_evicted(bench)

@@ -52,7 +52,8 @@ def test_memory_equals_golden(bus_bytes, gaps, behaviour):
 
 
 @pytest.mark.parametrize("bus_bytes", [
-    pytest.param(8, marks=LONG), 16, pytest.param(32, marks=LONG), 64])
+    pytest.param(8, marks=LONG), pytest.param(16, marks=pytest.mark.slow),
+    pytest.param(32, marks=LONG), 64])
 @pytest.mark.parametrize("gaps, behaviour", [
     pytest.param(STEADY, {}, id="calm", marks=LONG), pytest.param(RAGGED, ROUGH, id="rough")])
 def test_scattered_memory_equals_golden(bus_bytes, gaps, behaviour):

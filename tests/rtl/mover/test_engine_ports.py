@@ -165,6 +165,7 @@ def test_one_dead_port_times_out(on_read, ports, dead):
     np.testing.assert_array_equal(bench.image[destination], want[destination])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", SEVERAL)
 @pytest.mark.parametrize("after", [
     45, *(pytest.param(n, marks=LONG) for n in (1, 20, 30, 38, 41, 61, 62, 70, 90, 120))])

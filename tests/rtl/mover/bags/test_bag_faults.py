@@ -100,6 +100,7 @@ def test_a_dead_memory_ends_every_bag(on_read):
     np.testing.assert_array_equal(bench.image, bench.expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, after", [
     ("update", 70), pytest.param("pool", 45, marks=SLOW), *(
         pytest.param(kind, after, marks=LONG) for kind in ("pool", "update")

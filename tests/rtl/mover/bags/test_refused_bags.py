@@ -95,6 +95,7 @@ def check(monkeypatch, commands):
     assert all(outcome.status == Status.OK for outcome in got[1::2])
 
 
+@pytest.mark.slow
 def test_first_row_without_gradients(monkeypatch):
     """Widened gradients: the refused bag's summand sets the formats of the row that follows it."""
     check(monkeypatch, [refused(KINDS["update fp16"], 0, 1)["no gradients"],
