@@ -34,6 +34,7 @@ def by_name(records):
     return {record["name"]: record for record in records}
 
 
+@pytest.mark.slow
 def test_modes_train_the_same_tables(bench):
     code, result, _ = bench(
         *SMALL, "--modes", "resident,scratchpipe,freqcache,hotline,hotline:5,hotline:40")

@@ -44,6 +44,7 @@ def compare(config, bags, seed=None, verilated=True, **options):
     return cycles
 
 
+@pytest.mark.slow
 def test_weighted_sums():
     bags = draw([0, 1, 2, 17, 3], 16, weighted=True)
     cycles = compare(TINY, bags, verilated=False, limit=SIMULATED)

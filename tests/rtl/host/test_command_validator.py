@@ -284,6 +284,7 @@ def test_the_first_check_that_fails_decides(queue, opcode, gaps, pauses):
     assert len({status for status, *_ in verdicts}) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("queue", QUEUES)
 def test_random_extents(queue, seed):

@@ -136,6 +136,7 @@ def test_rate(latency, depth):
     assert expected * 0.95 - 5 < cycles <= expected + 5, f"{cycles} cycles, expected {expected}"
 
 
+@pytest.mark.slow
 def test_shallow_clients_read_in_short_bursts():
     config = ECP5
     bench = Bench(config, 3, Behaviour(latency=200), shallow={0: 16, 2: 32})

@@ -44,6 +44,7 @@ def source_of(command, position):
     return REGIONS[handle].base + offset + int(entry["row"]) * table.stride
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", SEVERAL)
 @pytest.mark.parametrize("base", [TINY, WIDE], ids=["16", "64"])
 @pytest.mark.parametrize("gaps, behaviour", [

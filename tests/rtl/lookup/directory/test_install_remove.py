@@ -169,6 +169,7 @@ def test_cycles_agree_with_the_model(config, wrong):
     assert cycles == banked
 
 
+@pytest.mark.slow
 def test_rows_of_one_bank_wait_for_each_other():
     count, tables = 40, tables_of(FOUR_LANES)
     same = [(row, table) for table in tables for row in range(tables[table][0] + 1)

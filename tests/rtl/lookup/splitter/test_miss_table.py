@@ -133,6 +133,7 @@ def test_one_row_a_cycle():
     assert run(TINY, [list(range(TINY.miss_sets)) * 10]) == 10 * TINY.miss_sets
 
 
+@pytest.mark.slow
 def test_every_epoch_then_a_sweep():
     """The table is cleared when the epochs start over: nothing of the first round shows."""
     driver, batches = Driver(TWO_SETS), []
