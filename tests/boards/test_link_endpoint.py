@@ -45,6 +45,7 @@ EVERYTHING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_every_operation(seed):
     bench = LinkBench(seed, written=[0, 3, 31, 33, 63])

@@ -102,6 +102,7 @@ def test_an_entry_counts_with_its_row_and_its_state(bad):
     assert got.error_address == (STATE + 4 if bad else DESTINATION + 64)
 
 
+@pytest.mark.slow
 def test_the_lowest_of_faults_and_refusals_is_told():
     # The refusal is known long before the fault of a row in front of it.
     bench = RowBench(TINY, Behaviour(latency=100))

@@ -62,6 +62,7 @@ def test_chunks_are_counted():
         (-(-span.count // TINY.row_bytes), span.count) for span in spans]
 
 
+@pytest.mark.slow
 def test_commands_of_all_kinds_follow_each_other():
     port = Behaviour(seed=7, **ROUGH)
     fill = Span(300, destination=packed_address(1, 0x1004), pattern=0x0123_4567)
