@@ -6,6 +6,7 @@ import torch
 from hotrow.errors import Error
 from hotrow.torch import HotEmbeddingBag, conversion, convert
 from hotrow.torch import HotEmbeddingBagCollection as Collection
+from hotrow.torch.collection.saved_state import SavedState
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.optim.row_optimizer import RowOptimizer
 from hotrow.torch.store.cached import CachedStore
@@ -144,14 +145,14 @@ def weights_of_lookups_ignored(monkeypatch):
 
 def saved_without(part):
     def plant(monkeypatch):
-        put = Collection.put_contents
+        put = SavedState.put
 
         def put_less(self, destination, prefix, name):
             put(self, destination, prefix, name)
             destination.pop(prefix + part, None)
             monkeypatch.setattr(RowOptimizer, "load_state_dict", lambda *_: None)
 
-        monkeypatch.setattr(Collection, "put_contents", put_less)
+        monkeypatch.setattr(SavedState, "put", put_less)
 
     plant.__name__ = f"saved_without_{part}"
     return plant

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from ...errors import Error
-from ...results import HotRows
 from ..features.configs import check_tables, group_tables, table_config
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
@@ -24,12 +22,14 @@ from ..store.opening import MODES, open_store
 from .bag_calls import BagCalls
 from .contents import TableContents
 from .eager import outside_compile
-from .ranking import interleaved, most_counted
+from .hot_rows import access_counts, set_access_counts, warm
 from .rows_parameter import RowsParameter
+from .saved_state import SavedState
+from .table_writes import TableWrites
+from .torchrec_tables import TorchRecTables
+from .trained_batches import TrainedBatches
 
 __all__ = ["MODES", "HotEmbeddingBagCollection"]
-
-WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
 
 
 class HotEmbeddingBagCollection(nn.Module):
@@ -105,7 +105,6 @@ class HotEmbeddingBagCollection(nn.Module):
     Error
     """
 
-    allow_fewer_rows = False
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
@@ -118,7 +117,7 @@ class HotEmbeddingBagCollection(nn.Module):
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
         given = tuple(tables)
         self.tables, self.mode = tuple(table_config(each) for each in given), mode
-        self._bag_configs = None if given == self.tables else list(given)
+        self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         memory = memory_on(slots_device)
         rule = rule_of(optimizer, lr)
@@ -137,13 +136,10 @@ class HotEmbeddingBagCollection(nn.Module):
         self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
         self._no_rows, self.calls = torch.zeros(0), BagCalls()
         self.rows = RowsParameter.of(self._drop_staged, self.gradients)
-        self._part: tuple[torch.Tensor, bool, bool] | None = None
-        self.batches = 0
-        self._arrays = [array for group in groups for array in (
-            group.tables.rows.array, group.tables.rows.side) if array is not None]
-        self._versions: list[int] | None = None
+        self._trained, self.saved = TrainedBatches(self), SavedState(self)
+        self._writes = TableWrites(self, groups)
         self.optimizer = RowOptimizer(self, rule)
-        if self._bag_configs and existing is None and seed is None and initialise:
+        if self._torchrec.draw and existing is None and seed is None and initialise:
             self.reset_parameters()
 
     @outside_compile
@@ -185,7 +181,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         bags = self.bags(inputs, offsets, per_sample_weights).snapshot()
         self._adopt_writes()
-        self.store.prefetch(self._request(bags, self.store.waiting))
+        self.store.prefetch(self._trained.request(bags, self.store.waiting))
 
     def lookup(self, bags, training=None, rows=None):
         """Embeddings of each feature of Bags.
@@ -219,17 +215,26 @@ class HotEmbeddingBagCollection(nn.Module):
     @property
     def part(self):
         """Samples int64[k] of the micro-batch that is to be looked up, or None."""
-        return None if self._part is None else self._part[0]
+        return self._trained.part
+
+    @property
+    def batches(self):
+        """Batches that were taken."""
+        return self._trained.count
+
+    @batches.setter
+    def batches(self, count):
+        self._trained.count = count
 
     def _look_up(self, bags, training, rows):
         """Request of Bags, and the results of its lookups: list of Tensor."""
         self._adopt_writes()
         differentiates = torch.is_grad_enabled() and rows.requires_grad
         if not (training and differentiates):
-            request, pending = self._request(bags), None
+            request, pending = self._trained.request(bags), None
             located = self.store.look(request)
         else:
-            request, located, pending = self._take(bags)
+            request, located, pending = self._trained.take(bags)
         weights = request.weights_of(bags)
         if weights is not None:
             weights = weights.to(self.store.slot_memory.device)
@@ -245,65 +250,14 @@ class HotEmbeddingBagCollection(nn.Module):
                     rows if differentiates else self._no_rows, weights, lookup))
         return request, results
 
-    def _request(self, bags, ahead=0):
-        """Check Bags of the batch that many `ahead` of the next one: Request."""
-        if bags.weights is not None and self.store.pools_cold_rows:
-            raise Error("weights per sample need cold='gathered': the card pools cold rows without")
-        batch = f"batch {self.batches + ahead}"
-        return self.agree(lambda: self.layout.request(bags, batch),
-                          f"{batch} was refused, because of an id")
-
     def take(self, bags):
-        """Rows of a batch that trains, as `_take`, after a check of writes into the tables."""
-        self._adopt_writes()
-        return self._take(bags)
-
-    def _take(self, bags):
         """Rows of a batch that trains: (Request, list of LocatedRows, PendingBackward)."""
-        again = self._take_again(bags)
-        if again is not None:
-            return again
-        self.finish()
-        if self._part is not None:
-            request = self._request(bags.snapshot())
-            located, pending = self.store.take_part(request, *self._part)
-            self._part = None
-            return request, located, pending
-        request = self.store.coming(bags)
-        if request is None:
-            request = self._request(bags.snapshot())
-        else:
-            self.layout.check_weights(bags)
-            if not request.source.equals(bags):
-                raise Error(f"batch {self.batches} is not the one that was prefetched in its place "
-                            f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
-                            f"train in the order of prefetch(). Call skip() of the pipeline or the "
-                            f"collection for a batch that is not looked up, and eval() where "
-                            f"nothing trains")
-        located, pending = self.store.take(request)
-        self.batches += 1
-        return request, located, pending
-
-    def _take_again(self, bags):
-        """What `_take` returned for Bags that are looked up once more, or None.
-
-        Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
-        only if another one was prefetched in the next place.
-        """
-        if self._part is None and torch._C._current_graph_task_id() < 0:
-            coming = self.store.coming(bags)
-            if coming is None or coming.source.equals(bags):
-                return None
-        self.layout.check_weights(bags)
-        return self.store.take_again(bags)
+        self._adopt_writes()
+        return self._trained.take(bags)
 
     def skip(self):
         """Drop the batch that was prefetched first, which will not be looked up."""
-        self.finish()
-        request = self.store.coming()
-        if request is not None:
-            self.store.take(request)
-            self.batches += 1
+        self._trained.skip()
 
     @property
     def waiting_samples(self):
@@ -322,21 +276,7 @@ class HotEmbeddingBagCollection(nn.Module):
         int64[k]
             Samples, at least one.
         """
-        micro_batches = self.store.micro_batches
-        if micro_batches is None or self.mode != "hotline":
-            raise Error(f"mode {self.mode} trains batches whole: parts() is for mode hotline")
-        self.finish()
-        popular = micro_batches.split()
-        parts = [part for part in (torch.nonzero(which).squeeze(1)
-                                   for which in (popular, ~popular)) if len(part)]
-        for number, part in enumerate(parts):
-            last = number + 1 == len(parts)
-            self._part = part, not bool(popular[part[0]]), last
-            yield part
-            if self._part is not None:
-                raise Error("the collection was not called with the micro-batch that parts() "
-                            "yielded")
-        self.batches += 1
+        return self._trained.parts()
 
     def gradients(self):
         """Tensors whose `grad` are the staged gradients: for clipping, not for another optimizer.
@@ -421,46 +361,20 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         if self.mode == "resident":
             return 0
-        if limit is None:
-            if warmup_ratio is None:
-                warmup_ratio = 1.0 if self.mode == "hotline" else WARMUP_RATIO
-            limit = max(1, int(warmup_ratio * self.store.slots))
-        if limit > self.store.slots:
-            raise Error(f"{limit:,} hot rows do not fit: the card's directory holds "
-                        f"{self.store.slots:,}")
-        self.finish()
-        if ids_freq_mapping is not None:
-            return self.store.warm(most_counted(self._by_number(ids_freq_mapping), limit))
-        if rows is not None:
-            return self.store.warm(interleaved(self._by_number(rows), limit))
-        return self.store.warm(self.store.hottest(limit, decay))
-
-    def _by_number(self, arrays):
-        """Arrays by the tables' names, as (the device's number, array) in order of the tables."""
-        unknown = set(arrays) - {config.name for config in self.tables}
-        if unknown:
-            raise Error(f"there is no table {sorted(unknown)[0]!r}: expected some of "
-                        f"{', '.join(config.name for config in self.tables)}")
-        return [(self.store.device_table(number), np.asarray(arrays[config.name]))
-                for number, config in enumerate(self.tables) if config.name in arrays]
+        return warm(self, rows, warmup_ratio, ids_freq_mapping, limit, decay)
 
     def access_counts(self):
         """The device's access counts: int64[3, n], tables, rows and counts; None without any."""
-        counted = self.store.device and self.store.device.counts()
-        if not counted:
-            return None
-        return torch.from_numpy(np.stack((counted.table, counted.row, counted.count)).astype(
-            np.int64))
+        return access_counts(self.store.device)
 
     def set_access_counts(self, counts):
         """Set the device's access counts to those of `access_counts`."""
-        if self.store.device is not None:
-            table, row, count = counts.numpy().astype(np.uint32)
-            self.store.device.set_counts(HotRows(table, row, count, cycles=0))
+        set_access_counts(self.store.device, counts)
 
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the device count the lookups of a batch that does not train."""
-        self.store.observe(self._request(self.bags(inputs, offsets, per_sample_weights)))
+        self.store.observe(self._trained.request(
+            self.bags(inputs, offsets, per_sample_weights)))
 
     @property
     def memory(self):
@@ -491,29 +405,11 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def expect_writes(self):
         """Accept writes into the tables up to the next call, of rows that no slot holds."""
-        self._versions = None
+        self._writes.expect()
 
     def _adopt_writes(self):
-        """Notice writes into the tables by others than the store, and drop the slots' copies.
-
-        Raises
-        ------
-        Error
-            Slots hold rows that were trained since the last `flush`, or batches are in flight.
-        """
-        versions = [array._version for array in self._arrays]
-        written = self._versions is not None and versions != self._versions
-        self._versions = versions
-        window = self.store.window
-        if not written or window is None:
-            return
-        self.finish()
-        if window.finished != window.submitted or any(
-                bool(each.dirty.any()) for each in self.store.storages):
-            raise Error("a table was written in place while slots hold trained rows of it, or "
-                        "batches are in flight: call flush() (state_dict() and weight do) after "
-                        "the last step and before the write")
-        self.store.reset()
+        """As `TableWrites.adopt`."""
+        self._writes.adopt()
 
     def flush(self):
         """Bring the tables up to date."""
@@ -542,7 +438,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """Tables by name, up to date, each with `weight`, `state` (None without any) and, where
         the optimizer depends on it, `step`."""
         self.flush()
-        named, step = self.contents.named(), self.step_count()
+        named, step = self.contents.named(), self.saved.step_count()
         for each in named.values() if step is not None else ():
             each.step = step
         return named
@@ -554,78 +450,41 @@ class HotEmbeddingBagCollection(nn.Module):
     def row_states(self):
         """State of each table that has any, by name, up to date."""
         self.flush()
-        states = {config.name: self.table(config.name)[1] for config in self.tables}
-        return {name: state for name, state in states.items() if state is not None}
+        return self.saved.row_states()
 
     def load_row_states(self, states):
         """Set the state of every table."""
         self.reset_cache_states()
-        own = self.row_states()
-        if set(own) != set(states):
-            raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
-        for name, state in states.items():
-            shape, expected = list(state.shape), list(own[name].shape)
-            if not self._takes(shape, expected):
-                raise Error(f"the state of table {name!r} has shape {shape}, and the table's has "
-                            f"{expected}")
-        for name, state in states.items():
-            self.contents.assign(name, state=state)
+        self.saved.load_row_states(states)
+
+    @property
+    def allow_fewer_rows(self):
+        return self.saved.allow_fewer_rows
+
+    @allow_fewer_rows.setter
+    def allow_fewer_rows(self, value):
+        self.saved.allow_fewer_rows = value
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.flush()
-        for config in self.tables:
-            self.put_contents(destination, f"{prefix}{self._kind}.{config.name}.", config.name)
+        for name, of_table in self._prefixes(prefix).items():
+            self.saved.put(destination, of_table, name)
 
-    def put_contents(self, destination, prefix, name):
-        """Put a table into a state dict, up to date after `flush`: `weight`, `state` and, if the
-        optimizer depends on it, its `step`."""
-        for part, each in zip(("weight", "state"), self.table(name), strict=True):
-            if each is not None:
-                destination[prefix + part] = each
-        step = self.step_count()
-        if step is not None:
-            destination[prefix + "step"] = step
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
+        self.saved.load(self._prefixes(prefix), state_dict, prefix, *arguments)
 
-    def step_count(self):
-        """Steps of the optimizer: int64[], or None if it depends on none."""
-        step = self.optimizer.param_groups[0].get("step")
-        return None if step is None else torch.tensor(step)
-
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
-                              unexpected_keys, error_msgs):
-        self.reset_cache_states()
-        known = set()
-        for config in self.tables:
-            known.update(self.load_table(
-                config.name, state_dict, f"{prefix}{self._kind}.{config.name}.", missing_keys,
-                error_msgs))
-        if strict:
-            unexpected_keys += [key for key in state_dict
-                                if key.startswith(prefix) and key not in known]
-
-    @property
-    def _kind(self):
-        """First part of the keys of `state_dict`, as in TorchRec's two collections."""
-        return "embedding_bags" if self.layout.pooled else "embeddings"
+    def _prefixes(self, prefix):
+        """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""
+        kind = "embedding_bags" if self.layout.pooled else "embeddings"
+        return {config.name: f"{prefix}{kind}.{config.name}." for config in self.tables}
 
     def embedding_bag_configs(self):
         """The tables as TorchRec's EmbeddingBagConfigs: those given, or made of TableConfigs."""
-        if not self.layout.pooled:
-            raise Error("tables with pooling 'none' are TorchRec's EmbeddingConfigs: call "
-                        "embedding_configs()")
-        return self._torchrec_configs()
+        return self._torchrec.configs(pooled=True)
 
     def embedding_configs(self):
         """The tables, which are not pooled, as TorchRec's EmbeddingConfigs."""
-        if self.layout.pooled:
-            raise Error("pooled tables are TorchRec's EmbeddingBagConfigs: call "
-                        "embedding_bag_configs()")
-        return self._torchrec_configs()
-
-    def _torchrec_configs(self):
-        if self._bag_configs is None:
-            self._bag_configs = [torchrec_config(config) for config in self.tables]
-        return self._bag_configs
+        return self._torchrec.configs(pooled=False)
 
     def embedding_dim(self):
         """Elements of a row of tables that are not pooled."""
@@ -643,54 +502,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def reset_parameters(self):
         """Draw the rows again, with PyTorch's generator or a config's `init_fn`; keep the state."""
         self.reset_cache_states()
-        for number, config in enumerate(self.tables):
-            draw = self._bag_configs and getattr(self._bag_configs[number], "init_fn", None)
-            weights = torch.empty(config.num_embeddings, config.embedding_dim)
-            bound = config.num_embeddings**-0.5
-            (draw or (lambda each, bound=bound: each.uniform_(-bound, bound)))(weights)
-            self.contents.assign(config.name, weights=weights)
-
-    def load_table(self, name, state_dict, prefix, missing_keys, error_msgs):
-        """Load one table, while no slot holds a row of it, from the keys of `put_contents`.
-
-        The state and the step of an optimizer may be absent: they stay as they are.
-
-        Returns
-        -------
-        list of str
-            The keys that a table of this collection has.
-        """
-        config = next(each for each in self.tables if each.name == name)
-        rows, rule = config.num_embeddings, self.optimizer.rule
-        kind, columns = rule.state, rule.columns(config.embedding_dim)
-        shapes = {"weight": [rows, config.embedding_dim],
-                  "state": [rows, columns] if columns else [rows]}
-        if kind is None:
-            del shapes["state"]
-        given = {part: state_dict.get(prefix + part) for part in shapes}
-        if given["weight"] is None:
-            missing_keys.append(prefix + "weight")
-        wrong = {part: list(each.shape) for part, each in given.items()
-                 if each is not None and not self._takes(list(each.shape), shapes[part])}
-        fewer = "; allow_fewer_rows of the collection takes the first rows"
-        error_msgs += [f"{prefix}{part} has shape {shape}, and the table {shapes[part]}"
-                       + fewer * (shape[1:] == shapes[part][1:] and shape < shapes[part])
-                       for part, shape in wrong.items()]
-        if len({len(each) for each in given.values() if each is not None}) > 1 and not wrong:
-            error_msgs.append(f"{prefix}weight and {prefix}state have different numbers of rows")
-            wrong = given
-        if not wrong:
-            self.contents.assign(name, given["weight"], given.get("state"))
-        if rule.counts_steps:
-            shapes["step"] = []
-            group = self.optimizer.param_groups[0]
-            group["step"] = int(state_dict.get(prefix + "step", group["step"]))
-        return [prefix + part for part in shapes]
-
-    def _takes(self, shape, expected):
-        """Whether loading takes a tensor of that shape."""
-        return shape == expected or (
-            self.allow_fewer_rows and shape[1:] == expected[1:] and shape < expected)
+        for name, weights in self._torchrec.drawn():
+            self.contents.assign(name, weights)
 
     def close(self):
         """Write back, end the threads, and close a device that the collection opened."""
@@ -706,20 +519,6 @@ class HotEmbeddingBagCollection(nn.Module):
     def extra_repr(self):
         rows = sum(config.num_embeddings for config in self.tables)
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
-
-
-def torchrec_config(config):
-    """TorchRec's config of a TableConfig."""
-    from torchrec import DataType, EmbeddingBagConfig, EmbeddingConfig, PoolingType
-
-    kinds = {torch.float32: DataType.FP32, torch.float16: DataType.FP16,
-             torch.bfloat16: DataType.BF16}
-    common = {"name": config.name, "num_embeddings": config.num_embeddings,
-              "embedding_dim": config.embedding_dim, "data_type": kinds[config.dtype],
-              "feature_names": list(config.feature_names)}
-    if config.pooling == "none":
-        return EmbeddingConfig(**common)
-    return EmbeddingBagConfig(**common, pooling=PoolingType[config.pooling.upper()])
 
 
 def _resident_copy(tables, rule, options, contents, training, trains):

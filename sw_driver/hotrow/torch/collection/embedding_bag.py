@@ -152,19 +152,14 @@ class HotEmbeddingBag(nn.Module):
     @property
     def step(self):
         """Steps of the optimizer, as `state_dict` has them, or None if none depends on them."""
-        return self.collection.step_count()
+        return self.collection.saved.step_count()
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.collection.flush()
-        self.collection.put_contents(destination, prefix, self.name)
+        self.collection.saved.put(destination, prefix, self.name)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys,
-                              unexpected_keys, error_msgs):
-        self.collection.reset_cache_states()
-        known = self.collection.load_table(self.name, state_dict, prefix, missing_keys, error_msgs)
-        if strict:
-            unexpected_keys += [key for key in state_dict
-                                if key.startswith(prefix) and key not in known]
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
+        self.collection.saved.load({self.name: prefix}, state_dict, prefix, *arguments)
 
     def extra_repr(self):
         return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "

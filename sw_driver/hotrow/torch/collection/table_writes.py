@@ -1,0 +1,46 @@
+"""Writes into tables by others than their store: noticed, and taken over or refused."""
+
+from ...errors import Error
+
+
+class TableWrites:
+    """Watches the versions of the tables' memory.
+
+    Parameters
+    ----------
+    collection : HotEmbeddingBagCollection
+    groups : sequence of TableGroup
+    """
+
+    def __init__(self, collection, groups):
+        self._collection = collection
+        self._arrays = [array for group in groups for array in (
+            group.tables.rows.array, group.tables.rows.side) if array is not None]
+        self._versions: list[int] | None = None
+
+    def expect(self):
+        """Accept writes up to the next call of `adopt`, of rows that no slot holds."""
+        self._versions = None
+
+    def adopt(self):
+        """Notice writes, and drop the slots' copies.
+
+        Raises
+        ------
+        Error
+            Slots hold rows that were trained since the last `flush`, or batches are in flight.
+        """
+        versions = [array._version for array in self._arrays]
+        written = self._versions is not None and versions != self._versions
+        self._versions = versions
+        store = self._collection.store
+        window = store.window
+        if not written or window is None:
+            return
+        self._collection.finish()
+        if window.finished != window.submitted or any(
+                bool(each.dirty.any()) for each in store.storages):
+            raise Error("a table was written in place while slots hold trained rows of it, or "
+                        "batches are in flight: call flush() (state_dict() and weight do) after "
+                        "the last step and before the write")
+        store.reset()

@@ -1,0 +1,104 @@
+"""The batches of a collection that train: their requests, their rows, and their micro-batches."""
+
+import torch
+
+from ...errors import Error
+
+
+class TrainedBatches:
+    """Takes the rows of batches, in the order in which they were prefetched.
+
+    Parameters
+    ----------
+    collection : HotEmbeddingBagCollection
+
+    Attributes
+    ----------
+    count : int
+        Batches that were taken.
+    """
+
+    def __init__(self, collection):
+        self._collection, self.count = collection, 0
+        self._part: tuple[torch.Tensor, bool, bool] | None = None
+
+    def request(self, bags, ahead=0):
+        """Check Bags of the batch that many `ahead` of the next one: Request."""
+        collection = self._collection
+        if bags.weights is not None and collection.store.pools_cold_rows:
+            raise Error("weights per sample need cold='gathered': the card pools cold rows without")
+        batch = f"batch {self.count + ahead}"
+        return collection.agree(lambda: collection.layout.request(bags, batch),
+                                f"{batch} was refused, because of an id")
+
+    def take(self, bags):
+        """Rows of a batch: (Request, list of LocatedRows, PendingBackward)."""
+        collection, store = self._collection, self._collection.store
+        again = self._take_again(bags)
+        if again is not None:
+            return again
+        collection.finish()
+        if self._part is not None:
+            request = self.request(bags.snapshot())
+            located, pending = store.take_part(request, *self._part)
+            self._part = None
+            return request, located, pending
+        request = store.coming(bags)
+        if request is None:
+            request = self.request(bags.snapshot())
+        else:
+            collection.layout.check_weights(bags)
+            if not request.source.equals(bags):
+                raise Error(f"batch {self.count} is not the one that was prefetched in its place "
+                            f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
+                            f"train in the order of prefetch(). Call skip() of the pipeline or the "
+                            f"collection for a batch that is not looked up, and eval() where "
+                            f"nothing trains")
+        located, pending = store.take(request)
+        self.count += 1
+        return request, located, pending
+
+    def _take_again(self, bags):
+        """What `take` returned for Bags that are looked up once more, or None.
+
+        Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
+        only if another one was prefetched in the next place.
+        """
+        store = self._collection.store
+        if self._part is None and torch._C._current_graph_task_id() < 0:
+            coming = store.coming(bags)
+            if coming is None or coming.source.equals(bags):
+                return None
+        self._collection.layout.check_weights(bags)
+        return store.take_again(bags)
+
+    def skip(self):
+        """Drop the batch that was prefetched first."""
+        self._collection.finish()
+        request = self._collection.store.coming()
+        if request is not None:
+            self._collection.store.take(request)
+            self.count += 1
+
+    @property
+    def part(self):
+        """Samples int64[k] of the micro-batch that is to be looked up, or None."""
+        return None if self._part is None else self._part[0]
+
+    def parts(self):
+        """Yield the micro-batches of the batch that was prefetched first: int64[k] samples."""
+        collection, micro_batches = self._collection, self._collection.store.micro_batches
+        if micro_batches is None or collection.mode != "hotline":
+            raise Error(f"mode {collection.mode} trains batches whole: parts() is for mode hotline")
+        collection.finish()
+        popular = micro_batches.split()
+        parts = [part for part in (torch.nonzero(which).squeeze(1)
+                                   for which in (popular, ~popular)) if len(part)]
+        for number, part in enumerate(parts):
+            last = number + 1 == len(parts)
+            self._part = part, not bool(popular[part[0]]), last
+            yield part
+            if self._part is not None:
+                raise Error("the collection was not called with the micro-batch that parts() "
+                            "yielded")
+        self.count += 1
