@@ -46,6 +46,8 @@ class Lookup:
     parts : list of LookupPart
     pooled : bool
         Whether bags are pooled; otherwise each lookup returns its row.
+    memory : RecycledMemory
+        Of the compiled passes' results.
 
     Attributes
     ----------
@@ -57,8 +59,9 @@ class Lookup:
         Gets an element by a backward that stages none.
     """
 
-    def __init__(self, parts, pooled=True):
-        self.parts, self.pooled, self.done, self.trains = parts, pooled, False, True
+    def __init__(self, parts, pooled, memory):
+        self.parts, self.pooled, self._memory = parts, pooled, memory
+        self.done, self.trains = False, True
         self.missed: list[bool] | None = None
 
     def pool(self, weights):
@@ -74,7 +77,7 @@ class Lookup:
         layout = self.parts[0].layout
         if not all(part.compiled for part in self.parts):
             return self._pool_pieces(weights), rows
-        pooled = torch.empty(layout.samples, layout.row_width)
+        pooled = self._memory.empty(layout.samples, layout.row_width)
         for part in self.parts:
             pool_bags(part.located.rows.weights, part.located.at, part.layout,
                       _weights_of(part, weights), out=pooled)
@@ -96,7 +99,8 @@ class Lookup:
             here = _weights_of(part, weights)
             if part.compiled:
                 groups = part.grouper.group(part.located.at)
-                sums, _ = sum_gradients(gradients, groups, part.layout, here)
+                sums = self._memory.empty(groups.distinct.shape[0], part.layout.dim)
+                sum_gradients(gradients, groups, part.layout, here, out=sums)
                 part.staged.add_groups(part.located, part.segment, groups, sums)
             else:
                 _stage_part(part, _by_bag(gradients, part.layout), here, self.pooled)

@@ -2,6 +2,7 @@
 
 import torch
 
+from ..memory.recycled import RecycledMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
 from .lookup import Lookup, LookupPart
@@ -31,6 +32,7 @@ class GradientStage:
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
+        self._memory = RecycledMemory()
         self.finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
 
     @property
@@ -67,7 +69,9 @@ class GradientStage:
                             self._bags[segment.group] if self._bags else None)
                  for segment, rows, layout in zip(
                      request.segments, located, layouts, strict=True)]
-        return [Lookup(parts)] if pooled else [Lookup([part], False) for part in parts]
+        if pooled:
+            return [Lookup(parts, True, self._memory)]
+        return [Lookup([part], False, self._memory) for part in parts]
 
     def drop(self, table):
         """Drop the gradients of the table of that number."""
