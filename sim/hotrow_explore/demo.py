@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from hotrow.torch.training.cli import add_options
 from hotrow.torch.training.options import TrainOptions
 
-from .end_to_end import LABEL, LINKS, project, question_of
+from .end_to_end import LINKS, project, question_of
 
 # Criteo Kaggle's tables with the skew of ad logs: the card's rows then cover about as many lookups
 # and samples as in the papers.
@@ -76,7 +76,7 @@ def _print(results, projected, timeline):
         console().print()
     if not projected:
         return
-    show_records(console(), f"A training step, {LABEL}", [
+    show_records(console(), f"A training step, {projected['figures']}", [
         {"mode": each["mode"], "ms, tables on the host": plain, "ms, host's cores move rows":
          each["step_ms_without_card"], "ms, with the card": each["step_ms"],
          "gather hidden": each["gather_hidden"], "plan hidden": each["plan_hidden"]}

@@ -9,6 +9,8 @@ cores in its place. Lookups and moves are measured apart: they do not compete fo
 
 import json
 import sys
+from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +22,16 @@ from hotrow.terminal import Steps, print_json, show
 from hotrow.traces import Samples, open_trace
 from hotrow.traces.synthetic import SyntheticTrace, ranks
 
-from . import cards, constants, systems, workloads
+from . import cards, constants, headlines, systems, workloads
 from .card_cycles import measure
 from .placements import PLACEMENTS, Question
 from .systems import ExploreError
 from .virtual_clock import DEPTH, WARM_UP, BatchTimes, Schedule
 
-LABEL = "simulated cycles, projected clock"
+LABELS = {"sim": "simulated cycles, projected clock",
+          "model": "cycles by formula, projected clock"}
 MODES = ("hotline", "scratchpipe", "freqcache", "resident-host")
+TRAINER, LINK = "a100", "pcie4x16"
 LINKS = {"gbe": 0.12, "pcie3x4": 3.2, "pcie3x16": 12.0, "pcie4x16": 24.0, "pcie5x16": 50.0}
 
 
@@ -47,9 +51,9 @@ def end_to_end(benchmarks):
     shared.add_trace(parser)
     shared.add_batch_size(parser)
     add("--dim", type=positive, help="elements of an embedding; default the workload's")
-    add("--link", type=link, default="pcie4x16", metavar="LINK",
+    add("--link", type=link, default=LINK, metavar="LINK",
         help="host to trainer: one of " + ", ".join(LINKS) + ", or GB/s")
-    add("--trainer", default="a100", help="one of " + ", ".join(systems.load()) + ", or a JSON "
+    add("--trainer", default=TRAINER, help="one of " + ", ".join(systems.load()) + ", or a JSON "
         "file with the measured step_ms of a batch whose rows are all present")
     add("--slots", type=positive, help="rows at the trainer; default the card's directory")
     add("--batches", type=positive, default=20,
@@ -58,6 +62,8 @@ def end_to_end(benchmarks):
     add("--seed", type=natural, default=0, help="of generated data")
     add("--timeline", type=Path, metavar="FILE", help="write the schedule as a trace for "
         "ui.perfetto.dev; with several modes one file per mode")
+    add("--published", type=names, metavar="NAMES", help="only compare with published results, in "
+        "their settings: all, or names of `hotrow explore --validate --json`")
     shared.add_json(parser)
     parser.set_defaults(run=run)
 
@@ -76,16 +82,45 @@ def run(options) -> int:
         The trace, the trainer or a mode does not fit.
     """
     with Steps() as steps:
-        result = project(question_of(options), options, steps)
+        result = (published(options, steps) if options.published
+                  else project(question_of(options), options, steps))
     if options.json:
         print_json(result)
         return 0
     records = result.get("modes", [result])
     files = [each.pop("timeline", None) for each in records]
     show(result, "hotrow bench end-to-end")
-    print(LABEL + "".join(f"\ntimeline of {each['mode']}: {path}" for each, path in zip(
-        records, files, strict=True) if path), file=sys.stderr)
+    print(LABELS[options.transport], *(
+        f"timeline of {each['mode']}: {path}" for each, path in zip(records, files, strict=True)
+        if path), sep="\n", file=sys.stderr)
     return 0
+
+
+def published(options, steps) -> dict:
+    """Published results beside the schedule of their settings.
+
+    Raises
+    ------
+    ExploreError
+    """
+    alone = {"workload": None, "trace": None, "batch_size": None, "dim": None, "slots": None,
+             "timeline": None, "modes": MODES, "trainer": TRAINER, "link": LINKS[LINK]}
+    given = [f"--{name.replace('_', '-')}" for name, default in alone.items()
+             if getattr(options, name) != default]
+    if given:
+        raise ExploreError(f"--published has settings of its own: leave out {', '.join(given)}")
+
+    def run(mode, question):
+        work = question.workload
+        question = replace(question, workload=work.changed(
+            trace=WorkloadTrace(work, options.seed)))
+        named = Namespace(**vars(options) | {"trainer": question.system.name})
+        check_batch(question.workload.trace, work.batch, options.preset)
+        return _mode(mode, question, named, lambda: None, None)
+
+    return {"benchmark": "end-to-end", "figures": LABELS[options.transport],
+            "preset": options.preset, "transport": options.transport, "seed": options.seed,
+            "batches": options.batches, "results": headlines.compare(options, run, steps)}
 
 
 class WorkloadTrace(SyntheticTrace):
@@ -148,22 +183,20 @@ def project(question, options, steps) -> dict:
     paths = {mode: _timeline(options, mode) for mode in options.modes if mode != "resident-host"}
     for path in filter(None, paths.values()):
         check_writable(path)
-    taken = list(trace.batches(work.batch, options.learning + options.batches))
     records = []
     for mode in options.modes:
         if mode == "resident-host":
             records.append({"mode": mode, "step_ms": 1e3 * PLACEMENTS["hybrid"](question).seconds})
             continue
         advance = steps.begin(mode, options.batches)
-        measured = measure(mode, question, options, taken, advance)
-        records.append(_figures(mode, question, options, measured, paths[mode]))
+        records.append(_mode(mode, question, options, advance, paths[mode]))
     plain = next((each["step_ms"] for each in records if each["mode"] == "resident-host"), None)
     for each in records:
         if plain and each["mode"] != "resident-host":
             each["speedup_over_resident_host"] = plain / each["step_ms"]
     card = preset_of(options.preset)
     return {
-        "benchmark": "end-to-end", "figures": LABEL, "preset": options.preset,
+        "benchmark": "end-to-end", "figures": LABELS[options.transport], "preset": options.preset,
         "transport": options.transport, "workload": work.name, "batch": work.batch,
         "dim": work.dim, "trainer": options.trainer, "link_gbps": options.link,
         "clock_mhz": card.clock_mhz, "slots": int(question.hot_rows),
@@ -178,6 +211,14 @@ def _timeline(options, mode):
         f"{path.stem}-{mode}{path.suffix}")
 
 
+def _mode(mode, question, options, advance, path):
+    """Run the batches through the card; the figures of a mode."""
+    work = question.workload
+    taken = list(work.trace.batches(work.batch, options.learning + options.batches))
+    measured = measure(mode, question, options, taken, advance)
+    return _figures(mode, question, options, measured, path)
+
+
 def _figures(mode, question, options, measured, path):
     hotline, work = mode == "hotline", question.workload
     clock = 1e6 * preset_of(options.preset).clock_mhz
@@ -186,7 +227,7 @@ def _figures(mode, question, options, measured, path):
     host_plan = _host_plan(question, lookups, hotline)
     with_card, without = [], []
     for each in measured:
-        popular, rest = train(each.popular)
+        popular, rest = train(each)
         common = {"down": _link(question, each.fetched), "up": _link(question, each.returned),
                   "popular": popular, "train": rest, "wait_for": each.wait_for}
         with_card.append(BatchTimes(each.plan / clock, each.gather / clock, each.scatter / clock,
@@ -195,13 +236,13 @@ def _figures(mode, question, options, measured, path):
         without.append(BatchTimes(host_plan, copy(each.fetched), copy(each.returned), **common))
     card, host = Schedule(with_card, hotline), Schedule(without, hotline, shared=True)
     if path:
-        card.draw(path, f"{mode} on {options.preset}: {LABEL}")
+        card.draw(path, f"{mode} on {options.preset}: {LABELS[options.transport]}")
     count = len(measured)
     figures = {
         "mode": mode, "step_ms": 1e3 * card.step_seconds,
         "step_ms_without_card": 1e3 * host.step_seconds,
         "speedup": host.step_seconds / card.step_seconds,
-        "trainer_ms": 1e3 * sum(sum(train(each.popular)) for each in measured) / count,
+        "trainer_ms": 1e3 * sum(sum(train(each)) for each in measured) / count,
         "gather_hidden": card.hidden("gather", "down", "up", "write_back"),
         "plan_hidden": card.hidden("plan"), "stalls": card.stalls(),
         "stalls_without_card": host.stalls(),
@@ -215,6 +256,8 @@ def _figures(mode, question, options, measured, path):
         "timeline": str(path) if path else None,
     }
     placement = "scratchpipe" if mode == "freqcache" else mode
+    if isinstance(work.trace, WorkloadTrace):  # the explorer counts on the law itself
+        question = replace(question, workload=work.changed(trace=None))
     try:
         figures["explore_ms"] = 1e3 * PLACEMENTS[placement](question).seconds
         figures["over_explore"] = figures["step_ms"] / figures["explore_ms"]
@@ -237,22 +280,24 @@ def _host_plan(question, lookups, hotline):
 
 
 def _trainer(question, name, hotline):
-    """Seconds of (popular samples, others) of a step, by the popular share."""
+    """Seconds of (popular samples, others) of a step, by what the card measured of the batch."""
     m, c, lookups = question.machine, question.constants, question.workload.step_lookups
     if _is_file(name):
         seconds = _measured_seconds(name, question.workload.batch)
-        return lambda share: (share * seconds, (1 - share) * seconds)
+        return lambda batch: (batch.popular * seconds, (1 - batch.popular) * seconds)
 
     def part(share, launches):
         return sum((m.gpu_dense(share, launches)
                     | m.gpu_embedding(share * lookups)).values()) if share else 0.0
 
-    def times(share):
-        fixed = sum(m.inputs().values()), sum(m.all_reduce().values())
+    def times(batch):
+        inputs, share = sum(m.inputs().values()), batch.popular
+        hot = batch.hits / batch.lookups if hotline else 1.0
+        end = sum((m.all_reduce() | m.replicas(hot)).values())
         if not hotline:
-            return 0.0, part(1.0, 1.0) + sum(fixed)
+            return 0.0, inputs + part(1.0, 1.0) + end
         launches = (1 + c.split_ops) / 2 if 0 < share < 1 else 1.0
-        return fixed[0] + part(share, launches), part(1 - share, launches) + fixed[1]
+        return inputs + part(share, launches), part(1 - share, launches) + end
     return times
 
 

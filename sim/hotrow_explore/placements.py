@@ -185,16 +185,11 @@ def fae(question):
     question.need_cache(question.hot_rows * question.workload.row_bytes)
     cold = hybrid(question)
     popular, m = question.count().popular, question.machine
-    parts = (m.gpu_dense() | m.gpu_embedding(m.work.step_lookups) | m.all_reduce() | _agree(m)
+    parts = (m.gpu_dense() | m.gpu_embedding(m.work.step_lookups) | m.all_reduce() | m.replicas()
              | m.inputs())
     hot = {f"hot {name}": popular * value for name, value in parts.items()}
     return StepTime(({"hot": hot}, {"cold": {
         name: (1 - popular) * value for name, value in cold.parts.items()}}))
-
-
-def _agree(m, share=1.0):
-    """Replicas of hot rows exchange their pooled gradients."""
-    return {"replicas": m.gather_all(share * m.work.pooled_bytes)} if m.system.gpus > 1 else {}
 
 
 def hotline(question):
@@ -218,7 +213,7 @@ def hotline(question):
     rest = m.gpu_embedding((1 - seen.popular) * work.step_lookups)["embedding"]
     return StepTime((
         {"trainer": m.inputs() | first | {"embedding": popular}, "card": mover},
-        {"trainer": second | {"embedding": rest} | m.all_reduce() | _agree(m, seen.hit_rate)}))
+        {"trainer": second | {"embedding": rest} | m.all_reduce() | m.replicas(seen.hit_rate)}))
 
 
 def scratchpipe(question):
@@ -237,7 +232,7 @@ def scratchpipe(question):
                          f"rows, {slots:,.0f} slots")
     seen = question.count(slots - held, window)
     octets = seen.fills * work.row_bytes
-    train = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | _agree(m)
+    train = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | m.replicas()
              | m.inputs())
     return StepTime(({
         "trainer": train,
@@ -258,7 +253,7 @@ def frequency_cache(question):
     admin = c.cache_admin_bytes * work.step_lookups / question.system.gpus / (
         1e9 * question.system.gpu_memory_gbps)
     return StepTime(({"all": m.gpu_dense() | m.gpu_embedding(work.step_lookups)
-                      | m.all_reduce() | _agree(m)
+                      | m.all_reduce() | m.replicas()
                       | {"cache": admin, "gather": 2 * m.host_copy(seen.fills),
                          "link": 2 * m.link(octets)} | m.inputs()},))
 
@@ -273,7 +268,7 @@ def managed_memory(question):
     resident = min(sum(work.rows), space // work.row_bytes)
     seen = question.count(resident)
     parts = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.inputs() | m.all_reduce()
-             | _agree(m))
+             | m.replicas())
     if seen.misses:
         parts["pages"] = 2 * m.link(seen.misses * max(c.uvm_page_bytes, work.row_bytes))
     return StepTime(({"all": parts},))

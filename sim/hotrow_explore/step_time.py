@@ -172,6 +172,12 @@ class Machine:
         gpus = self.system.gpus
         return self._collective(self.constants.all_reduce_us, octets * (gpus - 1) / gpus)
 
+    def replicas(self, share=1.0):
+        """GPUs with copies of the hot rows exchange the pooled gradients of a share of lookups."""
+        if self.system.gpus < 2:
+            return {}
+        return {"replicas": self.gather_all(share * self.work.pooled_bytes)}
+
     def _collective(self, latency_us, octets):
         """`octets` from each GPU, over the link among GPUs, or through the host, where two GPUs
         share a port."""

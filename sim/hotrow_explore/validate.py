@@ -44,29 +44,38 @@ def ratios(constants) -> list[Ratio]:
 
 
 def _ratio(entry, constants):
-    cases = [_case(entry, constants, work, system, slope)
-             for work in entry["workloads"] for system in entry["systems"]
-             for slope in entry.get("slopes", [None])]
-    if entry.get("largest"):
-        return max(cases)
-    return exp(sum(map(log, cases)) / len(cases))
+    return combined(entry, [
+        PLACEMENTS[entry["theirs"]](theirs).seconds / PLACEMENTS[entry["ours"]](ours).seconds
+        for ours, theirs in cases(entry, constants)])
 
 
-def _case(entry, constants, work, system, slope):
-    """Time of `theirs` over time of `ours` in one setting."""
-    work, system = workloads.find(work), systems.find(system)
-    if slope is not None:
-        work = work.changed(slope=slope)
-    if entry.get("batch_per_gpu"):
-        work = work.changed(batch=work.batch * system.gpus)
-    work = work.changed(**{key: entry[key] for key in ("batch", "dim") if key in entry})
+def combined(entry, ratios):
+    """One ratio of those of all settings: the largest or the geometric mean, as published."""
+    return max(ratios) if entry.get("largest") else exp(sum(map(log, ratios)) / len(ratios))
+
+
+def cases(entry, constants, card=None):
+    """The questions (ours, theirs) of every setting of a published result; without a card of the
+    caller's with one that bounds nothing."""
+    card = card or PublishedAccelerator()
+    for name in entry["workloads"]:
+        for system in map(systems.find, entry["systems"]):
+            for slope in entry.get("slopes", [None]):
+                work = workloads.find(name)
+                changes = {key: entry[key] for key in ("batch", "dim") if key in entry}
+                if slope is not None:
+                    changes["slope"] = slope
+                if entry.get("batch_per_gpu"):
+                    changes["batch"] = work.batch * system.gpus
+                yield _case(entry, constants, work.changed(**changes), system, card)
+
+
+def _case(entry, constants, work, system, card):
     share = entry.get("cached") or (entry.get("hot_share") and constants.static_cache_share)
     hot_bytes = share * work.table_bytes if share else HOT_BYTES
     framework = entry.get("framework", "fused")
-    ours = Question(work, system, constants, hot_bytes, PublishedAccelerator(), framework)
-    theirs = replace(ours, framework=entry.get("their_framework", framework))
-    return (PLACEMENTS[entry["theirs"]](theirs).seconds
-            / PLACEMENTS[entry["ours"]](ours).seconds)
+    ours = Question(work, system, constants, hot_bytes, card, framework)
+    return ours, replace(ours, framework=entry.get("their_framework", framework))
 
 
 def best_constant(published):

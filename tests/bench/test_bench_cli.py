@@ -147,7 +147,7 @@ HUMAN = {
                    "--batches", "3", "--learning", "2"],
 }
 LABELS = {"train": "not the speed of a card", "host": "of this machine's processor",
-          "policies": "", "end-to-end": "simulated cycles, projected clock"}
+          "policies": "", "end-to-end": "cycles by formula, projected clock"}
 
 
 @pytest.mark.parametrize("name", [

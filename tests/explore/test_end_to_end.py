@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from hotrow.cli import main
-from hotrow_explore.end_to_end import LABEL
+from hotrow_explore.end_to_end import LABELS
 from hotrow_explore.virtual_clock import BatchTimes, Schedule
 
 MOVES = {"plan": 1.0, "gather": 2.0, "write_back": 2.5, "down": 1.5, "up": 0.5}
@@ -98,7 +98,7 @@ def bench(capsys, *arguments):
 def test_figures_of_every_mode(capsys, tmp_path):
     code, out, _ = bench(capsys, "--json", "--timeline", tmp_path / "out.json")
     result = json.loads(out)
-    assert code == 0 and result["figures"] == LABEL
+    assert code == 0 and result["figures"] == LABELS["model"]
     found = {each["mode"]: each for each in result["modes"]}
     assert set(found) == {"hotline", "scratchpipe", "freqcache", "resident-host"}
     for mode in ("hotline", "scratchpipe", "freqcache"):

@@ -26,7 +26,7 @@ def test_demo_shows_the_overlap(capsys, tmp_path):
     assert code == 0
     for text in ("SYNTHETIC", "check held", "modelled cycles", "lookups that hit", "AUC",
                  "Projected, not measured", "mode hotline", "mode scratchpipe", "with the card",
-                 "What the card hides", "simulated cycles, projected clock",
+                 "What the card hides", "cycles by formula, projected clock",
                  "timeline of mode hotline: hotrow-demo.json"):
         assert text in " ".join(shown.split()), text
     assert max(map(len, shown.splitlines())) <= 80 and err == ""
