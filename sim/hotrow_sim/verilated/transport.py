@@ -14,6 +14,7 @@ from ..litedram import dram_bytes
 from ..memory import Behaviour, Statistics, dram_timing
 from ..memory.bare import LIMIT, bare_cycles, bursts_of_ports
 from .build import device_library
+from .waveform import write_signal_list
 
 FOREVER = (1 << 64) - 1
 CYCLES_PER_CALL = 4096  # some milliseconds; Python checks the time-out between calls
@@ -44,7 +45,7 @@ class Device:
     behaviour : Behaviour or dict of str to Behaviour
         Of the memory at every port, or by name of the port (`port_names`).
     trace : str or Path, optional
-        File for all signals (VCD).
+        File for all signals, `.vcd`; a list of signals for GTKWave is written beside it.
     dram : DramTiming, optional
         Banks and channels, which all ports share.
     litedram : bool
@@ -64,6 +65,8 @@ class Device:
         self.config, self.ports = config, port_names(config)
         self._behaviour, self._dram, self._litedram = behaviour, dram, litedram
         self._device = None
+        if trace is not None:
+            write_signal_list(trace, config)
         self._library = _load(str(device_library(config, trace is not None, litedram)), litedram)
         widths = [config.address_width] + [log2(dram_bytes(config))] * litedram
         self._space = AddressSpace(min(widths))
@@ -243,7 +246,8 @@ def open_transport(preset="ecp5", config=None, latency=200, jitter=0, stall=0.0,
     behaviour : Behaviour or dict of str to Behaviour, optional
         Replaces the five parameters before it.
     trace : str or Path, optional
-        Record all signals to this file (VCD), with a slower variant of the library.
+        Record all signals to this file, `.vcd`, with a slower variant of the library; a list of
+        signals for GTKWave, `.gtkw`, is written beside it.
     memory : str
         "ideal" serves every port at once. "ddr3" and "hbm" model banks and channels that all ports
         share, at the preset's clock; latency and stalls add to their timing. "litedram" is a real
