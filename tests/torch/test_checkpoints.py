@@ -4,13 +4,14 @@ import copy
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from hotrow.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
-    get_model_state_dict,
+    StateDictOptions,
     get_state_dict,
-    set_model_state_dict,
+    set_state_dict,
 )
 
 IDS = torch.randint(0, 50, (6, 16, 3), generator=torch.Generator().manual_seed(0))
@@ -112,6 +113,7 @@ def test_generic_code_reads_the_rows_optimizer(mode, optimizer):
     _, found = get_state_dict(run.model, [run.dense, run.tables.optimizer])
     assert [group["params"] for group in found["param_groups"]] == [
         ["0.rows", "1.weight", "1.bias"], ["0.rows"]]
+    assert "weight_decay" in found["param_groups"][1]["collection"]
     assert torch.equal(run.model[0].weight, weights)
     run.tables.close()
 
@@ -136,16 +138,57 @@ def test_generic_code_reads_a_collection(optimizer, parts):
     assert list(model) == [f"0.embedding_bags.a.{part}" for part in parts]
 
 
-@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
-@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
-def test_generic_code_loads_a_model(mode, optimizer):
-    first, second = Run(mode, optimizer), Run(mode, optimizer)
-    first.train(IDS[:2])
-    set_model_state_dict(second.model, copy.deepcopy(get_model_state_dict(first.model)))
-    for run in (first, second):
-        run.dense.param_groups[0]["lr"] = 0  # its state is not loaded here
+@pytest.mark.parametrize("kind", [torch.optim.Adagrad, torch.optim.Adam])
+@pytest.mark.parametrize("mode, optimizer, through", [
+    ("resident", "adagrad", "objects"), ("scratchpipe", "adam", "objects"),
+    ("freqcache", "sgd", "files"), ("freqcache", "adam", "flat"), ("resident", "adam", "alone")])
+def test_distributed_checkpoints_resume_exactly(tmp_path, mode, optimizer, through, kind):
+    """Model, dense optimizer and the optimizer of the rows."""
+    options = StateDictOptions(flatten_optimizer_state_dict=through == "flat")
+    runs = [Run(mode, optimizer) for _ in range(2)]
+    for run in runs:
+        run.dense = kind(run.model.parameters(), 0.1)
+        run.train(IDS[:2])
+    runs[0].tables.optimizer.param_groups[0]["lr"] = 0.05
+    runs[1].train(IDS[:1])
+
+    def state(run):
+        calls = [[run.dense], [run.tables.optimizer]] if through == "alone" else [
+            [run.dense, run.tables.optimizer]]
+        return [(get_state_dict(run.model, each, options=options), each) for each in calls]
+
+    saved = [given for given, _ in state(runs[0])]
+    if through == "files":
+        dcp.save(dict(zip("mo", saved[0], strict=True)), checkpoint_id=tmp_path, no_dist=True)
+        loaded = dict(zip("mo", state(runs[1])[0][0], strict=True))
+        dcp.load(loaded, checkpoint_id=tmp_path, no_dist=True)
+        saved = [(loaded["m"], loaded["o"])]
+    saved = copy.deepcopy(saved)
+    for (model, optimizers), (_, each) in zip(saved, state(runs[1]), strict=True):
+        set_state_dict(runs[1].model, each, model_state_dict=model, optim_state_dict=optimizers,
+                       options=options)
+    for run in runs:
         run.train(IDS[2:])
         run.tables.flush()
-    assert first.tables.sha256() == second.tables.sha256()
-    first.tables.close()
-    second.tables.close()
+    assert runs[0].tables.sha256() == runs[1].tables.sha256()
+    assert torch.equal(runs[0].model[1].weight, runs[1].model[1].weight)
+    counts = [run.tables.access_counts() for run in runs]
+    assert counts[0] is None or torch.equal(*counts)
+    for run in runs:
+        assert run.dense.param_groups[0]["lr"] == 0.1
+        run.tables.close()
+
+
+def test_distributed_checkpoints_that_would_mix_optimizers_are_refused():
+    run = Run("resident")
+    with pytest.raises(Error, match="after the other"):
+        get_state_dict(run.model, [run.tables.optimizer, run.dense])
+    full = StateDictOptions(full_state_dict=True)
+    with pytest.raises(Error, match="full_state_dict"):
+        get_state_dict(run.model, [run.dense, run.tables.optimizer], options=full)
+    model, dense = get_state_dict(run.model, [run.dense], options=full)
+    set_state_dict(run.model, [run.dense], model_state_dict=model, optim_state_dict=dense,
+                   options=full)
+    with pytest.raises(Error, match="no options of the collection"):
+        set_state_dict(run.model, [run.dense, run.tables.optimizer], model_state_dict={},
+                       optim_state_dict=get_state_dict(run.model, [run.dense])[1])

@@ -367,6 +367,11 @@ class HotEmbeddingBagCollection(nn.Module):
         """The device's access counts: int64[3, n], tables, rows and counts; None without any."""
         return access_counts(self.store.device)
 
+    @property
+    def counters(self):
+        """Access counters of the device, 0 without one."""
+        return self.store.device.geometry.counter_entries if self.store.device else 0
+
     def set_access_counts(self, counts):
         """Set the device's access counts to those of `access_counts`."""
         set_access_counts(self.store.device, counts)

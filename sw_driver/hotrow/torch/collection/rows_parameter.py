@@ -13,6 +13,8 @@ from ...errors import Error
 _ZERO_GRAD = nn.Module.zero_grad.__code__
 _CLIPS = {inspect.unwrap(each).__code__
           for each in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_)}
+_TRAINS: Any = torch.Tensor.requires_grad
+_LOADING = ("_split_optim_state_dict", "_unflatten_optim_state_dict")
 _REFUSED = frozenset((
     "abs", "add", "add_", "clone", "copy_", "div", "dist", "fill_", "lerp", "lerp_", "linalg_norm",
     "linalg_vector_norm", "mean", "mul", "mul_", "norm", "normal_", "pow", "rmul", "rsub",
@@ -53,6 +55,18 @@ class RowsParameter(nn.Parameter):
     @grad.setter
     def grad(self, value):
         pass
+
+    @property
+    def requires_grad(self):
+        """Whether rows train; False for `torch.distributed.checkpoint`, which would demand the
+        state of this parameter in the dense optimizer, where it has none."""
+        if sys._getframe(1).f_code.co_name in _LOADING:
+            return False
+        return _TRAINS.__get__(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        _TRAINS.__set__(self, value)
 
     def _check_clipped(self, parameters):
         """Raise Error if staged gradients are not among the clipped ones."""

@@ -42,7 +42,7 @@ class SavedState:
         The state and the step of an optimizer may be absent: they stay as they are.
         """
         self._collection.reset_cache_states()
-        known = set()
+        known = {prefix + "rows"}  # of no elements, where somebody adds all parameters
         for name, of_table in prefixes.items():
             known.update(self._load_table(name, state_dict, of_table, missing_keys, error_msgs))
         if strict:

@@ -1,11 +1,14 @@
 """`collection.optimizer`: the `torch.optim.Optimizer` of a collection's rows."""
 
 import math
+import sys
 from copy import copy
 
 import torch
+from torch import nn
 
 from ...errors import Error
+from . import distributed_checkpoint
 from .rules import OPTIMIZERS, Rule
 
 # Hyperparameters of the optimizers of torch.optim.
@@ -37,6 +40,17 @@ class RowOptimizer(torch.optim.Optimizer):
         super().__init__([*self._shown, *collection.gradients()], {**tuned, **steps})
         self.state[collection.rows] = {}  # generic code then makes no state by a step
         self._complete = True
+
+    @property
+    def param_groups(self):
+        """One group: the modules' `rows`, and the tensors whose `grad` are the staged gradients."""
+        if distributed_checkpoint.called_by_it(sys._getframe(1)):
+            return [distributed_checkpoint.group_of(self._shown, self._options())]
+        return self._groups
+
+    @param_groups.setter
+    def param_groups(self, groups):
+        self._groups = groups
 
     def show(self, rows):
         """Let a module's RowsParameter be among the parameters, instead of the collection's."""
@@ -108,25 +122,48 @@ class RowOptimizer(torch.optim.Optimizer):
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
         `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if
-        it counts: policies and hot rows depend on them.
+        it counts: policies and hot rows depend on them. There is a column per counter, so that the
+        shape is always the same. `torch.distributed.checkpoint` gets no state of tables, which the
+        model's state dict has.
         """
-        group = {name: each for name, each in self.param_groups[0].items() if name != "params"}
-        states = self._collection.row_states()
-        counts = self._collection.access_counts()
+        params, frame = list(range(len(self._shown))), sys._getframe(1)
+        if distributed_checkpoint.called_by_it(frame):
+            distributed_checkpoint.check_call(frame, self, self._shown)
+            return {"state": {}, "param_groups": [
+                distributed_checkpoint.group_of(params, self._options())]}
+        group, states = self._options(), self._collection.row_states()
+        counts = group.pop("access_counts", None)
         return {"optimizer": self.rule.name, "state": {0: states} if states else {},
-                "param_groups": [{**group, "params": list(range(len(self._shown)))}],
+                "param_groups": [{**group, "params": params}],
                 **({} if counts is None else {"access_counts": counts})}
 
+    def _options(self):
+        """What the parameter group holds, and the access counts, if there are any."""
+        group = {name: each for name, each in self.param_groups[0].items() if name != "params"}
+        counts = self._collection.access_counts()
+        if counts is None:
+            return group
+        missing = self._collection.counters - counts.shape[1]
+        return {**group, "access_counts": nn.functional.pad(counts, (0, max(0, missing)))}
+
     def load_state_dict(self, state_dict):
+        if distributed_checkpoint.called_by_it(sys._getframe(1)):
+            self._load_options(distributed_checkpoint.options_of(state_dict))
+            return
         given = state_dict.get("optimizer", self.rule.name)
         if given != self.rule.name:
             raise Error(f"this is the state of {given!r}, and the tables train with "
                         f"{self.rule.name!r}")
-        group = state_dict["param_groups"][0]
-        self.param_groups[0] |= {name: each for name, each in group.items() if name != "params"}
         self._collection.load_row_states(state_dict["state"].get(0, {}))
-        if state_dict.get("access_counts") is not None:
-            self._collection.set_access_counts(state_dict["access_counts"])
+        self._load_options({**state_dict["param_groups"][0],
+                            "access_counts": state_dict.get("access_counts")})
+
+    def _load_options(self, options):
+        counts = options.get("access_counts")
+        self.param_groups[0] |= {name: each for name, each in options.items()
+                                 if name not in ("params", "access_counts")}
+        if counts is not None:
+            self._collection.set_access_counts(counts[:, counts[2] > 0])
 
 
 def rule_of(optimizer, lr):

@@ -93,6 +93,10 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
             self.ranks.world)
         return counts
 
+    @property
+    def counters(self):
+        return super().counters * self.ranks.world
+
     def set_access_counts(self, counts):
         if self.store.device is None:
             return
