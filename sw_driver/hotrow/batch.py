@@ -16,6 +16,8 @@ from .memory import as_array
 if TYPE_CHECKING:
     from .tables import Table
 
+_ID64, _FEATURE_MAJOR, _JAGGED = map(int, (
+    BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED))
 LONGEST_BAG = 0xFFFF  # ids; the device takes lengths as uint16
 
 
@@ -169,16 +171,10 @@ class Batch:
         return len(self.ids)
 
     @property
-    def flags(self) -> BatchFlag:
+    def flags(self) -> int:
         """The layout as flags of a command."""
-        flags = BatchFlag(0)
-        if self.ids.itemsize == 8:
-            flags |= BatchFlag.ID64
-        if self.feature_major:
-            flags |= BatchFlag.FEATURE_MAJOR
-        if self.lengths is not None:
-            flags |= BatchFlag.JAGGED
-        return flags
+        return (_ID64 * (self.ids.itemsize == 8) | _FEATURE_MAJOR * self.feature_major
+                | _JAGGED * (self.lengths is not None))
 
     @property
     def column_lookups(self) -> NDArray[np.int64]:

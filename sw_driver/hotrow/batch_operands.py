@@ -53,7 +53,7 @@ class StagedBatch:
 
     def first_count(self, completion: Completion) -> bool:
         """Whether a command's lookups are counted for the first time."""
-        number = int(completion["sequence"])
+        number = completion["sequence"]
         first = number not in self._counted
         self._counted.add(number)
         return first
@@ -107,7 +107,7 @@ class BatchOperands:
         if commands.settings.check_ids:
             batch.check(tables)
         tables.hold(held)
-        operands = {"source": commands.staging.stage(batch.ids, held), "flags": int(batch.flags),
+        operands = {"source": commands.staging.stage(batch.ids, held), "flags": batch.flags,
                     "count": batch.lookups, "samples": batch.samples,
                     "first_table": tables[0].number, "table_count": batch.table_count}
         if batch.lengths is not None:
@@ -132,13 +132,13 @@ class BatchOperands:
         ------
         BatchError, CommandError
         """
-        if int(completion["status"]) == Status.ROW_OUT_OF_RANGE:
-            raise staged.batch.refusal(int(completion["error_index"]), staged.tables)
+        if completion["status"] == Status.ROW_OUT_OF_RANGE:
+            raise staged.batch.refusal(completion["error_index"], staged.tables)
         self._commands.check(completion)
 
     def count(self, staged: StagedBatch, completion: Completion) -> None:
         """The counters hold the lookups of a batch, unless its command was refused."""
-        served = int(completion["status"]) in (Status.OK, Status.ROW_OUT_OF_RANGE)
+        served = completion["status"] in (Status.OK, Status.ROW_OUT_OF_RANGE)
         if served and staged.first_count(completion):
             numbers = staged.tables.numbers
             self.observed[numbers[0]:numbers[-1] + 1] += staged.batch.column_lookups

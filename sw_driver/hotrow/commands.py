@@ -25,7 +25,7 @@ from .registers import (
     describe_ports,
     read_geometry,
 )
-from .results import Done, OpcodeStatistics, RowList
+from .results import Done, RowList
 from .rings import CommandQueue, Settings
 from .row_lists import refusal
 from .tables import Tables
@@ -61,7 +61,8 @@ class Commands:
     results, staging : Pool
         Memory that the device writes, and that it reads.
     queues : dict of str to CommandQueue
-    statistics : dict of str to OpcodeStatistics
+    statistics : dict of int to list of int
+        Completed commands and their cycles, by opcode.
     listeners : list of callable
         Called with a queue's name and the completion record of each of its commands.
     closed : bool
@@ -79,7 +80,7 @@ class Commands:
         self.geometry = read_geometry(self.registers)
         self.regions = Regions(transport, self.registers, self.geometry.handles)
         self.tables = Tables(self.registers, self.regions, self.geometry)
-        self.statistics: dict[str, OpcodeStatistics] = {}
+        self.statistics: dict[int, list[int]] = {}
         self.listeners: list[Callable[[str, Completion], None]] = []
         self._soft_reset(timeout)
         self.registers.write("TIMEOUT", memory_timeout)
@@ -161,14 +162,14 @@ class Commands:
         ------
         BatchError, CommandError
         """
-        status = Status(int(completion["status"]))
-        index, address = int(completion["error_index"]), int(completion["error_address"])
-        if status is Status.OK:
+        if completion["status"] == Status.OK:
             return
+        status = Status(completion["status"])
+        index, address = completion["error_index"], completion["error_address"]
         if status in (Status.ROW_OUT_OF_RANGE, Status.TABLE_UNKNOWN) and rows is not None:
             raise refusal(rows, index, self.tables, positions)
         index = index if positions is None else int(positions[index])
-        opcode = Opcode(int(completion["opcode"]))
+        opcode = Opcode(completion["opcode"])
         where = f", address {self.regions.describe(address)}" if address else ""
         ports = describe_ports(self.registers.read("STATUS"))
         raise CommandError(
@@ -202,10 +203,9 @@ class Commands:
                 queue.stop(error)
 
     def _account(self, queue, completion):
-        name = Opcode(int(completion["opcode"])).name
-        before = self.statistics.get(name, OpcodeStatistics())
-        self.statistics[name] = OpcodeStatistics(
-            before.commands + 1, before.cycles + cycles_of(completion))
+        count = self.statistics.setdefault(completion["opcode"], [0, 0])
+        count[0] += 1
+        count[1] += cycles_of(completion)
         for listener in self.listeners:
             listener(queue, completion)
 
@@ -231,4 +231,5 @@ class Commands:
 
 def cycles_of(completion: Completion) -> int:
     """Cycles that a command took."""
-    return int(completion["end"]) - int(completion["start"])
+    return completion["end"] - completion["start"]
+

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from .arithmetic import Arithmetic
 from .batch_operands import BatchLike, BatchOperands, StagedBatch
 from .commands import Commands
+from .contract import Opcode
 from .errors import DeviceError, RegistrationError, TransportError
 from .events import Events
 from .futures import Future
@@ -87,7 +88,7 @@ def _forms(part: str, method: Callable[Concatenate[Any, P], Future[R]]) -> tuple
 
     @wraps(method)
     def call(self: Any, *arguments: P.args, **named: P.kwargs) -> R:
-        return start(self, *arguments, **named).wait()
+        return method(getattr(self, part), *arguments, **named).wait()
 
     call.__qualname__ = f"Device.{method.__name__}"
     signature = inspect.signature(method)
@@ -274,7 +275,8 @@ class Device:
     def statistics(self) -> dict[str, OpcodeStatistics]:
         """Completed commands and their cycles, by the name of the opcode."""
         with self._commands.lock:
-            return dict(self._commands.statistics)
+            return {Opcode(opcode).name: OpcodeStatistics(*counts)
+                    for opcode, counts in self._commands.statistics.items()}
 
     def cycle(self) -> int:
         """Cycles since the device was powered up."""

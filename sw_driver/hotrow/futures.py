@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from .memory import Held
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .rings import CommandQueue
 
 T = TypeVar("T")
-Completion = Any  # a record of `contract.COMPLETION`
+Completion: TypeAlias = dict[str, int]  # the fields of `contract.COMPLETION`
 
 
 class Future(Generic[T]):
@@ -27,9 +27,10 @@ class Future(Generic[T]):
         self.label, self.number = label, number  # the command in words, and its number in the queue
         self.held = held or Held()
         self._queue, self._finish, self._lost = queue, finish, lost
-        self._done, self._value = False, cast(T, None)
+        self._done = False
+        self._value: T = None  # type: ignore[assignment]  # until it is done
         self._error: Exception | None = None
-        self._completion: Completion = None
+        self._completion: Completion | None = None
 
     @classmethod
     def of(cls, value: T) -> Future[T]:
@@ -82,9 +83,8 @@ class Future(Generic[T]):
     @property
     def span(self) -> tuple[int, int] | None:
         """The device's cycle counter at the start and end of the command; None like `cycles`."""
-        if self._completion is None:
-            return None
-        return int(self._completion["start"]), int(self._completion["end"])
+        completion = self._completion
+        return None if completion is None else (completion["start"], completion["end"])
 
     def ended(self) -> bool:
         """Whether there is a result or an error."""

@@ -189,7 +189,7 @@ class Lookup:
             return Future.of(Installed(np.empty(0, np.uint32), 0, 0, 0, 0))
         self._check_slots(len(listed), "the number of rows to install")
         return self._edit_directory(Opcode.INSTALL, listed, lambda c, slots: Installed(
-            slots, int(c["entries"]), int(c["hits"]), int(c["refused"]), cycles_of(c)), flags)
+            slots, c["entries"], c["hits"], c["refused"], cycles_of(c)), flags)
 
     def remove(self, rows: Rows) -> Future[Removed]:
         """Free the slot of each listed row.
@@ -202,7 +202,7 @@ class Lookup:
         if not len(listed):
             return Future.of(Removed(np.empty(0, np.uint32), 0, 0, 0))
         return self._edit_directory(Opcode.REMOVE, listed, lambda c, slots: Removed(
-            slots, int(c["entries"]), int(c["misses"]), cycles_of(c)))
+            slots, c["entries"], c["misses"], cycles_of(c)))
 
     def forget(self, table: Table) -> None:
         """Free the slots of a table that is to be unregistered.
@@ -235,13 +235,13 @@ class Lookup:
                 ("slots", 4 * lookups), ("misses", ROW_ENTRY.itemsize * lookups),
                 ("popular", 4 * samples), ("nonpopular", 4 * samples))}
             operands = staged.operands | {name: part.address for name, part in lists.items()}
-            operands["flags"] |= BatchFlag.COUNT * bool(observe)
+            operands["flags"] |= int(BatchFlag.COUNT) * bool(observe)
 
             def finish(c: Completion) -> Split:
                 if observe:
                     self._batches.count(staged, c)
                 self._batches.check(staged, c)
-                popular, unique = int(c["popular"]), int(c["unique"])
+                popular, unique = c["popular"], c["unique"]
                 order = np.empty(samples, np.int64)
                 order[:popular] = lists["popular"].view("<u4", popular)
                 order[popular:] = lists["nonpopular"].view("<u4", samples - popular)
@@ -251,8 +251,8 @@ class Lookup:
                 misses = RowList(entries["table"], entries["row"], tables=staged.tables)
                 if c["refused"]:
                     misses = _fold_repeats(slots, misses)
-                return Split(order, popular, slots, misses, int(c["lookups"]), int(c["hits"]),
-                             cycles_of(c), int(c["end"]))
+                return Split(order, popular, slots, misses, c["lookups"], c["hits"],
+                             cycles_of(c), c["end"])
 
             return commands.submit(Opcode.SPLIT, operands, finish, held)
 
@@ -270,7 +270,7 @@ class Lookup:
 
             def finish(c: Completion) -> HotRows:
                 commands.check(c)
-                entries = found.view(HARVEST_ENTRY, int(c["entries"]))
+                entries = found.view(HARVEST_ENTRY, c["entries"])
                 entries = entries[entries["row"] <= tables.last_rows[entries["table"]]]
                 table, row, count = (np.ascontiguousarray(entries[name])
                                      for name in ("table", "row", "count"))

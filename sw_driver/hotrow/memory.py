@@ -75,6 +75,8 @@ def as_array(value: Any) -> NDArray[Any]:
 
 def span(array: NDArray[Any]) -> tuple[int, int]:
     """Host address of an array's first byte, and the bytes up to its last."""
+    if array.size and array.flags.c_contiguous:
+        return array.ctypes.data, array.nbytes
     if array.size == 0 or any(stride < 0 for stride in array.strides):
         raise RegistrationError(
             f"expected an array with elements and without negative strides, got shape "
@@ -98,16 +100,17 @@ class Watch:
     """
 
     def __init__(self, source: Any):
-        self._seen: list[tuple[Callable[[Any], object], Any, object]] = []
+        self._seen: list[tuple[Callable[[Any], object], Any]] = []
         while source is not None and (is_tensor(source) or isinstance(source, np.ndarray)):
             extent = _tensor_extent if is_tensor(source) else _array_extent
-            self._seen.append((extent, source, extent(source)))
+            self._seen.append((extent, source))
             source = getattr(source, "base", None)
+        self._before = [extent(source) for extent, source in self._seen]
 
     @property
     def changed(self) -> bool:
         """Whether an address or a size differs from the first look."""
-        return any(extent(source) != before for extent, source, before in self._seen)
+        return [extent(source) for extent, source in self._seen] != self._before
 
 
 def _tensor_extent(source):
@@ -196,10 +199,6 @@ class Buffer:
         if self.handle is None:
             raise RegistrationError(f"{self.name} is not registered: register it again")
         return packed_address(self.handle, offset)
-
-    def holds(self, host: int, size: int) -> bool:
-        """Whether `size` bytes from host address `host` lie in the buffer."""
-        return self.host <= host and host + size <= self.host + self.nbytes
 
     def check(self) -> None:
         """Raise RegistrationError if the memory is not what was registered."""

@@ -21,6 +21,10 @@ from .tables import TableSet
 _WORD = 0xFFFF_FFFF
 _REFUSED_RETIREMENT = 8  # bit of FAULT
 _PLANNED = (Status.OK, Status.ROW_OUT_OF_RANGE)  # the lists are valid
+_ADMIT, _COUNT, _READ_ONLY = map(int, (PlanFlag.ADMIT, PlanFlag.COUNT, PlanFlag.READ_ONLY))
+_POLICIES = {each.name.lower(): int(PlanFlag.POLICY_LOW) * each.value for each in PlanPolicy}
+_LISTS = {"slots": 4, "fill_slots": 4, "victim_slots": 4,  # bytes per lookup
+          "fills": ROW_ENTRY.itemsize, "victims": ROW_ENTRY.itemsize}
 _UNKNOWN = (Status.SLVERR, Status.DECERR, Status.TIMEOUT)  # maybe planned, the lists are not valid
 
 
@@ -58,11 +62,11 @@ class BatchNumbers:
 
     def note(self, completion: Completion, number: int) -> None:
         """Read the next batch from the completion of a plan."""
-        status = Status(int(completion["status"]))
+        status = completion["status"]
         if status in _UNKNOWN:
             self.lost = True
-        elif status is Status.BATCH_ORDER:
-            self.known_next = int(completion["error_index"])
+        elif status == Status.BATCH_ORDER:
+            self.known_next = completion["error_index"]
         else:
             self.known_next = number + (status in _PLANNED)
         self.under_way.pop(number, None)
@@ -120,16 +124,15 @@ class Planner:
         if admission and observe:
             raise BatchError("a plan with admission cannot observe: a row's count would rise "
                              "between its lookups; call observe(batch) before")
-        flags = policy_flags(policy) | PlanFlag.ADMIT * bool(admission)
-        flags |= PlanFlag.COUNT * bool(observe) | PlanFlag.READ_ONLY * (not writes)
+        flags = (policy_flags(policy) | _ADMIT * bool(admission) | _COUNT * bool(observe)
+                 | _READ_ONLY * (not writes))
         commands, numbers = self._commands, self.numbers
         with commands.open(Opcode.PLAN) as held:
-            planned = self._check_number(Opcode.PLAN, numbers.next if number is None else number)
+            planned = self._check_number(number)
             staged = self._batches.stage(batch, held)
-            lists = {name: commands.results.lease(size * staged.batch.lookups, held)
-                     for name, size in (("slots", 4), ("fill_slots", 4), ("victim_slots", 4),
-                                        ("fills", ROW_ENTRY.itemsize),
-                                        ("victims", ROW_ENTRY.itemsize))}
+            lookups = staged.batch.lookups
+            lists = {name: commands.results.lease(size * lookups, held)
+                     for name, size in _LISTS.items()}
             operands = staged.operands | {name: part.address for name, part in lists.items()}
             operands |= {"value": planned, "flags": staged.operands["flags"] | flags}
 
@@ -139,7 +142,7 @@ class Planner:
                     self._batches.count(staged, c)
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
-                if int(c["status"]) in _PLANNED:
+                if c["status"] in _PLANNED:
                     plan = _read_plan(c, planned, staged, lists, commands.geometry.slots)
                 try:
                     self._batches.check(staged, c)
@@ -169,7 +172,7 @@ class Planner:
             Number of the batch, which is planned later, or not at all.
         """
         with self._commands.open(Opcode.MARK) as held:
-            number = self._check_number(Opcode.MARK, number)
+            number = self._check_number(number, marked=True)
             staged = self._batches.stage(batch, held)
 
             def finish(c: Completion) -> Observation:
@@ -212,18 +215,19 @@ class Planner:
             raise DeviceError(f"this card has no planner, which {what} needs: split the batch, or "
                               f"use a card built with planner=True")
 
-    def _check_number(self, opcode, number):
-        """The batch's number, if the card will accept it."""
-        number, first = index(number), self.numbers.next
-        self.check(opcode.name)
+    def _check_number(self, number, marked=False):
+        """The batch's number, by default the next one, if the card will accept it."""
+        first = self.numbers.next
+        number = first if number is None else index(number)
+        self.check("MARK" if marked else "PLAN")
         if self.numbers.lost:
             raise DeviceError("the lists of a plan were lost, so the directory has slots for rows "
                               "that were never gathered: free them with clear_directory(), and "
                               "begin again with batch 0")
-        if number < first or (opcode is Opcode.PLAN and number != first):
+        if number < first or (number != first and not marked):
             raise BatchError(
-                f"batch {number} cannot be {'planned' if opcode is Opcode.PLAN else 'marked'}: "
-                f"expected {'' if opcode is Opcode.PLAN else 'at least '}{first}, the next to be "
+                f"batch {number} cannot be {'marked' if marked else 'planned'}: "
+                f"expected {'at least ' if marked else ''}{first}, the next to be "
                 f"planned; clear_directory() begins again with 0")
         ahead = number - self.numbers.retired
         if ahead > self.window:
@@ -235,28 +239,27 @@ class Planner:
 
 def policy_flags(policy: str) -> int:
     """Bits of a policy in a command's flags."""
-    known = {each.name.lower(): each for each in PlanPolicy}
-    if policy not in known:
-        raise BatchError(f"policy must be {', '.join(map(repr, known))}, not {policy!r}")
-    return int(PlanFlag.POLICY_LOW * known[policy])
+    if policy not in _POLICIES:
+        raise BatchError(f"policy must be {', '.join(map(repr, _POLICIES))}, not {policy!r}")
+    return _POLICIES[policy]
 
 
 def observation(completion: Completion) -> Observation:
     """The lookups of an OBSERVE or a MARK."""
-    return Observation(int(completion["lookups"]), int(completion["hits"]),
-                       int(completion["misses"]), cycles_of(completion), int(completion["end"]))
+    return Observation(completion["lookups"], completion["hits"],
+                       completion["misses"], cycles_of(completion), completion["end"])
 
 
 def _read_plan(completion, number, staged, lists, first_bypassed):
     """The lists of a plan, with each bypassed row once."""
-    read = {name: int(completion[name])
+    read = {name: completion[name]
             for name in ("entries", "evictions", "bypasses", "unique", "lookups", "hits", "end")}
     slots = lists["slots"].view("<u4", staged.batch.lookups).copy()
     fills = _placed(lists["fills"], lists["fill_slots"], read["entries"], staged.tables)
     evictions = _placed(lists["victims"], lists["victim_slots"], read["evictions"], None)
     if completion["refused"]:
         fills = _fold_bypassed(slots, fills, first_bypassed)
-    again, wait_for = read["entries"] - len(fills), int(completion["wait_for"])
+    again, wait_for = read["entries"] - len(fills), completion["wait_for"]
     return Plan(number, slots, fills, evictions, read["bypasses"] - again,
                 None if wait_for == NO_BATCH else wait_for, read["unique"] - again,
                 read["lookups"], read["hits"], cycles_of(completion), read["end"])

@@ -74,7 +74,7 @@ class Pool:
         """Address at which the device finds a `RowList`."""
         lease = self.lease(ROW_ENTRY.itemsize * len(rows), held)
         entries = lease.view(ROW_ENTRY, len(rows))
-        entries["table"], entries["row"] = rows.table, rows.row
+        entries.view(np.uint64)[:] = rows.keys
         return lease.address
 
     def _carve(self, size):

@@ -105,8 +105,12 @@ class Regions:
 
         Buffers that are registered for one command do not count.
         """
-        return next((buffer for buffer in self._buffers if buffer and not buffer.for_one_command
-                     and buffer.holds(host, size) and buffer.writable >= writable), None)
+        end = host + size
+        for buffer in self._buffers:
+            if (buffer and buffer.host <= host and end <= buffer.host + buffer.nbytes
+                    and buffer.writable >= writable and not buffer.for_one_command):
+                return buffer
+        return None
 
     def reach(self, array: NDArray[Any], what: str, writable: bool, alignment: int,
               held: Held) -> int:

@@ -14,6 +14,7 @@ from .contract import COMMAND, COMPLETION, Opcode
 from .errors import DeviceError, TimeoutError, TransportError
 from .futures import Completion, Future
 from .memory import Held
+from .records import Record
 from .regions import Regions
 from .registers import ENABLE, FAULTED, STOPPED, WAITING, Registers, describe_ports, describe_queue
 
@@ -21,6 +22,7 @@ T = TypeVar("T")
 _MODULUS = 1 << 32  # of the registers TAIL, HEAD and COMPLETED
 _SLICE = 0.05  # seconds in the transport before the driver reads the state again
 _PAUSE = 0.0005
+_COMMAND, _COMPLETION = Record(COMMAND), Record(COMPLETION)
 
 
 @dataclass
@@ -68,9 +70,10 @@ class CommandQueue:
         self._settings, self._account = settings, account
         size = entries * (COMMAND.itemsize + COMPLETION.itemsize)
         self._ring = regions.add(regions.empty(size, np.uint8), True, f"rings of the {name} queue")
-        split = entries * COMMAND.itemsize
-        self._commands = self._ring.array[:split].view(COMMAND)
-        self._completions = self._ring.array[split:].view(COMPLETION)
+        self._prefix = f"{name.upper()}_"  # of its registers
+        self._labels = {opcode: f"{opcode.name} on the {name} queue" for opcode in Opcode}
+        memory, self._split = self._ring.array.data, entries * COMMAND.itemsize
+        self._commands, self._completions = memory[:self._split], memory[self._split:]
         self._outstanding: deque[Future[Any]] = deque()
         self._completed = 0  # commands, since the queue was started
         self._fault: DeviceError | None = None
@@ -80,8 +83,8 @@ class CommandQueue:
         self._write("CONTROL", 0)
         self._completed = 0
         self._fault = None
-        for name, offset in (("COMMANDS", 0), ("COMPLETIONS", self._commands.nbytes)):
-            self._registers.write_wide(f"{self.name.upper()}_{name}", self._ring.packed(offset))
+        for name, offset in (("COMMANDS", 0), ("COMPLETIONS", self._split)):
+            self._registers.write_wide(self._prefix + name, self._ring.packed(offset))
         self._write("ENTRIES", self._entries.bit_length() - 1)
         self._write("CONTROL", ENABLE)
 
@@ -93,8 +96,8 @@ class CommandQueue:
     def make_room(self, opcode: Opcode) -> None:
         """Wait, without the device's lock, until the ring has room for a command."""
         if self.full:
-            self.drive(lambda: not self.full, f"{opcode.name} on the {self.name} queue (its ring "
-                       f"of {self._entries} commands is full)", None)
+            self.drive(lambda: not self.full, f"{self._labels[opcode]} (its ring of "
+                       f"{self._entries} commands is full)", None)
 
     def submit(self, opcode: Opcode, operands: dict[str, int],
                finish: Callable[[Completion], T], held: Held,
@@ -115,12 +118,9 @@ class CommandQueue:
         if self._fault is not None:
             raise self._fault
         number = self._submitted
-        future = Future(self, f"{opcode.name} on the {self.name} queue", number, finish, held, lost)
-        command = np.zeros((), COMMAND)
-        command["opcode"], command["tag"] = opcode, number % _MODULUS
-        for name, value in operands.items():
-            command[name] = value
-        self._commands[number % self._entries] = command
+        future = Future(self, self._labels[opcode], number, finish, held, lost)
+        _COMMAND.write(self._commands, number % self._entries,
+                       operands | {"opcode": opcode, "tag": number % _MODULUS})
         self._outstanding.append(future)
         self._write("TAIL", self._submitted % _MODULUS)
         return future
@@ -156,7 +156,10 @@ class CommandQueue:
         deadline = time.monotonic() + timeout
         while True:
             with self._lock:
-                self.look()
+                self.poll()
+                if reached():
+                    return
+                self.look()  # for a fault, because more may not come
                 if reached():
                     return
                 remaining = deadline - time.monotonic()
@@ -187,7 +190,7 @@ class CommandQueue:
     def _complete_first(self):
         future = self._outstanding[0]
         if not future.ended():
-            completion = self._completions[future.number % self._entries].copy()
+            completion = _COMPLETION.read(self._completions, future.number % self._entries)
             if (completion["tag"], completion["sequence"]) != (
                     future.number % _MODULUS, (future.number + 1) % _MODULUS):
                 self.stop(DeviceError(
@@ -221,7 +224,7 @@ class CommandQueue:
                 f"({describe_queue(self._registers, self.name)}): {advice}")
 
     def _read(self, name):
-        return self._registers.read(f"{self.name.upper()}_{name}")
+        return self._registers.read(self._prefix + name)
 
     def _write(self, name, value):
-        self._registers.write(f"{self.name.upper()}_{name}", value)
+        self._registers.write(self._prefix + name, value)

@@ -1,5 +1,6 @@
 """Arrays that hold one row, or one row's state, per slot: checked before the device uses them."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:
     if writable and not array.flags.writeable:
         raise RegistrationError(
             f"{what} must be writable; got {array.dtype} of shape {array.shape}, read-only")
-    if writable and _overlaps(array):
+    if writable and not array.flags.c_contiguous and _overlaps(array):
         raise RegistrationError(f"elements of {what} share memory: its shape is {array.shape}, its "
                                 f"strides are {array.strides}")
     return array
@@ -49,7 +50,7 @@ def slot_array(value: Buffer | Array, what: str, dtype: DTypeLike, row_bytes: in
                writable: bool) -> NDArray[Any]:
     """The array of `value`, whose rows must have that type and that many bytes."""
     array = array_of(value, what, writable)
-    row = int(np.prod(array.shape[1:])) * array.itemsize if array.ndim else 0
+    row = prod(array.shape[1:]) * array.itemsize if array.ndim else 0
     if array.dtype != dtype or row != row_bytes:
         raise RegistrationError(
             f"{what} must be of {dtype}, {row_bytes} bytes a row; got {array.dtype} of shape "

@@ -156,11 +156,11 @@ class Timeline:
         return timed
 
     def _record(self, queue, completion):
-        found = {name: int(completion[name]) for name in _COUNTS if completion[name]}
+        found = {name: completion[name] for name in _COUNTS if completion[name]}
         self._commands.append((queue, {
-            "opcode": Opcode(int(completion["opcode"])).name, "start": int(completion["start"]),
-            "end": int(completion["end"]),
-            "status": Status(int(completion["status"])).name, **found}))
+            "opcode": Opcode(completion["opcode"]).name, "start": completion["start"],
+            "end": completion["end"],
+            "status": Status(completion["status"]).name, **found}))
 
 
 class _Shift:

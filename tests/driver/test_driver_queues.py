@@ -6,6 +6,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import CommandError, DeviceError, Future, Status, TransportError
+from hotrow.contract import COMPLETION
 
 from tests.driver.conftest import BOARDS, picked, random_ids, usable
 
@@ -204,7 +205,7 @@ def test_rings_overwritten(device, tables):
     later = device.wait_event_async(0, 1, queue="lookup")
     while device.registers.read("LOOKUP_COMPLETED") == completed:
         device.transport.wait(0, completed, 0.01)
-    queue._completions["sequence"][completed] = 99
+    np.frombuffer(queue._completions, COMPLETION)["sequence"][completed] = 99
     with pytest.raises(DeviceError, match=r"completion 2 .* sequence 99: the rings were over"):
         pending.result()
     assert later.done(), "later commands are given up too"

@@ -1,5 +1,6 @@
 import pytest
 from hotrow.kernels import compiler
+from hotrow.kernels.library import library
 
 
 @pytest.fixture(params=["native", "reference"])
@@ -8,4 +9,6 @@ def passes(request, monkeypatch):
     if request.param == "native" and compiler.find_compiler() is None:
         pytest.skip("no C++ compiler is installed")
     monkeypatch.setenv("HOTROW_KERNELS", request.param)
-    return request.param
+    library.cache_clear()
+    yield request.param
+    library.cache_clear()

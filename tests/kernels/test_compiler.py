@@ -59,10 +59,10 @@ def test_without_any_compiler(monkeypatch):
 def test_pytorch_takes_over_where_the_compiler_fails(empty_cache, monkeypatch):
     monkeypatch.delenv("HOTROW_KERNELS", raising=False)
     monkeypatch.setenv("CXX", "false")
-    library._load.cache_clear()
+    library.library.cache_clear()
     try:
         with pytest.warns(UserWarning, match="PyTorch runs the passes"):
             groups = Grouper(5).group(torch.tensor([3, 1, 3]))
         assert groups.numbers.tolist() == [0, 1, 0]
     finally:
-        library._load.cache_clear()
+        library.library.cache_clear()

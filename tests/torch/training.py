@@ -71,7 +71,10 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
         collection = held.enter_context(HotEmbeddingBagCollection(
             tables, device, mode, optimizer, 0.2, seed=3, **options))
         if choose is not None:
-            collection.store.stages.choose = choose
+            def chosen(ready):
+                found = sorted(ready)
+                return choose(found) if found else -1
+            collection.store.stages.choose = chosen
         if store is not None:
             store(collection.store)
         torch.manual_seed(5)

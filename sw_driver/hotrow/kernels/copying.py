@@ -22,21 +22,21 @@ def copy_rows(target, source, to=None, start=None):
     Error
         An index is no row; nothing was copied.
     """
-    count = next((len(index) for index in (to, start) if index is not None), len(source))
-    sizes = {len(each) for each in (to, start) if each is not None} | {
-        len(array) for array, index in ((target, to), (source, start)) if index is None}
-    if sizes != {count} or target.shape[1:] != source.shape[1:] or target.dtype != source.dtype:
+    written, read = (array.shape[0] if index is None else index.shape[0]
+                     for array, index in ((target, to), (source, start)))
+    if written != read or target.shape[1:] != source.shape[1:] or target.dtype != source.dtype:
         raise Error(f"cannot copy {source.dtype} {list(source.shape)} to {target.dtype} "
-                    f"{list(target.shape)}: the rows differ, or there are {sorted(sizes)} of them")
+                    f"{list(target.shape)}: the rows differ, or there are {read} of them for "
+                    f"{written} places")
     native = library()
     size, width = target.element_size(), target.shape[1] if target.dim() == 2 else 1
     to, start = (None if each is None else each.contiguous() for each in (to, start))
     wrong = _copy_reference(target, source, to, start) if native is None else native.copy_rows(
-        target.data_ptr(), len(target), target.stride(0) * size, Integers.of(to),
-        source.data_ptr(), len(source), source.stride(0) * size, Integers.of(start),
-        count, size * width, threads_for(count * width))
+        target.data_ptr(), target.shape[0], target.stride(0) * size, Integers.of(to),
+        source.data_ptr(), source.shape[0], source.stride(0) * size, Integers.of(start),
+        read, size * width, threads_for(read * width))
     if wrong:
-        raise Error(f"row {wrong - 1} of {count} to be copied is outside of the "
+        raise Error(f"row {wrong - 1} of {read} to be copied is outside of the "
                     f"{len(target)} rows of the target or the {len(source)} of the source")
 
 
@@ -137,10 +137,12 @@ def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
         A slot is not in the partition, or has no place in the area.
     """
     places, native = torch.empty(len(slots), dtype=torch.int32), library()
+    if not len(slots):
+        return places
     slots = np.ascontiguousarray(slots, np.uint32)
     wrong = native.place_slots(
         slots.ctypes.data, len(slots), directory, flag, per_choice.bit_length() - 1, part, first,
-        pointer(area, torch.int64), len(area), places.data_ptr(),
+        pointer(area, torch.int64), area.shape[0], places.data_ptr(),
     ) if native else _place_reference(slots, area, directory, per_choice, part, first, flag, places)
     if wrong:
         raise Error(f"lookup {wrong - 1} has slot {int(slots[wrong - 1]):#x}: expected a slot of "

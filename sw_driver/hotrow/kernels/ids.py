@@ -1,5 +1,7 @@
 """Ids of a batch: checked against their tables, and as rows of one array of all tables."""
 
+from functools import lru_cache
+
 import torch
 
 from ..errors import Error
@@ -30,23 +32,28 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     """
     if ids.dim() == 2:
         samples, features = ids.shape
-        begin = torch.arange(features) * ids.stride(1)
-        stride, counts = ids.stride(0), torch.full((features,), samples)
+        stride, begin, counts = ids.stride(0), *_grid(samples, features, ids.stride(1))
     else:
-        ids, stride = ids.contiguous(), 1
-        begin = counts.cumsum(0) - counts
-    if len(rows) != len(counts) or int(counts.sum()) != ids.numel():
+        ids, stride, samples = ids.contiguous(), 1, None
+        begin, features = counts.cumsum(0) - counts, counts.shape[0]
+    if rows.shape[0] != features or (samples is None and int(counts.sum()) != ids.shape[0]):
         raise Error(f"expected ids of {len(rows)} features, got {ids.numel()} ids of "
-                    f"{len(counts)} features that count {int(counts.sum())}")
+                    f"{features} features that count {int(counts.sum())}")
     flat = None if first is None else torch.empty(ids.numel(), dtype=dtype)
     native = library()
     if native is None:
         return _reference(ids, rows, first, counts, flat)
     wrong = native.flatten_ids(
-        Integers.of(ids), len(rows), begin.data_ptr(), pointer(counts, torch.int64), stride,
+        Integers.of(ids), features, begin.data_ptr(), pointer(counts, torch.int64), stride,
         pointer(rows, torch.int64), pointer(first, torch.int64), pointer(flat, dtype),
         dtype == torch.int64)
     return flat, wrong
+
+
+@lru_cache(8)
+def _grid(samples, features, stride):
+    """Where the ids of each feature begin, and how many there are: int64[features]."""
+    return torch.arange(features) * stride, torch.full((features,), samples)
 
 
 def _reference(ids, rows, first, counts, flat):

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import threading
 import warnings
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -48,8 +47,8 @@ class Table(ctypes.Structure):
         if rows.dim() != 2 or (rows.shape[1] > 1 and rows.stride(1) != 1):
             raise Error(f"expected rows [R, D] with contiguous elements, got shape "
                         f"{list(rows.shape)} with strides {list(rows.stride())}")
-        return cls(rows.data_ptr(), *rows.shape[:1], rows.stride(0), rows.shape[1],
-                   TYPES[rows.dtype])
+        count, dim = rows.shape
+        return cls(rows.data_ptr(), count, rows.stride(0), dim, TYPES[rows.dtype])
 
 
 class Bags(ctypes.Structure):
@@ -80,28 +79,20 @@ _ARGUMENTS = {
     "mark_dirty": [Integers, c_int64, c_int64, c_void_p, c_void_p],
     "count_hits": [c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_void_p],
 }
-_lock = threading.Lock()
-
-
-def library():
-    """The library, built by the first call; None where there is no compiler, where it failed, which
-    a warning reports, or where the environment variable HOTROW_KERNELS is "reference"."""
-    if os.environ.get("HOTROW_KERNELS") == "reference":
-        return None
-    with _lock:
-        return _load()
 
 
 @cache
-def _load():
-    if compiler.find_compiler() is None:
+def library():
+    """The library, built by the first call; None where there is no compiler, where it failed, which
+    a warning reports, or where the environment variable HOTROW_KERNELS is "reference" then."""
+    if os.environ.get("HOTROW_KERNELS") == "reference" or compiler.find_compiler() is None:
         return None
     try:
         loaded = compiler.load("kernels", sorted(_FOLDER.glob("*.cpp")),
                                sorted(_FOLDER.glob("*.hpp")))
     except Error as error:
         warnings.warn(f"{error}\nPyTorch runs the passes over a batch instead: the same bits, "
-                      f"several times slower", stacklevel=4)
+                      f"several times slower", stacklevel=3)
         return None
     for name, arguments in _ARGUMENTS.items():
         getattr(loaded, name).argtypes = arguments

@@ -94,14 +94,15 @@ def locate_rows(flat, first, number):
         A row is negative.
     """
     native, flat = library(), flat.contiguous()
-    entries, first = np.empty((len(flat), 2), np.uint32), np.ascontiguousarray(first, np.int64)
+    entries = np.empty((flat.shape[0], 2), np.uint32)
+    first = np.ascontiguousarray(first, np.int64)
     if native is None:
         rows = flat.numpy()
         wrong = 1 + int(np.argmax(rows < 0)) if (rows < 0).any() else 0
         table = np.searchsorted(first, rows, side="right") - 1
         entries[:, 0], entries[:, 1] = rows - first[table], table + number
     else:
-        wrong = native.locate_rows(flat.data_ptr(), len(flat), first.ctypes.data, len(first),
+        wrong = native.locate_rows(flat.data_ptr(), flat.shape[0], first.ctypes.data, len(first),
                                    number, entries.ctypes.data)
     if wrong:
         raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative")

@@ -72,7 +72,7 @@ class BagLayout:
         ------
         Error
         """
-        if (pooled.dtype != torch.float32 or tuple(pooled.shape) != (self.samples, self.row_width)
+        if (pooled.dtype != torch.float32 or pooled.shape != (self.samples, self.row_width)
                 or (pooled.shape[1] > 1 and pooled.stride(1) != 1)):
             raise Error(f"expected float32[{self.samples}, {self.row_width}] with contiguous "
                         f"rows, got {pooled.dtype} {list(pooled.shape)} with strides "
@@ -168,7 +168,7 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
     Error
         The lengths are not those of the lookups.
     """
-    count, lookups = len(groups.distinct), len(groups.numbers)
+    count, lookups = groups.distinct.shape[0], groups.numbers.shape[0]
     layout.check(gradients, lookups, weights)
     sums = torch.empty(count, layout.dim) if out is None else out[:count]
     native = library()

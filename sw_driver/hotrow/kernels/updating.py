@@ -36,7 +36,8 @@ def update_rows(rows, slots, gradients, rule, state=None, keys=None):
     if native is None or code is None or not rule.plain:
         _reference(rows, slots, gradients, rule, state, keys)
         return
-    if tuple(gradients.shape) != (len(slots), rows.shape[1]) or gradients.dtype != torch.float32:
+    count = slots.shape[0]
+    if gradients.shape != (count, rows.shape[1]) or gradients.dtype != torch.float32:
         raise Error(f"expected gradients float32[{len(slots)}, {rows.shape[1]}], got "
                     f"{gradients.dtype} {list(gradients.shape)}")
     if dimensions and (state is None or state.dim() != dimensions or len(state) != len(rows)
@@ -46,7 +47,7 @@ def update_rows(rows, slots, gradients, rule, state=None, keys=None):
     slots, gradients = slots.contiguous(), gradients.contiguous()
     wrong = native.update(
         ctypes.byref(Table.of(rows)), state.data_ptr() if dimensions else None,
-        state.stride(0) if dimensions else 0, Integers.of(slots), len(slots),
+        state.stride(0) if dimensions else 0, Integers.of(slots), count,
         gradients.data_ptr(), code, rule.lr, getattr(rule, "eps", 0.0),
         threads_for(gradients.numel()))
     if wrong:

@@ -80,7 +80,7 @@ class BatchStages:
     def plan(self, number):
         window, policy = self._window, self._policy
         flight, base = window.batches[number], window.base
-        with self.stages.changed:
+        with self.stages.lock:
             last = min(window.submitted, number + self._look_ahead + 1)
             coming = [window.batches[each] for each in range(number, last)]
             retired = min(window.finished, number if flight.marked_at is None

@@ -103,10 +103,10 @@ class CachedStore(Store):
             return
         batch = request.bags.device_batch(self.slot_map.registered)
         self._check_size(request.bags, batch)
-        with self.stages.changed:
+        with self.stages.lock:
             self.window.submit(BatchInFlight(request, batch))
+            self.stages.wake()
         self.stages.start()
-        self.stages.wake()
 
     def take(self, request):
         if not request.bags.lookups:
@@ -120,9 +120,9 @@ class CachedStore(Store):
         if self.coming() is not request:
             raise Error(f"batch {number} was prefetched with another request: batches train in "
                         f"the order of prefetch()")
-        with self.stages.changed:
+        with self.stages.lock:
             self.window.want(number)
-            self.stages.changed.notify_all()
+            self.stages.wake()
         self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
         flight = self.window.take()
         for transfer in flight.transfers:
@@ -152,14 +152,14 @@ class CachedStore(Store):
     def finish(self, holds_gradients=False):
         if holds_gradients:
             return
-        with self.stages.changed:
+        with self.stages.lock:
             while self.window.taken and self.window.taken[0].pending.done:
                 self._release(self.window.finish())
             self._copied = [each for each in self._copied if not each[1].done]
-            self.stages.changed.notify_all()
+            self.stages.wake()
 
     def abandon(self):
-        with self.stages.changed:
+        with self.stages.lock:
             # A planned batch has changed the directory and runs to its end; the others are dropped.
             self.window.abandoning = True
             kept, dropped = self.batch_stages.withdraw()
@@ -375,7 +375,7 @@ class CachedStore(Store):
             self.cold.apply(group, staged, rule)
 
     def memory(self):
-        with self.stages.changed, self.lock:
+        with self.stages.lock, self.lock:
             row_bytes = [group.kind.row_bytes for group in self.groups]
             metadata = sum(storage.metadata_bytes for storage in self.storages)
             return {

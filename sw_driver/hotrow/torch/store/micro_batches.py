@@ -103,6 +103,6 @@ class MicroBatches:
                            self._lock, sums, cold, storage.grouper, flight, transfer.bypassed)
 
     def _want(self, number):
-        with self._stages.changed:
+        with self._stages.lock:
             self._window.want(number)
-            self._stages.changed.notify_all()
+            self._stages.wake()

@@ -25,8 +25,8 @@ class Stage(NamedTuple):
 class Stages:
     """Runs the stages of batches, on worker threads or on the thread that waits.
 
-    A stage serves one batch at a time, in order, once its `can_run` allows it. Which of several
-    stages runs first changes the time only, never a result.
+    A stage serves one batch at a time, in order, once its `can_run` allows it. Of several stages
+    that can run the last comes first, which changes the time only, never a result.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Stages:
     ----------
     done : list of int
         Batches that have passed each stage.
-    changed : threading.Condition
+    lock : threading.RLock
         Held while `done` and the inputs of `can_run` change.
     seconds : list of float
         Time that each stage took.
@@ -53,17 +53,20 @@ class Stages:
     def __init__(self, stages, workers=0, before=None):
         self.stages, self.workers, self.before = tuple(stages), workers, before
         self.done, self.seconds, self.waited = [0] * len(stages), [0.0] * len(stages), 0.0
+        self._backwards = range(len(stages) - 1, -1, -1)
         self._at = {stage.name: at for at, stage in enumerate(self.stages)}
         self.clock = time.perf_counter
-        self.changed = threading.Condition(threading.RLock())
+        self.lock = threading.RLock()
+        self._changed, self._asleep = threading.Condition(self.lock), 0
         self._busy = [False] * len(stages)
         self._failure, self._threads, self._stopping = None, [], False
         if workers:
             atexit.register(_stop, weakref.ref(self))
 
     def choose(self, ready):
-        """Choose one of the stages int[k] that can run: the last, which brings a batch furthest."""
-        return ready[-1]
+        """Choose one of the stages that can run, an iterator: the first, which brings a batch
+        furthest; -1 if there is none."""
+        return next(ready, -1)
 
     def through(self, name):
         """Batches that have passed the stage of that name."""
@@ -71,12 +74,12 @@ class Stages:
 
     def begun(self, name):
         """Batches that have entered it."""
-        with self.changed:
+        with self.lock:
             return self.through(name) + self._busy[self._at[name]]
 
     def start(self):
         """Start the threads, if there are any."""
-        with self.changed:
+        with self.lock:
             self._raise_failure()
             if self._threads or not self.workers:
                 return
@@ -88,17 +91,17 @@ class Stages:
 
     def stop(self):
         """End the threads, each after its current stage."""
-        with self.changed:
+        with self.lock:
             self._stopping = True
-            self.changed.notify_all()
+            self.wake()
         for thread in self._threads:
             thread.join()
         self._threads = []
 
     def wake(self):
-        """Make idle threads evaluate `can_run` again."""
-        with self.changed:
-            self.changed.notify_all()
+        """Make idle threads evaluate `can_run` again; the caller holds the lock."""
+        if self._asleep:
+            self._changed.notify_all()
 
     def wait(self, reached, what):
         """Return once `reached()` is true.
@@ -118,7 +121,7 @@ class Stages:
                 with deferral as pending:
                     while not done and not pending:
                         done, stage = self._next(reached, what)
-                        if stage is not None:
+                        if stage >= 0:
                             within += self._run(stage)
                 for handler, arguments in pending:
                     handler(*arguments)
@@ -126,31 +129,39 @@ class Stages:
             self.waited += self.clock() - started - within
 
     def _next(self, reached, what):
-        """Whether `reached()`; else a claimed stage, or None after a wait."""
-        with self.changed:
+        """Whether `reached()`; else a claimed stage, or -1 after a wait."""
+        with self.lock:
             self._raise_failure()
             if reached():
-                return True, None
-            stage = None if self._threads else self._claim()
-            if stage is None:
-                if not any(self._busy) and not self._ready():
+                return True, -1
+            stage = -1 if self._threads else self._claim()
+            if stage < 0:
+                if not any(self._busy) and not any(True for _ in self._ready()):
                     raise Error(f"no stage can run, and {what} is not reached")
-                self.changed.notify_all()
-                self.changed.wait(_POLL_S)
+                self.wake()
+                self._sleep()
             return False, stage
 
     def _ready(self):
-        return [at for at, stage in enumerate(self.stages)
-                if not self._busy[at] and self._failure is None and stage.can_run(self.done[at])]
+        """Stages that can run: their indices, the last first."""
+        if self._failure is None:
+            for at in self._backwards:
+                if not self._busy[at] and self.stages[at].can_run(self.done[at]):
+                    yield at
 
     def _claim(self):
-        """Reserve a stage that can run for this thread: its index, or None."""
-        ready = self._ready()
-        if not ready:
-            return None
-        at = self.choose(ready)
-        self._busy[at] = True
+        """Reserve a stage that can run for this thread: its index, or -1."""
+        at = self.choose(self._ready())
+        if at >= 0:
+            self._busy[at] = True
         return at
+
+    def _sleep(self):
+        self._asleep += 1
+        try:
+            self._changed.wait(_POLL_S)
+        finally:
+            self._asleep -= 1
 
     def _run(self, at):
         """Run a claimed stage; return the seconds that it took."""
@@ -161,28 +172,28 @@ class Stages:
                 self.before(stage.name, number)
             stage.run(number)
         except BaseException as error:
-            with self.changed:
+            with self.lock:
                 self._failure, self._busy[at] = error, False
-                self.changed.notify_all()
+                self.wake()
             raise
         took = self.clock() - started
-        with self.changed:
+        with self.lock:
             self.seconds[at] += took
             self.done[at] += 1
             self._busy[at] = False
-            self.changed.notify_all()
+            self.wake()
         return took
 
     def _work(self):
         while True:
-            with self.changed:
-                at = None
-                while at is None:
+            with self.lock:
+                at = -1
+                while at < 0:
                     if self._stopping or self._failure is not None:
                         return
                     at = self._claim()
-                    if at is None:
-                        self.changed.wait(_POLL_S)
+                    if at < 0:
+                        self._sleep()
             try:
                 self._run(at)
             except BaseException:  # `_run` keeps it, and `wait` raises it
