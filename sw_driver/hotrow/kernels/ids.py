@@ -32,7 +32,8 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     """
     if ids.dim() == 2:
         samples, features = ids.shape
-        stride, begin, counts = ids.stride(0), *_grid(samples, features, ids.stride(1))
+        begin, counts = _grid(samples, features, ids.stride(1))
+        stride = ids.stride(0)
     else:
         ids, stride, samples = ids.contiguous(), 1, None
         begin, features = counts.cumsum(0) - counts, counts.shape[0]
