@@ -5,7 +5,7 @@ import threading
 import hotrow
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
 from hotrow.torch.pipeline.micro_batch import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -230,9 +230,77 @@ def test_a_batch_that_is_no_tensor():
     run.end()
 
 
-def test_a_model_needs_one_collection():
-    with pytest.raises(hotrow.Error, match="Linear has 0"):
+def test_a_model_needs_a_collection():
+    with pytest.raises(hotrow.Error, match="Linear has none"):
         TrainPipeline([], nn.Linear(2, 2), None)
+
+
+class Two(nn.Module):
+    """A pooled and an unpooled collection, and a converted bag."""
+
+    def __init__(self, modes, seed=0, **options):
+        super().__init__()
+        torch.manual_seed(seed)
+
+        def card(mode):
+            return {"mode": mode, "lr": 0.1, "optimizer": "adagrad", **(
+                {} if mode == "resident" else {"device": "model", "preset": "tiny", **options})}
+
+        self.pooled = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], **card(modes[0]))
+        self.rows = HotEmbeddingBagCollection([TableConfig("b", 50, 8, "none")], **card(modes[1]))
+        self.bags = nn.ModuleDict({"bag": nn.EmbeddingBag(50, 8, mode="sum")})
+        self.tables = (self.pooled, self.rows, convert(self.bags, **card(modes[2])))
+
+    def forward(self, ids):
+        return (self.pooled(ids) * self.rows(ids) * self.bags["bag"](ids)).sum()
+
+    def close(self):
+        for each in self.tables:
+            each.close()
+
+
+def by_name(ids):
+    return {"pooled": ids, "rows": (ids,), "bags.bag": ids}
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2}])
+def test_a_pipeline_feeds_several_collections(options):
+    batches = [torch.randint(50, (16, 1), generator=torch.Generator().manual_seed(seed))
+               for seed in range(8)]
+    ends = []
+    for modes in (["resident"] * 3, ["scratchpipe", "freqcache", "hotline"]):
+        model = Two(modes, **options)
+        with TrainPipeline(batches, model, by_name) as pipeline:
+            assert pipeline.collections == list(model.tables)
+            for number, ids in enumerate(pipeline):
+                if number in (2, 3):
+                    pipeline.skip()
+                    continue
+                model(ids).backward()
+                for each in model.tables:
+                    each.optimizer.step()
+            if modes[0] != "resident":
+                assert pipeline.figures["hit_rate"] > 0
+                with pytest.raises(hotrow.Error, match="iterate the pipeline"):
+                    pipeline.train(model)
+                assert all(each.statistics["lookups"] == 16 * 8 for each in model.tables)
+        for each in model.tables:
+            each.flush()
+        ends.append([each.sha256() for each in model.tables])
+        model.close()
+    assert ends[0] == ends[1]
+
+
+def test_inputs_of_several_collections_are_checked():
+    model, batches = Two(["scratchpipe"] * 3), [torch.zeros(4, 1, dtype=torch.int64)] * 3
+    for given, said in (({"pooled": batches[0]}, "nothing for rows"),
+                        ({**by_name(batches[0]), "row": 1}, "no collection or .* 'row'"),
+                        ({**by_name(batches[0]), "rows": batches[0] + 50}, "no row of table 'b'")):
+        with pytest.raises(hotrow.Error, match=said):
+            next(iter(TrainPipeline(batches, model, lambda _, given=given: given)))
+        assert not any(each.store.waiting for each in model.tables)
+    model(batches[0]).backward()
+    model.close()
 
 
 def test_stages_overlap_on_a_virtual_clock():

@@ -7,9 +7,7 @@ from contextlib import suppress
 import torch
 
 from ...errors import Error
-from ..collection.bag_calls import joined_bags
-from ..collection.collection import HotEmbeddingBagCollection
-from ..collection.embedding_bag import HotEmbeddingBag
+from .fed_collection import collections_of
 from .micro_batch import backward, refuse_batch_coupled
 
 _STAGES = ("plan", "collect", "exchange", "insert")
@@ -32,12 +30,13 @@ class TrainPipeline:
     loader : iterable
         A `DataLoader`, or any iterable that gives one epoch per iteration.
     model : nn.Module
-        Holds one collection, or is one.
+        Holds collections, or is one.
     inputs : callable
-        From a batch to the collection's argument; a tuple is its arguments. For a converted model a
-        dict of the arguments of its bags by name, as `inputs` of `convert` returns.
+        From a batch to the argument of all collections; a tuple is their arguments. A dict has the
+        argument of each collection by its name in the model. For a converted model a dict of the
+        arguments of its bags by name, as `inputs` of `convert` returns.
     ahead : int, optional
-        Batches to read ahead; by default the collection's depth and look-ahead.
+        Batches to read ahead; by default the least of the collections' depths and look-aheads.
     watch : callable, optional
         Called with `figures` after each batch.
     writer : optional
@@ -45,6 +44,7 @@ class TrainPipeline:
 
     Attributes
     ----------
+    collections : list of HotEmbeddingBagCollection
     epoch, batch : int
         Current epoch, and batches of it that were yielded. After the optimizer step of the last
         one, a resumed run continues from this place.
@@ -52,23 +52,21 @@ class TrainPipeline:
     Raises
     ------
     Error
-        The model has no collection, or several.
+        The model has no collection.
     """
 
     def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
         self.loader, self.model = loader, model
-        self.collection, self._lookups = _collection_of(model)
-        self._bags = {name: module for name, module in model.named_modules(remove_duplicate=False)
-                      if isinstance(module, HotEmbeddingBag)}
+        self._fed = collections_of(model)
+        self.collections = [each.collection for each in self._fed]
         self._inputs, self._watch, self._writer = inputs, watch, writer
-        store = self.collection.store
-        self.ahead = store.depth - 1 + store.look_ahead if ahead is None else ahead
+        self.ahead = min(each.store.depth - 1 + each.store.look_ahead
+                         for each in self.collections) if ahead is None else ahead
         if self.ahead < 0:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
         self._random = self._resumed = self._iterator = None
         self._seconds, self._started = 0.0, None
-        self._looks_up, self._prefetched, self._taken = True, False, 0
 
     def __len__(self):
         return len(self.loader)
@@ -84,7 +82,7 @@ class TrainPipeline:
         """Release the batches that were read ahead, and end the threads."""
         if self._iterator is not None:
             self._iterator.close()
-        self.collection.abandon()
+        self._abandon()
 
     def __iter__(self):
         if self._iterator is not None:
@@ -100,12 +98,11 @@ class TrainPipeline:
         Error
             The model has looked a batch up since.
         """
-        if self._prefetched:
-            if self.collection.batches != self._taken:
-                raise Error(f"batch {self.batch - 1} of epoch {self.epoch} was looked up: skip a "
-                            f"batch before the model is called with it")
-            self.collection.skip()
-            self._prefetched = False
+        if any(each.looked_up for each in self._fed):
+            raise Error(f"batch {self.batch - 1} of epoch {self.epoch} was looked up: skip a batch "
+                        f"before the model is called with it")
+        for each in self._fed:
+            each.skip()
 
     def train(self, loss, *optimizers, select=None):
         """Train one epoch.
@@ -118,7 +115,7 @@ class TrainPipeline:
         loss : callable
             From a batch, or a part of one, to the mean loss of its samples.
         *optimizers : torch.optim.Optimizer
-            Of the rest of the model; the collection's own steps after them.
+            Of the rest of the model; the collections' own step after them.
         select : callable, optional
             From a batch and samples int64[k] to a batch of these; by default tensors, and tuples,
             lists and dicts of them, are indexed.
@@ -126,16 +123,20 @@ class TrainPipeline:
         Raises
         ------
         Error
-            In hotline, a layer that couples the samples of a batch.
+            In hotline, a layer that couples the samples of a batch, or several collections.
         """
-        if self.collection.mode == "hotline":
+        if any(each.mode == "hotline" for each in self.collections):
             refuse_batch_coupled(self.model)
-        every = (*optimizers, self.collection.optimizer)
+            if len(self.collections) > 1:
+                raise Error("mode hotline trains a batch in two parts, and the collections of this "
+                            "model have other popular samples each: iterate the pipeline, which "
+                            "trains batches whole, instead of calling its train()")
+        every = (*optimizers, *(each.optimizer for each in self.collections))
         for batch in self:
             for each in every:
                 each.zero_grad()
-            if self._looks_up:
-                backward(self.collection, batch, loss, select)
+            if self._fed[0].looks_up:
+                backward(self.collections[0], batch, loss, select)
             else:
                 loss(batch).backward()
             for each in every:
@@ -163,15 +164,19 @@ class TrainPipeline:
         """
         seconds = self._seconds + (
             0.0 if self._started is None else time.perf_counter() - self._started)
-        counted, store = self.collection.statistics, self.collection.store
-        stages = store.batch_stages and store.batch_stages.stages
-        parts = store.micro_batches if store.micro_batches and store.micro_batches.samples else None
+        lookups, hits = (sum(each.statistics.get(name, 0) for each in self.collections)
+                         for name in ("lookups", "hits"))
+        stages = [each.store.batch_stages.stages for each in self.collections
+                  if each.store.batch_stages]
+        parts = next((each.store.micro_batches for each in self.collections
+                      if each.store.micro_batches and each.store.micro_batches.samples), None)
         return {
             "batches": self._done,
             "batches_per_s": self._done / seconds if seconds else None,
-            "hit_rate": counted["hits"] / counted["lookups"] if counted.get("lookups") else None,
-            "seconds": dict(zip(_STAGES, stages.seconds, strict=True)) if stages else {},
-            "stall": stages.waited if stages else 0.0,
+            "hit_rate": hits / lookups if lookups else None,
+            "seconds": {name: sum(each.seconds[number] for each in stages)
+                        for number, name in enumerate(_STAGES if stages else ())},
+            "stall": sum(each.waited for each in stages),
             "popular_fraction": parts.popular / parts.samples if parts else None,
             "gather_hidden": parts.hidden if parts else None,
         }
@@ -179,7 +184,7 @@ class TrainPipeline:
     def _epoch(self):
         """One pass, or the rest of one after `load_state_dict`."""
         waiting: deque[tuple] = deque()
-        skip = self._skip
+        skip, complete = self._skip, False
         reader = self._read()
         self._started = time.perf_counter()
         try:
@@ -194,24 +199,29 @@ class TrainPipeline:
                     batch = next(reader, _END)
                     ended = batch is _END
                     if not ended:
-                        waiting.append((batch, *self._prefetch(batch)))
+                        waiting.append((batch, self._prefetch(batch)))
                 if not waiting:
                     break
                 self.batch += 1
-                batch, self._looks_up, self._prefetched, calls = waiting.popleft()
-                self._taken = self.collection.batches
-                if calls is not None and self.collection.store.coming() is None:
-                    self.collection.calls.announce(calls)
+                batch, prefetched = waiting.popleft()
+                for fed, part in zip(self._fed, prefetched, strict=True):
+                    fed.begin(part)
                 yield batch
                 self._done += 1
                 self._report()
             self.epoch, self.batch, self._random = self.epoch + 1, 0, None
-            self.collection.finish()
+            for each in self.collections:
+                each.finish()
+            complete = True
         finally:
             self._seconds += time.perf_counter() - self._started
             self._started = self._iterator = None
-            if waiting:
-                self.collection.abandon()
+            if not complete:
+                self._abandon()
+
+    def _abandon(self):
+        for each in self.collections:
+            each.abandon()
 
     def _read(self):
         """The loader's batches, read with random numbers that the model does not see."""
@@ -235,22 +245,15 @@ class TrainPipeline:
             yield batch
 
     def _prefetch(self, batch):
-        """Prefetch a batch if the model trains.
-
-        Whether it has lookups, whether they train, and then the Bags of a converted model's calls.
-        """
-        inputs = self._inputs(batch)
-        by_name = isinstance(inputs, dict)
-        if by_name:
-            bags = joined_bags(self._bags, inputs)
-        else:
-            bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
-        trains = torch.is_grad_enabled() and any(
-            each.training and each.rows.requires_grad for each in self._lookups)
-        if trains:
-            self.collection.prefetch(bags)
-        looks_up = bags.lookups > 0
-        return looks_up, trains and looks_up, bags if by_name and trains else None
+        """Prefetch a batch if the model trains: list of FedBatch."""
+        inputs, fed = self._inputs(batch), self._fed
+        if isinstance(inputs, dict) and (len(fed) > 1 or fed[0].names):
+            unknown = set(inputs).difference(*((*each.names, *each.bags) for each in fed))
+            if unknown:
+                raise Error(f"{type(self.model).__name__} has no collection or HotEmbeddingBag "
+                            f"{sorted(unknown)[0]!r}")
+            return [each.prefetch(each.own(inputs)) for each in fed]
+        return [each.prefetch(inputs) for each in fed]
 
     def _report(self):
         """Pass the figures to `watch` and `writer`."""
@@ -266,16 +269,3 @@ class TrainPipeline:
 
 
 _END = object()
-
-
-def _collection_of(model):
-    """The collection of a model, and the modules that look up in it."""
-    lookups = [module for module in model.modules()
-               if isinstance(module, (HotEmbeddingBagCollection, HotEmbeddingBag))]
-    found = {id(each): each for each in (
-        module.collection if isinstance(module, HotEmbeddingBag) else module
-        for module in lookups)}
-    if len(found) != 1:
-        raise Error(f"a pipeline serves one HotEmbeddingBagCollection, and {type(model).__name__} "
-                    f"has {len(found)}")
-    return next(iter(found.values())), lookups
