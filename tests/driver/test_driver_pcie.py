@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import struct
+import subprocess
 
 import hotrow
 import numpy as np
@@ -340,6 +341,18 @@ def test_opening(monkeypatch, function, spec, options, message):
                         lambda address: find_function(address, function.parent))
     with pytest.raises((TransportError, hotrow.DeviceError), match=message):
         hotrow.open(spec, **options)
+
+
+def test_one_process_at_a_time_in_huge_pages(monkeypatch, function):
+    monkeypatch.setattr(pcie, "find_function",
+                        lambda address: find_function(address, function.parent))
+    first = pcie.open_transport(ADDRESS, memory="hugepages")
+    other = subprocess.run(["flock", "--nonblock", function / "config", "true"])
+    assert other.returncode, "the lock is seen by other processes"
+    with pytest.raises(ValueError, match=f"another process uses PCI function {ADDRESS}: end it"):
+        pcie.open_transport(ADDRESS, memory="hugepages")
+    first.close()
+    pcie.open_transport(ADDRESS, memory="hugepages").close()
 
 
 def test_a_card_that_takes_its_time():

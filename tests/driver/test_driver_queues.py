@@ -154,10 +154,10 @@ def test_another_thread_signals(device, tables):
 
 
 def test_threads_share_a_device(device, tables):
-    results, ids = {}, {seed: random_ids(20, seed) for seed in range(4)}
+    results, ids = {}, {seed: random_ids(20, seed) for seed in range(16)}
 
     def work(seed):
-        results[seed] = [device.split(ids[seed]).misses.row.tolist() for _ in range(5)]
+        results[seed] = [device.split(ids[seed]).misses.row.tolist() for _ in range(2)]
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in ids]
     for thread in threads:
@@ -165,7 +165,7 @@ def test_threads_share_a_device(device, tables):
     for thread in threads:
         thread.join()
     for seed in ids:
-        assert results[seed] == [device.split(ids[seed]).misses.row.tolist()] * 5
+        assert results[seed] == [device.split(ids[seed]).misses.row.tolist()] * 2
 
 
 def test_reset_gives_up_what_is_under_way(device, tables):

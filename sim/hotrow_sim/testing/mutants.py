@@ -1,17 +1,21 @@
 """Plants single faults in a copy of the source and runs the tests that should notice.
 
     make mutants ARGS="--sample 40 --seed 1 --json"
+    make mutants ARGS="--since main"
 
 The faults are those that an engineer makes: see `mutations`. Each is drawn by package, then by
-kind, so that every engine and every kind has its share. The tests are those of the unit, then those
-of its package and of the engine around it; a test that runs out of time has noticed. A fault that
-changes nothing is listed, with the reason, in tests/equivalent_mutants.txt and is not planted.
+kind, so that every engine and every kind has its share. The tests are those that import the file,
+the nearest first, until one fails or their time is over; `--device` adds those of the Verilated
+device, which each fault of the hardware builds once: minutes. A test that hangs has noticed. A
+fault that changes nothing is listed, with the reason, in tests/equivalent_mutants.txt and is not
+planted.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -19,35 +23,24 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import pytest
+
+from .mutant_tests import tests_of
 from .mutations import Mutation, mutations
 
 TREES = ("rtl", "sim", "boards", "sw_driver", "tests")
-SOURCES = {  # package of a mutated file: the tests around those of its package
-    "rtl/hotrow_rtl/arithmetic": ("tests/rtl/mover/bags",),
-    "rtl/hotrow_rtl/float": ("tests/rtl/arithmetic",),
-    "rtl/hotrow_rtl/host": ("tests/rtl/test_restart.py", "tests/rtl/test_top.py"),
-    "rtl/hotrow_rtl/interfaces": ("tests/rtl/host", "tests/rtl/mover"),
-    "rtl/hotrow_rtl/lists": ("tests/rtl/test_restart.py", "tests/rtl/mover"),
-    "rtl/hotrow_rtl/lookup": ("tests/rtl/test_restart.py", "tests/rtl/lookup"),
-    "rtl/hotrow_rtl/memory": ("tests/rtl/test_restart.py", "tests/rtl/mover"),
-    "rtl/hotrow_rtl/mover": ("tests/rtl/mover",),
-    "rtl/hotrow_rtl/primitives": ("tests/rtl/test_restart.py", "tests/rtl/memory",
-                                  "tests/rtl/lists", "tests/rtl/mover"),
-    "sim/hotrow_sim/golden": ("tests/sim/golden", "tests/rtl/lookup", "tests/rtl/mover"),
-    "sw_driver/hotrow": ("tests/driver",),
-    "sw_driver/hotrow/torch": ("tests/torch/test_collection.py", "tests/torch/test_invariant.py",
-                               "tests/torch/test_pipeline.py"),
-}
+RTL = "rtl/hotrow_rtl"
+SOURCES = (*(f"{RTL}/{name}" for name in (
+    "arithmetic", "float", "host", "interfaces", "lists", "lookup", "memory", "mover",
+    "primitives", "top.py")), "sim/hotrow_sim/golden", "sw_driver/hotrow")
+FOLDERS = {"rtl": ("rtl",), "sim": ("sim", "rtl", "driver"),
+           "sw_driver": ("driver", "kernels", "torch")}  # of the tests for each tree
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces")  # of sw_driver/hotrow: tools
-QUICK, SLOW = "not slow and not long and not formal", "slow and not long and not formal"
-FIRST_LIMIT, LIMIT = 120, 400  # seconds of the unit's tests, and of each further stage
+TIER = "not long and not formal"
+NEAREST = 4  # test files of a first process, which need not collect the others
+FIRST_SECONDS, SECONDS = 100, 40  # of the processor, for the nearest tests and for all others
+PATIENCE = 20  # times as many on the clock, until a process that sleeps is ended
 EQUIVALENT = Path("tests/equivalent_mutants.txt")
-
-
-def package_of(path: Path):
-    """The longest key of `SOURCES` that holds the file, or None."""
-    found = [each for each in SOURCES if Path(each) in path.parents]
-    return max(found, key=len, default=None)
 
 
 def unit_of(path: Path):
@@ -57,16 +50,32 @@ def unit_of(path: Path):
 
 
 def collect(root: Path, changed=None) -> list[Mutation]:
-    """Every fault that could be planted in the tree, or in its `changed` files."""
+    """Every fault that could be planted in the tree, or in its `changed` lines by path."""
     equivalent = {line.split(" | ")[0] for line in (
         root / EQUIVALENT).read_text().splitlines()} if (root / EQUIVALENT).exists() else set()
     paths = sorted(path.relative_to(root) for source in SOURCES
-                   for path in (root / source).rglob("*.py")
+                   for path in ((root / source).rglob("*.py") if (root / source).is_dir()
+                                else [root / source])
                    if not set(LEFT_OUT) & set(path.parts))
-    return [each for path in dict.fromkeys(paths)
+    return [each for path in paths
             if changed is None or str(path) in changed
             for each in mutations(path, (root / path).read_text(), path.parts[0] == "rtl")
-            if each.key not in equivalent]
+            if each.key not in equivalent
+            and (changed is None or each.number in changed[str(path)])]
+
+
+def lines_since(repository: Path, revision):
+    """Lines that differ from a git revision, by path."""
+    text = subprocess.run(["git", "diff", "--unified=0", revision, "--", "*.py"], cwd=repository,
+                          check=True, text=True, capture_output=True).stdout
+    changed, path = defaultdict(set), None
+    for line in text.splitlines():
+        if line.startswith("+++ "):
+            path = line.removeprefix("+++ b/")
+        elif found := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(found[1]), int(found[2] or 1)
+            changed[path].update(range(first, first + count))
+    return changed
 
 
 def draw(found, count, seed):
@@ -87,63 +96,65 @@ def draw(found, count, seed):
     return drawn
 
 
-def stages(root: Path, path: Path):
-    """Tests of a file, the nearest first, the slow ones last: paths, tier, limit in seconds."""
-    source = package_of(path)
-    torch = source.endswith("torch")  # all of its tests take too long for each fault
-    tests = Path("tests") / ("torch" if torch else {"rtl": "rtl", "sim": "sim"}.get(
-        path.parts[0], "driver"))
-    inside = path.parent.relative_to(Path(*path.parts[:2]))
-    if path.parts[0] == "sw_driver":
-        inside = Path()
-    own = sorted((root / tests / inside).glob(f"test_*{path.stem}*.py"))
-    near = tests / inside if (root / tests / inside).exists() else tests / inside.parent
-    if own:
-        yield [str(each.relative_to(root)) for each in own], QUICK, FIRST_LIMIT
-    if (root / near).exists() and not torch:
-        yield [str(near)], QUICK, LIMIT
-    for each in SOURCES[source]:
-        if each != str(near):
-            yield [each], QUICK, LIMIT
-    yield [str(each.relative_to(root)) for each in own] or [str(near)], SLOW, 2 * LIMIT
+class Runner:
+    """Runs tests over the copy at `root`.
 
-
-def notices(root: Path, tests, tier, limit):
-    """Whether a test fails or does not end."""
-    path = os.pathsep.join(str(root / tree) for tree in TREES if tree != "tests")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m",
-         tier, *tests],
-        cwd=root, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        return process.wait(limit) not in (0, 5)  # 5: no test in these tiers
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.wait()
-        return True
-
-
-def plant(root: Path, mutation: Mutation, sound: set):
-    """Plant a fault in the copy at `root`; return the tests that noticed it, or None.
-
-    `sound` collects the tests that pass without a fault; others end the program.
+    `cache` is the folder in which pytest keeps the time of each test; `sound` collects the tests
+    that pass without a fault.
     """
-    path = root / mutation.path
-    before = path.read_text()
-    path.write_text(mutation.apply(before))
-    try:
-        for tests, tier, limit in stages(root, mutation.path):
-            if notices(root, tests, tier, limit):
-                path.write_text(before)
-                name = " ".join(tests) + " (slow)" * (tier == SLOW)
-                if name not in sound and notices(root, tests, tier, 4 * limit):
-                    raise SystemExit(f"{name}: fails or does not end without any fault")
-                sound.add(name)
-                return name
-        return None
-    finally:
-        path.write_text(before)
+
+    def __init__(self, root: Path, cache: Path):
+        self.root, self.cache, self.sound = root, cache, set()
+
+    def noticed(self, tests, seconds=SECONDS):
+        """Name of the test that fails or hangs, or None."""
+        report = self.root / "noticed"
+        report.unlink(missing_ok=True)
+        path = os.pathsep.join(str(self.root / tree) for tree in TREES if tree != "tests")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", TIER,
+             "-p", "hotrow_sim.testing.mutant_plugin", "-o", f"cache_dir={self.cache}",
+             "--seconds", str(seconds), "--noticed", str(report), *tests],
+            cwd=self.root, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            status = process.wait(PATIENCE * seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            return tests[0]
+        if report.exists():
+            return report.read_text()
+        if status == pytest.ExitCode.INTERNAL_ERROR:
+            raise SystemExit(f"pytest has failed on {' '.join(tests)}")
+        # A file that all tests load may not load.
+        return tests[0] if status == pytest.ExitCode.USAGE_ERROR else None
+
+    def plant(self, mutation: Mutation, device=False):
+        """Plant a fault; return the name of the test that noticed it, or None.
+
+        Raises
+        ------
+        SystemExit
+            That test fails without the fault, too.
+        """
+        path = self.root / mutation.path
+        before = path.read_text()
+        tests = [each for each in tests_of(self.root, mutation.path)
+                 if each.split("/")[1] in FOLDERS[mutation.path.parts[0]]]
+        path.write_text(mutation.apply(before))
+        try:
+            by = (tests and self.noticed(tests[:NEAREST], FIRST_SECONDS)) or (
+                tests[NEAREST:] and self.noticed(tests[NEAREST:])) or None
+            if by is None and device and mutation.path.parts[0] == "rtl":
+                by = self.noticed(tests_of(self.root, mutation.path, device=True), 10 * SECONDS)
+        finally:
+            path.write_text(before)
+        if by and by not in self.sound:
+            if self.noticed([by], 10 * SECONDS):
+                raise SystemExit(f"{by}: fails or does not end without any fault")
+            self.sound.add(by)
+        return by
 
 
 def copy_of(repository: Path, target: Path):
@@ -162,23 +173,24 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--under", default="", help="only files below this folder")
     parser.add_argument("--match", default="", help="only faults whose name contains this text")
-    parser.add_argument("--since", help="only files that differ from this git revision")
+    parser.add_argument("--since", help="only lines that differ from this git revision")
+    parser.add_argument("--device", action="store_true",
+                        help="run the Verilated device where no other test notices")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(arguments)
     repository = Path.cwd()
-    changed = options.since and subprocess.run(
-        ["git", "diff", "--name-only", options.since], cwd=repository, check=True, text=True,
-        capture_output=True).stdout.split()
+    changed = lines_since(repository, options.since) if options.since else None
     found = [each for each in collect(repository, changed)
              if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
-    survivors, sound = [], set()
+    survivors = []
     with tempfile.TemporaryDirectory(prefix="hotrow-mutants-") as folder:
         root = Path(folder)
         copy_of(repository, root)
+        runner = Runner(root, repository / ".pytest_cache")
         for number, mutation in enumerate(drawn, 1):
-            by = plant(root, mutation, sound)
+            by = runner.plant(mutation, options.device)
             for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
                 planted[name][value] += 1
                 killed[name][value] += by is not None

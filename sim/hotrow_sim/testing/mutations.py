@@ -7,12 +7,12 @@ from pathlib import Path
 
 HANDSHAKE = re.compile(r"(valid|ready|fire|stall|busy|idle|space\w*|accept\w*|step|enable)(_q)?$")
 CAUSE = re.compile(r"fault|error|refused|stopped|region|read_only|misaligned|unknown|out_of_range")
-RESTART = re.compile(r"restart|clear\b")
+RESTART = re.compile(r"restart|clear(ing|ed)?\b|soft_reset|draining")
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """The text between two positions of a file, and what replaces it."""
+    """The text between two positions of a file, what replaces it, and the number of its line."""
 
     path: Path
     kind: str
@@ -21,6 +21,7 @@ class Mutation:
     end: int
     old: str
     new: str
+    number: int = 0
 
     @property
     def key(self):
@@ -60,7 +61,7 @@ def mutations(path: Path, source: str, hardware: bool):
         old = source.encode()[start:end].decode()
         if new != old:
             line = source.split("\n")[node.lineno - 1].strip()
-            found.append(Mutation(path, kind, line, start, end, old, new))
+            found.append(Mutation(path, kind, line, start, end, old, new, node.lineno))
 
     restarts = [node for node in ast.walk(tree) if isinstance(node, ast.With)
                 and RESTART.search(ast.unparse(node.items[0].context_expr))]
@@ -96,12 +97,14 @@ def _hardware(node, in_restart):
     if isinstance(node, ast.Call):
         yield from _calls(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
-        kind, pattern = (("dropped handshake term", HANDSHAKE) if isinstance(node.op, ast.BitAnd)
-                         else ("lost cause", CAUSE))
+        patterns = {"missing restart": RESTART} | (
+            {"dropped handshake term": HANDSHAKE} if isinstance(node.op, ast.BitAnd)
+            else {"lost cause": CAUSE})
         for term, other in ((node.left, node.right), (node.right, node.left)):
             name = term.operand if isinstance(term, ast.UnaryOp) else term
-            if isinstance(name, ast.Name | ast.Attribute) and pattern.search(ast.unparse(name)):
-                yield kind, node, f"({ast.unparse(other)})"
+            if isinstance(name, ast.Name | ast.Attribute):
+                yield from ((kind, node, f"({ast.unparse(other)})") for kind, pattern
+                            in patterns.items() if pattern.search(ast.unparse(name)))
     if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "m.d.sync":
         kind = "missing restart" if in_restart else "stale register"
         if isinstance(node.value, ast.List):

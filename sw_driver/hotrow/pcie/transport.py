@@ -1,5 +1,6 @@
 """The transport `pcie`: registers in a BAR, memory in place."""
 
+import fcntl
 import os
 import time
 
@@ -72,6 +73,14 @@ class PcieTransport:
         return self._bar
 
 
+def _lock(file, name):
+    """Keep other programs of this driver off a function until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another process uses PCI function {name}: end it first") from None
+
+
 def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH,
                    registers_at=0):
     """Open a card on PCI Express.
@@ -114,8 +123,11 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
         registers = sysfs_bar(folder, bar)
         file = os.open(folder / "config", os.O_RDWR)
         try:
+            _lock(file, folder.name)
             enable(file)
-        finally:
+            return PcieTransport(registers, HugePages(address_width), lambda: os.close(file),
+                                 registers_at)
+        except BaseException:
             os.close(file)
-        return PcieTransport(registers, HugePages(address_width), registers_at=registers_at)
+            raise
     raise ValueError(f"memory must be 'vfio' or 'hugepages', not {memory!r}")

@@ -1,6 +1,7 @@
 """Reading separated text, plain or gzip, and converting its columns to numbers."""
 
 import gzip
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,8 @@ def read_text(path, header):
                                 infer_schema=False, quote_char='"' if commas else None)
     except polars.exceptions.NoDataError:
         raise TraceError(f"{path} is empty") from None
-    except (polars.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+    except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error,
+            UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise TraceError(f"{path} is no table of columns separated by tabs or commas: "
                          f"{reason}") from None

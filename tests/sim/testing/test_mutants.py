@@ -1,11 +1,12 @@
 """Faults that are planted compile, are of every kind, and are noticed or not as they should."""
 
 import ast
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from hotrow_sim.testing import mutants
+from hotrow_sim.testing import mutant_tests, mutants
 from hotrow_sim.testing.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,7 +49,56 @@ def test_every_fault_of_the_tree_compiles(found):
     assert len({each.kind for each in found}) == 9
     for each in mutants.draw(found, 100, seed=4):
         ast.parse(each.apply((ROOT / each.path).read_text()))
-        assert list(mutants.stages(ROOT, each.path)), each.path
+
+
+@pytest.mark.parametrize("path, first, among, not_among", [
+    ("rtl/hotrow_rtl/host/doorbell.py", "rtl/host/test_doorbell.py", "rtl/test_top.py",
+     "rtl/test_restart.py"),
+    ("rtl/hotrow_rtl/lookup/planner/window.py", "rtl/lookup/planner/test_window.py",
+     "rtl/test_restart.py", "rtl/host/test_doorbell.py"),
+    ("sim/hotrow_sim/golden/lookup/planner.py", "sim/golden/test_planner.py",
+     "rtl/lookup/test_plan_engine.py", "torch/test_rules.py"),
+    ("sw_driver/hotrow/torch/store/cached.py", "torch/test_train_cached.py",
+     "torch/test_random_models.py", "driver/test_spans.py"),
+])
+def test_the_tests_of_a_file(path, first, among, not_among):
+    found = mutant_tests.tests_of(ROOT, Path(path))
+    assert found[0] == f"tests/{first}" and f"tests/{among}" in found
+    assert f"tests/{not_among}" not in found
+    assert not any("sim/device" in each for each in found)
+
+
+def test_lines_that_differ(tmp_path):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", tmp_path]
+    (tmp_path / "a.py").write_text("1\n2\n3\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        subprocess.run([*git, *command], check=True)
+    (tmp_path / "a.py").write_text("0\n1\n2\n4\n5\n")
+    assert mutants.lines_since(tmp_path, "HEAD") == {"a.py": {1, 4, 5}}
+
+
+CASES = """
+import time, pytest
+def test_a(): pass
+def test_b():
+    while time.process_time() < 0.1 or {0}: pass
+def test_c(): assert not {1}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hangs, fails, noticed", [
+    (0, 0, None), (1, 0, "test_b.py::test_b"), (0, 1, "test_b.py::test_c")])
+def test_a_run_names_the_test_that_notices(tmp_path, monkeypatch, hangs, fails, noticed):
+    monkeypatch.setattr(mutants, "PATIENCE", 1e6)
+    monkeypatch.setattr(mutants, "TREES", (str(ROOT / "sim"), str(ROOT / "rtl")))
+    (tmp_path / "test_b.py").write_text(CASES.format(hangs, fails).replace("import time", (
+        "from hotrow_sim.testing import mutant_plugin as plugin\n"
+        "plugin.LEAST, plugin.UNKNOWN = 0.3, (0, 0)\nimport time")))
+    runner = mutants.Runner(tmp_path, tmp_path / "cache")
+    assert runner.noticed(["test_b.py"], 60) == noticed
+    if not noticed:
+        assert runner.noticed(["test_b.py"], 1e-4) is None, "no time: one test, and no failure"
 
 
 def test_equivalent_faults_exist_and_are_not_planted(found):
@@ -75,5 +125,6 @@ def test_a_fault_is_noticed_and_the_file_restored(tmp_path):
     before = (tmp_path / path).read_text()
     fault = next(each for each in mutations(path, before, True)
                  if each.kind == "inverted condition")
-    assert mutants.plant(tmp_path, fault, set()) == "tests/rtl/host/test_doorbell.py"
+    by = mutants.Runner(tmp_path, tmp_path / "cache").plant(fault)
+    assert by.startswith("tests/rtl/host/test_doorbell.py::")
     assert (tmp_path / path).read_text() == before

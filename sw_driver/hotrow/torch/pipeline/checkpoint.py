@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 
 import torch
@@ -53,12 +54,20 @@ class Checkpoint:
         Raises
         ------
         Error
-            The file does not exist, or is no checkpoint.
+            The file does not exist, is no checkpoint, or is damaged.
         """
         try:
+            # PyTorch's reader leaves out the checksums.
+            with zipfile.ZipFile(self.path) as records:
+                damaged = records.testzip()
+            if damaged:
+                raise Error(f"{self.path} is damaged: the checksum of its record {damaged} is "
+                            f"wrong. Resume from another checkpoint")
             parts = torch.load(self.path, weights_only=True)
         except FileNotFoundError:
             raise Error(f"there is no checkpoint {self.path}") from None
+        except Error:
+            raise
         except Exception as error:
             raise Error(f"{self.path} is no checkpoint: {error}") from error
         if not isinstance(parts, dict) or parts.pop("format", None) != _FORMAT:

@@ -1,0 +1,82 @@
+"""The test files that a source file may break, by the imports between files."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+TREES = ("rtl", "sim", "boards", "sw_driver", "")  # "": tests import each other as tests.…
+# These build devices, boards and plots, or train for long; the device's own tests are a last stage.
+TOOLS = ("bench", "boards", "cocotb", "docs", "explore", "formal")
+DEVICE = "sim/device"
+
+
+@cache
+def _module(root: Path, name):
+    """The file of a module or package, or None."""
+    for tree in TREES:
+        base = root / tree / Path(*name.split("."))
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.exists():
+                return path
+    return None
+
+
+@cache
+def _imports(root: Path, path: Path):
+    """The files that a file imports, those of packages around them left out."""
+    tree = next(each for each in TREES if each == "" or root / each in path.parents)
+    package = path.relative_to(root / tree).parent.parts
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[:len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *(node.module.split(".") if node.module else ())))
+            names += [base, *(f"{base}.{each.name}" for each in node.names)]
+    found = {_module(root, name) for name in names} - {None, path}
+    helpers = [root / folder / "conftest.py" for folder in path.relative_to(root).parents]
+    if path.name.startswith("test_"):
+        found |= {each for each in helpers if each.exists()}
+    return found
+
+
+def _distance(root: Path, path: Path, target: Path):
+    """The number of imports from one file to another, or None."""
+    seen, level, number = {path}, [path], 0
+    while level:
+        if target in level:
+            return number
+        level = list(dict.fromkeys(each for file in level for each in sorted(_imports(root, file))
+                                   if each not in seen))
+        seen.update(level)
+        number += 1
+    return None
+
+
+def tests_of(root: Path, path: Path, device=False) -> list[str]:
+    """Test files that import a source file, the nearest first.
+
+    Parameters
+    ----------
+    root : Path
+    path : Path
+        Relative to `root`.
+    device : bool
+        Those that build the Verilated device instead of all others.
+
+    Returns
+    -------
+    list of str
+        First the tests of its name, then by the number of imports between test and file.
+    """
+    ranked = []
+    for test in sorted((root / "tests").rglob("test_*.py")):
+        folder = test.parent.relative_to(root / "tests")
+        if folder.parts[0] in TOOLS or folder.is_relative_to(DEVICE) != device:
+            continue
+        distance = _distance(root, test, root / path)
+        if distance is not None:
+            own = path.stem in test.stem or set(folder.parts) & {path.stem}
+            ranked.append((not own, distance, str(test.relative_to(root))))
+    return [test for *_, test in sorted(ranked)]
