@@ -10,21 +10,20 @@ import numpy as np
 
 from .batch_operands import BatchLike, BatchOperands
 from .commands import Commands, cycles_of
-from .contract import NO_BATCH, ROW_ENTRY, Opcode, PlanFlag, PlanPolicy, Status
+from .contract import LIST_ALIGNMENT, NO_BATCH, ROW_ENTRY, Opcode, PlanFlag, PlanPolicy, Status
 from .errors import BatchError, DeviceError
 from .futures import Completion, Future
 from .integers import numbered
-from .pool import Lease
 from .results import Observation, PlacedRows, Plan, Words
-from .tables import TableSet
 
 _WORD = 0xFFFF_FFFF
 _REFUSED_RETIREMENT = 8  # bit of FAULT
 _PLANNED = (Status.OK, Status.ROW_OUT_OF_RANGE)  # the lists are valid
 _ADMIT, _COUNT, _READ_ONLY = map(int, (PlanFlag.ADMIT, PlanFlag.COUNT, PlanFlag.READ_ONLY))
 _POLICIES = {each.name.lower(): int(PlanFlag.POLICY_LOW) * each.value for each in PlanPolicy}
-_LISTS = {"slots": 4, "fill_slots": 4, "victim_slots": 4,  # bytes per lookup
-          "fills": ROW_ENTRY.itemsize, "victims": ROW_ENTRY.itemsize}
+_WORDS = LIST_ALIGNMENT // 4
+_LISTS = {"slots": 0, "fill_slots": 1, "victim_slots": 2, "fills": 3, "victims": 5}
+_ROOMS = 7  # of which the lists above begin at those numbers; an entry of a row has two words
 _UNKNOWN = (Status.SLVERR, Status.DECERR, Status.TIMEOUT)  # maybe planned, the lists are not valid
 
 
@@ -131,9 +130,10 @@ class Planner:
             planned = self._check_number(number)
             staged = self._batches.stage(batch, held)
             lookups = staged.batch.lookups
-            lists = {name: commands.results.lease(size * lookups, held)
-                     for name, size in _LISTS.items()}
-            operands = staged.operands | {name: part.address for name, part in lists.items()}
+            room = -(-lookups // _WORDS) * _WORDS  # of a list of words, as their addresses demand
+            lists = commands.results.lease(4 * room * _ROOMS, held)
+            operands = staged.operands | {
+                name: lists.address + 4 * room * first for name, first in _LISTS.items()}
             operands |= {"value": planned, "flags": staged.operands["flags"] | flags}
 
             def finish(c: Completion) -> Plan:
@@ -143,7 +143,7 @@ class Planner:
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if c["status"] in _PLANNED:
-                    plan = _read_plan(c, planned, staged, lists, commands.geometry.slots)
+                    plan = _read_plan(c, planned, staged, lists, room, commands.geometry.slots)
                 try:
                     self._batches.check(staged, c)
                 except BatchError as error:
@@ -250,24 +250,26 @@ def observation(completion: Completion) -> Observation:
                        completion["misses"], cycles_of(completion), completion["end"])
 
 
-def _read_plan(completion, number, staged, lists, first_bypassed):
+def _read_plan(completion, number, staged, lists, room, first_bypassed):
     """The lists of a plan, with each bypassed row once."""
-    read = {name: completion[name]
-            for name in ("entries", "evictions", "bypasses", "unique", "lookups", "hits", "end")}
-    slots = lists["slots"].view("<u4", staged.batch.lookups).copy()
-    fills = _placed(lists["fills"], lists["fill_slots"], read["entries"], staged.tables)
-    evictions = _placed(lists["victims"], lists["victim_slots"], read["evictions"], None)
+    words = lists.view("<u4", room * _ROOMS)
+    slots, entries = words[:staged.batch.lookups].copy(), completion["entries"]
+    fills = _placed(words, room, "fill", entries, staged.tables)
+    evictions = _placed(words, room, "victim", completion["evictions"], None)
     if completion["refused"]:
         fills = _fold_bypassed(slots, fills, first_bypassed)
-    again, wait_for = read["entries"] - len(fills), completion["wait_for"]
-    return Plan(number, slots, fills, evictions, read["bypasses"] - again,
-                None if wait_for == NO_BATCH else wait_for, read["unique"] - again,
-                read["lookups"], read["hits"], cycles_of(completion), read["end"])
+    again, wait_for = entries - len(fills), completion["wait_for"]
+    return Plan(number, slots, fills, evictions, completion["bypasses"] - again,
+                None if wait_for == NO_BATCH else wait_for, completion["unique"] - again,
+                completion["lookups"], completion["hits"], cycles_of(completion),
+                completion["end"])
 
 
-def _placed(rows: Lease, slots: Lease, count: int, tables: TableSet | None) -> PlacedRows:
-    entries = rows.view(ROW_ENTRY, count).copy()
-    return PlacedRows(entries["table"], entries["row"], slots.view("<u4", count).copy(),
+def _placed(words, room, what, count, tables):
+    """Copies of the rows in a list and of their slots: PlacedRows."""
+    first, at = _LISTS[f"{what}_slots"] * room, _LISTS[f"{what}s"] * room
+    entries = words[at:at + 2 * count].view(ROW_ENTRY).copy()
+    return PlacedRows(entries["table"], entries["row"], words[first:first + count].copy(),
                       tables=tables)
 
 

@@ -28,7 +28,7 @@ def test_the_first_wrong_id_is_found(passes, value):
     ids = torch.zeros(30, 3, dtype=torch.int64)
     ids[7, 2] = ids[2, 2] = value
     assert flatten_ids(ids, ROWS, FIRST)[1] == 62
-    assert flatten_ids(ids, ROWS) == (None, 62)
+    assert flatten_ids(ids, ROWS, dtype=None) == (None, 62)
     counts = torch.full((3,), 30)
     assert flatten_ids(ids.T.reshape(-1), ROWS, FIRST, counts)[1] == 62
 

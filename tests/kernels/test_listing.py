@@ -14,6 +14,7 @@ def test_rows_of_a_group(passes):
     found = select_rows(keys, np.array([3, 4, 9, 8], np.uint32), GROUP_OF, FIRST, 0, 8)
     assert found.flat.tolist() == [105, 7, 108] and found.slots.tolist() == [3, 9, 8]
     assert found.with_slot.tolist() == [0, 0, 1] and found.without_slot.tolist() == [1, 0, 1]
+    assert found.bypassed == 2
     with pytest.raises(Error, match="row 1 of a device's list is of table 3: expected 0 to 2"):
         select_rows(keys + np.uint64(1 << 32) * (table < 2) * np.uint64(2), np.zeros(4, np.uint32),
                     GROUP_OF, FIRST, 0, 8)
@@ -31,8 +32,9 @@ def test_hits_are_lookups_of_rows_that_had_a_slot(passes):
     counter = HitCounter(128)
     slots = np.array([0, 63, 64, 127, 128, 1 << 31, 5, 5], np.uint32)
     for fills, expected in (([64, 128], [3, 2]), ([5, 0], [3, 0]), ([], [4, 2])):
-        hits = counter.count(slots, np.array([5, 3]), np.array(fills, np.uint32))
-        assert hits.tolist() == expected
+        hits = np.array([10, 20])
+        counter.count(slots, np.array([5, 3]), np.array(fills, np.uint32), hits)
+        assert (hits - [10, 20]).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])

@@ -43,7 +43,7 @@ class Sound(CollectionTrainer):
         """Trained rows without a slot, flat int64[c], go back to the tables."""
         self.write_cold(event, group, cold, rows)
 
-    def gather(self, group, cold):
+    def gather(self, group, cold, listed=None):
         """Rows without a slot are fetched for the second micro-batch."""
         return self.fetch(group, cold)
 
@@ -65,7 +65,7 @@ class DropsUpdates(Sound):
 class Stale(Sound):
     """The gather of one batch did not wait for the write-back of the batch before."""
 
-    def gather(self, group, cold):
+    def gather(self, group, cold, listed=None):
         rows = super().gather(group, cold)
         if self.faulty:
             new = rows.weights.clone()
@@ -112,7 +112,7 @@ class ForgetsState(Sound):
 class ForgetsPopular(Sound):
     """The dense part learns from the second micro-batch alone."""
 
-    def gather(self, group, cold):
+    def gather(self, group, cold, listed=None):
         if self.faulty:  # the popular part has run by then
             self.model.zero_grad()
             self.spoiled += 1

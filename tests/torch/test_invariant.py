@@ -167,7 +167,7 @@ def one_update_in_a_hundred(store):
     """One victim in a hundred is not written back."""
     write = store.host.write
 
-    def lossy(group, flat, rows):
+    def lossy(group, flat, rows, listed=None):
         kept = torch.arange(len(flat)) % 100 != 37 % max(1, len(flat))
         write(group, flat[kept], rows.take(store.groups[group].kind, kept))
 
@@ -178,7 +178,7 @@ def state_left_behind(store):
     """A row that is fetched again has another row's state."""
     fetch = store.host.fetch
 
-    def fetched(group, flat):
+    def fetched(group, flat, listed=None):
         rows = fetch(group, flat)
         rows.side.fill_(0.01)
         return rows

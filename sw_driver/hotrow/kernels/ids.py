@@ -17,11 +17,11 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     rows : int64[features]
         Of each feature's table.
     first : int64[features], optional
-        Flat row of each table's row 0; without it the ids are only checked.
+        Flat row of each table's row 0; without it 0.
     counts : int64[features], optional
         Ids of each feature, where ids are [n].
-    dtype : torch.dtype
-        Of the flat rows: int32 or int64.
+    dtype : torch.dtype, optional
+        Of the flat rows, int32 or int64; None only checks the ids.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     if rows.shape[0] != features or (samples is None and int(counts.sum()) != ids.shape[0]):
         raise Error(f"expected ids of {len(rows)} features, got {ids.numel()} ids of "
                     f"{features} features that count {int(counts.sum())}")
-    flat = None if first is None else torch.empty(ids.numel(), dtype=dtype)
+    flat = None if dtype is None else torch.empty(ids.numel(), dtype=dtype)
     native = library()
     if native is None:
         return _reference(ids, rows, first, counts, flat)
@@ -61,5 +61,5 @@ def _reference(ids, rows, first, counts, flat):
     ids = ids.T.reshape(-1).long() if ids.dim() == 2 else ids.long()
     wrong = (ids < 0) | (ids >= torch.repeat_interleave(rows, counts))
     if flat is not None:
-        flat.copy_(ids + torch.repeat_interleave(first, counts))
+        flat.copy_(ids if first is None else ids + torch.repeat_interleave(first, counts))
     return flat, int(wrong.nonzero()[0]) if bool(wrong.any()) else -1

@@ -19,12 +19,15 @@ class SelectedRows:
     slots : uint32[m]
     with_slot, without_slot : int64[tables]
         Rows of each table that have a slot, and that have none.
+    bypassed : int
+        All rows without a slot.
     """
 
     flat: torch.Tensor
     slots: np.ndarray
     with_slot: np.ndarray
     without_slot: np.ndarray
+    bypassed: int
 
 
 def select_rows(keys, slots, group_of, first, group, directory):
@@ -61,7 +64,8 @@ def select_rows(keys, slots, group_of, first, group, directory):
         for counts, which in ((having, found < directory), (lacking, found >= directory)):
             counts += np.bincount(table[which], minlength=tables)
         row = (keys[here] & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-        return SelectedRows(torch.from_numpy(first[table] + row), found, having, lacking)
+        return SelectedRows(torch.from_numpy(first[table] + row), found, having, lacking,
+                            int(lacking.sum()))
     flat, chosen = torch.empty(count, dtype=torch.int64), np.empty(count, np.uint32)
     found = 0 if not count else native.select_rows(
         keys.ctypes.data, slots.ctypes.data, count, tables, group_of.ctypes.data,
@@ -69,7 +73,7 @@ def select_rows(keys, slots, group_of, first, group, directory):
         having.ctypes.data, lacking.ctypes.data)
     if found < 0:
         raise _no_table(keys, -1 - found, tables)
-    return SelectedRows(flat[:found], chosen[:found], having, lacking)
+    return SelectedRows(flat[:found], chosen[:found], having, lacking, int(lacking.sum()))
 
 
 def locate_rows(flat, first, number):
@@ -121,8 +125,9 @@ class HitCounter:
         self._slots = slots
         self._filled = np.zeros(-(-slots // 64), np.uint64)
 
-    def count(self, slots, counts, fills):
-        """Lookups of each feature whose row had a slot before the batch: int64[features].
+    def count(self, slots, counts, fills, hits):
+        """Add to `hits` int64[features] the lookups of each feature whose row had a slot before the
+        batch.
 
         Parameters
         ----------
@@ -133,15 +138,14 @@ class HitCounter:
         fills : uint32[m]
             Slots that the batch filled.
         """
-        native, hits = library(), np.zeros(len(counts), np.int64)
+        native = library()
         if native is None:
             filled = np.zeros(self._slots, bool)
             filled[fills[fills < self._slots]] = True
             hit = slots < self._slots
             hit[hit] = ~filled[slots[hit]]
-            hits[:] = [np.count_nonzero(each) for each in np.split(hit, np.cumsum(counts)[:-1])]
-            return hits
+            hits += [np.count_nonzero(each) for each in np.split(hit, np.cumsum(counts)[:-1])]
+            return
         slots, fills = (np.ascontiguousarray(each, np.uint32) for each in (slots, fills))
         native.count_hits(slots.ctypes.data, len(counts), counts.ctypes.data, fills.ctypes.data,
                           len(fills), self._slots, self._filled.ctypes.data, hits.ctypes.data)
-        return hits

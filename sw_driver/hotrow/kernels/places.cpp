@@ -99,7 +99,7 @@ extern "C" int64_t mark_dirty(Integers places, int64_t count, int64_t slots, uin
     return found;
 }
 
-// Count the lookups of each feature whose rows had a slot before the batch filled some.
+// Add to `hits` the lookups of each feature whose rows had a slot before the batch filled some.
 //
 // `filled` has a bit for each slot of the directory, all 0 before and after the call.
 extern "C" int64_t count_hits(const uint32_t *slots, int64_t features, const int64_t *counts,
@@ -111,7 +111,7 @@ extern "C" int64_t count_hits(const uint32_t *slots, int64_t features, const int
         int64_t found = 0;
         for (int64_t i = 0; i < counts[feature]; ++i, ++slots)
             found += *slots < directory && !(filled[*slots >> 6] >> (*slots & 63) & 1);
-        hits[feature] = found;
+        hits[feature] += found;
     }
     for (int64_t i = 0; i < fill_count; ++i)
         if (fills[i] < directory) filled[fills[i] >> 6] = 0;

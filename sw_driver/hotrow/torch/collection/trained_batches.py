@@ -34,21 +34,27 @@ class TrainedBatches:
     def take(self, bags):
         """Rows of a batch: (Request, list of LocatedRows, PendingBackward)."""
         collection, store = self._collection, self._collection.store
-        again = self._take_again(bags)
-        if again is not None:
-            return again
+        request = store.coming(bags)
+        comes = request is not None and request.source.equals(bags)
+        # Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
+        # only if another one was prefetched in the next place.
+        if (self._part is not None or torch._C._current_graph_task_id() >= 0
+                or (request is not None and not comes)):
+            collection.layout.check_weights(bags)
+            again = store.take_again(bags)
+            if again is not None:
+                return again
         collection.finish()
         if self._part is not None:
             request = self.request(bags.snapshot())
             located, pending = store.take_part(request, *self._part)
             self._part = None
             return request, located, pending
-        request = store.coming(bags)
         if request is None:
             request = self.request(bags.snapshot())
         else:
             collection.layout.check_weights(bags)
-            if not request.source.equals(bags):
+            if not comes:
                 raise Error(f"batch {self.count} is not the one that was prefetched in its place "
                             f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
                             f"train in the order of prefetch(). Call skip() of the pipeline or the "
@@ -57,20 +63,6 @@ class TrainedBatches:
         located, pending = store.take(request)
         self.count += 1
         return request, located, pending
-
-    def _take_again(self, bags):
-        """What `take` returned for Bags that are looked up once more, or None.
-
-        Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
-        only if another one was prefetched in the next place.
-        """
-        store = self._collection.store
-        if self._part is None and torch._C._current_graph_task_id() < 0:
-            coming = store.coming(bags)
-            if coming is None or coming.source.equals(bags):
-                return None
-        self._collection.layout.check_weights(bags)
-        return store.take_again(bags)
 
     def skip(self):
         """Drop the batch that was prefetched first."""

@@ -175,7 +175,8 @@ class Bags:
 
     def _first_wrong(self, limits):
         """Position of the first id that is no row of its table, or -1."""
-        return flatten_ids(self.ids, limits, counts=torch.tensor(self.counts, dtype=torch.int64))[1]
+        return flatten_ids(self.ids, limits, counts=torch.tensor(self.counts, dtype=torch.int64),
+                           dtype=None)[1]
 
     def _wrong(self, position, configs, batch):
         """The error for an id that is not a row of its table."""
@@ -206,8 +207,12 @@ class Bags:
             numbers = sorted((each for each in registered
                               if first <= registered[each].number <= last),
                              key=lambda each: registered[each].number)
-        tables, features = [registered[each] for each in numbers], Counter(self.tables)
-        most, lengths = max(features.values()), self.lengths
+        tables = [registered[each] for each in numbers]
+        if self.dense and len(tables) == self.features:
+            return _CheckedBatch(self._device_ids(tables).numpy(), None, self.samples, len(tables),
+                                 tables, True)
+        features, lengths = Counter(self.tables), self.lengths
+        most = max(features.values())
         if any(features[each] < most for each in numbers):
             lengths = torch.cat([
                 functional.pad(part, (0, (most - features[each]) * self.samples))
@@ -246,16 +251,26 @@ class GridBags(Bags):
     checked_ids: torch.Tensor | None
 
     def __init__(self, tables, grid, weights=None):
-        one = torch.ones((), dtype=torch.int64)  # expanded, it takes no memory
-        # Without `ids`, which `__getattr__` makes when somebody asks.
-        self.__dict__.update(tables=tables, grid=grid, lengths=one.expand(grid.numel()),
-                             weights=weights, checked_ids=None)
+        # Without `ids` and `lengths`, which `__getattr__` makes when somebody asks.
+        self.__dict__.update(tables=tables, grid=grid, weights=weights, checked_ids=None)
 
     def __getattr__(self, name):
-        if name != "ids":
+        if name == "ids":
+            found = self.grid.T.reshape(-1)
+        elif name == "lengths":
+            found = _ONE.expand(self.grid.numel())  # takes no memory
+        else:
             raise AttributeError(f"Bags have no attribute {name!r}")
-        self.__dict__["ids"] = ids = self.grid.T.reshape(-1)
-        return ids
+        self.__dict__[name] = found
+        return found
+
+    @property
+    def samples(self) -> int:
+        return self.grid.shape[0]
+
+    @property
+    def dense(self) -> bool:
+        return self.grid.numel() > 0
 
     @property
     def lookups(self) -> int:
@@ -276,9 +291,8 @@ class GridBags(Bags):
         return GridBags(self.tables, self.grid[samples])
 
     def _first_wrong(self, limits):
-        if self.features and int(limits.max()) > NARROW:
-            return flatten_ids(self.grid, limits)[1]
-        ids, wrong = flatten_ids(self.grid, limits, torch.zeros_like(limits), dtype=torch.int32)
+        narrow = self.features and int(limits.max()) <= NARROW
+        ids, wrong = flatten_ids(self.grid, limits, dtype=torch.int32 if narrow else None)
         self.__dict__["checked_ids"] = ids if wrong < 0 else None
         return wrong
 
@@ -293,6 +307,7 @@ class _CheckedBatch(Batch):
         pass
 
 
+_ONE = torch.ones((), dtype=torch.int64)
 NARROW = 1 << 31  # rows of a table whose ids int32 holds
 
 

@@ -15,7 +15,7 @@ class Segment:
     group: int
     bags: Bags  # of the batch, sorted by group
     first: torch.Tensor  # int64[features]: flat row of row 0 of each feature's table
-    lengths: torch.Tensor  # int64[bags]
+    span: slice  # of the batch's bags
     lookups: slice  # of the batch's lookups
     features: int
     counts: list[int]  # lookups of each feature
@@ -24,6 +24,11 @@ class Segment:
     def count(self) -> int:
         """Lookups."""
         return self.lookups.stop - self.lookups.start
+
+    @cached_property
+    def lengths(self) -> torch.Tensor:
+        """Lookups of each bag: int64[bags]."""
+        return self.bags.lengths[self.span]
 
     @cached_property
     def flat(self) -> torch.Tensor:
@@ -85,7 +90,7 @@ class Grouping:
             spans = list(self._spans(bags))
             if checked.dense:
                 self._dense = {key: (order, spans)}
-        segments = [Segment(group, bags, first, bags.lengths[of_bags], lookups, len(counts), counts)
+        segments = [Segment(group, bags, first, of_bags, lookups, len(counts), counts)
                     for group, first, of_bags, lookups, counts in spans]
         return Request(bags, segments, order, source or checked)
 

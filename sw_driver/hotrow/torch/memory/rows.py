@@ -97,7 +97,7 @@ class Rows:
         return cls(array[:, :dim], state, array, side)
 
     def __len__(self):
-        return len(self.weights)
+        return self.weights.shape[0]
 
     def read(self, at) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(weights [u, D], state or None) of rows int64[u] or a slice."""

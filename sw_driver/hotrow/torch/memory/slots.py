@@ -94,13 +94,15 @@ class SlotStorage:
 
     def reserve(self, count):
         """Reserve places of the bypass area until `release`: int64[count]."""
+        if not count:
+            return self._free[:0]
         if count > len(self._free):
             self.grow(2 * self.area_rows + count)
         reserved, self._free = self._free[:count], self._free[count:]
         return reserved
 
     def release(self, places):
-        if len(places):
+        if places.shape[0]:
             self._free = torch.cat((places, self._free))  # used next, while caches have them
 
     def bypass(self, rows, places):

@@ -138,7 +138,8 @@ class BatchStages:
             if self._cold is not None:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
-            transfer.fetched = self._host.fetch(group, transfer.fills.flat)
+            transfer.fetched = self._host.fetch(group, transfer.fills.flat,
+                                                transfer.fills.listed)
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:
@@ -156,7 +157,8 @@ class BatchStages:
             storage = self._slot_map.storages[group]
             # Before the slots change, and without the lock, because this may wait.
             if transfer.written_back is not None:
-                self._host.write(group, transfer.victims.flat, transfer.written_back)
+                self._host.write(group, transfer.victims.flat, transfer.written_back,
+                                 transfer.victims.listed)
             fills, places = transfer.fills, transfer.fill_places
             with self._lock:
                 if not transfer.bypassed:
@@ -169,12 +171,20 @@ class BatchStages:
                     storage.bypass(fills.flat[~filled], places[~filled].long())
                 transfer.insert_event = self.inserted = self._memory.run_async(
                     partial(self._write_fills, transfer), self.released)
-                # Bypassed rows cross the link twice.
-                self._host.count_moved(group, fills.with_slot + 2 * fills.without_slot
-                                       + transfer.victims.with_slot)
+                self._count_moved(transfer)
             for rows in (transfer.fetched, transfer.written_back):
                 self._host.give_back(group, rows)
             transfer.fetched = transfer.written_back = None
+
+    def _count_moved(self, transfer):
+        fills, victims = transfer.fills, transfer.victims
+        moved = fills.with_slot
+        if len(victims):
+            moved = moved + victims.with_slot
+        if fills.bypassed:  # they cross the link twice
+            moved = moved + 2 * fills.without_slot
+        self._host.count_moved(transfer.segment.group, moved,
+                               len(fills) + fills.bypassed + len(victims))
 
     # Operations on the slots' memory, which may run later.
 

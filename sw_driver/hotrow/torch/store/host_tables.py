@@ -20,12 +20,16 @@ class HostTables:
         self._delayed: deque[tuple] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, flat):
-        """Copies of distinct flat rows int64[n], in memory of `staging`: Rows."""
+    def fetch(self, group, flat, listed=None):
+        """Copies of distinct flat rows int64[n], in memory of `staging`: Rows.
+
+        `listed` are these rows by the device's tables, if that is known.
+        """
         self.land()
-        rows = self.staging(group, len(flat))
-        if len(flat):
-            self._device.gather(self._slot_map.listed(group, flat), out=rows.array,
+        count = flat.shape[0]
+        rows = self.staging(group, count)
+        if count:
+            self._device.gather(listed or self._slot_map.listed(group, flat), out=rows.array,
                                 state_out=rows.side)
         return rows
 
@@ -33,10 +37,10 @@ class HostTables:
         """Memory for rows on their way, with undefined contents, until `give_back`: Rows."""
         return self._pools[group].take(count)
 
-    def write(self, group, flat, rows):
-        """Write Rows to the tables."""
+    def write(self, group, flat, rows, listed=None):
+        """Write Rows to the tables; `listed` as in `fetch`."""
         self.land()
-        self._write(group, flat, rows)
+        self._write(group, flat, rows, listed)
 
     def write_after(self, event, group, flat, rows):
         """Write Rows of `staging` that are in host memory after an event; every later call waits
@@ -65,13 +69,15 @@ class HostTables:
         for pool in self._pools:
             pool.close()
 
-    def count_moved(self, group, counts):
-        """Count rows int64[tables] that crossed the link for training, by the device's table."""
-        self._statistics.moved(counts, self._groups[group].kind.row_bytes)
+    def count_moved(self, group, counts, rows=None):
+        """Count rows int64[tables] that crossed the link for training, by the device's table;
+        `rows` is their sum."""
+        self._statistics.moved(counts, self._groups[group].kind.row_bytes, rows)
 
-    def _write(self, group, flat, rows):
+    def _write(self, group, flat, rows, listed=None):
         if len(flat):
-            self._device.scatter(self._slot_map.listed(group, flat), rows.array, state=rows.side)
+            self._device.scatter(listed or self._slot_map.listed(group, flat), rows.array,
+                                 state=rows.side)
 
 
 class StagingPool:

@@ -10,6 +10,7 @@ import torch
 from ...batch import Batch
 from ...batch_operands import StagedBatch
 from ...errors import Error
+from ...results import RowList
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
 from .base import PendingBackward
@@ -22,9 +23,11 @@ class ListedRows:
     flat: torch.Tensor  # int64[n]
     with_slot: np.ndarray  # int64[tables]: rows of each table that have a slot
     without_slot: np.ndarray  # int64[tables]: and the others, bypassed or pooled by the card
+    bypassed: int = 0  # all rows without a slot
+    listed: RowList | None = None  # by the device's tables, if they are one list there
 
     def __len__(self):
-        return len(self.flat)
+        return self.flat.shape[0]
 
 
 @dataclass(eq=False)
@@ -51,7 +54,7 @@ class GroupTransfer:
     @property
     def bypassed(self) -> bool:
         """Whether rows have no slot."""
-        return len(self.bypass_places) > 0
+        return self.bypass_places.shape[0] > 0
 
     def find(self, flat):
         """Place of each flat row int64[u], -1 for one that the batch does not look up."""

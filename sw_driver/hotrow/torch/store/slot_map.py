@@ -67,7 +67,8 @@ class SlotMap:
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
         self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
-        self._features: tuple | None = None  # tables of the last batch, and their numbers
+        self._features: tuple | None = None  # tables of the last batch, their numbers, and
+        self._counts: tuple | None = None  # samples and lookups, if each bag has one
         self.names = [group.configs[local].name for group in self.groups
                       for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
@@ -88,7 +89,11 @@ class SlotMap:
         if self._features is None or self._features[0] != bags.tables:
             numbers = np.array([self.registered[each].number for each in bags.tables], np.int64)
             self._features = bags.tables, numbers
-        return self._features[1], np.array(bags.counts, np.int64)
+        if not bags.dense:
+            return self._features[1], np.array(bags.counts, np.int64)
+        if self._counts is None or self._counts[0] != (bags.samples, bags.features):
+            self._counts = (bags.samples, bags.features), np.array(bags.counts, np.int64)
+        return self._features[1], self._counts[1]
 
     def rows_of(self, group, rows):
         """Which rows of a RowList belong to a group, bool[n], and their flat rows."""
@@ -110,7 +115,7 @@ class SlotMap:
         storage = self.storages[group]
         fills, fill_slots = self._listed(group, placement.fills)
         victims, victim_slots = self._listed(group, placement.evictions)
-        count = int(fills.without_slot.sum())
+        count = fills.bypassed
         places = (storage.reserve(count) if reserve else storage.slots + torch.arange(count))
         area = places
         if count and len(self.groups) > 1:  # numbers are those of all groups
@@ -122,8 +127,9 @@ class SlotMap:
             return place_slots(slots, area, directory=directory, per_choice=self._per_choice,
                                part=self._part, first=group * self._part, flag=flag)
 
+        slots = placement.slots if len(self.groups) == 1 else placement.slots[segment.lookups]
         return GroupTransfer(
-            segment, place(placement.slots[segment.lookups], placement.flag), fills,
+            segment, place(slots, placement.flag), fills,
             place(fill_slots), victims, place(victim_slots), places)
 
     @staticmethod
@@ -138,7 +144,11 @@ class SlotMap:
             return self._none
         found = select_rows(placed.keys, placed.slots, self._group_of, self._first, group,
                             self.directory_slots)
-        return ListedRows(found.flat, found.with_slot, found.without_slot), found.slots
+        listed = None
+        if len(self.groups) == 1:
+            listed = RowList(placed.table, placed.row, tables=self.table_sets[group])
+        return ListedRows(found.flat, found.with_slot, found.without_slot, found.bypassed,
+                          listed), found.slots
 
     def flat(self, rows):
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""

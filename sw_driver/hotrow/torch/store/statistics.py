@@ -29,6 +29,8 @@ class CacheStatistics:
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
         self._counter = HitCounter(slots)
+        # By feature of the last batches, for the tables of each.
+        self._features = self._lookups = self._hits = np.empty(0, np.int64)
 
     def planned(self, tables, counts, placement, transfers, fetched=True):
         """Count a batch that was planned.
@@ -43,23 +45,36 @@ class CacheStatistics:
             False if bypassed rows stay in the tables.
         """
         self.hits += placement.hits
-        np.add.at(self._counts["lookups"], tables, counts)
-        np.add.at(self._counts["hits"], tables,
-                  self._counter.count(placement.slots, counts, placement.fills.slots))
+        if tables is not self._features:
+            self._settle()
+            self._features = tables
+            self._lookups, self._hits = np.zeros((2, len(tables)), np.int64)
+        self._lookups += counts
+        self._counter.count(placement.slots, counts, placement.fills.slots, self._hits)
         for each in transfers:
-            self._counts["evictions"] += each.victims.with_slot
+            if len(each.victims):
+                self._counts["evictions"] += each.victims.with_slot
             if fetched:
-                self._counts["fills"] += each.fills.with_slot + each.fills.without_slot
-                self._counts["bypasses"] += each.fills.without_slot
+                self._counts["fills"] += each.fills.with_slot
+                if each.fills.bypassed:
+                    self._counts["fills"] += each.fills.without_slot
+                    self._counts["bypasses"] += each.fills.without_slot
 
-    def moved(self, counts, row_bytes):
-        """Count rows int64[tables] that crossed the link."""
+    def _settle(self):
+        """Add the counts of features to those of their tables."""
+        np.add.at(self._counts["lookups"], self._features, self._lookups)
+        np.add.at(self._counts["hits"], self._features, self._hits)
+        self._lookups[:] = self._hits[:] = 0
+
+    def moved(self, counts, row_bytes, rows=None):
+        """Count rows int64[tables] that crossed the link, `rows` in all."""
         self._counts["rows_moved"] += counts
-        self.link_bytes += int(counts.sum()) * row_bytes
+        self.link_bytes += (int(counts.sum()) if rows is None else rows) * row_bytes
 
     @property
     def total(self):
         """Of all tables: dict of `FIELDS` and `link_bytes`."""
+        self._settle()
         return {**{name: int(counts.sum()) for name, counts in self._counts.items()},
                 "hits": self.hits, "link_bytes": self.link_bytes}
 
@@ -67,6 +82,7 @@ class CacheStatistics:
     def by_table(self):
         """Dict by name of dicts of `FIELDS` and `misses`; here a hit is a lookup whose row had a
         slot before its batch."""
+        self._settle()
         found = {}
         for index, name in enumerate(self._names):
             found[name] = {field: int(counts[index]) for field, counts in self._counts.items()}
