@@ -1,0 +1,78 @@
+"""The wheel and the sdist: what they contain, and that the wheel runs alone."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.long  # fetches the build tools, and PyTorch unless pip's cache has it
+
+
+def run(*command, **more):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """(wheel, sdist, environment without this checkout): the wheel is built from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    environment = folder / "environment"
+    run(sys.executable, "-m", "venv", environment)
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run(environment / "bin" / "pip", "install", "--quiet", "build", env=bare)
+    run(environment / "bin" / "python", "-m", "build", "--outdir", folder, ROOT, env=bare)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist, environment
+
+
+def test_contents(built):
+    wheel, sdist, _ = built
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = Parser().parsestr(archive.read(next(
+            name for name in names if name.endswith("METADATA"))).decode())
+    assert {name.split("/")[0] for name in names} == {
+        "hotrow", "hotrow_rtl", "hotrow_sim", "hotrow_explore", "hotrow_boards",
+        f"hotrow-{metadata['Version']}.dist-info"}
+    for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow/geometry.py",
+                   "hotrow_explore/data/systems.toml", "hotrow_explore/benchmarks/ecp5.json",
+                   "hotrow_sim/verilated/harness.cpp", "hotrow/kernels/group.cpp"):
+        assert needed in names, needed
+    description = metadata.get_payload()
+    assert "pip install" in description and "![" not in description
+    assert not re.search(r"\]\((?!https:)", description), "a link that an index cannot follow"
+    with tarfile.open(sdist) as archive:
+        files = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"README.md", "LICENSE", "Makefile", "docs/images/overview.svg",
+            "examples/own_model.py", "tests/docs/test_wheel.py"} <= set(files)
+    assert not any(name.startswith((".venv", "build/")) for name in files)
+
+
+def test_the_wheel_runs_alone(built, tmp_path):
+    """In an empty folder, without a compiler's search path of this checkout."""
+    wheel, _, environment = built
+    bare = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "COLUMNS": "80",
+            "HOTROW_CACHE": str(tmp_path / "cache")}
+    run(environment / "bin" / "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt",
+        f"{wheel}[torch,rtl]", env=bare)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+
+    def hotrow(*arguments):
+        return run(environment / "bin" / "hotrow", *arguments, cwd=folder, env=bare)
+
+    assert "generate" in hotrow("--help")
+    assert "What the card hides" in hotrow("demo", "--transport", "model")
+    assert "check held" in hotrow("train", "--trace", "sample", "--ids", "item,user", "--label",
+                                  "clicked", "--transport", "model", "--batch-size", "20")
+    hotrow("generate", "--preset", "tiny", "-o", "out")
+    assert (folder / "out").is_dir()
