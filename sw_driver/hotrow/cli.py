@@ -73,6 +73,9 @@ def _run(arguments) -> int:
                     "models: simulate it, train with it, generate its Verilog.")
     parser.add_argument("--version", action="version", version=f"hotrow {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    completing = "_ARGCOMPLETE" in os.environ  # set by the shell, with the line typed so far
+    if completing:
+        arguments = os.environ.get("COMP_LINE", "").split()[1:]
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     # Only the chosen command is imported; for help, all of them.
     for name in [chosen] if chosen is not None and chosen in found else found:
@@ -82,6 +85,10 @@ def _run(arguments) -> int:
             if name == chosen:
                 return _complain(f"the command {name!r} {advice(missing)}")
             subparsers.add_parser(name, help=advice(missing))
+    if completing:
+        from argcomplete import autocomplete  # of the extra 'completion'
+
+        autocomplete(parser)  # which ends the process
     options = parser.parse_args(arguments)
     return options.run(options) or 0
 

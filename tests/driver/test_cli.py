@@ -145,3 +145,19 @@ def test_the_installed_program():
     done = subprocess.run([sys.executable, "-m", "hotrow.cli", "doctor", "--json"],
                           capture_output=True, text=True)
     assert done.returncode in (0, 1) and json.loads(done.stdout)["found"]
+
+
+@pytest.mark.parametrize("line, found, missing", [
+    ("hotrow be", {"bench"}, {"boards"}),
+    ("hotrow bench end", {"end-to-end"}, {"observe"}),
+    ("hotrow generate --for", {"--format"}, {"--preset"}),
+    ("hotrow generate --format v", {"vivado"}, {"xrt"}),
+])
+def test_completion(line, found, missing, tmp_path):
+    out = tmp_path / "completions"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)),
+             "_ARGCOMPLETE_IFS": " ", "_ARGCOMPLETE_STDOUT_FILENAME": str(out)}
+    done = subprocess.run([sys.executable, "-m", "hotrow.cli"], env=os.environ | asked,
+                          capture_output=True, text=True)
+    words = set(out.read_text().split())
+    assert done.returncode == 0 and found <= words and not missing & words
