@@ -264,11 +264,17 @@ def written(mode, write, train_after=False):
         with torch.no_grad():
             write(weight)
         step()
-        return model.eval()(IDS).detach(), model[0].weight.clone()
+        return model.eval()(IDS).detach(), model[0].weight.detach().clone()
+
+
+def assign_data(weight):
+    weight.data = weight + 1
 
 
 WRITES = {"zero": lambda weight: weight.zero_(), "row": lambda weight: weight[IDS[0, 0]].fill_(3),
-          "swap": lambda weight: weight.copy_(weight.flip(0))}
+          "swap": lambda weight: weight.copy_(weight.flip(0)),
+          "data": lambda weight: weight.data.mul_(2), "row_of_data": lambda weight: (
+              weight.data[IDS[0, 0]].fill_(3)), "assign_data": assign_data}
 
 
 @pytest.mark.parametrize("mode", ["scratchpipe", "freqcache", "hotline"])
@@ -299,6 +305,55 @@ def test_a_checkpoint_follows_the_umask_and_keeps_modes_and_links(tmp_path):
     modes = [stat.S_IMODE(paths[name].stat().st_mode) for name in paths]
     assert modes == [0o644, 0o640, 0o644]
     assert link.is_symlink() and Checkpoint(paths["target.pt"]).load() == {"a": 1}
+
+
+def freeze_in_place(weight):
+    weight.requires_grad = False
+
+
+@pytest.mark.parametrize("freeze", [freeze_in_place, lambda weight: weight.requires_grad_(False)])
+def test_the_weight_freezes_its_rows(freeze):
+    model = nn.Sequential(bag_of(), nn.Linear(8, 1))
+    tables = convert(model, mode="resident")
+    before = model[0].weight.detach().clone()
+    assert model[0].weight.requires_grad and model[0].weight.is_leaf
+    freeze(model[0].weight)
+    model(IDS).sum().backward()
+    tables.optimizer.step()
+    assert torch.equal(model[0].weight, before) and not model[0].weight.requires_grad
+
+
+USES = {
+    "penalty": lambda model, _: (model(IDS).sum() + model[0].weight.square().sum()).backward(),
+    "tied use": lambda model, _: (model[0](IDS) @ model[0].weight.T).sum().backward(),
+    "grad": lambda model, _: model[0].weight.grad,
+    "hook": lambda model, _: model[0].weight.register_hook(print),
+    "norm": lambda model, _: [each.grad.norm() for each in model.parameters()
+                              if each.grad is not None],
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_uses_of_the_weight_that_would_leave_rows_out_are_refused(name):
+    model = nn.Sequential(bag_of())
+    tables = convert(model, mode="resident")
+    model(IDS).sum().backward()
+    with pytest.raises(Error, match="gradient"):
+        USES[name](model, tables)
+    with torch.no_grad():
+        assert model[0].weight.norm() > 0
+    model.zero_grad()
+
+
+def test_copies_of_the_weight_are_plain_tensors(tmp_path):
+    model = nn.Sequential(bag_of(), bag_of())
+    convert(model, mode="resident")
+    kept = model.state_dict()
+    torch.save(kept, tmp_path / "kept")
+    for each in (copy.deepcopy(kept), torch.load(tmp_path / "kept", weights_only=True)):
+        assert all(type(value) is torch.Tensor for value in each.values())
+        assert all(torch.equal(value, kept[name]) for name, value in each.items())
+    assert model.state_dict(keep_vars=True)["0.weight"].requires_grad
 
 
 def test_the_reference_for_the_checks_is_sound():

@@ -147,8 +147,8 @@ def saved_without(part):
     def plant(monkeypatch):
         put = SavedState.put
 
-        def put_less(self, destination, prefix, name):
-            put(self, destination, prefix, name)
+        def put_less(self, destination, prefix, name, rows=None):
+            put(self, destination, prefix, name, rows)
             destination.pop(prefix + part, None)
             monkeypatch.setattr(RowOptimizer, "load_state_dict", lambda *_: None)
 

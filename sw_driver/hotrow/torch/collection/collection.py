@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -20,11 +21,12 @@ from ..store.base import Store
 from ..store.fitting import check_fits
 from ..store.opening import MODES, open_store
 from .bag_calls import BagCalls
-from .contents import TableContents
+from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .hot_rows import access_counts, set_access_counts, warm
 from .rows_parameter import RowsParameter
 from .saved_state import SavedState
+from .table_view import TableView
 from .table_writes import TableWrites
 from .torchrec_tables import TorchRecTables
 from .trained_batches import TrainedBatches
@@ -310,7 +312,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def __reduce_ex__(self, protocol):
         """Copies, also by pickle and `torch.save`, are resident."""
         self.flush()
-        contents = {config.name: self.table(config.name) for config in self.tables}
+        contents = {config.name: self.contents.table(config.name) for config in self.tables}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
                                 contents, self.training, self.rows.requires_grad)
 
@@ -431,7 +433,16 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def table(self, name):
         """One table: (weights [rows, dim], state or None), up to date only after `flush`."""
-        return self.contents.table(name)
+        return tuple(each if each is None else TableView.of(each)
+                     for each in self.contents.table(name))
+
+    def view(self, name, rows=None):
+        """TableViews of one table, up to date: its rows, which are those of a module with the
+        RowsParameter `rows`, and its state or None."""
+        self.flush()
+        weights, state = self.contents.table(name)
+        return (TableView.of(weights, rows, self.several_ranks),
+                None if state is None else TableView.of(state, copied=self.several_ranks))
 
     @property
     def embeddings(self):
@@ -442,10 +453,12 @@ class HotEmbeddingBagCollection(nn.Module):
     def embedding_bags(self):
         """Tables by name, up to date, each with `weight`, `state` (None without any) and, where
         the optimizer depends on it, `step`."""
-        self.flush()
-        named, step = self.contents.named(), self.saved.step_count()
-        for each in named.values() if step is not None else ():
-            each.step = step
+        step, named = self.saved.step_count(), NamedTables()
+        for config in self.tables:
+            weight, state = self.view(config.name, self.rows)
+            named[config.name] = SimpleNamespace(weight=weight, state=state)
+            if step is not None:
+                named[config.name].step = step
         return named
 
     def sha256(self):
@@ -473,7 +486,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.flush()
         for name, of_table in self._prefixes(prefix).items():
-            self.saved.put(destination, of_table, name)
+            self.saved.put(destination, of_table, name, self.rows if keep_vars else None)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
         self.saved.load(self._prefixes(prefix), state_dict, prefix, *arguments)

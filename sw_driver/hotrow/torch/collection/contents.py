@@ -1,7 +1,5 @@
 """The contents of a collection's tables, by name."""
 
-from types import SimpleNamespace
-
 from ...errors import Error
 
 
@@ -24,12 +22,6 @@ class TableContents:
         """One table: (weights [rows, dim], state or None)."""
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
-
-    def named(self):
-        """All tables: NamedTables of objects with `weight` and `state`."""
-        return NamedTables({config.name: SimpleNamespace(**dict(zip(
-            ("weight", "state"), self.table(config.name), strict=True)))
-            for group in self._groups for config in group.configs})
 
     def assign(self, name, weights=None, state=None):
         """Write one table, or its first rows, while no slot holds a row of it."""

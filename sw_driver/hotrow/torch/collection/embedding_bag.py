@@ -139,15 +139,13 @@ class HotEmbeddingBag(nn.Module):
 
     @property
     def weight(self):
-        """A view of the table's rows, up to date; no parameter."""
-        self.collection.flush()
-        return self.collection.table(self.name)[0]
+        """A TableView of the table's rows, up to date; no parameter."""
+        return self.collection.view(self.name, self.rows)[0]
 
     @property
     def state(self):
         """A view of the optimizer's state of the table's rows, up to date, or None."""
-        self.collection.flush()
-        return self.collection.table(self.name)[1]
+        return self.collection.view(self.name)[1]
 
     @property
     def step(self):
@@ -156,7 +154,8 @@ class HotEmbeddingBag(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self.collection.flush()
-        self.collection.saved.put(destination, prefix, self.name)
+        self.collection.saved.put(destination, prefix, self.name,
+                                   self.rows if keep_vars else None)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
         self.collection.saved.load({self.name: prefix}, state_dict, prefix, *arguments)

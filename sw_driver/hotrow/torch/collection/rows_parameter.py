@@ -25,9 +25,9 @@ class RowsParameter(nn.Parameter):
     """A parameter without elements, through which calls on the model reach rows.
 
     `model.requires_grad_(False)` freezes the rows, and `model.zero_grad()` drops their staged
-    gradients. Its own `grad` is always None, so that optimizers pass it by. Clipping without the
-    staged gradients, and arithmetic on it, of a penalty or an average of parameters, would leave
-    the rows out: they are refused.
+    gradients. Its own `grad` is None, so that optimizers pass it by. Clipping without the staged
+    gradients, other code that reads `grad` while some are staged, and arithmetic on it, of a
+    penalty or an average of parameters, would leave the rows out: they are refused.
     """
 
     _drop: Callable[[], None]
@@ -51,6 +51,11 @@ class RowsParameter(nn.Parameter):
         for each in (frame, frame.f_back):
             if each is not None and each.f_code in _CLIPS:
                 self._check_clipped(each.f_locals.get("parameters"))
+                return
+        if not _knows_rows(frame) and any(each.grad is not None for each in self._staged()):
+            raise Error("grad of parameters() leaves the gradients of hotrow's rows out: take "
+                        "[*model.parameters(), *collection.gradients()], without parameters that "
+                        "have no elements")
 
     @grad.setter
     def grad(self, value):
@@ -86,6 +91,18 @@ class RowsParameter(nn.Parameter):
         if getattr(func, "__name__", "") == "detach":
             return result.as_subclass(DetachedRows)
         return result
+
+
+def _knows_rows(frame):
+    """Whether a frame that reads gradients is of PyTorch, hotrow or a method of an optimizer."""
+    if frame.f_globals.get("__name__", "").startswith(("torch.", "hotrow.")):
+        return True
+    for _ in range(3):
+        if frame is not None:
+            if isinstance(frame.f_locals.get("self"), torch.optim.Optimizer):
+                return True
+            frame = frame.f_back
+    return False
 
 
 class DetachedRows(torch.Tensor):

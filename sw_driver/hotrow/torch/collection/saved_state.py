@@ -3,6 +3,7 @@
 import torch
 
 from ...errors import Error
+from .table_view import TableView
 
 
 class SavedState:
@@ -26,10 +27,13 @@ class SavedState:
         step = self._collection.optimizer.param_groups[0].get("step")
         return None if step is None else torch.tensor(step)
 
-    def put(self, destination, prefix, name):
+    def put(self, destination, prefix, name, rows=None):
         """Put a table into a state dict: `weight`, `state` and, if the optimizer depends on it,
-        its `step`."""
-        for part, each in zip(("weight", "state"), self._collection.table(name), strict=True):
+        its `step`; with the RowsParameter of a module, `weight` is as the module's."""
+        weights, state = self._collection.table(name)
+        if rows is not None:
+            weights = TableView.of(weights, rows)
+        for part, each in (("weight", weights), ("state", state)):
             if each is not None:
                 destination[prefix + part] = each
         step = self.step_count()

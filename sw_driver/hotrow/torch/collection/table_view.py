@@ -1,0 +1,107 @@
+"""`TableView`: a table as `weight` and `state_dict()` show it, where a module has a parameter."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import torch
+
+from ...errors import Error
+
+
+class TableView(torch.Tensor):
+    """A tensor that shares the memory of a table, so that writes in place reach its rows.
+
+    What would have no effect on the rows has one, or is refused: `data` counts writes,
+    `requires_grad` freezes the rows, and a gradient that reaches the view, of a penalty on
+    `weight`, is an error, as are its `grad` and its hooks. Copies, also by pickle, are plain
+    tensors.
+    """
+
+    _rows: Any
+    _copied: bool
+
+    @classmethod
+    def of(cls, table, rows=None, copied=False):
+        """A view of a tensor.
+
+        Parameters
+        ----------
+        table : Tensor
+        rows : RowsParameter, optional
+            Of the module whose weight this is; its `requires_grad` is that of the view.
+        copied : bool
+            Whether the tensor is a copy, so that writes would be lost: they are refused.
+        """
+        trains = rows is not None and rows.requires_grad
+        view = torch.Tensor._make_subclass(cls, table.detach(), trains)
+        view._rows, view._copied = rows, copied
+        if trains:
+            with torch._C.DisableTorchFunctionSubclass():
+                view.register_hook(_refuse_gradient)
+        return view
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        given = args[0] if args else None
+        if isinstance(given, TableView):
+            name = getattr(func, "__name__", "")
+            if given._copied and (name == "__setitem__" or name[-1:] == "_" != name[-2:-1]):
+                raise Error("weights of several processes are copies, and a write into one would "
+                            "be lost: change a state_dict() and load it")
+            if func in _HANDLED:
+                return _HANDLED[func](*args, **(kwargs or {}))
+        return torch._C._disabled_torch_function_impl(func, types, args, kwargs or {})
+
+    def __deepcopy__(self, memo):
+        return deepcopy(self.detach(), memo)
+
+    def __reduce_ex__(self, protocol):
+        return self.detach().__reduce_ex__(protocol)
+
+
+def _refuse_gradient(_):
+    raise Error("a gradient reached the weight of a table, by a penalty on it or another use than "
+                "a lookup, and rows train by the gradients of their lookups only: use weight_decay "
+                "of the optimizer, or weight.detach() where nothing is to train")
+
+
+def _data(view):
+    return TableView.of(view, copied=view._copied)
+
+
+def _set_data(view, value):
+    if value.shape != view.shape:
+        raise Error(f"a table keeps its shape {list(view.shape)}: expected that of data, got "
+                    f"{list(value.shape)}")
+    if view._copied:
+        _data(view).copy_(value)  # refused
+    view.detach().copy_(value)
+
+
+def _set_requires_grad(view, value=True):
+    if view._rows is None:
+        with torch._C.DisableTorchFunctionSubclass():
+            return view.requires_grad_(value)
+    view._rows.requires_grad_(value)
+    return view
+
+
+def _refuse(what):
+    def refuse(view, *_):
+        if view._rows is not None and view._rows.requires_grad:
+            raise Error(f"the weight of a table has no {what}: gradients of rows are staged, see "
+                        f"gradients() of the collection")
+
+    return refuse
+
+
+_TENSOR: Any = torch.Tensor
+_HANDLED: dict[Any, Callable] = {
+    _TENSOR.data.__get__: _data, _TENSOR.data.__set__: _set_data,
+    _TENSOR.requires_grad_: _set_requires_grad,
+    _TENSOR.requires_grad.__set__: _set_requires_grad,
+    _TENSOR.grad.__get__: _refuse("grad"), _TENSOR.grad.__set__: _refuse("grad"),
+    _TENSOR.register_hook: _refuse("hooks"),
+    _TENSOR.register_post_accumulate_grad_hook: _refuse("hooks"),
+}
