@@ -22,7 +22,7 @@ _CELLS = {  # cell type: resource, units of it that one cell takes
 _PREFIXES = re.compile(r"\$flatten|\$techmap|\\")  # of the path in the name of a cell
 # (bits, rows): a `Ram` with at least as many of both becomes block RAM, because LUTs and wires are
 # scarcer than block RAMs.
-BLOCK_RAMS = ((26, 32), (72, 17))
+BLOCK_RAMS = ((26, 32), (100, 4))
 # Modules are mapped to gates one by one, which takes minutes where one flat netlist takes hours;
 # the flat netlist is then mapped to LUTs. `abc9` takes hours as well, so `abc` is used.
 # The 8 flip-flops of a tile share 2 resets, and each pair shares an enable. Optimisation creates

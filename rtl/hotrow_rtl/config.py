@@ -65,7 +65,10 @@ class Config:
     name : str
         Name of the preset, or of the user's own variant.
     bus_bytes : int
-        Data width of every AXI4 port in bytes: 8, 16, 32 or 64. A lookup lane is 4 bytes wide.
+        Data width of every AXI4 port in bytes: 8, 16, 32 or 64.
+    lookup_lanes : int
+        Lookups per cycle: 1, or 0 for one for every 4 bytes of the bus. One lane has one bank and
+        no crossbar.
     lane_banks : int
         Banks of counters, directory and miss table for every lane, 1 or 2. With 1 lanes stall more
         often, because two hot rows may share a bank.
@@ -124,6 +127,7 @@ class Config:
 
     name: str
     bus_bytes: int
+    lookup_lanes: int = 0
     lane_banks: int = 2
     address_width: int = 64
     handles: int
@@ -160,7 +164,11 @@ class Config:
                 raise ValueError(f"{name} must be a power of two, not {value}")
 
         within("bus_bytes", 8, 64, power_of_two=True)
+        within("lookup_lanes", 0, 1)
         within("lane_banks", 1, 2)
+        if self.lanes < self.lane_banks:
+            raise ValueError("one lane takes one request per cycle, which one bank serves: "
+                             f"lane_banks must be 1 with lookup_lanes=1, not {self.lane_banks}")
         within("address_width", 32, 64)
         within("handles", 8, 1 << 16, power_of_two=True)
         within("tables", 2, 1024, power_of_two=True)
@@ -193,8 +201,7 @@ class Config:
         if self.result_ports not in (1, 2, 4):
             raise ValueError(f"result_ports must be 1 for all results, 2 with a port for slots, or "
                              f"4 with two more ports for missed rows, not {self.result_ports!r}")
-        if self.arithmetic_lanes:
-            within("arithmetic_lanes", 1, self.lanes, power_of_two=True)
+        within("arithmetic_lanes", 0, self.word_lanes, power_of_two=True)
         if self.counter_sets < 2 * self.banks:
             raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
                              f"{self.banks} banks of {self.lanes} lanes, not {self.counter_sets}")
@@ -213,9 +220,19 @@ class Config:
         return self.lane_banks * self.lanes
 
     @property
-    def lanes(self) -> int:
-        """32-bit ids in one bus word."""
+    def word_lanes(self) -> int:
+        """4-byte lanes of a bus word: the 32-bit ids in it."""
         return self.bus_bytes // 4
+
+    @property
+    def lanes(self) -> int:
+        """Lookups per cycle."""
+        return self.lookup_lanes or self.word_lanes
+
+    @property
+    def striped_misses(self) -> bool:
+        """Two write clients take blocks of a miss list in turn, as lanes fill two words a cycle."""
+        return self.lanes > 1
 
     @property
     def bus_width(self) -> int:
@@ -225,7 +242,7 @@ class Config:
     @property
     def units(self) -> ArithmeticUnits:
         """Sizes of the arithmetic units."""
-        return ArithmeticUnits(self.arithmetic_lanes or self.lanes, self.row_bytes)
+        return ArithmeticUnits(self.arithmetic_lanes or self.word_lanes, self.row_bytes)
 
     @property
     def table_width(self) -> int:
@@ -243,9 +260,14 @@ class Config:
         return max(log2(self.slots), log2(self.batch_lookups))
 
     @property
+    def count_width(self) -> int:
+        """Bits of a number of lookups of a batch."""
+        return self.batch_lookups.bit_length()
+
+    @property
     def stored_lengths(self) -> int:
         """Bags whose lengths the card keeps after it has summed them; it reads others twice."""
-        return max(self.batch_samples // 2, 4 * self.lanes)
+        return max(self.batch_samples // 2, 4 * self.word_lanes)
 
     @property
     def miss_sets(self) -> int:
@@ -326,9 +348,9 @@ PRESETS = {
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
                window_beats=8, events=8, planner=True, clock_mhz=50),
         # The card of the boards: every engine on an ECP5-85F.
-        Config(name="ecp5", bus_bytes=8, lane_banks=1, address_width=32, handles=64, tables=32,
-               counter_sets=2048, counter_ways=4, directory_choices=1, directory_sets=2048,
-               directory_ways=4, directory_partitions=2, batch_samples=2048,
+        Config(name="ecp5", bus_bytes=8, lookup_lanes=1, lane_banks=1, address_width=32,
+               handles=64, tables=32, counter_sets=2048, counter_ways=4, directory_choices=1,
+               directory_sets=2048, directory_ways=4, directory_partitions=2, batch_samples=2048,
                batch_lookups=1 << 20, miss_entries=1024, burst_beats=8, outstanding=16,
                row_bytes=1024, result_ports=1, window_beats=6, events=8, arithmetic_lanes=1,
                planner=True, clock_mhz=50),

@@ -75,7 +75,8 @@ def result_port(config: Config, names) -> DmaWritePort:
 
     # Two bursts: one is sent while the next one arrives.
     return DmaWritePort(config, len(names), depth=max(16, 2 * config.burst_beats),
-                        shallow=numbers(SHALLOW_RESULTS), striped=numbers(STRIPED_CLIENTS))
+                        shallow=numbers(SHALLOW_RESULTS),
+                        striped=numbers(STRIPED_CLIENTS) if config.striped_misses else ())
 
 
 def _ids(config: Config, count: int) -> dict:

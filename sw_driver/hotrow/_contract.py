@@ -235,14 +235,14 @@ REGISTERS = {
     "DIRECTORY_CHOICES": 0x028, "DIRECTORY_SETS": 0x02C, "DIRECTORY_WAYS": 0x030,
     "DIRECTORY_PARTITIONS": 0x034, "BATCH_SAMPLES": 0x038, "MISS_ENTRIES": 0x03C,
     "ROW_BYTES": 0x040, "EVENTS": 0x044, "CLOCK_MHZ": 0x048, "ARITHMETIC": 0x04C, "PLANNER": 0x050,
-    "BATCH_LOOKUPS": 0x054, "CONTROL": 0x080, "STATUS": 0x084, "FAULT": 0x088, "INTERRUPT": 0x08C,
-    "TIMEOUT": 0x090, "CYCLE_LOW": 0x094, "CYCLE_HIGH": 0x098, "EVENT_SELECT": 0x09C,
-    "EVENT_VALUE": 0x0A0, "PLAN_RETIRED": 0x0A4, "PLAN_WINDOW": 0x0A8, "REGION_HANDLE": 0x0C0,
-    "REGION_BASE_LOW": 0x0C4, "REGION_BASE_HIGH": 0x0C8, "REGION_SIZE_LOW": 0x0CC,
-    "REGION_SIZE_HIGH": 0x0D0, "REGION_COMMIT": 0x0D4, "TABLE_PARTITION": 0x0D8,
-    "TABLE_COMMIT": 0x0DC, "TABLE_NUMBER": 0x0E0, "TABLE_LAST_ROW": 0x0E4,
-    "TABLE_WEIGHTS_LOW": 0x0E8, "TABLE_WEIGHTS_HIGH": 0x0EC, "TABLE_ROW": 0x0F0,
-    "TABLE_STATE_LOW": 0x0F4, "TABLE_STATE_HIGH": 0x0F8, "TABLE_FORMAT": 0x0FC,
+    "BATCH_LOOKUPS": 0x054, "LOOKUP_LANES": 0x058, "CONTROL": 0x080, "STATUS": 0x084,
+    "FAULT": 0x088, "INTERRUPT": 0x08C, "TIMEOUT": 0x090, "CYCLE_LOW": 0x094, "CYCLE_HIGH": 0x098,
+    "EVENT_SELECT": 0x09C, "EVENT_VALUE": 0x0A0, "PLAN_RETIRED": 0x0A4, "PLAN_WINDOW": 0x0A8,
+    "REGION_HANDLE": 0x0C0, "REGION_BASE_LOW": 0x0C4, "REGION_BASE_HIGH": 0x0C8,
+    "REGION_SIZE_LOW": 0x0CC, "REGION_SIZE_HIGH": 0x0D0, "REGION_COMMIT": 0x0D4,
+    "TABLE_PARTITION": 0x0D8, "TABLE_COMMIT": 0x0DC, "TABLE_NUMBER": 0x0E0,
+    "TABLE_LAST_ROW": 0x0E4, "TABLE_WEIGHTS_LOW": 0x0E8, "TABLE_WEIGHTS_HIGH": 0x0EC,
+    "TABLE_ROW": 0x0F0, "TABLE_STATE_LOW": 0x0F4, "TABLE_STATE_HIGH": 0x0F8, "TABLE_FORMAT": 0x0FC,
     "LOOKUP_COMMANDS_LOW": 0x100, "LOOKUP_COMMANDS_HIGH": 0x104, "LOOKUP_COMPLETIONS_LOW": 0x108,
     "LOOKUP_COMPLETIONS_HIGH": 0x10C, "LOOKUP_ENTRIES": 0x110, "LOOKUP_CONTROL": 0x114,
     "LOOKUP_TAIL": 0x118, "LOOKUP_HEAD": 0x11C, "LOOKUP_COMPLETED": 0x120, "LOOKUP_STATE": 0x124,
@@ -258,7 +258,7 @@ GEOMETRY = {
     "directory_ways": "DIRECTORY_WAYS", "directory_partitions": "DIRECTORY_PARTITIONS",
     "batch_samples": "BATCH_SAMPLES", "miss_entries": "MISS_ENTRIES", "row_bytes": "ROW_BYTES",
     "events": "EVENTS", "clock_mhz": "CLOCK_MHZ", "arithmetic": "ARITHMETIC", "planner": "PLANNER",
-    "batch_lookups": "BATCH_LOOKUPS",
+    "batch_lookups": "BATCH_LOOKUPS", "lookup_lanes": "LOOKUP_LANES",
 }
 
 # Records: (field, first byte, bytes).
@@ -320,6 +320,7 @@ class GeometryFields:
     arithmetic: bool
     planner: bool
     batch_lookups: int
+    lookup_lanes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,27 +341,27 @@ class PresetFields(GeometryFields):
 
 PRESETS = {
     "tiny": PresetFields(
-        name="tiny", bus_bytes=16, lane_banks=2, address_width=64, handles=64, tables=32,
-        counter_sets=64, counter_ways=4, counter_bits=16, directory_choices=2, directory_sets=64,
-        directory_ways=2, directory_partitions=8, stamp_bits=8, batch_samples=1024,
-        batch_lookups=2147483648, miss_entries=256, burst_beats=4, outstanding=4, row_bytes=512,
-        row_ports=2, result_ports=1, window_beats=8, events=8, arithmetic=True, arithmetic_lanes=0,
-        planner=True, clock_mhz=50,
+        name="tiny", bus_bytes=16, lookup_lanes=0, lane_banks=2, address_width=64, handles=64,
+        tables=32, counter_sets=64, counter_ways=4, counter_bits=16, directory_choices=2,
+        directory_sets=64, directory_ways=2, directory_partitions=8, stamp_bits=8,
+        batch_samples=1024, batch_lookups=2147483648, miss_entries=256, burst_beats=4,
+        outstanding=4, row_bytes=512, row_ports=2, result_ports=1, window_beats=8, events=8,
+        arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=50,
     ),
     "ecp5": PresetFields(
-        name="ecp5", bus_bytes=8, lane_banks=1, address_width=32, handles=64, tables=32,
-        counter_sets=2048, counter_ways=4, counter_bits=16, directory_choices=1,
+        name="ecp5", bus_bytes=8, lookup_lanes=1, lane_banks=1, address_width=32, handles=64,
+        tables=32, counter_sets=2048, counter_ways=4, counter_bits=16, directory_choices=1,
         directory_sets=2048, directory_ways=4, directory_partitions=2, stamp_bits=8,
         batch_samples=2048, batch_lookups=1048576, miss_entries=1024, burst_beats=8,
         outstanding=16, row_bytes=1024, row_ports=1, result_ports=1, window_beats=6, events=8,
         arithmetic=True, arithmetic_lanes=1, planner=True, clock_mhz=50,
     ),
     "alveo-u55c": PresetFields(
-        name="alveo-u55c", bus_bytes=64, lane_banks=2, address_width=64, handles=1024, tables=1024,
-        counter_sets=262144, counter_ways=8, counter_bits=16, directory_choices=2,
-        directory_sets=65536, directory_ways=8, directory_partitions=8, stamp_bits=8,
-        batch_samples=65536, batch_lookups=2147483648, miss_entries=65536, burst_beats=16,
-        outstanding=1024, row_bytes=4096, row_ports=4, result_ports=4, window_beats=8, events=32,
-        arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=250,
+        name="alveo-u55c", bus_bytes=64, lookup_lanes=0, lane_banks=2, address_width=64,
+        handles=1024, tables=1024, counter_sets=262144, counter_ways=8, counter_bits=16,
+        directory_choices=2, directory_sets=65536, directory_ways=8, directory_partitions=8,
+        stamp_bits=8, batch_samples=65536, batch_lookups=2147483648, miss_entries=65536,
+        burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4, result_ports=4,
+        window_beats=8, events=32, arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=250,
     ),
 }

@@ -8,8 +8,8 @@ class Geometry(_contract.GeometryFields):
 
     @property
     def lanes(self) -> int:
-        """32-bit ids in one bus word."""
-        return self.bus_bytes // 4
+        """Lookups per cycle."""
+        return self.lookup_lanes or self.bus_bytes // 4
 
     @property
     def slots(self) -> int:

@@ -11,6 +11,9 @@ ECP5 = preset("ecp5")
 @pytest.mark.parametrize("changes, message", [
     ({"burst_beats": 4}, "burst_beats must be 8 to 512, not 4"),
     ({"bus_bytes": 4}, "bus_bytes must be 8 to 64, not 4"),
+    ({"lookup_lanes": 2}, "lookup_lanes must be 0 to 1, not 2"),
+    ({"lane_banks": 2}, "which one bank serves: lane_banks must be 1 with lookup_lanes=1, not 2"),
+    ({"arithmetic_lanes": 4}, "arithmetic_lanes must be 0 to 2, not 4"),
     ({"lane_banks": 3}, "lane_banks must be 1 to 2, not 3"),
     ({"lane_banks": 0}, "lane_banks must be 1 to 2, not 0"),
 ])
@@ -20,7 +23,7 @@ def test_narrow_buses_are_limited(changes, message):
 
 
 def test_banks():
-    assert (ECP5.lanes, ECP5.banks) == (2, 2)
+    assert (ECP5.word_lanes, ECP5.lanes, ECP5.banks) == (2, 1, 1)
     assert all(config.banks == config.lane_banks * config.lanes for config in PRESETS.values())
     assert replace(preset("tiny"), lane_banks=1).banks == 4
 

@@ -42,7 +42,7 @@ class RowWordSplitter(wiring.Component):
         units, words, parts = self.config.units, self.words, self.parts
         part_idx, last_part = (Signal(range(LARGEST_ROW // units.bus_bytes), name=name)
                                for name in ("part_idx", "last_part"))
-        select = part_idx[:log2(self.config.lanes // units.lanes)]
+        select = part_idx[:log2(self.config.word_lanes // units.lanes)]
         row_end = part_idx == last_part
         m.d.comb += [
             parts.valid.eq(words.valid),
@@ -84,7 +84,7 @@ class RowWordJoiner(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         units, words, parts = self.config.units, self.words, self.parts
-        count = self.config.lanes // units.lanes
+        count = self.config.word_lanes // units.lanes
         part_idx = Signal(range(count))
         stored = [Signal(units.bus_width, name=f"stored{idx}", reset_less=True)
                   for idx in range(count - 1)]

@@ -138,6 +138,11 @@ def table_update(config: Config) -> Update:
     return Update(config.tables, table(config))
 
 
+def packed_word(word_bytes: int) -> data.StructLayout:
+    """A word of a list with byte strobes; `last` ends the list. See `WriteClient`."""
+    return data.StructLayout({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
+
+
 class ReadClient(wiring.Signature):
     """Sequential reads over the list port, seen from a client.
 
@@ -177,8 +182,7 @@ class WriteClient(wiring.Signature):
         super().__init__({
             "request": Out(stream.Signature(data.StructLayout({
                 "address": config.address_width}))),
-            "words": Out(stream.Signature(data.StructLayout({
-                "data": config.bus_width, "strobe": config.bus_bytes, "last": 1}))),
+            "words": Out(stream.Signature(packed_word(config.bus_bytes))),
             "outcome": In(stream.Signature(data.StructLayout({"fault": 2}))),
         })
 

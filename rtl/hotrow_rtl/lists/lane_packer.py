@@ -8,21 +8,18 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
 from ..interfaces.lookup_payloads import lane_results
+from ..interfaces.records import packed_word
 from ..primitives.bits import onehot_mux, prefix_popcount
 from ..primitives.skid_buffer import SkidBuffer
-from .unpacker_packer import check_element
-
-
-def packed_word(word_bytes: int) -> data.StructLayout:
-    """A word of a list with byte strobes; `last` ends the list. See `WriteClient`."""
-    return data.StructLayout({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
+from .unpacker_packer import Packer, check_element
 
 
 class LanePacker(wiring.Component):
     """Pack the elements of a list into consecutive words for a result port.
 
     Elements are stored in a ring as long as a beat, which is one word or several. A word is sent
-    together with the elements of it that arrive in the same cycle.
+    together with the elements of it that arrive in the same cycle. With one lane the unit is a
+    `Packer`.
 
     Parameters
     ----------
@@ -32,8 +29,8 @@ class LanePacker(wiring.Component):
     element_bytes : int
         From one element to the next, a power of two up to `config.bus_bytes`.
     word_bytes : int, optional
-        Of a word, a power of two up to the bytes of a beat of elements; default
-        `config.bus_bytes`, as a result port accepts them.
+        Of a word, a power of two up to the bytes of a beat of elements (with one lane at least
+        `element_bytes`); default `config.bus_bytes`, as a result port accepts them.
 
     Attributes
     ----------
@@ -45,8 +42,9 @@ class LanePacker(wiring.Component):
 
     Timing
     ------
-    Latency 5 cycles from the beat that completes a word. One word a cycle; a beat stalls only for
-    words. With words of `lanes` elements the unit accepts a beat a cycle whatever it holds.
+    Latency 5 cycles from the beat that completes a word, with one lane 1 cycle. One word a cycle; a
+    beat stalls only for words. With words of `lanes` elements the unit accepts a beat a cycle
+    whatever it holds.
     """
 
     latency = 5  # skid buffer, count, place, exchange, merge
@@ -54,19 +52,38 @@ class LanePacker(wiring.Component):
     def __init__(self, config: Config, shape, element_bytes, word_bytes=None):
         check_element(config, shape, element_bytes)
         word_bytes, beat_bytes = word_bytes or config.bus_bytes, element_bytes * config.lanes
-        if word_bytes > beat_bytes or word_bytes < element_bytes or word_bytes & (word_bytes - 1):
+        most = word_bytes if config.lanes == 1 else beat_bytes
+        if word_bytes > most or word_bytes < element_bytes or word_bytes & (word_bytes - 1):
             raise ValueError(f"a beat of {config.lanes} elements of {element_bytes} bytes must "
                              f"fill a word: expected word_bytes to be a power of two from "
                              f"{element_bytes} to {beat_bytes}, not {word_bytes}")
         self.lanes, self.element_bytes = config.lanes, element_bytes
         self.elements_per_word = word_bytes // element_bytes
         self.width = Shape.cast(shape).width
+        self._packer = config, shape, element_bytes, word_bytes
         super().__init__({
             "elements": In(stream.Signature(lane_results(config, shape))),
             "words": Out(stream.Signature(packed_word(word_bytes))),
         })
 
     def elaborate(self, platform):
+        return self._one_lane() if self.lanes == 1 else self._several_lanes()
+
+    def _one_lane(self):
+        m = Module()
+        m.submodules.packer = packer = Packer(*self._packer)
+        beat, item = self.elements, packer.elements
+        m.d.comb += [
+            item.valid.eq(beat.valid),
+            item.p.value.eq(beat.p.values[0]),
+            item.p.present.eq(beat.p.present),
+            item.p.last.eq(beat.p.last),
+            beat.ready.eq(item.ready),
+        ]
+        connect(m, packer=packer.words, own=flipped(self.words))
+        return m
+
+    def _several_lanes(self):
         m = Module()
         lanes, per_word, out = self.lanes, self.elements_per_word, self.words
         ring_words = lanes // per_word

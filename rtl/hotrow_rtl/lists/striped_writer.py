@@ -7,9 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config, log2
-from ..interfaces.records import WriteClient
+from ..interfaces.records import WriteClient, packed_word
 from ..primitives.fifo import RamFifo
-from .lane_packer import packed_word
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
-from ..interfaces.records import ReadClient, WriteClient, element, result
+from ..interfaces.records import ReadClient, element, packed_word, result
 from ..primitives.skid_buffer import SkidBuffer
 
 
@@ -113,12 +113,15 @@ class Packer(wiring.Component):
         Of an element's value; the bytes above it are written as zero.
     element_bytes : int
         From one element to the next, a power of two up to `config.bus_bytes`.
+    word_bytes : int, optional
+        Of a word, a power of two of at least `element_bytes`; default `config.bus_bytes`, as a
+        result port accepts them.
 
     Attributes
     ----------
     elements : In(stream(result(shape)))
         An element without `present` takes no place; with `last` it only ends the list.
-    words : Out(stream)
+    words : Out(stream(packed_word(word_bytes)))
         See `WriteClient`: strobes only for the bytes of elements present; `last` on the word that
         ends the list. That word has no strobes if all elements are in earlier words, or if the list
         is empty.
@@ -130,13 +133,14 @@ class Packer(wiring.Component):
 
     latency = 1
 
-    def __init__(self, config: Config, shape, element_bytes):
+    def __init__(self, config: Config, shape, element_bytes, word_bytes=None):
         check_element(config, shape, element_bytes)
+        word_bytes = word_bytes or config.bus_bytes
         self.element_bytes = element_bytes
-        self.elements_per_word = config.bus_bytes // element_bytes
+        self.elements_per_word = word_bytes // element_bytes
         super().__init__({
             "elements": In(stream.Signature(result(shape))),
-            "words": Out(WriteClient(config).members["words"].signature),
+            "words": Out(stream.Signature(packed_word(word_bytes))),
         })
 
     def elaborate(self, platform):

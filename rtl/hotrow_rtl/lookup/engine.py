@@ -30,7 +30,7 @@ from ..primitives.replicated_register import replicated
 from ..primitives.shared_module import shared_instance
 from ..primitives.skid_buffer import SkidBuffer
 from ..primitives.stream_routing import fork, stream_demux, stream_mux, stream_resize
-from .banks.crossbar import BankCrossbar
+from .banks.bank_pipe import bank_crossbar
 from .banks.lookup_bank import LookupBank
 from .combiner.bank_request import BankRequestStage
 from .combiner.batch_tagger import BatchTagger, batch_kind
@@ -73,8 +73,8 @@ class LookupEngine(wiring.Component):
         `popular` also writes the entries of a HARVEST, `popular` and `nonpopular` the slots of the
         fills and victims of a PLAN.
     even_misses, odd_misses : Out(WriteClient(config))
-        Alternate blocks of the miss list of a SPLIT; `DmaWritePort` interleaves them. For a PLAN
-        they write the fills and the victims.
+        Alternate blocks of the miss list of a SPLIT, with one lane the first all of it;
+        `DmaWritePort` interleaves them. For a PLAN they write the fills and the victims.
     bypass_striping : Out(1)
         With a planner: a PLAN is in progress, so the misses are not interleaved; see
         `DmaWritePort`.
@@ -108,12 +108,12 @@ class LookupEngine(wiring.Component):
         m.submodules.tagger = tagger = BatchTagger(config)
         m.submodules.combiner = combiner = Combiner(config)
         m.submodules.requests = requests = BankRequestStage(config)
-        m.submodules.crossbar = crossbar = BankCrossbar(
+        m.submodules.crossbar = crossbar = bank_crossbar(
             config, waiting_beat(config), row_request(config), beat_request(config),
             bank_answer(config))
         banks = [LookupBank(config) for _ in range(config.banks)]
         m.submodules.numbering = numbering = MissNumbering(config)
-        m.submodules.number_crossbar = number_crossbar = BankCrossbar(
+        m.submodules.number_crossbar = number_crossbar = bank_crossbar(
             config, split_beat(config), number_lane(config), number_shared(config),
             config.slot_word_width, beats=NUMBER_BEATS)
         number_banks = [MissNumberBank(config) for _ in range(config.banks)]
@@ -285,19 +285,26 @@ class LookupEngine(wiring.Component):
 
         words = {name: packer.words for name, packer in packers.items()}
         requests = dict(zip(lists_of(config), control.requests, strict=True))
-        striped = StripedWriter(config, Element(config.entry_width, ROW_ENTRY_BYTES))
-        m.submodules.striped = self._restarted(m, "striped", striped)
-        connect(m, queue=requests["misses"], striped=striped.start)
-        connect(m, packer=words["misses"], striped=striped.words)
-        for number, name in enumerate(("even_misses", "odd_misses")):
-            requests[name], words[name] = striped.requests[number], striped.sides[number]
-        if config.planner:
-            m.d.comb += striped.bypass_striping.eq(self.bypass_striping)
+        if config.striped_misses:
+            striped = StripedWriter(config, Element(config.entry_width, ROW_ENTRY_BYTES))
+            m.submodules.striped = self._restarted(m, "striped", striped)
+            connect(m, queue=requests["misses"], striped=striped.start)
+            connect(m, packer=words["misses"], striped=striped.words)
+            for number, name in enumerate(("even_misses", "odd_misses")):
+                requests[name], words[name] = striped.requests[number], striped.sides[number]
+            if config.planner:
+                m.d.comb += striped.bypass_striping.eq(self.bypass_striping)
+        else:
+            for streams in (requests, words):
+                streams["even_misses"] = streams["misses"]
+                streams["odd_misses"] = streams.get("victims")
         is_harvest = words["harvest"].valid
         for number, name in enumerate(RESULT_WRITERS):
             client = getattr(self, name)
             connect(m, port=flipped(client.outcome), control=control.written[number])
-            if config.planner and name == "odd_misses":
+            if name == "odd_misses" and words[name] is None:
+                continue
+            if config.planner and config.striped_misses and name == "odd_misses":
                 for streams, port in ((requests, client.request), (words, client.words)):
                     stream_mux(m, port, (~self.bypass_striping, streams[name]),
                                (self.bypass_striping, streams["victims"]))
@@ -319,7 +326,8 @@ class LookupEngine(wiring.Component):
             widths["nonpopular"] = max(sample_width, log2(config.slots))
         packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
         packers["misses"] = LanePacker(
-            config, config.entry_width, ROW_ENTRY_BYTES, 2 * config.bus_bytes)
+            config, config.entry_width, ROW_ENTRY_BYTES,
+            2 * config.bus_bytes if config.striped_misses else None)
         if config.planner:
             packers["victims"] = LanePacker(config, config.entry_width, ROW_ENTRY_BYTES)
         packers["harvest"] = list_packer(config, harvest_entry, HARVEST_ENTRY_BYTES)

@@ -31,7 +31,8 @@ def combiner_bits(config: Config):
 
 def bank_crossbar_bits(config: Config, carried, request, shared, answer, beats=RING_BEATS):
     """Per beat the carried fields and the banks of its lanes; per bank its queue of beats, the
-    lanes of the requests in flight, and its answers for every lane of every beat.
+    lanes of the requests in flight, and its answers for every lane of every beat. With one bank,
+    per beat the carried fields, whether it has a request, and the answer.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ def bank_crossbar_bits(config: Config, carried, request, shared, answer, beats=R
     """
     carried, request, shared, answer = (
         Shape.cast(shape).width for shape in (carried, request, shared, answer))
+    if config.banks == 1:
+        return beats * (carried + 1 + answer)
     lanes, slot = config.lanes, log2(beats)
     bank = (BACKLOG * (lanes + slot + shared + lanes * request)
             + IN_FLIGHT * (slot + log2(lanes) + 1) + beats * lanes * answer)

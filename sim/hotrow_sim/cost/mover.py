@@ -25,7 +25,7 @@ def row_buffer_bits(config: Config):
 def row_port_bits(config: Config):
     """The buffer, and the queues of copies that wait for reads, for writes and for answers."""
     word_count = (LARGEST_ROW // config.bus_bytes).bit_length()
-    placed = word_count + 3 * log2(config.lanes) + 2 + config.address_width + BYTES_WIDTH + 2
+    placed = word_count + 3 * log2(config.word_lanes) + 2 + config.address_width + BYTES_WIDTH + 2
     writes = max(8, config.outstanding)
     return (row_buffer_bits(config) + max(4, config.outstanding) * placed
             + writes * (3 + 2 * COPY))

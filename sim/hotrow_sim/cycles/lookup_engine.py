@@ -1,6 +1,9 @@
 """Cycles of commands of the lookup engine, from the last part of a command to its outcome."""
 
 from hotrow_rtl.config import Config
+from hotrow_rtl.lookup.banks.bank_pipe import BankPipe
+from hotrow_rtl.lookup.banks.bank_queue import BankQueue
+from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency as combiner_latency
 
 from .directory import list_cycles
@@ -8,6 +11,8 @@ from .directory import list_cycles
 STARTED = 14  # from the command to the first beat of its batch, without the wait for its ids
 PREPARED = 6  # least cycles of that wait, plus one per lane
 COUNTED = 26  # from the last combined beat of a batch through both crossbars to its statistics
+PIPED = 2 * (1 + BankQueue.latency + BankCrossbar.latency
+             - BankPipe.requested - BankPipe.latency)  # fewer through two pipes
 PARTED = 15  # from there to the sample lists, plus a cycle per `lanes` samples
 CLOSED = 4  # from the end of the lists to the outcome, without the memory latency
 LIST_CLOSED = 17  # from the last slot of a list to the outcome, without the memory latency
@@ -32,13 +37,14 @@ def batch_command_cycles(config: Config, beats, samples, words, writes, latency)
         Cycles from a request to the first word, and from the last word to its response.
     """
     started = STARTED + max(PREPARED + config.lanes, latency)
-    counted = COUNTED + combiner_latency(config)
+    counted = COUNTED - PIPED * (config.banks == 1) + combiner_latency(config)
     if not writes:
         return started + beats + counted
     work = max(beats - (-samples // config.lanes), words)
     return started + work + counted + PARTED + latency + CLOSED
 
 
-def list_command_cycles(valid, latency):
+def list_command_cycles(config: Config, valid, latency):
     """An INSTALL or REMOVE: `list_cycles` + `latency` + LIST_CLOSED."""
-    return list_cycles(valid, latency + 1) + latency + LIST_CLOSED
+    banks = [0] * len(valid) if config.banks == 1 else None
+    return list_cycles(valid, latency + 1, banks) + latency + LIST_CLOSED

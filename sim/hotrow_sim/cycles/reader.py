@@ -18,8 +18,13 @@ def ids_per_word(config: Config, flags):
 
 
 def id_words(config: Config, flags, count):
-    """Bus words, and beats, of `count` ids."""
+    """Bus words of `count` ids."""
     return -(-count // ids_per_word(config, flags))
+
+
+def id_beats(config: Config, flags, count):
+    """Beats of `count` ids: their bus words, or with one lane the ids."""
+    return count if config.lanes == 1 else id_words(config, flags, count)
 
 
 def length_words(config: Config, lengths):
@@ -46,7 +51,7 @@ def sequence_cycles(config: Config, flags, lengths):
 
 
 def dense_cycles(config: Config, flags, count, latency):
-    """A bus word of ids per cycle, after the memory latency and the first bag numbers.
+    """A beat of ids per cycle, after the memory latency and the first bag numbers.
 
     Parameters
     ----------
@@ -57,7 +62,7 @@ def dense_cycles(config: Config, flags, count, latency):
         Cycles from a request to its first word; the others follow at one per cycle.
     """
     first = max(latency, chunk_bags(config) + SEEDS)
-    return REQUEST + first + id_words(config, flags, count) + CHECK
+    return REQUEST + first + id_beats(config, flags, count) + CHECK
 
 
 def jagged_cycles(config: Config, flags, lengths, latency):
@@ -69,7 +74,8 @@ def jagged_cycles(config: Config, flags, lengths, latency):
         If they exceed `stored_lengths`, the bus carries them again beside the ids.
     """
     again = len(lengths) > config.stored_lengths
-    words, fetched = id_words(config, flags, int(np.sum(lengths))), length_words(config, lengths)
+    count, fetched = int(np.sum(lengths)), length_words(config, lengths)
+    words, beats = id_words(config, flags, count), id_beats(config, flags, count)
     levels = log2(config.bus_bytes // LENGTH_BYTES) + 1
     verdict = latency + fetched + levels + SUM
     idle, sequence = sequence_cycles(config, flags, lengths)
@@ -77,5 +83,5 @@ def jagged_cycles(config: Config, flags, lengths, latency):
     if again:
         first = max(first, latency + log2(chunk_bags(config)) + ENDS + idle)
     first = verdict + max(first, latency + CHECK + 1)
-    bus = verdict + latency + CHECK + 1 + words + again * fetched
-    return max(first - 1 + sequence, bus)
+    bus = verdict + latency + CHECK + 1 + max(words + again * fetched, beats)
+    return max(first - 1 + max(sequence, beats), bus)

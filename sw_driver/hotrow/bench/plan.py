@@ -24,7 +24,7 @@ from .options import device_of, sets_of
 from .plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 
 ROUNDS = 3
-PLANNER_LANES = 0.5  # of the card's lanes
+PLANNER_LANES = 0.5  # of the card's lanes, at least one
 RESULT_BYTES = 4, 12, 12  # of PLAN's lists: per lookup, per row to be fetched and written back
 COUNTED = ("lfu", "freq")  # policies that read the access counters
 # Payload bytes per second of a link in one direction.
@@ -167,7 +167,7 @@ def _card(options, config, workload, first, steps):
         took = [0, 0]
         for end, kind, _ in ends:
             took[kind], before = took[kind] + end - before, end
-        rate, lanes = served / cycles, PLANNER_LANES * geometry.lanes
+        rate, lanes = served / cycles, max(1, PLANNER_LANES * geometry.lanes)
         written = np.dot(RESULT_BYTES, [
             workload.lookups, sum(len(each.fills) for each in plans),
             sum(len(each.evictions) for each in plans)])

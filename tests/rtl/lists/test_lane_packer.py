@@ -16,7 +16,8 @@ from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
-CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
+ONE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)
+CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE, ONE], ids=lambda config: config.name)
 SIZES = pytest.mark.parametrize("element_bytes, words", [(4, 1), (8, 1), (8, 2)],
                                 ids=["4", "8", "8-double"])  # a word has several bus words
 

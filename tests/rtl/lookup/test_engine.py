@@ -36,6 +36,7 @@ NARROW = dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1,
                              arithmetic=False, row_ports=1)
 SMALL = dataclasses.replace(NARROW, name="small", counter_sets=16, counter_ways=2,
                             directory_sets=32, window_beats=2)
+ONE_LANE = dataclasses.replace(NARROW, name="one-lane", lookup_lanes=1)
 TABLES = 5  # registered; the others are not
 LAST_ROW = 99
 COUNTS = ("lookups", "hits", "misses", "unique", "popular", "entries", "refused")
@@ -70,7 +71,7 @@ class Script:
             max(1, len(array)) * element_bytes + self.block)
         self.results.append((len(self.commands), operand, address, np.asarray(array, np.uint32)))
         self.deposits.append(address)
-        if operand == "misses":
+        if operand == "misses" and self.config.striped_misses:
             self.deposits.append(self.second_block(address))
 
     def second_block(self, address):
@@ -181,8 +182,9 @@ class Script:
         self.expect({"opcode": Opcode.REMOVE, "flags": AllFlag.ALL})
 
     def fail_write(self, operand, fault, second=False):
-        """Let a result of the latest command end with a fault, or the `second` deposit of it."""
+        """Let a result of the latest command end with a fault, or its `second` deposit, if any."""
         address = self.commands[-1][operand]
+        second &= self.config.striped_misses
         self.memory.write_faults[self.second_block(address) if second else address] = fault
         return address
 
@@ -202,7 +204,8 @@ class Script:
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
         for name in RESULT_WRITERS:
-            self.memory.accept(getattr(self.dut, name), striped=name not in LISTS)
+            self.memory.accept(getattr(self.dut, name),
+                               striped=self.config.striped_misses and name not in LISTS)
 
     async def submit(self, ctx, command):
         await submit(ctx, self.dut.engine.command, command)
@@ -360,6 +363,7 @@ SCENARIOS = (
 
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(SMALL, STEADY, STEADY, id="small"),
+    pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane"),
     pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.slow),
     pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.slow),
     pytest.param(TINY, STEADY, STEADY, id="tiny", marks=pytest.mark.long),
@@ -427,7 +431,7 @@ def test_restart_in_lists_and_scans():
 @pytest.mark.parametrize("config, latency", [
     pytest.param(TINY, 3, marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, 20, marks=pytest.mark.slow),
-    pytest.param(WIDE, 3, marks=pytest.mark.slow)],
+    pytest.param(WIDE, 3, marks=pytest.mark.slow), (ONE_LANE, 3)],
     ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):
     script = Script(config)
@@ -436,7 +440,8 @@ def test_cycles_agree_with_the_model(config, latency):
     script.list(Opcode.INSTALL, np.stack([np.arange(12), np.zeros(12)], axis=1))
     script.split(ids, 100, 1)
     # The second command comes while the first one runs.
-    model = COMMAND_PARTS + list_command_cycles(np.ones(12, bool), latency) + batch_command_cycles(
+    model = COMMAND_PARTS + list_command_cycles(
+        config, np.ones(12, bool), latency) + batch_command_cycles(
         config, -(-100 // config.lanes), 100, 0, True, latency)
     assert 0 < script.wanted[1]["misses"] < 30
     assert script.run() == pytest.approx(model, rel=0.05)

@@ -17,6 +17,8 @@ TINY = replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=32,
 SMALL = replace(TINY, name="small", lane_banks=1, counter_sets=32, counter_ways=2, window_beats=2)
 STARVED = replace(SMALL, name="starved", directory_choices=1, directory_ways=2,
                   directory_partitions=1, directory_sets=16, stamp_bits=4)
+ONE_LANE = replace(STARVED, name="one-lane", lookup_lanes=1, bus_bytes=8, burst_beats=8,
+                   arithmetic=False, row_ports=1)
 WIDE = replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, directory_sets=256,
                miss_entries=128)
 LAST_ROWS = (400, 99, 300)
@@ -93,7 +95,7 @@ def test_equals_the_model_on_a_wide_bus():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("card", [TINY, STARVED], ids=lambda card: card.name)
+@pytest.mark.parametrize("card", [TINY, STARVED, ONE_LANE], ids=lambda card: card.name)
 def test_stalls_change_nothing(card):
     play(PlanBench(card, LAST_ROWS, RAGGED, RAGGED), policy("freq") | PlanFlag.ADMIT, batches=6,
          seed=2, ids=30)

@@ -1,6 +1,6 @@
 """Completion of lookup commands, in order."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -156,7 +156,10 @@ class LookupComplete(wiring.Component):
         list.
         """
         job, misses = self.jobs, LISTS.index("misses")
-        opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])  # the misses have two writers
+        # The misses have two writers, with one lane the second writes only the victims of a PLAN.
+        opened = Cat(job.p.opened, Const(0, 1))[:len(RESULT_WRITERS)]
+        if self.config.striped_misses:
+            opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])
         written, awaited = Signal(len(RESULT_WRITERS)), Signal(len(RESULT_WRITERS))
         faults = Signal(data.ArrayLayout(self.written[0].p.fault.shape(), len(RESULT_WRITERS)))
         for number, port in enumerate(self.written):

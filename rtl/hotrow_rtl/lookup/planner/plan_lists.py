@@ -135,7 +135,7 @@ class PlanTally(wiring.Component):
         for name, lanes in counts.items():
             lanes_q = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
             count = Signal(range(len(lanes) + 1), name=f"{name}_count", reset_less=True)
-            total = Signal(32, name=f"{name}_total")
+            total = Signal(self.config.count_width, name=f"{name}_total")
             m.d.sync += [lanes_q.eq(lanes), count.eq(sum(lanes_q))]
             with m.If(valid[1]):
                 m.d.sync += total.eq(total + count)

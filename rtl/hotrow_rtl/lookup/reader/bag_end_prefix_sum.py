@@ -18,7 +18,7 @@ def end_width(config: Config) -> int:
 
 def words_width(config: Config) -> int:
     """Bits of a bag end in words of 64-bit ids."""
-    return end_width(config) - log2(config.lanes // 2)
+    return end_width(config) - log2(config.word_lanes // 2)
 
 
 def bag_end(config: Config) -> data.StructLayout:
@@ -32,7 +32,7 @@ def bag_end(config: Config) -> data.StructLayout:
         "words": words_width(config),
         "later": 1,
         "next": 1,
-        "past": config.lanes - 1,
+        "past": config.word_lanes - 1,
         "open": 1,
     })
 
@@ -76,7 +76,7 @@ class BagEndPrefixSum(wiring.Component):
         m = Module()
         c, given, out = self.config, self.chunks.p, self.ends
         bags, levels = range(chunk_bags(c)), log2(chunk_bags(c))
-        lane_width = log2(c.lanes)
+        lane_width = log2(c.word_lanes)
         aside = data.StructLayout({"open": len(bags), "fault": 2, "final": 1, "wide": 1})
         asides = [Signal(aside, name=f"aside{level}") for level in range(levels + 2)]
         valid, ready = Signal(levels + 2), Signal()
@@ -131,7 +131,7 @@ class BagEndPrefixSum(wiring.Component):
                     end.words.eq(words),
                     end.later.eq(words.any()),
                     end.next.eq(words == 1),
-                    end.past.eq(Cat(lane > below for below in range(c.lanes - 1))),
+                    end.past.eq(Cat(lane > below for below in range(c.word_lanes - 1))),
                     end.open.eq(placed.open[bag]),
                 ]
         return m

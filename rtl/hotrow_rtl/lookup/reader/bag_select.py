@@ -18,7 +18,7 @@ def lane_owners(m, config: Config, name, ends, owners):
     config : Config
     name : str
         Prefix of the signals.
-    ends : Value(chunk_bags(config) * config.lanes)
+    ends : Value(chunk_bags(config) * config.word_lanes)
         `here` or `next` of a `piece`.
     owners : Value(owners_width(config))
 
@@ -29,11 +29,11 @@ def lane_owners(m, config: Config, name, ends, owners):
     """
     size, bags = bag_owner(config).size, range(chunk_bags(config))
     found = []
-    for lane in range(config.lanes):
+    for lane in range(config.word_lanes):
         after, first = (Signal(len(bags), name=f"{name}_{which}{lane}")
                         for which in ("after", "first"))
         m.d.comb += [
-            after.eq(Cat(ends[bag * config.lanes + lane] for bag in bags)),
+            after.eq(Cat(ends[bag * config.word_lanes + lane] for bag in bags)),
             first.eq(after & ~Cat(0, after[:-1])),
         ]
         found.append(onehot_mux(first, [owners.word_select(bag, size) for bag in bags]))

@@ -8,7 +8,7 @@ from ...config import Config
 from ...primitives.skid_buffer import SkidBuffer
 from .bag_end_prefix_sum import BagEndPrefixSum
 from .bag_indexer import BagIndexer
-from .batch_descriptor import batch_order, fetched_words, owners_width, unchecked_beat
+from .batch_descriptor import batch_order, fetched_words, owners_width, unchecked_word
 from .lane_assigner import LaneAssigner
 from .length_buffer import kept_words
 from .length_chunks import LengthChunks
@@ -35,7 +35,7 @@ class BagSequencer(wiring.Component):
         The next word of the lengths is for this unit.
     ids : In(stream)
         The words of `ReadClient`, exactly the ids of each batch.
-    lookups : Out(stream(unchecked_beat(config)))
+    lookups : Out(stream(unchecked_word(config)))
         A beat is a bus word of ids.
 
     Timing
@@ -55,7 +55,7 @@ class BagSequencer(wiring.Component):
             "fetched": In(fetched_words(config)),
             "fetches": Out(1),
             "ids": In(fetched_words(config)),
-            "lookups": Out(stream.Signature(unchecked_beat(config))),
+            "lookups": Out(stream.Signature(unchecked_word(config))),
         })
 
     def elaborate(self, platform):

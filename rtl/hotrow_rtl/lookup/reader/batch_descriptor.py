@@ -16,7 +16,7 @@ def fetched_words(config: Config) -> stream.Signature:
 
 def chunk_bags(config: Config) -> int:
     """Bags of a chunk: as many as a bus word has 32-bit ids. Their lengths fill half a word."""
-    return config.lanes
+    return config.word_lanes
 
 
 def bags_width(config: Config) -> int:
@@ -42,8 +42,8 @@ def batch_order(config: Config) -> data.StructLayout:
     """
     return data.StructLayout({
         "wide": 1,
-        "words": 32,
-        "final_ids": log2(config.lanes) + 1,
+        "words": config.count_width,
+        "final_ids": log2(config.word_lanes) + 1,
         "jagged": 1,
         "kept": 1,
         "chunks": bags_width(config),
@@ -81,12 +81,16 @@ def unchecked_lookup(config: Config) -> data.StructLayout:
     })
 
 
-def unchecked_beat(config: Config) -> data.StructLayout:
-    """The ids of one bus word by lanes; `last` on the word with the final id."""
+def unchecked_word(config: Config) -> data.StructLayout:
+    """The ids of one bus word, the present ones lowest; `last` on the word with the final id."""
     return data.StructLayout({
-        "lanes": data.ArrayLayout(unchecked_lookup(config), config.lanes),
-        "last": 1,
-    })
+        "lanes": data.ArrayLayout(unchecked_lookup(config), config.word_lanes), "last": 1})
+
+
+def unchecked_beat(config: Config) -> data.StructLayout:
+    """The ids of one cycle: those of a bus word, or with one lane one of them."""
+    return data.StructLayout({
+        "lanes": data.ArrayLayout(unchecked_lookup(config), config.lanes), "last": 1})
 
 
 def increment(m: Module, here, last):

@@ -9,7 +9,7 @@ from ...contract.encoding import BatchFlag, Status
 from ...interfaces.records import ReadClient, command
 from ...primitives.skid_buffer import SkidBuffer
 from .bag_sequencer import BagSequencer
-from .batch_descriptor import bags_width, batch_order, chunk_bags, unchecked_beat
+from .batch_descriptor import bags_width, batch_order, chunk_bags, unchecked_word
 from .length_buffer import LengthBuffer
 from .length_sum import LENGTH_BYTES, LengthSum
 
@@ -30,7 +30,7 @@ class BatchFetch(wiring.Component):
     ----------
     command, ids, lengths, verdict
         See `LookupReader`.
-    lookups : Out(stream(unchecked_beat(config)))
+    lookups : Out(stream(unchecked_word(config)))
 
     Timing
     ------
@@ -45,7 +45,7 @@ class BatchFetch(wiring.Component):
             "ids": Out(ReadClient(config)),
             "lengths": Out(ReadClient(config)),
             "verdict": Out(stream.Signature(verdict)),
-            "lookups": Out(stream.Signature(unchecked_beat(config))),
+            "lookups": Out(stream.Signature(unchecked_word(config))),
         })
 
     def elaborate(self, platform):
@@ -59,7 +59,8 @@ class BatchFetch(wiring.Component):
         connect(m, sequencer=sequencer.lookups, lookups=flipped(self.lookups))
 
         order, bags = Signal(batch_order(c)), Signal(bags_width(c))
-        source, lengths, count = Signal(c.address_width), Signal(c.address_width), Signal(32)
+        source, lengths = Signal(c.address_width), Signal(c.address_width)
+        count = Signal(c.count_width)
         columns, samples = Signal(c.table_width + 1), Signal(log2(c.batch_samples) + 1)
         m.d.comb += [
             self.ids.request.p.address.eq(source),
@@ -123,12 +124,12 @@ class BatchFetch(wiring.Component):
                 launch("lengths", "sum")
                 m.next = "COUNT"
             with m.State("COUNT"):
-                above = log2(c.lanes)
+                per_word, above = c.word_lanes, log2(c.word_lanes)
                 m.d.sync += [
                     order.chunks.eq((bags + (chunk_bags(c) - 1)) >> log2(chunk_bags(c))),
                     order.last_bag.eq(bags - 1),
-                    order.words.eq(Mux(order.wide, (count + (c.lanes // 2 - 1)) >> (above - 1),
-                                       (count + (c.lanes - 1)) >> above)),
+                    order.words.eq(Mux(order.wide, (count + (per_word // 2 - 1)) >> (above - 1),
+                                       (count + (per_word - 1)) >> above)),
                     order.kept.eq(order.jagged & (bags <= c.stored_lengths)),
                 ]
                 m.next = "SUM"
@@ -183,7 +184,7 @@ class BatchFetch(wiring.Component):
 
 def final_ids(config, command):
     """Return the number of ids in the final bus word of a batch."""
-    before = (command.count - 1)[:log2(config.lanes)]
+    before = (command.count - 1)[:log2(config.word_lanes)]
     return 1 + Mux(has(command.flags, BatchFlag.ID64), before[:-1], before)
 
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from .bag_select import lane_owners
-from .batch_descriptor import bag_owner, fetched_words, unchecked_beat
+from .batch_descriptor import bag_owner, fetched_words, unchecked_word
 from .word_splitter import piece
 
 
@@ -24,7 +24,7 @@ class LaneAssigner(wiring.Component):
     pieces : In(stream(piece(config)))
     words : In(stream)
         From `ReadClient`: ids, one word for each piece with `completes`.
-    lookups : Out(stream(unchecked_beat(config)))
+    lookups : Out(stream(unchecked_word(config)))
 
     Timing
     ------
@@ -36,13 +36,13 @@ class LaneAssigner(wiring.Component):
         super().__init__({
             "pieces": In(stream.Signature(piece(config))),
             "words": In(fetched_words(config)),
-            "lookups": Out(stream.Signature(unchecked_beat(config))),
+            "lookups": Out(stream.Signature(unchecked_word(config))),
         })
 
     def elaborate(self, platform):
         m = Module()
         c, given, out = self.config, self.pieces.p, self.lookups
-        lanes = range(c.lanes)
+        lanes = range(c.word_lanes)
         held, completes, last, wide = (
             Signal(name=name) for name in ("held", "completes", "last", "wide"))
         ids = Signal.like(given.ids)
@@ -51,7 +51,7 @@ class LaneAssigner(wiring.Component):
             [Signal(width, name=f"{name}{lane}", reset_less=True) for lane in lanes]
             for name in ("here", "next", "kept"))
         is_here, is_next, is_kept = (
-            Signal(c.lanes, name=name) for name in ("is_here", "is_next", "is_kept"))
+            Signal(c.word_lanes, name=name) for name in ("is_here", "is_next", "is_kept"))
 
         fire, ready = Signal(), Signal()
         m.d.comb += [
@@ -65,7 +65,8 @@ class LaneAssigner(wiring.Component):
         for which, registers, covered in (("here", here, is_here), ("next", next_, is_next)):
             owners = lane_owners(m, c, which, given[which], given.owners)
             with m.If(ready):
-                m.d.sync += covered.eq(given[which][-c.lanes:])  # lanes before the last bag end
+                # The lanes before the last bag end.
+                m.d.sync += covered.eq(given[which][-c.word_lanes:])
                 m.d.sync += [register.eq(Cat(owner, given.fault))
                              for register, owner in zip(registers, owners, strict=True)]
 
@@ -86,7 +87,7 @@ class LaneAssigner(wiring.Component):
             out.p.last.eq(last),
         ]
         for number, (lane, owner) in enumerate(zip(out.p.lanes, merged, strict=True)):
-            own, has_wide = word.data.word_select(number, 32), number < c.lanes // 2
+            own, has_wide = word.data.word_select(number, 32), number < c.word_lanes // 2
             bag = data.View(bag_owner(c), owner[:bag_owner(c).size])
             fault = owner[bag_owner(c).size:]
             m.d.comb += [

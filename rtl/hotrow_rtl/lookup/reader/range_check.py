@@ -92,6 +92,7 @@ class RangeCheck(wiring.Component):
         with m.If(self.restart):
             m.d.sync += valid.eq(0)
 
+        wide_lanes = max(1, c.lanes // 2)  # the upper ones have 32-bit ids
         for number, copy in enumerate(copies):
             m.submodules[f"tables{number}"] = copy
             read, held, lane = reading.lanes[number], holding[number], compared.lanes[number]
@@ -108,8 +109,8 @@ class RangeCheck(wiring.Component):
                     *(held[name].eq(read[name])
                       for name in ("present", "table", "sample", "fault")),
                     held.row.eq(read.id[:c.row_width]),
-                    held.beyond.eq(Cat(  # upper lanes have 32-bit ids
-                        read.id[c.row_width:64 if number < c.lanes // 2 else 32], Const(0, 1)
+                    held.beyond.eq(Cat(
+                        read.id[c.row_width:64 if number < wide_lanes else 32], Const(0, 1)
                     ).any()),
                     entry.eq(copy.read_data),
                 ]

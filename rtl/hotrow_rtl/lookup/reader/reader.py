@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config
 from ...interfaces.records import ReadClient, command, lookup_beat, table_update
 from .batch_fetch import BatchFetch, verdict
+from .lane_serializer import LaneSerializer
 from .range_check import RangeCheck
 
 __all__ = ["LookupReader", "verdict"]
@@ -39,8 +40,9 @@ class LookupReader(wiring.Component):
 
     Timing
     ------
-    A beat is one bus word of ids, valid 3 cycles after its word; one beat a cycle. If a word holds
-    ids of more bags than it has lanes, the reader processes half a bus word of lengths a cycle.
+    A beat is one bus word of ids, valid 3 cycles after its word, or with one lane one id; one beat
+    a cycle. If a word holds ids of more bags than it has ids of 32 bits, the reader processes half
+    a bus word of lengths a cycle.
     The ids of a jagged batch are requested after `LengthSum` has summed its lengths.
 
     The reader prefetches one batch: it accepts a command, requests its lists and returns its
@@ -74,7 +76,13 @@ class LookupReader(wiring.Component):
         connect(m, fetch=fetch.ids, ids=flipped(self.ids))
         connect(m, fetch=fetch.lengths, lengths=flipped(self.lengths))
         connect(m, fetch=fetch.verdict, verdict=flipped(self.verdict))
-        connect(m, fetch=fetch.lookups, check=check.unchecked)
+        if self.config.lanes < self.config.word_lanes:
+            serializer = LaneSerializer(self.config)
+            m.submodules.serializer = ResetInserter(self.restart)(serializer)
+            connect(m, fetch=fetch.lookups, serializer=serializer.words)
+            connect(m, serializer=serializer.beats, check=check.unchecked)
+        else:
+            connect(m, fetch=fetch.lookups, check=check.unchecked)
         connect(m, check=check.beats, beats=flipped(self.beats))
         connect(m, check=check.table_update, table_update=flipped(self.table_update))
         m.d.comb += [check.restart.eq(self.restart), self.ready.eq(check.ready)]

@@ -17,12 +17,12 @@ def piece(config: Config) -> data.StructLayout:
     the word, which has `ids` ids; `last`: it is the last word of the batch.
     """
     return data.StructLayout({
-        "here": chunk_bags(config) * config.lanes,
-        "next": chunk_bags(config) * config.lanes,
+        "here": chunk_bags(config) * config.word_lanes,
+        "next": chunk_bags(config) * config.word_lanes,
         "owners": owners_width(config),
         "fault": 2,
         "wide": 1,
-        "ids": log2(config.lanes) + 1,
+        "ids": log2(config.word_lanes) + 1,
         "completes": 1,
         "last": 1,
     })
@@ -84,15 +84,16 @@ class WordSplitter(wiring.Component):
             out.p.owners.eq(owners),
             out.p.fault.eq(fault),
             out.p.wide.eq(wide),
-            out.p.ids.eq(Mux(at_last, final_ids, Mux(wide, c.lanes // 2, c.lanes))),
+            out.p.ids.eq(Mux(at_last, final_ids, Mux(wide, c.word_lanes // 2, c.word_lanes))),
             out.p.completes.eq(completes),
             out.p.last.eq(at_last),
         ]
         for number, bag in enumerate(bags):
-            past, lanes = Cat(bag.past, 0), slice(number * c.lanes, (number + 1) * c.lanes)
+            past = Cat(bag.past, 0)
+            lanes = slice(number * c.word_lanes, (number + 1) * c.word_lanes)
             m.d.comb += [
-                out.p.here[lanes].eq(past | (bag.later | bag.open).replicate(c.lanes)),
-                out.p.next[lanes].eq(past & bag.next.replicate(c.lanes)),
+                out.p.here[lanes].eq(past | (bag.later | bag.open).replicate(c.word_lanes)),
+                out.p.next[lanes].eq(past & bag.next.replicate(c.word_lanes)),
             ]
 
         load = Signal()

@@ -80,9 +80,10 @@ class BatchStatistics(wiring.Component):
                                   for name in ("listed", "unkept"))
         refusal = Signal(data.StructLayout({
             "any": 1, "status": STATUS_WIDTH, "offset": range(c.lanes)}))
-        beat_index = Signal(32)  # index in the batch of the first lookup of the beat
+        beat_index = Signal(c.count_width)  # index in the batch of the first lookup of the beat
         present_count = Signal(range(c.lanes + 1), reset_less=True)
-        refusal_q = Signal(data.StructLayout({"any": 1, "status": STATUS_WIDTH, "index": 32}))
+        refusal_q = Signal(data.StructLayout({
+            "any": 1, "status": STATUS_WIDTH, "index": c.count_width}))
         present = [lane.present for lane in beat.lanes]
         with m.If(enable):
             m.d.sync += [
@@ -117,8 +118,8 @@ class BatchStatistics(wiring.Component):
                     ]
 
         total = Signal(data.StructLayout({
-            "status": STATUS_WIDTH, "error_index": 32,
-            "lookups": 32, "misses": 32, "unique": 32, "refused": 32}))
+            "status": STATUS_WIDTH, **dict.fromkeys(
+                ("error_index", "lookups", "misses", "unique", "refused"), c.count_width)}))
         total_next = Signal.like(total)
         m.d.comb += [
             total_next.eq(total),

@@ -122,7 +122,7 @@ class BagPipeline(wiring.Component):
         connect(m, collect=collect.states, states=states.i)
         connect(m, states=states.o, arithmetic=arithmetic.states)
         results = arithmetic.results
-        if config.units.lanes < config.lanes:
+        if config.units.lanes < config.word_lanes:
             m.submodules.joiner = joiner = RowWordJoiner(config)
             connect(m, arithmetic=results, joiner=joiner.parts)
             results = joiner.words
@@ -130,7 +130,7 @@ class BagPipeline(wiring.Component):
         for name, words, row_format, operands in (
                 ("words", collect.words, issue.summand_format, arithmetic.words),
                 ("row_words", collect.row_words, issue.row_format, arithmetic.row_words)):
-            if config.units.lanes < config.lanes:
+            if config.units.lanes < config.word_lanes:
                 m.submodules[f"{name}_splitter"] = splitter = RowWordSplitter(config)
                 m.d.comb += splitter.row_format.eq(row_format)
                 connect(m, collect=words, splitter=splitter.words)

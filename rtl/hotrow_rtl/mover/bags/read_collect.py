@@ -8,10 +8,9 @@ from ...arithmetic.payloads import bag_row, row_format
 from ...config import ROW_ALIGNMENT, Config, log2
 from ...contract.encoding import Status
 from ...primitives.fifo import RamFifo
-from ...primitives.skid_buffer import SkidBuffer
 from ..port.byte_aligner import ByteAligner
 from ..port.payloads import fetched_row, source_word, word_count_width
-from .payloads import ReadKind, bag_read, bag_result, bag_setting
+from .payloads import ReadKind, bag_read, bag_result, bag_setting, read_buffer
 
 READS_AHEAD = 16  # reads announced before their words
 
@@ -75,7 +74,7 @@ class BagReadCollect(wiring.Component):
         config = self.config
         length = data.StructLayout({
             "kind": ReadKind, "len_minus_1": word_count_width(config)})
-        m.submodules.skid = skid = SkidBuffer(data.StructLayout({
+        m.submodules.skid = skid = read_buffer(config, data.StructLayout({
             "read": bag_read(config), "fault": 2}))
         m.submodules.aligner = aligner = ByteAligner(config)
         m.submodules.queue = queue = RamFifo(bag_row, READS_AHEAD)
@@ -144,7 +143,7 @@ class BagReadCollect(wiring.Component):
         with m.If(~from_port):
             m.d.comb += [
                 word.p.alignment.eq(0),
-                word.p.alignment.last_lane.eq(config.lanes - 1),
+                word.p.alignment.last_lane.eq(config.word_lanes - 1),
                 word.p.first.eq(~inside),
                 word.p.last.eq(word_idx == read_length.len_minus_1),
             ]

@@ -8,11 +8,10 @@ from ...arithmetic.payloads import row_format
 from ...config import ROW_ALIGNMENT, Config, log2
 from ...contract.encoding import Status
 from ...float.formats import ElementType
-from ...primitives.skid_buffer import SkidBuffer
 from ..addressing.address_pipeline import first_error
 from ..addressing.port_interleave import row_port
 from ..port.payloads import checked_transfer, row_transfer
-from .payloads import ReadKind, bag_read, bag_setting, issued_read, read_info
+from .payloads import ReadKind, bag_read, bag_setting, issued_read, read_buffer, read_info
 
 FORMAT_DELAY = 5  # cycles from the first row's format to the first word in the arithmetic units
 
@@ -69,7 +68,7 @@ class BagReadIssue(wiring.Component):
         m = Module()
         config, info, checked = self.config, self.infos.p, self.checked.p
         setting = self.setting
-        m.submodules.skid = skid = SkidBuffer(issued_read(config))
+        m.submodules.skid = skid = read_buffer(config, issued_read(config))
         issue, issued = skid.i.p, skid.o.p
         transfer = checked.transfer
 

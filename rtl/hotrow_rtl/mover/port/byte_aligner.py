@@ -39,7 +39,7 @@ class ByteAligner(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        lanes, out = self.config.lanes, self.aligned
+        lanes, out = self.config.word_lanes, self.aligned
         width = self.config.bus_width
         m.submodules.skid = skid = SkidBuffer(source_word(self.config))
         connect(m, words=flipped(self.words), skid=skid.i)

@@ -70,7 +70,8 @@ class FillSource(wiring.Component):
             reader.rid.eq(Mux(filling, burst_id, memory.rid)),
             reader.rlast.eq(Mux(filling, beats_left == 0, memory.rlast)),
             reader.rresp.eq(Mux(filling, OKAY, memory.rresp)),
-            reader.rdata.eq(Mux(filling, self.pattern.replicate(self.config.lanes), memory.rdata)),
+            reader.rdata.eq(Mux(
+                filling, self.pattern.replicate(self.config.word_lanes), memory.rdata)),
         ]
         with m.If(fire):
             m.d.sync += [busy.eq(1), burst_id.eq(reader.arid), beats_left.eq(reader.arlen)]

@@ -17,7 +17,7 @@ PAGE_WIDTH = 12  # bits of an offset in a page of 4 KiB, which no AXI burst cros
 
 def lane_width(config: Config) -> int:
     """Bits of the number of a lane in a bus word."""
-    return log2(config.lanes)
+    return log2(config.word_lanes)
 
 
 def word_count_width(config: Config) -> int:

@@ -54,14 +54,14 @@ def read_batch(ids, samples, first_table, table_count, flags=0, lengths=None) ->
 
 
 def beats_of(lanes, count, flags=0):
-    """Beat of each id, which is its bus word; int64[count].
+    """Beat of each id: its bus word, or with one lane the id itself; int64[count].
 
     Parameters
     ----------
     lanes : int
-        32-bit ids in a bus word.
+        Lookups per cycle: 1, or the 32-bit ids in a bus word.
     count : int
         Ids of the batch.
     flags : BatchFlag
     """
-    return np.arange(count) // (lanes // 2 if flags & BatchFlag.ID64 else lanes)
+    return np.arange(count) // max(1, lanes // 2 if flags & BatchFlag.ID64 else lanes)

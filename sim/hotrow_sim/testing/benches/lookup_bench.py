@@ -73,6 +73,7 @@ class Batch:
         self.count = bags if lengths is None else int(self.lengths.astype(int).sum())
         self.id_bytes = 8 if flags & ID64 else 4
         self.per_word = config.bus_bytes // self.id_bytes
+        self.per_beat = min(config.lanes, self.per_word)
         # Ids around the last row of their table, some far above, some with other high bits only.
         tables = tables_of(config)
         bare = np.zeros(self.count, np.uint64)
@@ -108,7 +109,7 @@ class Batch:
         columns = (self.lookups.table, self.lookups.row, self.lookups.sample, self.refused, fault)
         for at, (table, row, sample, refused, fault) in enumerate(
                 zip(*(column.tolist() for column in columns), strict=True)):
-            yield (at % self.per_word, table, None if fault or refused else row, sample,
+            yield (at % self.per_beat, table, None if fault or refused else row, sample,
                    tables[table]["parts_log2"], tables[table]["part"],
                    0 if fault else int(refused), fault)
 
@@ -129,8 +130,8 @@ def lookups_of(beats):
 
 
 def beats_in(batch):
-    """Bus words of ids in a batch."""
-    return -(-batch.count // batch.per_word)
+    """Beats of a batch: its bus words of ids, or with one lane its ids."""
+    return -(-batch.count // batch.per_beat)
 
 
 class Trace:

@@ -136,7 +136,8 @@ class PlanBench:
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
         for name in RESULT_WRITERS:
-            self.memory.accept(getattr(self.dut, name), striped=name not in LISTS,
+            self.memory.accept(getattr(self.dut, name),
+                               striped=self.config.striped_misses and name not in LISTS,
                                whole=self.dut.bypass_striping)
 
     async def _play(self, ctx):

@@ -1,4 +1,4 @@
-"""BankCrossbar with banks of any speed: order, answers, restarts, latency and rate."""
+"""BankCrossbar and BankPipe with banks of any speed: order, answers, latency and rate."""
 
 import dataclasses
 from collections import Counter, deque
@@ -8,17 +8,21 @@ import pytest
 from amaranth.lib import data
 from hotrow_rtl.config import RING_BEATS, preset
 from hotrow_rtl.interfaces.lookup_payloads import count_answer, count_request, waiting_beat
+from hotrow_rtl.lookup.banks.bank_pipe import BankPipe, bank_crossbar
 from hotrow_rtl.lookup.banks.bank_queue import BankQueue
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import bank_crossbar_bits
 from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+from hotrow_sim.testing.restart_harness import Case, check_restart, payload
 
 TINY = preset("tiny")
 SMALL = dataclasses.replace(TINY, name="small", lane_banks=1)
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
+ONE = preset("ecp5")  # one lane and one bank
+NARROW = dataclasses.replace(ONE, name="narrow", lookup_lanes=0)
 REQUEST, SHARED, ANSWER = 11, 5, data.StructLayout({"value": 24, "turn": 16})
 FLUENT = (0.0, 1, 1)  # stalls never, answers in the cycle after the request
 
@@ -93,7 +97,7 @@ def expected(config, beats):
 
 
 def ring_of(config):
-    return BankCrossbar(config, 12, REQUEST, SHARED, ANSWER)
+    return bank_crossbar(config, 12, REQUEST, SHARED, ANSWER)
 
 
 def check(config, beats, taken):
@@ -122,7 +126,7 @@ STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY), "back-pressure":
 
 
 @pytest.mark.parametrize("config, speed, stalls", [
-    *((SMALL, speed, stalls) for speed, stalls in (
+    *((config, speed, stalls) for config in (SMALL, ONE) for speed, stalls in (
         ("fluent", "steady"), ("fluent", "back-pressure"), ("uneven", "gaps"), ("uneven", "both"),
         ("slow", "steady"), ("slow", "both"))),
     *(pytest.param(TINY, speed, "both", marks=pytest.mark.slow) for speed in SPEEDS),
@@ -144,23 +148,25 @@ def test_extreme_traffic(valid, banks):
     run(TINY, beats[:30], (0.0, 50, 50), 3)  # more requests than a bank may have in flight
 
 
-def test_full_ring_takes_nothing_and_loses_nothing():
+@pytest.mark.parametrize("config", [SMALL, ONE], ids=lambda config: config.name)
+def test_full_ring_takes_nothing_and_loses_nothing(config):
     """One bank answers late: the ring fills up with beats, most of them complete."""
-    ring, beats = ring_of(SMALL), beats_of(SMALL, 2 * RING_BEATS, 0.5, seed=1)
+    ring, beats = ring_of(config), beats_of(config, 2 * RING_BEATS, 0.5, seed=1)
+    beats[0]["lanes"][0]["valid"] = 1
     bench = StreamBench(ring)
     Banks(bench, ring, (0.0, 60, 60), 2)
     bench.source(ring.beats, beats)
     taken, levels = bench.sink(ring.answered, len(beats)), []
 
     async def watch(ctx):
-        await ctx.tick().repeat(RING_BEATS)
+        await ctx.tick().repeat(RING_BEATS + 2)
         for _ in range(20):
             levels.append(ctx.get(ring.beats.ready))
-            assert not ctx.get(ring.idle)
+            assert config is ONE or not ctx.get(ring.idle)
             await ctx.tick()
     bench.process("watch", watch)
     bench.run(1000)
-    check(SMALL, beats, taken)
+    check(config, beats, taken)
     assert levels == [0] * 20
 
 
@@ -206,15 +212,29 @@ def test_rate(config, wait):
 def test_one_bank_for_each_lane():
     """A bank is asked once a beat on average, and what waits for it makes up for most of the beats
     that ask it twice."""
-    config = preset("ecp5")
-    beats = beats_of(config, 200, 1, seed=4)
-    cycles = run(config, beats, (0.0, 8, 8), 0)
+    beats = beats_of(NARROW, 200, 1, seed=4)
+    cycles = run(NARROW, beats, (0.0, 8, 8), 0)
     assert cycles == crossbar_cycles(asks_of(beats), 8)
     assert 0.85 < len(beats) / cycles < 0.98
 
 
-@pytest.mark.parametrize("config", [TINY, preset("ecp5"), WIDE],
-                         ids=lambda config: config.name)
+@pytest.mark.parametrize("valid", [1, 0.5, 0])
+def test_one_lane_takes_a_beat_a_cycle(valid):
+    """And returns each as soon as its answer can pass the queue."""
+    beats = beats_of(ONE, 100, valid, seed=4)
+    wait = 8
+    first = next((number for number, beat in enumerate(beats) if beat["lanes"][0]["valid"]), None)
+    waits = 0 if first is None else BankPipe.requested + wait
+    assert run(ONE, beats, (0.0, wait, wait), 0) == len(beats) + waits + BankPipe.latency
+
+
+def test_restart_of_a_pipe():
+    check_restart(Case(lambda: BankPipe(ONE, 4, 4, 4, 4), inputs={"beats.payload": payload(
+        BankPipe(ONE, 4, 4, 4, 4).beats.p.shape(), lanes__all__valid=1)},
+        replies={"answers.0": "requests.0"}), busy=range(0, 24, 3))
+
+
+@pytest.mark.parametrize("config", [TINY, NARROW, ONE, WIDE], ids=lambda config: config.name)
 def test_memory(config):
     shapes = waiting_beat(config), count_request(config), 3, count_answer(config)
-    assert memory_bits(BankCrossbar(config, *shapes)) == bank_crossbar_bits(config, *shapes)
+    assert memory_bits(bank_crossbar(config, *shapes)) == bank_crossbar_bits(config, *shapes)

@@ -105,7 +105,8 @@ def batches_of_every_kind(config, seed):
     for number, (beats, rows) in enumerate(
             zip(sizes, [1, 3, 1, 2, 1, 3, 9, 3, 30, 2, 1, 60], strict=True)):
         yield batch_of(config, beats, rows, 100 * seed + number, served=(1, 0.8, 0.3)[number % 3],
-                       lanes=config.lanes // (1 + number % 2), final=number % (config.lanes // 2))
+                       lanes=max(1, config.lanes // (1 + number % 2)),
+                       final=number % max(1, config.lanes // 2))
 
 
 STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY),
@@ -114,7 +115,7 @@ STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY),
 
 
 @pytest.mark.parametrize("config, stalls", [
-    *((TINY, stalls) for stalls in STALLS),
+    *((TINY, stalls) for stalls in STALLS), (preset("ecp5"), "both"),
     (REACHES[0], "both"), (REACHES[2], "pauses"),
     *(pytest.param(config, stalls, marks=pytest.mark.slow)
       for config, stalls in ((REACHES[1], "both"), (REACHES[2], "both"), (WIDE, "pauses"))),

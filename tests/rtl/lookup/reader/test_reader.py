@@ -24,6 +24,8 @@ CONFIGS = {bus: dataclasses.replace(
     TINY, name=f"bus-{bus}", bus_bytes=bus, address_width=address_width, counter_sets=256,
     directory_sets=256, miss_entries=1024, batch_samples=64)  # keep 32 or 64 lengths
     for bus, address_width in ((16, 32), (32, 64), (64, 64))}
+CONFIGS["one"] = dataclasses.replace(CONFIGS[16], name="one-lane", lookup_lanes=1, lane_banks=1)
+CONFIGS["ecp5"] = preset("ecp5")
 MANY_TABLES = dataclasses.replace(TINY, name="many-tables", tables=1024, batch_samples=64)
 ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
 STALLS = pytest.mark.parametrize("gaps, pauses", [
@@ -31,7 +33,8 @@ STALLS = pytest.mark.parametrize("gaps, pauses", [
     pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
     pytest.param(RAGGED, RAGGED, id="both")])
 LAYOUTS = [BatchFlag(0), ID64, FEATURE_MAJOR, ID64 | FEATURE_MAJOR]
-TIERS = {(16, LAYOUTS[0]): (), (16, LAYOUTS[-1]): (), (16, LAYOUTS[1]): pytest.mark.slow,
+TIERS = {(16, LAYOUTS[0]): (), (16, LAYOUTS[-1]): (), ("one", LAYOUTS[1]): (),
+         ("ecp5", LAYOUTS[0]): (), ("ecp5", LAYOUTS[-1]): (), (16, LAYOUTS[1]): pytest.mark.slow,
          (16, LAYOUTS[2]): pytest.mark.slow, (64, LAYOUTS[-1]): pytest.mark.slow}
 EVERY_LAYOUT = pytest.mark.parametrize("bus, flags", [
     pytest.param(bus, flags, marks=TIERS.get((bus, flags), pytest.mark.long))

@@ -11,12 +11,14 @@ TINY = preset("tiny")
 CONFIGS = {bus: dataclasses.replace(
     TINY, name=f"bus-{bus}", bus_bytes=bus, counter_sets=256, directory_sets=256,
     miss_entries=1024, batch_samples=64) for bus in (16, 32, 64)}  # keep 32 or 64 lengths
+CONFIGS["one"] = dataclasses.replace(CONFIGS[16], name="one-lane", lookup_lanes=1, lane_banks=1)
 ROOMY = dataclasses.replace(TINY, name="roomy", batch_samples=16384)
 ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
 
 
 @pytest.mark.parametrize("bus, flags", [
-    (16, BatchFlag(0)), pytest.param(16, ID64, marks=pytest.mark.slow),
+    (16, BatchFlag(0)), ("one", BatchFlag(0)), ("one", ID64),
+    pytest.param(16, ID64, marks=pytest.mark.slow),
     pytest.param(32, FEATURE_MAJOR, marks=pytest.mark.long),
     pytest.param(64, ID64, marks=pytest.mark.slow)])
 def test_cycles_of_a_dense_batch(bus, flags):
@@ -29,7 +31,8 @@ def test_cycles_of_a_dense_batch(bus, flags):
 
 
 @pytest.mark.parametrize("bus, flags, samples, kind", [
-    (16, BatchFlag(0), 6, "random"), (16, ID64, 40, "half-empty"),
+    (16, BatchFlag(0), 6, "random"), (16, ID64, 40, "half-empty"), ("one", ID64, 40, "random"),
+    ("one", BatchFlag(0), 40, "short"),
     *(pytest.param(bus, flags, 40, kind, marks=pytest.mark.slow) for bus, flags, kind in (
         (16, BatchFlag(0), "first-empty"), (16, ID64, "long"), (64, ID64, "short"))),
     *(pytest.param(bus, flags, samples, kind, marks=pytest.mark.long)

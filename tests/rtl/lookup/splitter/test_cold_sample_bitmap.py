@@ -15,6 +15,7 @@ TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                            directory_sets=256, miss_entries=1024)
 LEAST = dataclasses.replace(WIDE, name="least", batch_samples=64)
+ONE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)
 CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
 
 
@@ -182,7 +183,7 @@ SIZES = [1, 1, 1, 2, 3, 5, 17, 64, 40, 33, 16, 1, 4, 63, 7, 50, 8, 21, 60, 1]
 SLOW_TAKER = (0, 1, 0, 0, 1, 1, 0)
 
 
-@pytest.mark.parametrize("config", [TINY, WIDE, LEAST], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [TINY, WIDE, LEAST, ONE], ids=lambda config: config.name)
 @pytest.mark.parametrize("gaps, pauses, late", [
     pytest.param(STEADY, STEADY, 0, id="steady"),
     pytest.param(RAGGED, SLOW_TAKER, 0, id="both"),

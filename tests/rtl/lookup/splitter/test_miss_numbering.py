@@ -19,7 +19,7 @@ from hotrow_rtl.interfaces.lookup_payloads import (
     waiting_beat,
 )
 from hotrow_rtl.interfaces.records import row_entry
-from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
+from hotrow_rtl.lookup.banks.bank_pipe import bank_crossbar
 from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_lane, number_shared
 from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering, split_beat
@@ -35,6 +35,7 @@ WIDE = dataclasses.replace(TINY, name="bus-64", lane_banks=2, bus_bytes=64, coun
                            directory_sets=256, miss_entries=1024, window_beats=5)
 # What a lane carries on as it came.
 KEPT = "present", "status", "owner", "joins", "back", "lane", "sample", "amount"
+ONE_LANE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1)
 FEW_PLACES = dataclasses.replace(TINY, name="few-places", miss_entries=32, directory_choices=1)
 
 
@@ -56,7 +57,7 @@ class NumberedRing(wiring.Component):
         m = Module()
         c = self.config
         m.submodules.numbers = numbers = MissNumbering(c)
-        m.submodules.ring = ring = BankCrossbar(
+        m.submodules.ring = ring = bank_crossbar(
             c, split_beat(c), number_lane(c), number_shared(c), c.slot_word_width)
         m.d.comb += [numbers.restart.eq(self.restart), ring.restart.eq(self.restart)]
         connect(m, outer=flipped(self.answered), numbers=numbers.answered)
@@ -254,6 +255,7 @@ LONG = (0, 0, 50, 1)  # fills the ring
     pytest.param(TINY, STEADY, STEADY, STEADY, id="steady"),
     pytest.param(TINY, STEADY, STEADY, RAGGED, id="list-back-pressure"),
     pytest.param(FEW_PLACES, RAGGED, LONG, RAGGED, id="all"),
+    pytest.param(ONE_LANE, RAGGED, LONG, RAGGED, id="one-lane"),
     *(pytest.param(*case, id=name, marks=pytest.mark.slow) for name, case in {
         "gaps": (TINY, RAGGED, STEADY, STEADY), "back-pressure": (TINY, STEADY, LONG, STEADY),
         "slow-list": (FEW_PLACES, (0, 2), RAGGED, (0, 9, 0))}.items()),

@@ -20,7 +20,8 @@ from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
-CONFIGS = [TINY, dataclasses.replace(TINY, name="reach-15", window_beats=15),
+ONE_LANE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)
+CONFIGS = [TINY, ONE_LANE, dataclasses.replace(TINY, name="reach-15", window_beats=15),
            dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
                                directory_sets=256, miss_entries=1024, window_beats=5)]
 COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique", "refused")
