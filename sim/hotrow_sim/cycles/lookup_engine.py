@@ -1,9 +1,6 @@
 """Cycles of commands of the lookup engine, from the last part of a command to its outcome."""
 
 from hotrow_rtl.config import Config
-from hotrow_rtl.lookup.banks.bank_pipe import BankPipe
-from hotrow_rtl.lookup.banks.bank_queue import BankQueue
-from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency as combiner_latency
 
 from .directory import list_cycles
@@ -11,8 +8,7 @@ from .directory import list_cycles
 STARTED = 14  # from the command to the first beat of its batch, without the wait for its ids
 PREPARED = 6  # least cycles of that wait, plus one per lane
 COUNTED = 26  # from the last combined beat of a batch through both crossbars to its statistics
-PIPED = 2 * (1 + BankQueue.latency + BankCrossbar.latency
-             - BankPipe.requested - BankPipe.latency)  # fewer through two pipes
+PIPED = 13  # fewer with one bank: through two pipes, and without stripes
 PARTED = 15  # from there to the sample lists, plus a cycle per `lanes` samples
 CLOSED = 4  # from the end of the lists to the outcome, without the memory latency
 LIST_CLOSED = 17  # from the last slot of a list to the outcome, without the memory latency

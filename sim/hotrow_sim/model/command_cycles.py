@@ -21,7 +21,6 @@ from hotrow_rtl.contract.encoding import (
 from ..cycles import arithmetic, counters, directory
 from ..cycles.lookup_engine import CLOSED, batch_command_cycles, list_command_cycles
 from ..cycles.mover import ADDED, EXCHANGED, FILLED
-from ..cycles.reader import id_beats
 
 LATENCY = 200  # of memory: from a request to its first word, and from the last word to its response
 CHECKED = 6  # check and control of a command, without its tables and operands
@@ -60,7 +59,8 @@ def _batch_cycles(config, command, outcome, counts):
         readings = 2 if bags > config.stored_lengths else 1
         start += SUMMED + LATENCY + readings * (2 * bags // config.bus_bytes)
     written = command["opcode"] in (Opcode.SPLIT, Opcode.PLAN)
-    beats = id_beats(config, command["flags"], command["count"])
+    per_beat = max(1, config.lanes // (2 if command["flags"] & BatchFlag.ID64 else 1))
+    beats = -(-command["count"] // per_beat)
     listed = command["samples"] if command["opcode"] == Opcode.SPLIT else 0
     return start + batch_command_cycles(
         config, beats, listed, _result_words(config, command, outcome), written, LATENCY)
