@@ -93,8 +93,7 @@ class BatchOperands:
         """
         commands, geometry = self._commands, self._commands.geometry
         if isinstance(batch, StagedBatch):
-            batch.tables.check()
-            batch.use(held)
+            batch.use(held)  # these commands read ids, and no row
             return batch
         if not isinstance(batch, Batch):
             batch = Batch.dense(batch)

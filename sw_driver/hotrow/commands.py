@@ -100,11 +100,11 @@ class Commands:
 
         What the yielded `Held` holds is released if no command that uses it was submitted.
         """
-        self.check_open()
-        ring = self.queue(queue or QUEUE_OF[opcode])
-        held = Held()
+        ring, held = self.queue(queue or QUEUE_OF[opcode]), Held()
         while True:
-            ring.make_room(opcode)
+            if ring.full:
+                self.check_open()
+                ring.make_room(opcode)
             with self.lock:
                 if ring.full:  # by another thread
                     continue

@@ -10,7 +10,7 @@ import numpy as np
 
 from .batch_operands import BatchLike, BatchOperands
 from .commands import Commands, cycles_of
-from .contract import LIST_ALIGNMENT, NO_BATCH, ROW_ENTRY, Opcode, PlanFlag, PlanPolicy, Status
+from .contract import LIST_ALIGNMENT, NO_BATCH, Opcode, PlanFlag, PlanPolicy, Status
 from .errors import BatchError, DeviceError
 from .futures import Completion, Future
 from .integers import numbered
@@ -268,8 +268,8 @@ def _read_plan(completion, number, staged, lists, room, first_bypassed):
 def _placed(words, room, what, count, tables):
     """Copies of the rows in a list and of their slots: PlacedRows."""
     first, at = _LISTS[f"{what}_slots"] * room, _LISTS[f"{what}s"] * room
-    entries = words[at:at + 2 * count].view(ROW_ENTRY).copy()
-    return PlacedRows(entries["table"], entries["row"], words[first:first + count].copy(),
+    entries = words[at:at + 2 * count].copy()
+    return PlacedRows(entries[1::2], entries[::2], words[first:first + count].copy(),
                       tables=tables)
 
 

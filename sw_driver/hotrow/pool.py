@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .contract import LIST_ALIGNMENT, ROW_ENTRY
+from .contract import LIST_ALIGNMENT
 from .memory import Buffer, Held
 from .regions import Regions
 from .results import RowList
@@ -72,9 +72,9 @@ class Pool:
 
     def stage_rows(self, rows: RowList, held: Held) -> int:
         """Address at which the device finds a `RowList`."""
-        lease = self.lease(ROW_ENTRY.itemsize * len(rows), held)
-        entries = lease.view(ROW_ENTRY, len(rows))
-        entries.view(np.uint64)[:] = rows.keys
+        keys = rows.keys
+        lease = self.lease(keys.nbytes, held)
+        lease.bytes[:keys.nbytes].view(np.uint64)[:] = keys
         return lease.address
 
     def _carve(self, size):

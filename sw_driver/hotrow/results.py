@@ -63,9 +63,9 @@ class RowList:
     def keys(self) -> NDArray[np.uint64]:
         """Table << 32 | row of each entry; contiguous."""
         entries = self.row.base
-        if (entries is not None and entries is self.table.base and entries.dtype == ROW_ENTRY
-                and len(entries) == len(self.row)):  # they are its columns
-            return entries.view(np.uint64)
+        if (self.tables is not None and entries is not None and entries is self.table.base
+                and entries.nbytes == ROW_ENTRY.itemsize * len(self.row)):  # they are its columns
+            return entries.view(np.uint64).reshape(-1)
         return self.table.astype(np.uint64) << np.uint64(32) | self.row
 
 

@@ -165,12 +165,14 @@ class CommandQueue:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError(self._late(label, timeout))
-                self._registers.wait(
-                    self.name, self._completed % _MODULUS, min(remaining, _SLICE))
+                before = self._completed
+                self._registers.wait(self.name, before % _MODULUS, min(remaining, _SLICE))
                 self.poll()
                 if reached():
                     return
-            time.sleep(_PAUSE)  # another thread may have to signal an event
+                stands = self._completed == before
+            if stands:
+                time.sleep(_PAUSE)  # another thread may have to signal an event
 
     def stop(self, error: DeviceError) -> None:
         """Give up every outstanding command; refuse others until `start`."""

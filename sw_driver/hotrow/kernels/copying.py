@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from ..errors import Error
-from .library import Integers, library, pointer, threads_for
+from .library import Integers, address, library, pointer, threads_for
 
 
 def copy_rows(target, source, to=None, start=None):
@@ -141,7 +141,7 @@ def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
         return places
     slots = np.ascontiguousarray(slots, np.uint32)
     wrong = native.place_slots(
-        slots.ctypes.data, len(slots), directory, flag, per_choice.bit_length() - 1, part, first,
+        address(slots), len(slots), directory, flag, per_choice.bit_length() - 1, part, first,
         pointer(area, torch.int64), area.shape[0], places.data_ptr(),
     ) if native else _place_reference(slots, area, directory, per_choice, part, first, flag, places)
     if wrong:

@@ -111,6 +111,12 @@ def pointer(tensor, dtype):
     return tensor.data_ptr()
 
 
+def address(array):
+    """Address of the memory of a contiguous, writable array, which the caller keeps alive; None for
+    an empty one."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array)) if array.size else None
+
+
 def threads_for(elements):
     """Threads for a pass over so many elements: those of PyTorch at most."""
     return max(1, min(torch.get_num_threads(), elements // _WORK_PER_THREAD))

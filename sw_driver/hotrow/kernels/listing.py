@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..errors import Error
-from .library import library
+from .library import address, library
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def select_rows(keys, slots, group_of, first, group, directory):
         A row is of no table.
     """
     count, tables, native = len(keys), len(first), library()
-    having, lacking = np.zeros((2, tables), np.int64)
+    having, lacking = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
     if native is None:
         table = (keys >> np.uint64(32)).astype(np.int64)
         if (table >= tables).any():
@@ -68,9 +68,9 @@ def select_rows(keys, slots, group_of, first, group, directory):
                             int(lacking.sum()))
     flat, chosen = torch.empty(count, dtype=torch.int64), np.empty(count, np.uint32)
     found = 0 if not count else native.select_rows(
-        keys.ctypes.data, slots.ctypes.data, count, tables, group_of.ctypes.data,
-        first.ctypes.data, group, directory, flat.data_ptr(), chosen.ctypes.data,
-        having.ctypes.data, lacking.ctypes.data)
+        address(keys), address(slots), count, tables, address(group_of),
+        address(first), group, directory, flat.data_ptr(), address(chosen),
+        address(having), address(lacking))
     if found < 0:
         raise _no_table(keys, -1 - found, tables)
     return SelectedRows(flat[:found], chosen[:found], having, lacking, int(lacking.sum()))
@@ -106,8 +106,8 @@ def locate_rows(flat, first, number):
         table = np.searchsorted(first, rows, side="right") - 1
         entries[:, 0], entries[:, 1] = rows - first[table], table + number
     else:
-        wrong = native.locate_rows(flat.data_ptr(), flat.shape[0], first.ctypes.data, len(first),
-                                   number, entries.ctypes.data)
+        wrong = native.locate_rows(flat.data_ptr(), flat.shape[0], address(first), len(first),
+                                   number, address(entries))
     if wrong:
         raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative")
     return entries
@@ -147,5 +147,5 @@ class HitCounter:
             hits += [np.count_nonzero(each) for each in np.split(hit, np.cumsum(counts)[:-1])]
             return
         slots, fills = (np.ascontiguousarray(each, np.uint32) for each in (slots, fills))
-        native.count_hits(slots.ctypes.data, len(counts), counts.ctypes.data, fills.ctypes.data,
-                          len(fills), self._slots, self._filled.ctypes.data, hits.ctypes.data)
+        native.count_hits(address(slots), len(counts), address(counts), address(fills),
+                          len(fills), self._slots, address(self._filled), address(hits))

@@ -13,6 +13,10 @@ from ...errors import Error
 
 _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
 
+# Without their conversions to enumerations.
+_get_handler: Any = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+_set_handler: Any = getattr(signal.signal, "__wrapped__", signal.signal)
+
 
 class Stage(NamedTuple):
     """One stage: `can_run` and `run` take a batch's number."""
@@ -213,7 +217,7 @@ def _deferred_interrupt():
     pending: list = []
     handler: Any = None
     if threading.current_thread() is threading.main_thread():
-        handler = signal.getsignal(signal.SIGINT)
+        handler = _get_handler(signal.SIGINT)
     if not callable(handler):
         yield pending
         return
@@ -223,11 +227,11 @@ def _deferred_interrupt():
             handler(*arguments)
         pending.append((handler, arguments))
 
-    signal.signal(signal.SIGINT, defer)
+    _set_handler(signal.SIGINT, defer)
     try:
         yield pending
     finally:
-        signal.signal(signal.SIGINT, handler)
+        _set_handler(signal.SIGINT, handler)
 
 
 def _stop(stages):
