@@ -57,11 +57,15 @@ class BagCase:
 
     def make(self):
         options = {"max_norm": 1.0} if "max_norm" in self.properties else {}
-        bag = (Scaled if "subclass" in self.properties else nn.EmbeddingBag)(
-            self.rows, self.dim, mode="max" if "max" in self.properties else self.mode,
-            padding_idx=self.padding, include_last_offset=self.form == "last_offset",
-            scale_grad_by_freq="scale" in self.properties, sparse="sparse" in self.properties,
-            dtype=torch.float64 if "float64" in self.properties else self.dtype, **options)
+        if "single" in self.properties:
+            bag = nn.Embedding(self.rows, self.dim, padding_idx=self.padding, dtype=self.dtype,
+                               sparse="sparse" in self.properties)
+        else:
+            bag = (Scaled if "subclass" in self.properties else nn.EmbeddingBag)(
+                self.rows, self.dim, mode="max" if "max" in self.properties else self.mode,
+                padding_idx=self.padding, include_last_offset=self.form == "last_offset",
+                scale_grad_by_freq="scale" in self.properties, sparse="sparse" in self.properties,
+                dtype=torch.float64 if "float64" in self.properties else self.dtype, **options)
         for name, change in {
             "frozen": lambda: bag.weight.requires_grad_(False),
             "hook": lambda: bag.register_forward_hook(doubled),
@@ -83,6 +87,8 @@ class BagCase:
         def ids(*shape):
             return torch.randint(self.rows, shape, generator=generator).to(integers)
 
+        if "single" in self.properties:
+            return [ids(samples, 2)[:, int(self.form == "strided")]]
         if self.form in ("rows", "strided"):
             step = 2 if self.form == "strided" else 1
             given = [ids(samples, 3 * step)[:, ::step], None]
@@ -152,6 +158,8 @@ def bag_cases(draw):
         properties -= {"sparse", "pre_hook"}  # PyTorch takes no such bags
     weighted = mode == "sum" and not properties & {"max", "scale", "float64"} and draw(
         st.booleans())
+    if not properties.intersection(REFUSED) and draw(st.integers(0, 5)) == 5:
+        properties, weighted = properties | {"single"}, False  # an nn.Embedding
     return BagCase(
         rows, draw(st.sampled_from((1, 3, 4, 8))), mode,
         draw(st.sampled_from((torch.float32, torch.float32, torch.bfloat16, torch.float16))),

@@ -57,10 +57,61 @@ def test_everything_else_stays(mode):
     tables.close()
 
 
+class Words(nn.Module):
+    """Embeddings with ids of several shapes, beside a bag."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8, padding_idx=-1, sparse=True)
+        self.kind = nn.Embedding(9, 8, dtype=torch.bfloat16)
+        self.bag = nn.EmbeddingBag(20, 8, mode="sum")
+        with torch.no_grad():
+            self.words.weight[-1] = 3  # which nn.Embedding returns, and does not train
+
+    @staticmethod
+    def calls(words, kind, bag):
+        return {"words": words, "kind": kind, "bag": bag}
+
+    def forward(self, words, kind, bag):
+        return (self.words(words).mean(1) * self.kind(kind).float() + self.bag(bag)).sum()
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe", "freqcache", "hotline"])
+@pytest.mark.parametrize("announced", [False, True])
+def test_embeddings(mode, announced):
+    torch.manual_seed(1)
+    model, other = Words(), Words()
+    other.load_state_dict(model.state_dict())
+    inputs = Words.calls if announced else None
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    with convert(model, mode=mode, lr=0.1, inputs=inputs, **card) as tables:
+        assert list(model.state_dict()) == list(other.state_dict())
+        assert model.words(torch.tensor(3)).shape == (8,)
+        assert model.kind(torch.tensor([[[3]]], dtype=torch.int32)).dtype == torch.bfloat16
+        assert model.words(torch.empty(0, 3, dtype=torch.int64)).shape == (0, 3, 8)
+        step = torch.optim.SGD(other.parameters(), 0.1)
+        for _ in range(4):
+            batch = (torch.randint(0, 50, (6, 1 if announced else 3)),
+                     torch.randint(0, 9, (6,)), torch.randint(0, 20, (6, 2)))
+            batch[0][::2, 0] = 49
+            for each, optimizer in ((model, tables.optimizer), (other, step)):
+                optimizer.zero_grad()
+                each(*batch).backward()
+                optimizer.step()
+        for name, weight in other.state_dict().items():
+            torch.testing.assert_close(model.state_dict()[name], weight, rtol=0.01, atol=0.01)
+        assert (model.words.weight[49] == 3).all()
+        torch.testing.assert_close(model.eval()(*batch), other(*batch), rtol=0.01, atol=0.01)
+    for options, said in (({"max_norm": 1.0}, "an Embedding with max_norm"),
+                          ({"scale_grad_by_freq": True}, "scale_grad_by_freq")):
+        with pytest.raises(hotrow.Error, match=said):
+            convert(nn.Sequential(nn.Embedding(5, 4, **options)), mode="resident")
+
+
 @pytest.mark.parametrize("bag, message", [
     (nn.EmbeddingBag(5, 4, max_norm=1.0), "0: an EmbeddingBag with max_norm cannot be converted"),
     (nn.EmbeddingBag(5, 4, mode="max"), "an EmbeddingBag with mode='max' cannot"),
-    (nn.Linear(2, 2), "Sequential has no nn.EmbeddingBag to convert"),
+    (nn.Linear(2, 2), "Sequential has no nn.EmbeddingBag or nn.Embedding to convert"),
 ])
 def test_what_cannot_be_converted(bag, message):
     with pytest.raises(hotrow.Error, match=message):

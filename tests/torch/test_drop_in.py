@@ -131,11 +131,6 @@ def test_convert_and_copies_fill_no_rows_that_they_overwrite(monkeypatch):
     assert torch.equal(copy.deepcopy(model)[0].weight, before)
 
 
-def test_a_model_of_embeddings_is_named():
-    with pytest.raises(Error, match=r"0\.words is an nn\.Embedding.*pooling 'none'"):
-        convert(nn.Sequential(nn.ModuleDict({"words": nn.Embedding(5, 4)})))
-
-
 @pytest.mark.parametrize("tables, optimizer, preset, said", [
     ([(50, 200)], "sgd", "tiny", "800 bytes: .* at most 512; presets that fit: ecp5, alveo-u55c"),
     ([(50, 128)], "adam", "ecp5", "1536 bytes: .* at most 1024; presets that fit: alveo-u55c"),

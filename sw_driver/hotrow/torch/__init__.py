@@ -5,6 +5,7 @@ from importlib import import_module
 _HOMES = {
     "HotEmbeddingBagCollection": "collection.collection",
     "HotEmbeddingBag": "collection.embedding_bag",
+    "HotEmbedding": "collection.embedding",
     "convert": "conversion",
     "TableConfig": "features.configs",
     "SGD": "optim.rules",

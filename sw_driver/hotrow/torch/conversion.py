@@ -1,4 +1,4 @@
-"""Replacement of a model's `nn.EmbeddingBag`s by tables that a device serves."""
+"""Replacement of a model's `nn.EmbeddingBag`s and `nn.Embedding`s by tables of a device."""
 
 import torch
 from torch import nn
@@ -6,13 +6,18 @@ from torch import nn
 from ..errors import Error
 from .collection.bag_calls import joined_bags
 from .collection.collection import HotEmbeddingBagCollection, refuse_ranks
+from .collection.embedding import HotEmbedding
 from .collection.embedding_bag import HotEmbeddingBag, check_convertible
 from .features.configs import TableConfig
 from .sharded.collection import ShardedEmbeddingBagCollection
 
+_KINDS = (nn.EmbeddingBag, nn.Embedding)
+
 
 def convert(model, inputs=None, sharded=False, **options):
-    """Replace every `nn.EmbeddingBag` of a model in place, and keep the weights.
+    """Replace every `nn.EmbeddingBag` and `nn.Embedding` of a model in place, and keep the weights.
+
+    Convert a part of a model to leave the others as they are.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
     out. `state_dict()` has the keys that it had before. A bag keeps its training state, the
@@ -42,27 +47,25 @@ def convert(model, inputs=None, sharded=False, **options):
     Raises
     ------
     Error
-        The model has no EmbeddingBag, or one with a property that a `HotEmbeddingBag` has not: see
+        The model has none of them, or one with a property that its replacement has not: see
         `check_convertible`; or a weight is used by another module, too.
     """
     if not sharded:
         refuse_ranks("convert()", "convert(sharded=True)")
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
-             if isinstance(module, nn.EmbeddingBag)}
+             if isinstance(module, _KINDS)}
     if not found:
-        others = [name for name, module in model.named_modules()
-                  if isinstance(module, nn.Embedding)]
-        raise Error(f"{type(model).__name__} has no nn.EmbeddingBag to convert" + (
-            f"; {others[0]} is an nn.Embedding, which stays as it is: use a "
-            f"HotEmbeddingBagCollection of a table with pooling 'none'" if others else ""))
+        raise Error(f"{type(model).__name__} has no nn.EmbeddingBag or nn.Embedding to convert")
     if "" in found:
-        raise Error("this is an EmbeddingBag itself: make a HotEmbeddingBag in its place")
-    tables: dict[nn.EmbeddingBag, TableConfig] = {}  # of each bag, once
+        itself = "EmbeddingBag" if isinstance(model, nn.EmbeddingBag) else "Embedding"
+        raise Error(f"this is an {itself} itself: make a Hot{itself} in its place")
+    tables: dict[nn.EmbeddingBag | nn.Embedding, TableConfig] = {}  # of each module, once
     for name, bag in found.items():
         check_convertible(name, bag)
         _check_untied(model, name, bag)
-        tables.setdefault(bag, TableConfig(name.replace(".", "/"), bag.num_embeddings,
-                                           bag.embedding_dim, bag.mode, bag.weight.dtype))
+        tables.setdefault(bag, TableConfig(
+            name.replace(".", "/"), bag.num_embeddings, bag.embedding_dim,
+            bag.mode if isinstance(bag, nn.EmbeddingBag) else "sum", bag.weight.dtype))
     kind = ShardedEmbeddingBagCollection if sharded else HotEmbeddingBagCollection
     collection = kind(tables.values(), initialise=False, **options)
     hot = {}
@@ -71,9 +74,7 @@ def convert(model, inputs=None, sharded=False, **options):
         if isinstance(collection, ShardedEmbeddingBagCollection):
             weights = collection.ranks.gather(weights)[0]
         collection.contents.assign(config.name, weights)
-        hot[bag] = HotEmbeddingBag(
-            bag.num_embeddings, bag.embedding_dim, bag.mode, bag.include_last_offset,
-            bag.padding_idx, collection=collection, name=config.name).train(bag.training)
+        hot[bag] = _replacement(bag, collection, config.name).train(bag.training)
         hot[bag].requires_grad_(bag.weight.requires_grad)
         for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
@@ -86,6 +87,16 @@ def convert(model, inputs=None, sharded=False, **options):
         modules = {name: hot[bag] for name, bag in found.items()}
         model.register_forward_pre_hook(_Announcement(modules, inputs), with_kwargs=True)
     return collection
+
+
+def _replacement(bag, collection, name):
+    """The HotEmbeddingBag or HotEmbedding of a table."""
+    if isinstance(bag, nn.EmbeddingBag):
+        return HotEmbeddingBag(bag.num_embeddings, bag.embedding_dim, bag.mode,
+                               bag.include_last_offset, bag.padding_idx, collection=collection,
+                               name=name)
+    return HotEmbedding(bag.num_embeddings, bag.embedding_dim, bag.padding_idx,
+                        collection=collection, name=name)
 
 
 class _Announcement:

@@ -166,7 +166,7 @@ class HotEmbeddingBag(nn.Module):
 
 
 def check_convertible(name, bag):
-    """Check an `nn.EmbeddingBag`.
+    """Check an `nn.EmbeddingBag` or `nn.Embedding`.
 
     Raises
     ------
@@ -175,15 +175,16 @@ def check_convertible(name, bag):
         rows in float64 or on another device than the CPU, parametrizations,
         backward hooks, further parameters or buffers, or a subclass's own methods.
     """
-    weight = bag.weight
+    weight, kind = bag.weight, "Embedding" + "Bag" * isinstance(bag, nn.EmbeddingBag)
+    mode = getattr(bag, "mode", "sum")
     backward = (bag._backward_hooks, bag._backward_pre_hooks, weight._backward_hooks)
     refused = {
         "max_norm": bag.max_norm is not None,
         "scale_grad_by_freq": bag.scale_grad_by_freq,
-        f"mode={bag.mode!r}": bag.mode not in ("sum", "mean"),
+        f"mode={mode!r}": mode not in ("sum", "mean"),
         "parametrizations": is_parametrized(bag),
-        f"the class {type(bag).__name__}, a subclass of nn.EmbeddingBag":
-            type(bag) is not nn.EmbeddingBag and not is_parametrized(bag),
+        f"the class {type(bag).__name__}, a subclass of nn.{kind}":
+            type(bag) is not getattr(nn, kind) and not is_parametrized(bag),
         f"rows of {weight.dtype}": weight.dtype == torch.float64,
         f"rows on {weight.device}": weight.device.type != "cpu",
         "backward hooks": any(backward),
@@ -192,5 +193,5 @@ def check_convertible(name, bag):
         "a forward of its own": "forward" in vars(bag),
     }
     for what in (what for what, used in refused.items() if used):
-        raise Error(f"{name}: an EmbeddingBag with {what} cannot be converted: a HotEmbeddingBag "
-                    f"has no such property, and would train differently")
+        raise Error(f"{name}: an {kind} with {what} cannot be converted: a Hot{kind} has no such "
+                    f"property, and would train differently")

@@ -1,0 +1,46 @@
+"""`HotEmbedding`: one table, called as `torch.nn.Embedding` is."""
+
+import torch
+
+from ..features.bags import Bags
+from .eager import outside_compile
+from .embedding_bag import HotEmbeddingBag
+
+
+class HotEmbedding(HotEmbeddingBag):
+    """Replaces an `nn.Embedding`; `optimizer` trains its rows.
+
+    Each id is a bag of its own, and a sample for the limits of the card.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int
+    padding_idx : int, optional
+        An id whose row is looked up and does not train.
+    **options
+        As in `HotEmbeddingBag`.
+    """
+
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, **options):
+        super().__init__(num_embeddings, embedding_dim, "sum", padding_idx=padding_idx, **options)
+
+    def _bags(self, input, offsets=None, per_sample_weights=None):
+        return super()._bags(torch.as_tensor(input).reshape(-1, 1), offsets, per_sample_weights)
+
+    @outside_compile
+    def forward(self, input):
+        """Rows [*, embedding_dim] of integers [*]."""
+        input = torch.as_tensor(input)
+        column = input.reshape(-1, 1)
+        found = super().forward(column)
+        if self.padding_idx is not None:
+            with torch.no_grad():
+                padding = Bags.of([self.table], torch.tensor([[self.padding_idx]]))
+                row = self.collection.lookup(padding, training=False)[0]
+            mask = (column == self.padding_idx).to(found.device)
+            found = torch.where(mask, row.to(found.dtype), found)
+        return found.reshape(*input.shape, self.embedding_dim)
+
+    def extra_repr(self):
+        return (f"{self.num_embeddings}, {self.embedding_dim}, padding_idx={self.padding_idx}, "
+                f"cache={self.collection.mode!r}")
