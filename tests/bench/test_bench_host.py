@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 from hotrow.bench.host_clock import DEVICE, PartClock, SortCounter
+from hotrow.bench.replay import Recording, Replay
 from hotrow.cli import main
+from hotrow.device import Device
+from hotrow.errors import Error
+from hotrow.memory import empty
+from hotrow.transport import open_transport
 
 SMALL = ["--preset", "tiny", "--tables", "2", "--rows", "100", "--batch", "8", "--dim", "4",
          "--warm-up", "1", "--steps", "2", "--learning", "1", "--threads", "1"]
@@ -84,6 +89,25 @@ def test_sorts_are_counted():
     assert before == (np.sort, torch.sort, torch.Tensor.sort, torch.Tensor.argsort)
     np.sort(array)
     assert sorts.count == counted + 1
+
+
+def plan_and_gather(transport, ids):
+    """Results of a plan and a gather."""
+    with Device(transport, 10.0, 8, 0) as device:
+        weights = empty((50, 4), "float32")
+        weights[:] = np.arange(50)[:, None]
+        device.register_table(weights)
+        plan = device.plan(ids)
+        return plan.slots.tolist(), device.gather(plan.fills).tolist()
+
+
+def test_a_recorded_device_is_replayed():
+    recording, ids = Recording(open_transport("model", preset="tiny")), np.array([[3], [7], [3]])
+    expected = plan_and_gather(recording, ids)
+    assert expected[1] == [[3] * 4, [7] * 4]
+    assert plan_and_gather(Replay(recording.tape, "replay"), ids) == expected
+    with pytest.raises(Error, match="the run is not the recorded one"):
+        Device(Replay(recording.tape[1:], "replay"), 10.0, 8, 0)
 
 
 FIELDS = {"host_ms", "card_side_ms", "trainer_ms", "fbgemm_ms", "embedding_bag_ms",

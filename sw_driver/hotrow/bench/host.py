@@ -1,34 +1,36 @@
 """The host's time of a training step by part, without the device's, compared with CPU peers.
 
-A simulated device runs inside the calls of its transport, on the thread of the trainer: its time is
-measured there and subtracted. It also leaves the processor's caches to others for as long as it
-takes: a peer's step follows such a simulation, too, and is timed once more directly afterwards.
+A simulated device runs inside the calls of its transport, on the thread of the trainer, and takes
+the processor's caches. So each mode runs twice: first with the simulation, which is recorded, and
+then with the recording in its place, which is timed. The time inside the calls of the transport is
+measured and subtracted. Before each step, also of a peer, other work takes the caches.
 """
 
 import time
 from collections import Counter
-from contextlib import contextmanager
 from statistics import median
 
 import torch
 from torch import nn
 
-from .. import device as driver
+from ..device import Device
 from ..errors import Error
-from ..memory import empty
 from ..torch import HotEmbeddingBagCollection, TableConfig, convert
 from ..torch.collection.bag_calls import joined_bags
 from ..torch.collection.collection import MODES
 from ..torch.optim.rules import OPTIMIZERS
+from ..transport import open_transport
 from .fbgemm import Absent, table_batched
 from .host_clock import DEVICE, PartClock, SortCounter
 from .host_passes import passes
+from .replay import Recording, Replay
 
 CARD_SIDE = ("plan", "collect", "insert", "statistics")  # a run without a card has none of these
 TRAINER = ("forward", "backward", "update")
 AHEAD = 3  # batches that are prefetched
 _STAGES = {"exchange": "insert"}
 _TRANSPORT = ("read_register", "write_register", "wait", "attach", "detach")
+_TIMEOUT, _RING, _MEMORY_TIMEOUT = 300.0, 64, 1 << 20  # of the device
 
 
 def host(options, trace, steps) -> dict:
@@ -47,27 +49,24 @@ def host(options, trace, steps) -> dict:
     rule = OPTIMIZERS[options.optimizer](options.lr)
     peers = _peers(trace.cardinalities, options.dim, rule)
     advance = steps.begin("training", len(options.modes) + 2 * len(peers))
-    times: dict[str, list[float]] = {f"{name}{when}_ms": [] for name in ("fbgemm", "embedding_bag")
-                                     for when in ("", "_warm")}
+    times: dict[str, list[float]] = {"fbgemm_ms": [], "embedding_bag_ms": []}
     found = []
 
     def time_peers():
         for name, step in peers.items():
             for number in range(timed):
-                card.split(batches[number].numpy())
-                for when in ("", "_warm"):
-                    started = clock()
-                    step(batches[number + bool(when)])
-                    if number >= options.warm_up:
-                        times[f"{name}{when}_ms"].append(clock() - started)
+                _use_caches()
+                started = clock()
+                step(batches[number])
+                if number >= options.warm_up:
+                    times[f"{name}_ms"].append(clock() - started)
             advance()
 
-    with _simulated_card(options, trace.cardinalities) as card:
-        time_peers()
-        for mode in options.modes:
-            found.append(_mode(mode, options, trace.cardinalities, learning, batches, clock))
-            advance()
-        time_peers()
+    time_peers()
+    for mode in options.modes:
+        found.append(_mode(mode, options, trace.cardinalities, learning, batches, clock))
+        advance()
+    time_peers()
     peer_ms = {name: 1e3 * median(each) if each else None for name, each in times.items()}
     for record in found:
         record |= peer_ms
@@ -95,9 +94,20 @@ def _batches(trace, size, count):
 
 def _mode(mode, options, cardinalities, learning, batches, clock):
     """Time one mode: its record, without the peers."""
-    parts = PartClock(clock)
+    everything = mode, options, cardinalities, learning, batches, PartClock(clock)
+    if mode == "resident":
+        return _train(*everything)
+    recording = Recording(open_transport(options.transport, preset=options.preset))
+    with Device(recording, _TIMEOUT, _RING, _MEMORY_TIMEOUT) as device:
+        _train(*everything, device)
+    with Device(Replay(recording.tape, recording.name), _TIMEOUT, _RING, _MEMORY_TIMEOUT) as device:
+        return _train(*everything, device)
+
+
+def _train(mode, options, cardinalities, learning, batches, parts, device=None):
+    """Train with a mode: its record."""
     common = {
-        "device": None if mode == "resident" else options.transport, "mode": mode,
+        "device": device, "mode": mode,
         "optimizer": options.optimizer, "lr": options.lr, "preset": options.preset,
         "seed": options.seed,
         "before": lambda stage, number: parts.switch(_STAGES.get(stage, stage))}
@@ -117,6 +127,7 @@ def _mode(mode, options, cardinalities, learning, batches, clock):
             parts.wrap(collection.store.device.transport, _TRANSPORT, DEVICE)
             parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
             parts.wrap(collection.store, ("take",), "plan")
+            parts.wrap(collection.store.host, ("write_after",), "insert")
         with SortCounter(parts) as sorts:
             return _steps(mode, model, collection, options, batches, parts, sorts)
     finally:
@@ -144,13 +155,12 @@ class _Bags(nn.Module):
         return joined_bags(self._by_name, self.calls(ids))
 
 
-@contextmanager
-def _simulated_card(options, cardinalities):
-    """A card with the tables, which works before each step of a peer."""
-    with driver.open("model", options.preset) as card:
-        for rows in cardinalities:
-            card.register_table(empty((rows, options.dim), "float32"))
-        yield card
+_OTHER_WORK = torch.zeros(1 << 23)
+
+
+def _use_caches():
+    """What a model's dense part does between two steps: take the processor's caches."""
+    _OTHER_WORK.add_(1)
 
 
 def _steps(mode, model, collection, options, batches, parts, sorts):
@@ -167,6 +177,7 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
     for number in range(AHEAD):
         prefetch(number)
     for number in range(options.warm_up + options.steps):
+        _use_caches()
         parts.seconds, sorted_before = Counter(), sorts.count
         prefetch(number + AHEAD)
         with parts.running("forward"):

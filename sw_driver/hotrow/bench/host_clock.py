@@ -66,8 +66,13 @@ class PartClock:
     def _timed(self, method, part):
         @wraps(method)
         def timed(*args, **kwargs):
-            with self.running(part):
+            self._charge()
+            self._parts.append(part)
+            try:
                 return method(*args, **kwargs)
+            finally:
+                self._charge()
+                self._parts.pop()
         return timed
 
     def _charge(self):
