@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotrow import options as shared
 from hotrow.options import natural, positive
-from hotrow.terminal import print_json
+from hotrow.terminal import console, print_json
 
 from . import cards, constants, sweeps, systems, validate, workloads
 from .placements import FRAMEWORKS, Question
@@ -79,7 +79,10 @@ def run(options) -> int:
     if options.json:
         print_json(result)
     else:
-        print(f"{result['verdict']}\n(projected; card: {note})\nreport: {folder / 'report.html'}")
+        from .report import per_table
+
+        console().print(f"{result['verdict']}\n{per_table(result)}\n(projected; card: {note})\n"
+                        f"report: {folder / 'report.html'}")
     return 0
 
 
@@ -149,7 +152,8 @@ def _answer(question):
     records = [record for knob in sweeps.knobs(question)
                for record in sweeps.sweep(question, knob)]
     result = {
-        **sweeps.recommend(question), "projected": True, "workload": work.name,
+        **sweeps.recommend(question), "per_table": sweeps.per_table(question), "projected": True,
+        "workload": work.name,
         "tables": work.tables, "rows": sum(work.rows), "table_gb": work.table_bytes / 1e9,
         "dim": work.dim, "batch": work.batch, "system": question.system.title,
         "hot_mb": question.hot_bytes / MB, "locality": vars(seen),

@@ -32,7 +32,7 @@ class Locality:
     Attributes
     ----------
     lookups, unique : float
-        Lookups of a batch and the distinct rows among them.
+        Lookups of a batch, and the distinct rows among them in tables that are not wholly hot.
     hit_rate : float
         Lookups whose row is hot.
     popular : float
@@ -51,39 +51,55 @@ class Locality:
     fills: float
 
 
-def count(workload, hot_rows, window=1) -> Locality:
-    """Count with the `hot_rows` most accessed rows hot and the rows of `window` batches held."""
-    hot_rows = int(max(0, min(hot_rows, sum(workload.rows))))
+def count(workload, hot_rows, window=1, whole=frozenset()) -> Locality:
+    """Count with the `hot_rows` most accessed rows hot and the rows of `window` batches held.
+
+    The tables whose numbers are in `whole` are hot as well.
+    """
+    others = sum(rows for at, rows in enumerate(workload.rows) if at not in whole)
+    hot_rows = int(max(0, min(hot_rows, others)))
     if workload.trace is not None:
-        return _of_trace(workload.trace, workload.batch, hot_rows, window)
-    kinds = Counter(zip(workload.rows, (max(1, round(n)) for n in workload.lookups), strict=True))
+        return _of_trace(workload.trace, workload.batch, hot_rows, window, whole)
+    kinds = Counter((rows, max(1, round(n)), at in whole) for at, (rows, n) in enumerate(
+        zip(workload.rows, workload.lookups, strict=True)))
     return _of_law(tuple(kinds.items()), workload.batch, workload.slope, hot_rows, window)
 
 
 @lru_cache(maxsize=512)
 def _of_law(kinds, batch, slope, hot_rows, window):
-    hot = hot_ranks([rows for (rows, _), _ in kinds], [n for (_, n), _ in kinds],
-                    [many for _, many in kinds], slope, hot_rows)
+    ranked = [kind for kind, _ in kinds if not kind[2]]
+    hot = dict(zip(ranked, hot_ranks(
+        [rows for rows, _, _ in ranked], [n for _, n, _ in ranked],
+        [many for kind, many in kinds if not kind[2]], slope, hot_rows) if ranked else (),
+        strict=True))
     rng = np.random.default_rng([0, batch, window])
     sums, popular = np.zeros(5), 1.0
-    for ((rows, lookups), many), top in zip(kinds, hot, strict=True):
+    for (rows, lookups, whole), many in kinds:
         sample = np.repeat(np.arange(batch), lookups)
         drawn = [ranks(rng.random(batch * lookups), rows, slope) for _ in range(window + SCORED)]
-        figures, share = _score(drawn, [sample] * len(drawn), batch, lambda row: row < top, window)
+        top = rows if whole else hot[rows, lookups, whole]
+        figures, share = _score(drawn, [sample] * len(drawn), batch, lambda row: row < top,
+                                lambda row: np.full(len(row), whole), window)
         sums += many * figures
         popular *= share**many
     return _locality(sums, popular)
 
 
 @lru_cache(maxsize=64)
-def _of_trace(trace, batch, hot_rows, window):
+def _of_trace(trace, batch, hot_rows, window, whole):
     total = trace.batch_count(batch) or 20 * GENERATED_LEARNING
     learning = max(1, min(LEARNING_LIMIT, total // 20))
     first = np.r_[0, np.cumsum(trace.cardinalities)]
+    in_whole = np.isin(np.arange(len(trace.cardinalities)), list(whole))
+
+    def is_whole(row):
+        return in_whole[np.searchsorted(first, row, side="right") - 1]
+
     if hot_rows == trace.rows:
         hot = np.arange(hot_rows)
     else:
-        hot = np.sort(_learned(trace, batch, learning)[:hot_rows]) if hot_rows else np.array([])
+        learned = _learned(trace, batch, learning) if hot_rows else np.array([], np.int64)
+        hot = np.sort(learned[~is_whole(learned)][:hot_rows])
     at = np.unique(np.linspace(min(learning + window, total - 1), total - 1, SCORED).astype(int))
     sums, popular = np.zeros(5), 0.0
     for last in at:
@@ -93,7 +109,7 @@ def _of_trace(trace, batch, hot_rows, window):
             drawn.append(_flat(read, first))
             samples.append(np.repeat(np.arange(len(read)),
                                      read.bag_lengths.reshape(len(read), -1).sum(axis=1)))
-        figures, share = _score(drawn, samples, len(read), lambda row: _member(row, hot),
+        figures, share = _score(drawn, samples, len(read), lambda row: _member(row, hot), is_whole,
                                 len(drawn) - 1)
         sums, popular = sums + figures, popular + share
     return _locality(sums / len(at), popular / len(at))
@@ -122,15 +138,15 @@ def _member(row, members):
     return members[at] == row
 
 
-def _score(drawn, samples, batch, is_hot, window):
+def _score(drawn, samples, batch, is_hot, is_whole, window):
     """Mean (lookups, unique, hits, misses, fills) and popular share of the batches after
     `window`."""
     sums, popular = np.zeros(5), 0.0
-    distinct = [np.unique(rows) for rows in drawn]
+    distinct = [np.unique(rows[~is_whole(rows)]) for rows in drawn]
     scored = range(window, len(drawn))
     for number in scored:
         rows = drawn[number]
-        hot = is_hot(rows)
+        hot = is_hot(rows) | is_whole(rows)
         lookups = Lookups(np.zeros(len(rows), np.uint32), rows.astype(np.uint32),
                           samples[number], batch)
         found = np.where(hot, 0, NO_SLOT).astype(np.uint32)

@@ -52,6 +52,8 @@ class Question:
         Reason without a card.
     framework : str
         One of FRAMEWORKS.
+    whole : frozenset of int
+        Tables that every trainer holds wholly, in placements that keep the others on the host.
     """
 
     workload: Workload
@@ -61,6 +63,7 @@ class Question:
     card: object = None
     framework: str = "fused"
     why_no_card: str = "no card"
+    whole: frozenset = frozenset()
 
     @property
     def machine(self):
@@ -72,7 +75,18 @@ class Question:
         return self.hot_bytes // self.workload.row_bytes
 
     def count(self, hot_rows=None, window=1):
-        return count(self.workload, self.hot_rows if hot_rows is None else hot_rows, window)
+        return count(self.workload, self.hot_rows if hot_rows is None else hot_rows, window,
+                     self.whole)
+
+    @property
+    def whole_bytes(self):
+        return sum(self.workload.rows[at] for at in self.whole) * self.workload.row_bytes
+
+    @property
+    def whole_share(self):
+        """Share of the lookups that go to those tables."""
+        lookups = self.workload.lookups
+        return sum(lookups[at] for at in self.whole) / sum(lookups)
 
     def need_gpu(self):
         if not self.system.gpus:
@@ -83,7 +97,8 @@ class Question:
         self._need("host memory", self.workload.table_bytes, self.system.host_memory_gb)
 
     def need_cache(self, slots_bytes):
-        self._need("a GPU's memory for the hot rows", slots_bytes, self.system.gpu_memory_gb)
+        self._need("a GPU's memory for the hot rows", slots_bytes + self.whole_bytes,
+                   self.system.gpu_memory_gb)
 
     def need_card(self):
         if self.card is None:
@@ -136,15 +151,21 @@ def _on_gpus(m, busiest, octets, tables):
 
 
 def hybrid(question):
-    """Tables on the host, dense part on the GPUs."""
+    """Tables on the host, those of `whole` and the dense part on the GPUs."""
     question.need_gpu()
     question.need_host()
-    m, work = question.machine, question.workload
+    question.need_cache(0)
+    m, work, held = question.machine, question.workload, len(question.whole)
+    lookups = (1 - question.whole_share) * work.step_lookups
     unique = question.count(0).unique if m.system.rates else 0.0
-    forward, update = m.host_embedding(work.step_lookups, unique=unique)
-    return StepTime(({"all": m.gpu_dense(tables=0) | m.all_reduce() | {
+    forward, update = m.host_embedding(lookups, unique=unique)
+    parts = m.gpu_dense(tables=held) | m.all_reduce() | {
         "embedding": forward, "update": update, "host operators": m.host_launch(),
-        "link": 2 * m.link(work.pooled_bytes)}},))
+        "link": 2 * m.link((1 - held / work.tables) * work.pooled_bytes)}
+    if held:
+        parts |= m.replicas(question.whole_share) | {
+            "GPU embedding": m.gpu_embedding(work.step_lookups - lookups)["embedding"]}
+    return StepTime(({"all": parts},))
 
 
 def parameter_servers(question):

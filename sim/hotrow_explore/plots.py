@@ -7,8 +7,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from . import sweeps
 from .placements import PLACEMENTS
-from .sweeps import SWEEPS
 
 NEAR = 2.0  # times the best step within which a placement has a colour
 MARKS = "osD^vP*X<>h"
@@ -61,7 +61,7 @@ def sweep_figure(records, knob, title):
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(range(len(values)), [_tick(value) for value in values])
-    axes.set_xlabel(SWEEPS[knob][0])
+    axes.set_xlabel(sweeps.SWEEPS[knob][0])
     axes.set_ylabel("time of a training step (ms), projected")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -48,6 +48,9 @@ def page(result, figures):
         body.append(f"<details><summary>{len(every) - len(near)} placements that are more than "
                     f"{FOLDED:g} times slower or do not fit</summary>"
                     f"{_placements(every[len(near):], best)}</details>")
+    body.append(f"<p>{say(per_table(result))}.</p>")
+    if result["per_table"]:
+        body.append(_tables(result["per_table"]))
     body.append(
         f"<p>Counted on the accesses by the golden models: {seen['lookups']:,.0f} lookups a batch, "
         f"{seen['unique']:,.0f} distinct rows, hit rate {seen['hit_rate']:.3f} and samples of hot "
@@ -63,6 +66,30 @@ def page(result, figures):
     return (f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>hotrow: "
             f"{say(title)}</title><style>{STYLE}</style></head><body>\n" + "\n".join(body)
             + "\n</body></html>\n")
+
+
+def per_table(result) -> str:
+    """The placement of each table in words."""
+    found, alone = result["per_table"], result["seconds"]
+    if not found:
+        return "per table: no placement fits"
+    if alone and found["seconds"] > 0.99 * alone:
+        return "per table: no mix of placements is faster than the same for all tables"
+    held = sum(each["place"] != found["placement"] for each in found["tables"])
+    return (f"per table: {held} of {len(found['tables'])} tables whole in the trainer's memory, "
+            f"the others by {found['placement']}: {1e3 * found['seconds']:.2f} ms a step"
+            + (f", with the same placement for all {1e3 * alone:.2f} ms" if alone else ""))
+
+
+def _tables(found):
+    """Every table and its place."""
+    rows = "".join(
+        f"<tr><td>{each['table']}</td><td>{each['rows']:,}</td><td>{each['mb']:,.1f}</td>"
+        f"<td>{each['lookups']:g}</td><td>{html.escape(each['place'])}</td></tr>"
+        for each in found["tables"])
+    return ("<details><summary>the place of every table</summary><table><tr><th>table</th>"
+            f"<th>rows</th><th>MB</th><th>lookups a sample</th><th>place</th></tr>{rows}</table>"
+            "</details>")
 
 
 def _placements(records, best):

@@ -83,7 +83,50 @@ def recommend(question) -> dict:
                    f"than {plain.placement}, the best without one")
     return {"verdict": verdict, "card": verdict.startswith("card"),
             "without_card": plain and plain.placement,
-            "with_card": card and card.placement}
+            "with_card": card and card.placement,
+            "seconds": min((each.seconds for each in (plain, card) if each), default=None)}
+
+
+PER_TABLE = ("hybrid", "static-cache", "frequency-cache", *WITH_CARD)  # with tables held wholly
+SHARES = (0, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)  # of a trainer's memory for such tables
+
+
+def per_table(question) -> dict | None:
+    """The fastest placement of each table: wholly at the trainer, or as the others.
+
+    Tables with the fewest rows per lookup are held first, up to a share of the trainer's memory.
+
+    Returns
+    -------
+    dict or None
+        "placement" of the other tables, "seconds" of the step, and "tables" with the place of
+        each; None if nothing fits.
+    """
+    work, best = question.workload, None
+    order = sorted(range(work.tables), key=lambda at: work.rows[at] / work.lookups[at])
+    room = question.constants.usable_memory * question.system.gpu_memory_gb * GB
+    held = set()
+    for share in SHARES:
+        whole, octets = [], 0
+        for at in order[:-1]:  # the placement has at least one table
+            octets += work.rows[at] * work.row_bytes
+            if octets <= share * room:
+                whole.append(at)
+        if (whole := frozenset(whole)) in held:
+            continue
+        held.add(whole)
+        held_bytes = replace(question, whole=whole).whole_bytes
+        for hot_bytes in (question.hot_bytes, room - held_bytes):  # or all that is left
+            for answer in answers(replace(question, whole=whole, hot_bytes=hot_bytes), PER_TABLE):
+                if answer.step and (best is None or answer.seconds < best[0].seconds):
+                    best = answer, whole
+    if best is None:
+        return None
+    answer, whole = best
+    return {"placement": answer.placement, "seconds": answer.seconds, "tables": [
+        {"table": at, "rows": rows, "lookups": lookups, "mb": rows * work.row_bytes / MB,
+         "place": "trainer's memory" if at in whole else answer.placement}
+        for at, (rows, lookups) in enumerate(zip(work.rows, work.lookups, strict=True))]}
 
 
 def turned(question, knob, value) -> Question:

@@ -7,7 +7,7 @@ from hotrow.cli import main
 from hotrow_explore import cards, constants, systems, workloads
 from hotrow_explore.constants import read
 from hotrow_explore.placements import Question
-from hotrow_explore.sweeps import answers, recommend
+from hotrow_explore.sweeps import PER_TABLE, answers, per_table, recommend
 
 
 def write(folder, name, **changes):
@@ -99,3 +99,27 @@ def test_without_a_card_the_whole_gpu_may_cache():
     """A small hot budget alone does not make a card look good."""
     small = question("criteo-1tb", "v100", card=cards.PublishedAccelerator(), hot_bytes=2**20)
     assert recommend(small)["verdict"].startswith("no card")
+
+
+@pytest.mark.parametrize("work, system", [("scratchpipe", "v100"), ("avazu", "v100x4-pcie")])
+def test_per_table_is_no_slower_than_its_placements_for_all(work, system):
+    asked = question(work, system, hot_bytes=2**28, card=cards.find("alveo-u55c"))
+    found = per_table(asked)
+    assert found["seconds"] <= min(each.seconds for each in answers(asked, PER_TABLE) if each.step)
+    assert len(found["tables"]) == asked.workload.tables
+    assert {each["place"] for each in found["tables"]} <= {"trainer's memory", found["placement"]}
+
+
+def test_small_tables_are_held_first():
+    found = per_table(question("criteo-1tb", "v100x4-nvlink", hot_bytes=2**28))
+    held = [each["rows"] / each["lookups"] for each in found["tables"]
+            if each["place"] == "trainer's memory"]
+    others = [each["rows"] / each["lookups"] for each in found["tables"]
+              if each["place"] != "trainer's memory"]
+    assert held and others and max(held) <= min(others)
+    whole = sum(each["mb"] for each in found["tables"] if each["place"] == "trainer's memory")
+    assert 2**20 * whole <= 32e9
+
+
+def test_no_placement_per_table_fits_without_memory_for_the_tables():
+    assert per_table(question("criteo-1tb", "desktop")) is None

@@ -14,7 +14,8 @@ def test_counts_of_a_batch_by_brute_force():
     rng = np.random.default_rng(SEED)
     drawn = [rng.integers(40, size=60) for _ in range(4)]
     sample = np.repeat(np.arange(20), 3)
-    figures, popular = locality._score(drawn, [sample] * 4, 20, lambda row: row < 15, 2)
+    figures, popular = locality._score(drawn, [sample] * 4, 20, lambda row: row < 15,
+                                        lambda row: row < 0, 2)
     expected, shares = np.zeros(5), []
     for number in (2, 3):
         rows = drawn[number].tolist()
@@ -70,3 +71,17 @@ def test_a_trace_learns_its_hot_rows():
     assert seen.hit_rate == pytest.approx(0.5, abs=0.02), f"seed {SEED}"
     assert seen.popular == pytest.approx(0.5, abs=0.02), f"seed {SEED}"
     assert seen.lookups == 400
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_whole_tables_are_hot_beside_the_most_accessed_rows(traced):
+    """Of two tables with equal rows: the lookups of the whole one hit, the other's as before."""
+    ids = np.random.default_rng(3).integers(500, size=(4000, 2))
+    work = of_trace(stored(ids), batch=200) if traced else workload("criteo-kaggle").changed(
+        rows=(500, 500), lookups=(1, 1), slope=0.0)
+    half, both = locality.count(work, 0, 1, frozenset({0})), locality.count(work, 0, 1)
+    assert both.hit_rate == 0 and half.hit_rate == pytest.approx(0.5)
+    assert half.unique == pytest.approx(both.unique / 2, rel=0.1)
+    assert half.misses == half.unique and half.popular == 0
+    every = locality.count(work, 10**6, 1, frozenset({0}))
+    assert every.hit_rate > half.hit_rate and every.unique == half.unique
