@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from textwrap import fill
 
 from .board import Variant
 from .boards import BOARDS, find_board
@@ -76,12 +77,15 @@ def _list(options):
         print(json.dumps({"boards": described}))
         return 0
     for each in described:
-        changes = "".join(f", {name} {value}" for name, value in each["changes"].items())
-        print(f"{each['board']:10} {each['title']}, {each['device']}\n"
-              f"{'':10} {each['preset']}{changes} at {each['clock_mhz']} MHz, "
-              f"{_memories(each['memories'])}\n"
-              f"{'':10} links: {', '.join(map(' '.join, each['links'].items()))}\n"
-              f"{'':10} not used: {each['unused']}")
+        changes = ", ".join(f"{name} {value}" for name, value in each["changes"].items())
+        lines = [f"{each['title']}, {each['device']}",
+                 f"{each['preset']} at {each['clock_mhz']} MHz, {_memories(each['memories'])}",
+                 *([f"its changes to the preset: {changes}"] if changes else []),
+                 f"links: {', '.join(map(' '.join, each['links'].items()))}",
+                 f"not used: {each['unused']}"]
+        for at, line in enumerate(lines):
+            print(fill(line, 80, initial_indent=f"{'' if at else each['board']:11}",
+                       subsequent_indent=f"{'':13}"))
     return 0
 
 

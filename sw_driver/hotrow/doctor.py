@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from textwrap import fill
 
 from .cli import commands
 from .extras import install_command
@@ -150,8 +151,8 @@ def _table(findings):
              finding.found or ("missing" if finding.essential else "not found"),
              "" if finding.found else f"for {finding.purpose}: {finding.remedy}")
             for finding in findings]
-    width = max(len(name) for name, *_ in rows)
-    advised = max((len(found) for _, found, advice in rows if advice), default=0)
-    return "\n".join(
-        f"{name:{width}}  {found:{advised}}  {advice}".rstrip()
+    width = 2 + max(len(name) for name, *_ in rows)
+    return "\n".join(fill(
+        f"{found}; {advice}" if advice else found, 80, initial_indent=f"{name:{width}}",
+        subsequent_indent=" " * (width + 2), break_on_hyphens=False)
         for name, found, advice in rows)
