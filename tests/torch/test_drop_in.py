@@ -340,6 +340,64 @@ def test_uses_of_the_weight_that_would_leave_rows_out_are_refused(name):
     model.zero_grad()
 
 
+TRACED = {
+    "trace": lambda model: torch.jit.trace(model, IDS),
+    "export": lambda model: torch.export.export(model, (IDS,)),
+    "vmap": lambda model: torch.vmap(model)(IDS[:, None]),
+    "grad": lambda model: torch.func.grad(
+        lambda parameters: torch.func.functional_call(model, parameters, (IDS,)).sum())(
+            {name: each.detach() for name, each in model.named_parameters()}),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_tracing_and_transforms_are_refused(name):
+    model = nn.Sequential(bag_of(), nn.Linear(8, 1))
+    convert(model, mode="resident")
+    with pytest.raises(Error, match=r"traced, exported or transformed"):
+        TRACED[name](model)
+
+
+def test_the_default_dtype_of_later_calls_is_the_callers():
+    model = nn.Sequential(bag_of())
+    tables = convert(model, mode="resident")
+    torch.set_default_dtype(torch.float64)
+    try:
+        for ids in (IDS, IDS[:, :1], IDS[:, :0], IDS[:0]):
+            assert model(ids).dtype == torch.float32
+            model(ids).sum().backward()
+            tables.optimizer.step()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_weights_of_lookups_have_the_shape_of_the_ids():
+    bag = HotEmbeddingBag(50, 8, mode="sum", cache="resident")
+    tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8), TableConfig("b", 50, 8)],
+                                       mode="resident", seed=0)
+    ids, weights = IDS[:, :2], torch.rand(16, 2)
+    expected = torch.cat([nn.functional.embedding_bag(
+        ids[:, column:column + 1], tables.table("ab"[column])[0], mode="sum",
+        per_sample_weights=weights[:, column:column + 1]) for column in range(2)], dim=1)
+    torch.testing.assert_close(tables(ids, None, weights), expected)
+    for module in (bag, tables):
+        for given in (weights.T, weights.ravel(), weights[:, :1]):
+            with pytest.raises(BatchError, match="expected .*weights of shape"):
+                module(ids, None, given)
+    with pytest.raises(BatchError, match="expected a weight for each"):
+        tables(ids.ravel(), torch.arange(33), weights.ravel()[:, None])
+
+
+def test_parameters_are_drawn_as_those_of_the_bag():
+    plain, bag = bag_of(padding_idx=3), bag_of(padding_idx=3)
+    model = nn.Sequential(bag)
+    convert(model, mode="resident")
+    for each in (plain, model[0]):
+        torch.manual_seed(3)
+        each.reset_parameters()
+    assert torch.equal(model[0].weight, plain.weight)
+
+
 def test_copies_of_the_weight_are_plain_tensors(tmp_path):
     model = nn.Sequential(bag_of(), bag_of())
     convert(model, mode="resident")

@@ -119,7 +119,7 @@ def pool_bags(rows, slots, layout, weights=None, out=None):
         A slot is no row; the lengths are not those of the lookups.
     """
     if out is None:
-        out = torch.empty(layout.samples, layout.row_width)
+        out = torch.empty(layout.samples, layout.row_width, dtype=torch.float32)
     layout.check(out, slots.numel(), weights)
     native = library()
     if native is None:
@@ -170,7 +170,7 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
     """
     count, lookups = groups.distinct.shape[0], groups.numbers.shape[0]
     layout.check(gradients, lookups, weights)
-    sums = torch.empty(count, layout.dim) if out is None else out[:count]
+    sums = torch.empty(count, layout.dim, dtype=torch.float32) if out is None else out[:count]
     native = library()
     if native is None:
         return _sum_reference(gradients, groups, layout, weights, sums)
@@ -258,6 +258,6 @@ def _sum_reference(gradients, groups, layout, weights, sums):
 def _sum_rows(rows, lengths, weights):
     """Sums of consecutive rows float32[n, D]: float32[bags, D]."""
     if not len(rows):
-        return torch.zeros(len(lengths), rows.shape[1])
+        return torch.zeros(len(lengths), rows.shape[1], dtype=torch.float32)
     return embedding_bag(torch.arange(len(rows)), rows, lengths.cumsum(0) - lengths, mode="sum",
                          per_sample_weights=weights)

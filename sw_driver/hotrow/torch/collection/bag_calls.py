@@ -20,7 +20,8 @@ class BagCalls:
     """
 
     def __init__(self):
-        self._anchor = torch.zeros(0, requires_grad=True)  # so that backward runs
+        # So that backward runs.
+        self._anchor = torch.zeros(0, dtype=torch.float32, requires_grad=True)
         self._announced: Bags | None = None
         self._source: Bags | None = None
         self._open: dict[int, deque] = {}  # by table: features that were not asked for, and results
@@ -156,10 +157,10 @@ class _Blocks:
     def pool(self):
         """The pooled bags of each feature, by column: dict of float32[samples, dim]."""
         layout, located = self._layout, self._part.located
-        memory = torch.empty(layout.features * self._block)
+        memory = torch.empty(layout.features * self._block, dtype=torch.float32)
         pool_bags(located.rows.weights, located.at, layout, out=self._rows(memory))
         # Tensors of their own, no views: each may be changed in place.
-        return {column: torch.empty(0).set_(
+        return {column: memory.new_empty(0).set_(
             memory.untyped_storage(), feature * self._block, (layout.samples, layout.dim),
             (layout.dim, 1))
             for feature, column in enumerate(self._columns)}

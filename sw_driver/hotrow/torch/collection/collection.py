@@ -136,7 +136,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
-        self._no_rows, self.calls = torch.zeros(0), BagCalls()
+        self._no_rows, self.calls = torch.zeros(0, dtype=torch.float32), BagCalls()
         self.rows = RowsParameter.of(self._drop_staged, self.gradients)
         self._trained, self.saved = TrainedBatches(self), SavedState(self)
         self._writes = TableWrites(self, groups)
@@ -153,7 +153,7 @@ class HotEmbeddingBagCollection(nn.Module):
         inputs
             As the class describes; by TorchRec's name `features`.
         offsets : integers [features * samples + 1], optional
-        per_sample_weights : float32[n], optional
+        per_sample_weights : float32[n], or float32[samples, features] with such ids, optional
             Weight of each lookup, with pooling "sum" only.
 
         Raises

@@ -75,14 +75,15 @@ class HotEmbeddingBag(nn.Module):
 
     def _bags(self, input, offsets, per_sample_weights):
         input = torch.as_tensor(input)
+        if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+            raise BatchError(f"expected per_sample_weights of shape {list(input.shape)}, as the "
+                             f"input, got {list(per_sample_weights.shape)}")
         if input.dim() == 2:
             if offsets is not None:
                 raise BatchError("expected no offsets with an input of 2 dimensions: every row "
                                  "is a bag")
             samples, length = input.shape
             if length == 1 and self.padding_idx is None:
-                if per_sample_weights is not None:
-                    per_sample_weights = per_sample_weights.reshape(-1)
                 return Bags.of([self.table], input, weights=per_sample_weights)
             offsets, last = torch.arange(0, (samples + 1) * length, max(1, length)), True
             if not length:
@@ -136,6 +137,15 @@ class HotEmbeddingBag(nn.Module):
                         f"and fp32 arithmetic: a model in float64 cannot have it")
         self._dtype = dtype
         return super()._apply(fn, recurse)
+
+    def reset_parameters(self):
+        """Draw the rows as `nn.EmbeddingBag` does; the row of `padding_idx` is zero."""
+        weights = torch.empty(self.num_embeddings, self.embedding_dim, dtype=torch.float32)
+        weights = nn.init.normal_(weights.to(self.collection.tables[self.table].dtype))
+        if self.padding_idx is not None:
+            weights[self.padding_idx] = 0
+        self.collection.reset_cache_states()
+        self.collection.contents.assign(self.name, weights)
 
     @property
     def weight(self):

@@ -37,7 +37,7 @@ class RowsParameter(nn.Parameter):
     def of(cls, drop, staged):
         """A RowsParameter; `drop` is called by `zero_grad` of a module that has it, and `staged`
         returns the tensors whose `grad` are the staged gradients."""
-        found = cls(torch.empty(0))
+        found = cls(torch.empty(0, dtype=torch.float32))
         found._drop, found._staged = drop, staged
         return found
 

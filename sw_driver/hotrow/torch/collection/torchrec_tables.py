@@ -47,7 +47,8 @@ class TorchRecTables:
         +-1/sqrt(rows), by PyTorch's generator."""
         for number, config in enumerate(self._tables):
             draw = self._configs and getattr(self._configs[number], "init_fn", None)
-            weights = torch.empty(config.num_embeddings, config.embedding_dim)
+            weights = torch.empty(config.num_embeddings, config.embedding_dim,
+                                  dtype=torch.float32)
             bound = config.num_embeddings**-0.5
             (draw or (lambda each, bound=bound: each.uniform_(-bound, bound)))(weights)
             yield config.name, weights

@@ -79,10 +79,14 @@ class Bags:
             if ids.shape[1] != len(tables):
                 raise BatchError(f"expected ids as [samples, {len(tables)} features], got "
                                  f"{list(ids.shape)}")
-            bags = GridBags(tables, ids, _weights(weights))
-        if bags.weights is not None and len(bags.weights) != bags.lookups:
-            raise BatchError(f"expected a weight for each of {bags.lookups} lookups, got "
-                             f"{len(bags.weights)}")
+            if weights is not None and weights.shape != ids.shape:
+                raise BatchError(f"expected weights of shape {list(ids.shape)}, as the ids, got "
+                                 f"{list(weights.shape)}")
+            bags = GridBags(tables, ids,
+                            None if weights is None else _weights(weights.T.reshape(-1)))
+        if bags.weights is not None and bags.weights.shape != (bags.lookups,):
+            raise BatchError(f"expected a weight for each of {bags.lookups} lookups, got shape "
+                             f"{list(bags.weights.shape)}")
         return bags if padding is None else bags._without_padding(padding)
 
     @property

@@ -24,7 +24,7 @@ class RecycledMemory:
         """float32[rows, columns] on the host, with undefined contents."""
         size = rows * columns
         if size < _LEAST:
-            return torch.empty(rows, columns)
+            return torch.empty(rows, columns, dtype=torch.float32)
         memory = self._take(size)
         part = memory[:size]  # lives as long as a tensor refers to the memory
         finalize(part, self._free.__setitem__, id(memory), memory).atexit = False

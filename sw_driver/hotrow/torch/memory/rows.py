@@ -59,7 +59,7 @@ class RowKind:
         array[:, self.used:] = 0
         side = None
         if self.state == "row":
-            side = torch.empty(count, device=device, pin_memory=pinned)
+            side = torch.empty(count, dtype=torch.float32, device=device, pin_memory=pinned)
         return Rows.of(self, array, side)
 
     def reserve(self, count):

@@ -27,7 +27,8 @@ def pool(storage, rows, lengths, weights=None):
     float32[bags, D]
     """
     if not len(rows):
-        return torch.zeros(len(lengths), storage.shape[1], device=storage.device)
+        return torch.zeros(len(lengths), storage.shape[1], dtype=torch.float32,
+                           device=storage.device)
     if not storage.is_contiguous() or storage.dtype != torch.float32:
         storage = storage[rows].float()
         rows = torch.arange(len(rows), device=storage.device)

@@ -37,7 +37,8 @@ class StagedGradients:
     _bypassed: bool
 
     def __init__(self, dim, device="cpu"):
-        self.tensor = torch.zeros(0, dim, requires_grad=True, device=device)
+        self.tensor = torch.zeros(
+            0, dim, dtype=torch.float32, requires_grad=True, device=device)
         self.clear()
 
     @property
@@ -163,7 +164,7 @@ class StagedBags:
     """
 
     def __init__(self, dim):
-        self.tensor = torch.zeros(0, dim, requires_grad=True)
+        self.tensor = torch.zeros(0, dim, dtype=torch.float32, requires_grad=True)
         self.rows = self.bags = torch.empty(0, dtype=torch.int64)
 
     @property

@@ -102,7 +102,8 @@ class ShardedStore(Store):
         for group, each in enumerate(staged):
             rows, sums = each.rows, each.values
             if sums is None:
-                rows, sums = rows[:0], torch.empty(0, self.groups[group].kind.dim)
+                rows, sums = rows[:0], torch.empty(
+                    0, self.groups[group].kind.dim, dtype=torch.float32)
             self.apply(group, rows, sums, rule)
             each.clear()
 
