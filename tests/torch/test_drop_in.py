@@ -382,7 +382,7 @@ def test_weights_of_lookups_have_the_shape_of_the_ids():
     torch.testing.assert_close(tables(ids, None, weights), expected)
     for module in (bag, tables):
         for given in (weights.T, weights.ravel(), weights[:, :1]):
-            with pytest.raises(BatchError, match="expected .*weights of shape"):
+            with pytest.raises(BatchError, match=r"expected .*weights of shape"):
                 module(ids, None, given)
     with pytest.raises(BatchError, match="expected a weight for each"):
         tables(ids.ravel(), torch.arange(33), weights.ravel()[:, None])

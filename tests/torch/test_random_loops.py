@@ -7,7 +7,6 @@ import pytest
 import torch
 from hotrow.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
-from hotrow.torch.collection.trained_batches import TrainedBatches
 from hotrow.torch.features import bags as forms
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
@@ -200,7 +199,7 @@ def skipped_is_looked_up(monkeypatch):
 
 
 def repeated_is_next(monkeypatch):
-    monkeypatch.setattr(TrainedBatches, "_take_again", lambda self, bags: None)
+    monkeypatch.setattr(CachedStore, "take_again", lambda self, bags: None)
 
 
 def evaluation_reads_tables(monkeypatch):
