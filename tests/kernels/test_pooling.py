@@ -2,7 +2,7 @@ import pytest
 import torch
 from hotrow.errors import Error
 from hotrow.kernels.grouping import Grouper
-from hotrow.kernels.pooling import BagLayout, merge_sums, pool_bags, sum_gradients
+from hotrow.kernels.pooling import BagLayout, merge_sums, pool_bags, sum_blocks, sum_gradients
 from hotrow.torch.optim.arithmetic import pool, sum_duplicates
 
 from tests.kernels.draws import DTYPES, draw_bags, draw_rows, same_bits
@@ -161,3 +161,15 @@ def test_sums_of_batches_are_added(passes):
     assert rows.tolist() == [5, 2, 8, 1] and finite
     assert same_bits(total, torch.stack((sums[0], sums[1] + more[0], sums[2], more[1])))
     assert not merge_sums(grouper, first, sums, second, more / 0)[2]
+
+
+@pytest.mark.parametrize("dim", [3, 16])
+def test_gradients_in_blocks(passes, dim):
+    torch.manual_seed(dim)
+    blocks = [torch.randn(7, dim), torch.randn(dim, 7).T, torch.randn(7, 2 * dim)[:, dim:]]
+    slots = torch.randint(0, 9, (21,), dtype=torch.int32)
+    groups, layout = Grouper(9).group(slots), BagLayout(3, 7, dim)
+    expected, _ = sum_gradients(torch.cat(blocks, dim=1), groups, layout)
+    assert torch.equal(sum_blocks(blocks, groups, layout), expected)
+    with pytest.raises(Error, match="expected gradients"):
+        sum_blocks([blocks[0], blocks[0][:6], blocks[0]], groups, layout)

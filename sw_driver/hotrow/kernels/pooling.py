@@ -184,6 +184,43 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
     return sums, state == 0
 
 
+def sum_blocks(gradients, groups, layout):
+    """As `sum_gradients`, from the gradients of each feature in a tensor of its own.
+
+    Parameters
+    ----------
+    gradients : sequence of float32[samples, D]
+        Feature after feature.
+    groups : Groups
+    layout : BagLayout
+        Its columns are not used.
+
+    Returns
+    -------
+    float32[u, D]
+    """
+    native, count = library(), groups.distinct.shape[0]
+    gradients = [each.contiguous() for each in gradients]
+    for each in gradients:
+        if each.shape != (layout.samples, layout.dim):
+            raise Error(f"expected gradients float32[{layout.samples}, {layout.dim}], got "
+                        f"{list(each.shape)}")
+    if native is None:
+        layout = BagLayout(layout.features, layout.samples, layout.dim, layout.lengths, layout.mean)
+        return sum_gradients(torch.cat(gradients, dim=1), groups, layout)[0]
+    lookups, first = groups.numbers.shape[0], pointer(gradients[0], torch.float32)
+    # A block is found where its distance from the first is the column of its feature.
+    columns = torch.tensor([(pointer(each, torch.float32) - first) // 4 for each in gradients])
+    bags = layout.native(lookups, None, layout.dim)
+    bags.columns = columns.data_ptr()
+    sums = torch.empty(count, layout.dim)
+    if native.pool_backward(first, ctypes.byref(bags), groups.numbers.data_ptr(),
+                            groups.counts.data_ptr(), count, layout.dim, sums.data_ptr(),
+                            threads_for(lookups * layout.dim)) < 0:
+        raise _wrong_lengths(layout, lookups)
+    return sums
+
+
 def merge_sums(grouper, rows, sums, more, more_sums):
     """Add the sums of a batch to those staged before it: one addition a row, in that order.
 

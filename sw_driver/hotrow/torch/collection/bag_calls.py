@@ -2,13 +2,13 @@
 
 from collections import deque
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise, repeat
 
 import torch
 
 from ...errors import BatchError, Error
 from ...kernels.library import library
-from ...kernels.pooling import pool_bags, sum_gradients
+from ...kernels.pooling import pool_bags, sum_blocks
 from ..features.bags import Bags, GridBags
 
 
@@ -24,7 +24,8 @@ class BagCalls:
         self._anchor = torch.zeros(0, dtype=torch.float32, requires_grad=True)
         self._announced: Bags | None = None
         self._source: Bags | None = None
-        self._open: dict[int, deque] = {}  # by table: features that were not asked for, and results
+        # By table, of each call that was not made: feature, result, ids.
+        self._open: dict[int, deque] = {}
 
     def announce(self, bags):
         """Expect calls with these Bags."""
@@ -36,10 +37,12 @@ class BagCalls:
 
     def expected(self, table, ids):
         """The result of the next call of a table, if it has these ids [samples, 1]; else None."""
-        calls, source = self._open.get(table), self._source
-        if (not calls or not isinstance(source, GridBags) or not isinstance(ids, torch.Tensor)
-                or ids.dtype != source.grid.dtype or ids.dim() != 2 or ids.shape[1] != 1
-                or not torch.equal(source.grid[:, calls[0][0]], ids[:, 0])):
+        calls = self._open.get(table)
+        if not calls:
+            return None
+        column = calls[0][2]
+        if (column is None or not isinstance(ids, torch.Tensor) or ids.dtype != column.dtype
+                or not torch.equal(column, ids)):
             return None
         return calls.popleft()[1]
 
@@ -83,9 +86,10 @@ class BagCalls:
             return lookup_of_features(collection, request, located, features)
 
         self._source = source
-        for feature, result in enumerate(
-                CalledLookup.apply(self._anchor, lookup, dims, some)):
-            self._open.setdefault(source.tables[feature], deque()).append((feature, result))
+        columns = source.grid.split(1, dim=1) if isinstance(source, GridBags) else repeat(None)
+        for call in zip(count(), CalledLookup.apply(self._anchor, lookup, dims, some), columns,
+                        strict=False):
+            self._open.setdefault(source.tables[call[0]], deque()).append(call)
 
     def _next(self, bags):
         """The result of the next call of a table, if it is this one."""
@@ -168,9 +172,8 @@ class _Blocks:
     def stage(self, gradients):
         """Stage gradients by column."""
         part = self._part
-        memory = torch.cat([gradients[column] for column in self._columns]).view(-1)
         groups = part.grouper.group(part.located.at)
-        sums, _ = sum_gradients(self._rows(memory), groups, self._layout)
+        sums = sum_blocks([gradients[column] for column in self._columns], groups, part.layout)
         part.staged.add_groups(part.located, part.segment, groups, sums)
 
     def _rows(self, memory):
@@ -216,7 +219,7 @@ def joined_bags(modules, inputs):
     tables = tuple(table for each in calls for table in each.tables)
     grids = [each.grid for each in calls if isinstance(each, GridBags)]
     if grids and len(grids) == len(calls):
-        return GridBags(tables, torch.cat(grids, dim=1))
+        return GridBags(tables, _joined(grids))
     no_ids = torch.empty(0, dtype=torch.int64)
     return Bags(tables, torch.cat([each.ids for each in calls] or [no_ids]),
                 torch.cat([each.lengths for each in calls] or [no_ids]))
@@ -231,10 +234,15 @@ def _joined_grid(modules, inputs):
             and each.device.type == "cpu" for each in columns):
         return None
     used = [modules[name] for name in inputs]
-    if not all(each.padding_idx is None and each.training and each.rows.requires_grad
+    if not all(each.padding_idx is None and each.training and each.rows.trains
                for each in used):
         return None
-    return GridBags(tuple(each.table for each in used), torch.cat(columns, dim=1))
+    return GridBags(tuple(each.table for each in used), _joined(columns))
+
+
+def _joined(columns):
+    """Ids [samples, k] side by side, each column contiguous."""
+    return torch.cat([each.T for each in columns]).T
 
 
 def lookup_of_features(collection, request, located, features):

@@ -231,7 +231,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def _look_up(self, bags, training, rows):
         """Request of Bags, and the results of its lookups: list of Tensor."""
         self._adopt_writes()
-        differentiates = torch.is_grad_enabled() and rows.requires_grad
+        differentiates = torch.is_grad_enabled() and rows.trains
         if not (training and differentiates):
             request, pending = self._trained.request(bags), None
             located = self.store.look(request)

@@ -8,6 +8,12 @@ import torch
 from ...errors import Error
 
 
+def _no_callback():
+    """Whether no frame is being evaluated for `torch.compile`."""
+    callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)
+    return callback is not None and callback() is None
+
+
 def outside_compile(method):
     """Make `torch.compile` break its graph at a method, and leave what the method calls alone.
 
@@ -26,7 +32,8 @@ def outside_compile(method):
             raise Error("a lookup of hotrow cannot be traced, exported or transformed by "
                         "torch.func: it needs the ids of each batch, and gradients of rows are "
                         "staged by backward()")
-        if "torch._dynamo" not in sys.modules:
+        if "torch._dynamo" not in sys.modules or (
+                not torch.compiler.is_compiling() and _no_callback()):
             return method(*arguments, **named)
         if disabled is None:
             disabled = torch.compiler.disable(method)

@@ -106,10 +106,10 @@ class HotEmbeddingBag(nn.Module):
         module; sums are fp32.
         """
         if (offsets is None and per_sample_weights is None and self.padding_idx is None
-                and self.training and torch.is_grad_enabled() and self.rows.requires_grad):
+                and self.training and torch.is_grad_enabled() and self.rows.trains):
             found = self.collection.calls.expected(self.table, input)
             if found is not None:
-                return found.to(self._dtype)
+                return found if found.dtype == self._dtype else found.to(self._dtype)
         bags = self.bags(input, offsets, per_sample_weights)
         return self.collection.lookup(bags, self.training, self.rows)[0].to(self._dtype)
 

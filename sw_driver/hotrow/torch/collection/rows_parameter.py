@@ -73,6 +73,12 @@ class RowsParameter(nn.Parameter):
     def requires_grad(self, value):
         _TRAINS.__set__(self, value)
 
+    @property
+    def trains(self):
+        """Whether rows train, at once."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return _TRAINS.__get__(self)
+
     def _check_clipped(self, parameters):
         """Raise Error if staged gradients are not among the clipped ones."""
         clipped = {id(each) for each in parameters} if isinstance(parameters, list) else set()

@@ -286,7 +286,7 @@ class GridBags(Bags):
         return self.tables == other.tables and torch.equal(self.grid, other.grid)
 
     def snapshot(self):
-        return GridBags(self.tables, self.grid.clone(memory_format=torch.contiguous_format),
+        return GridBags(self.tables, self.grid.clone(),
                         self.weights)
 
     def rows(self, samples):
