@@ -7,11 +7,8 @@ import torch
 
 from ...errors import Error
 
-
-def _no_callback():
-    """Whether no frame is being evaluated for `torch.compile`."""
-    callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)
-    return callback is not None and callback() is None
+# None while no frame is evaluated for `torch.compile`.
+_callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", bool)
 
 
 def outside_compile(method):
@@ -32,8 +29,7 @@ def outside_compile(method):
             raise Error("a lookup of hotrow cannot be traced, exported or transformed by "
                         "torch.func: it needs the ids of each batch, and gradients of rows are "
                         "staged by backward()")
-        if "torch._dynamo" not in sys.modules or (
-                not torch.compiler.is_compiling() and _no_callback()):
+        if "torch._dynamo" not in sys.modules or _callback() is None:
             return method(*arguments, **named)
         if disabled is None:
             disabled = torch.compiler.disable(method)
