@@ -65,7 +65,7 @@ def test_table_for_people(bench):
     (["--batch", "100000", "--preset", "tiny"], "preset tiny takes at most 1,024 samples"),
     (["--preset", "huge"], "unknown preset"),
     (["--trace", "missing.tsv", "--ids", "a"], "missing.tsv"),
-    (["--slots", "100000", "--preset", "tiny", "--lookups", "100", "--batch", "8"], "slots"),
+    (["--hot-rows", "100000", "--preset", "tiny", "--lookups", "100", "--batch", "8"], "slots"),
     (["--latency", "50"], "transport 'model' has none"),
 ])
 def test_errors_teach(bench, arguments, message):
@@ -76,7 +76,7 @@ def test_errors_teach(bench, arguments, message):
 
 @pytest.mark.parametrize("arguments", [["observe", "--batch", "0"], ["sprint"],
                                        ["observe", "--lookups", "many"], [],
-                                       ["observe", "--slots", "5"], ["split", "--k", "5"]])
+                                       ["observe", "--hot-rows", "5"], ["split", "--k", "5"]])
 def test_bad_options_end_with_2(bench, arguments):
     """Those of another benchmark included."""
     code, out, err = bench(*arguments)
@@ -125,7 +125,7 @@ def test_rows_move_while_the_next_batch_is_split(bench):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--row-bytes", "40"], "multiple of 16 up to 512"),
-    (["--trace", "single"], "every lookup hits: lower --slots"),
+    (["--trace", "single"], "every lookup hits: lower --hot-rows"),
 ])
 def test_overlaps_that_cannot_be(bench, arguments, message):
     code, out, err = bench(*OVERLAP, "--lookups", "100", *MODEL, *arguments)
@@ -133,7 +133,7 @@ def test_overlaps_that_cannot_be(bench, arguments, message):
 
 
 TABLE = ["--preset", "tiny", "--tables", "3", "--rows", "900", "--batch", "48"]
-MOVED = ["--preset", "tiny", "--rows", "200", "--table-rows", "500"]
+MOVED = ["--preset", "tiny", "--moved-rows", "200", "--table-rows", "500"]
 SHORT = ["--steps", "2", "--warm-up", "1", "--learning", "1"]
 HUMAN = {
     "observe": SMALL, "split": SMALL, "plan": [*TABLE, "--lookups", "900"], "overlap": [

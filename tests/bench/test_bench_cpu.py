@@ -137,9 +137,9 @@ def test_figures_add_up(bench, trace):
 
 
 def test_the_card_as_the_other_benchmarks_measure_it(bench, capsys):
-    _, result, _ = bench(*SMALL, *MODEL, "--threads", 1, "--slots", 60, "--json")
+    _, result, _ = bench(*SMALL, *MODEL, "--threads", 1, "--hot-rows", 60, "--json")
     assert result["hot_rows"] == 60 and result["card"]["clock_is"] == "assumed"
-    for name, more in (("observe", []), ("split", ["--slots", "60"])):
+    for name, more in (("observe", []), ("split", ["--hot-rows", "60"])):
         assert main(["bench", name, *SMALL, *MODEL, *more, "--json"]) == 0
         alone = json.loads(capsys.readouterr().out)
         assert result["card"][name]["cycles"] == alone["cycles"], name
@@ -168,7 +168,7 @@ def test_table_for_people(bench):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--trace", "uniform:200000000"], "600000000 rows: the CPU's arrays take at most"),
-    (["--slots", "100000"], "slots"),
+    (["--hot-rows", "100000"], "slots"),
     (["--preset", "huge"], "unknown preset"),
 ])
 def test_errors_teach(bench, arguments, message):

@@ -6,7 +6,7 @@ import re
 import pytest
 from hotrow.cli import main
 
-SMALL = ["gather", "--preset", "tiny", "--rows", "3000", "--table-rows", "5000",
+SMALL = ["gather", "--preset", "tiny", "--moved-rows", "3000", "--table-rows", "5000",
          "--ports", "1"]
 FIELDS = {"preset", "rows", "row_bytes", "ports", "cycles", "bytes_per_cycle", "bus_bytes", "seed",
           "useful_beat_fraction", "agrees", "rows_per_s_projected", "cpu_rows_per_s", "ratio"}
@@ -52,11 +52,11 @@ def test_figures_of_bags(bench, kind, bag, rows, bags):
 
 
 def test_more_rows_than_the_table_has(bench):
-    code, result, _ = bench("pool", "--preset", "tiny", "--transport", "model", "--rows", "100",
-                            "--table-rows", "4", "--bag", "3", "--json")
+    few = ["--transport", "model", "--moved-rows", "100", "--table-rows", "4"]
+    code, result, _ = bench("pool", "--preset", "tiny", *few, "--bag", "3", "--json")
     assert code == 0 and result["agrees"] and (result["rows"], result["table_rows"]) == (99, 4)
-    code, _, err = bench("update", "--transport", "model", "--rows", "100", "--table-rows", "4")
-    assert code == 2 and "--rows 100 of a table of 4 rows would write a row twice" in err
+    code, _, err = bench("update", *few)
+    assert code == 2 and "--moved-rows 100 of a table of 4 rows would write a row twice" in err
 
 
 def test_table_for_people(bench):
@@ -77,7 +77,8 @@ def test_errors_teach(bench, arguments, message):
     assert re.search(message, err), err
 
 
-@pytest.mark.parametrize("arguments", [["--memory", "ddr9"], ["--rows", "0"], ["--trace", "zipf"]])
+@pytest.mark.parametrize("arguments", [["--memory", "ddr9"], ["--moved-rows", "0"],
+                                       ["--trace", "zipf"]])
 def test_bad_options_end_with_2(bench, arguments):
     code, out, err = bench("gather", *arguments)
     assert code == 2 and not out and "hotrow: error" in err

@@ -66,7 +66,8 @@ def options():
 OPTIONS = options()
 SAME = {"--batch-size": "samples of a batch", "--hot-budget": "512MB", "-o": "folder",
         "--json": "one JSON object", "--ids": "id columns of a log", "--trace": "zipf:S[:rows]",
-        "--hash-rows": "modulo N"}
+        "--hash-rows": "modulo N", "--rows": "rows of a table", "--hot-rows": "rows with a slot",
+        "--seed": "of generated data", "--dim": "elements of", "--lr": "learning rate"}
 
 
 def test_every_option_has_help_and_shows_its_default_and_choices():

@@ -38,14 +38,14 @@ def bench(subparsers):
 
     each = add("split", "slots of the lookups, and popular samples apart from the others",
                measure=_split)
-    shared.add_slots(each)
+    shared.add_hot_rows(each)
 
     each = add("plan", "slots for the rows of coming batches, compared with the CPU")
     shared.add_planner(each)
 
     each = add("overlap", "split batches while the missed rows of the previous batch are gathered",
                OVERLAP_LOOKUPS)
-    shared.add_slots(each)
+    shared.add_hot_rows(each)
     each.add_argument("--row-bytes", type=positive, default=64,
                       help="bytes of a row, a multiple of 16")
 
@@ -57,7 +57,7 @@ def bench(subparsers):
                       help="counters of the card per hot row")
 
     each = add("cpu", "the work of observe and split on the CPU, compared with the card")
-    shared.add_slots(each)
+    shared.add_hot_rows(each)
     each.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
     each.add_argument("--clock-mhz", type=positive,
                       help="of the card; default the preset's assumed clock")
@@ -150,7 +150,7 @@ def _split(options, trace, steps):
         workload = lookups.load_some(trace, options.batch, options.lookups)
         workload.register(device)
         steps.begin("learning hot rows")
-        hot = lookups.learn(device, workload, options.slots)
+        hot = lookups.learn(device, workload, options.hot_rows)
         return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)))
 
 

@@ -72,7 +72,7 @@ def _card(options, workload, steps):
         counted = lookups.observe(device, workload, steps.begin("OBSERVE", len(workload.batches)))
         device.clear_counters()
         steps.begin("learning hot rows")
-        hot = lookups.learn(device, workload, options.slots)
+        hot = lookups.learn(device, workload, options.hot_rows)
         parted = lookups.split(device, workload, hot,
                                steps.begin("SPLIT", len(workload.batches)))
         assumed = device.geometry.clock_mhz

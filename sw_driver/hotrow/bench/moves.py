@@ -115,8 +115,8 @@ def _work(kind, options, config):
     largest = LARGEST_IN_DRAM if options.memory == "litedram" else LARGEST_TABLE
     table_rows = options.table_rows or max(least, min(TABLE_ROWS, largest // size))
     if least > table_rows:
-        raise Error(f"--rows {count} of a table of {table_rows} rows would write a row twice: "
-                    "raise --table-rows")
+        raise Error(f"--moved-rows {count} of a table of {table_rows} rows would write a row "
+                    "twice: raise --table-rows")
     return Work(kind, size, table_rows, count, bag, options.seed)
 
 

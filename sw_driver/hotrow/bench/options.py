@@ -57,7 +57,7 @@ def add_device(parser, moves=False):
 def add_moves(parser):
     """Add the options of the rows to move."""
     parser.add_argument("--row-bytes", type=positive, default=64, help="a multiple of 16")
-    parser.add_argument("--rows", type=positive,
+    parser.add_argument("--moved-rows", type=positive, dest="rows",
                         help="rows to move; by default each port carries 2^18 beats")
     parser.add_argument("--table-rows", type=positive,
                         help="rows of the table; default 2^20 in at most 256 MiB, LiteDRAM 64 MiB")
@@ -74,9 +74,9 @@ def add_bags(parser, what):
     parser.add_argument("--bag", type=positive, default=20, help=what)
 
 
-def add_slots(parser):
-    parser.add_argument("--slots", type=positive,
-                        help="hot rows of a split, at most; default all slots of the card")
+def add_hot_rows(parser):
+    parser.add_argument("--hot-rows", type=positive,
+                        help="rows with a slot, at most; default one per slot of the card")
 
 
 def add_planner(parser):
@@ -113,7 +113,7 @@ def add_training(parser):
     parser.add_argument("--slots", type=positive,
                         help="of the card, a power of two; default as in the preset")
     parser.add_argument("--hot-rows", type=positive,
-                        help="rows that hotline learns; default one per slot")
+                        help="rows with a slot in hotline, at most; default one per slot")
     parser.add_argument("--steps", type=positive, default=20, help="timed steps of a round")
     parser.add_argument("--warm-up", type=positive, default=3, help="steps before the timed ones")
     parser.add_argument("--learning", type=positive, default=10,

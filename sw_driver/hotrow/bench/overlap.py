@@ -35,7 +35,7 @@ def overlap(options, trace, steps) -> dict:
         workload = lookups.load_some(trace, options.batch, options.lookups, options.row_bytes)
         workload.register(device)
         steps.begin("learning hot rows")
-        hot = lookups.learn(device, workload, options.slots)
+        hot = lookups.learn(device, workload, options.hot_rows)
         pipeline = _Pipeline(device, workload, options.row_bytes)
         steps.begin("the four runs")
         pipeline.find_misses()
@@ -79,7 +79,7 @@ class _Pipeline:
         """Split once; give each missed row its own elements, and allocate memory for the rows."""
         self.misses = [self.device.split(batch).misses for batch in self.workload.batches]
         if not any(map(len, self.misses)):
-            raise Error("every lookup hits: lower --slots, so that some row is missed")
+            raise Error("every lookup hits: lower --hot-rows, so that some row is missed")
         self.rows = [empty((len(misses), self.row_bytes // 4), np.float32)
                      for misses in self.misses]
         self.buffers = [self.device.register(rows) if len(rows) else None for rows in self.rows]
