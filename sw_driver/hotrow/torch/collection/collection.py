@@ -129,7 +129,9 @@ class HotEmbeddingBagCollection(nn.Module):
         self.store: Store = open_store(
             groups, rule, memory, device, mode, preset, policy, admission, cold, cache_load_factor,
             share, depth=depth, look_ahead=look_ahead, workers=workers, before=before)
-        if existing is None and initialise:
+        drawn = existing is None and initialise
+        by_configs = drawn and seed is None and self._torchrec.draw
+        if drawn and not by_configs:
             generator = torch.Generator().manual_seed(drawn_seed() if seed is None else seed)
             for group in groups:
                 group.tables.initialise(generator)
@@ -141,7 +143,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self._trained, self.saved = TrainedBatches(self), SavedState(self)
         self._writes = TableWrites(self, groups)
         self.optimizer = RowOptimizer(self, rule)
-        if self._torchrec.draw and existing is None and seed is None and initialise:
+        if by_configs:
             self.reset_parameters()
 
     @outside_compile

@@ -88,6 +88,10 @@ def table_config(given):
                        given.feature_names)
 
 
+class TableNameError(Error, ValueError):
+    """A name of several tables: a ValueError, as TorchRec's."""
+
+
 def check_tables(configs):
     """Raise Error if tables do not fit in one collection."""
     if not configs:
@@ -95,7 +99,7 @@ def check_tables(configs):
     names = [config.name for config in configs]
     for name in names:
         if names.count(name) > 1:
-            raise Error(f"there are {names.count(name)} tables named {name!r}")
+            raise TableNameError(f"there are {names.count(name)} tables named {name!r}")
     unpooled = [config for config in configs if config.pooling == "none"]
     if unpooled and len(unpooled) < len(configs):
         raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "
