@@ -26,10 +26,11 @@ def explore(subparsers):
     what.add_argument("--workload", help="one of " + ", ".join(workloads.load())
                       + "; default criteo-kaggle")
     shared.add_trace(what)
-    shared.add_batch_size(what)
-    what.add_argument("--dim", type=positive, help="elements of an embedding")
+    shared.add_batch_size(what, otherwise="; default the workload's, 1024 of a trace")
+    what.add_argument("--dim", type=positive,
+                      help="elements of an embedding; default the workload's")
     what.add_argument("--mlp", type=_mlp, metavar="WIDTH^LAYERS",
-                      help="width and layers of both MLPs, such as 512^3")
+                      help="width and layers of both MLPs, such as 512^3; default the workload's")
     machine = parser.add_argument_group("the machine")
     machine.add_argument("--system", default="v100", help="one of " + ", ".join(systems.load()))
     machine.add_argument("--gpus", type=natural, help="number of GPUs; default the system's")

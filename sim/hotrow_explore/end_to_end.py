@@ -49,7 +49,7 @@ def end_to_end(benchmarks):
     add("--workload", help="tables, lookups and MLPs: one of " + ", ".join(workloads.load())
         + "; default criteo-kaggle")
     shared.add_trace(parser)
-    shared.add_batch_size(parser)
+    shared.add_batch_size(parser, otherwise="; default the workload's, 1024 of a trace")
     add("--dim", type=positive, help="elements of an embedding; default the workload's")
     add("--link", type=link, default=LINK, metavar="LINK",
         help="host to trainer: one of " + ", ".join(LINKS) + ", or GB/s")

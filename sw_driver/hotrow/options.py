@@ -155,10 +155,10 @@ def add_preset(parser, default=DEFAULT_PRESET, **more):
                         help=f"geometry of the card: one of {', '.join(PRESETS)}")
 
 
-def add_batch_size(parser, default=None, **more):
-    """Add `--batch-size`, in samples."""
+def add_batch_size(parser, default=None, otherwise="", **more):
+    """Add `--batch-size`, in samples; `otherwise` names the default where it is no number."""
     parser.add_argument("--batch-size", type=positive, default=default, metavar="SAMPLES",
-                        help="samples of a batch", **more)
+                        help="samples of a batch" + otherwise, **more)
 
 
 def add_trace(parser, default=None, labelled=True, **more):

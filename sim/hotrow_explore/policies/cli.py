@@ -20,7 +20,7 @@ def policies(benchmarks):
         "golden planner, without time or hardware.")
     shared.add_preset(parser)
     parser.add_argument("--slots", type=shared.positive,
-                        help="of the card; default as the preset")
+                        help="of the card; default as in the preset")
     parser.add_argument("--stages", type=_stages, default=StageOffsets(), metavar="C,I,T",
                         help="steps from PLAN to COLLECT, INSERT and TRAIN; default 1,3,4")
     parser.add_argument("--only", type=_policies, default=tuple(RUNS), metavar="NAME;NAME",
