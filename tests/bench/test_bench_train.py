@@ -45,6 +45,7 @@ def test_modes_train_the_same_tables(bench):
     for name in ("resident", "scratchpipe", "freqcache"):
         assert found[name]["table_hash_equal"] and found[name]["loss"] == found["resident"]["loss"]
     assert found["hotline"]["loss"] == pytest.approx(found["resident"]["loss"], rel=1e-6)
+    assert found["scratchpipe"]["simulation_ms"] > 0
     assert found["resident"]["rows_moved"] == 0 < found["scratchpipe"]["rows_moved"]
     assert found["resident"]["trainer_bytes"] > result["table_bytes"] == 3 * 900 * ROW
     for name in ("scratchpipe", "freqcache", "hotline"):
@@ -70,6 +71,9 @@ def test_peers_train_alike_or_are_said_to_be_absent(bench, monkeypatch):
     found = by_name(result["contenders"])
     assert code == 0 and {"torch", "torch merged"} <= set(found)
     for record in found.values():
+        assert record["simulation_ms"] == 0 < record["steps_per_s_without_simulation"]
+        assert record["embedding_ms"] + result["model_ms"] == pytest.approx(
+            1e3 / record["steps_per_s_without_simulation"])
         assert record["loss"] == pytest.approx(found["resident"]["loss"], rel=1e-5), record["name"]
         assert record["trainer_bytes"] >= result["table_bytes"], record["name"]
     absent = by_name(result["absent"])

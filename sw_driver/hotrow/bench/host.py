@@ -21,7 +21,7 @@ from ..torch.collection.collection import MODES
 from ..torch.optim.rules import OPTIMIZERS
 from ..transport import open_transport
 from .fbgemm import Absent, table_batched
-from .host_clock import DEVICE, PartClock, SortCounter
+from .host_clock import DEVICE, TRANSPORT, PartClock, SortCounter
 from .host_passes import passes
 from .replay import Recording, Replay
 
@@ -29,7 +29,6 @@ CARD_SIDE = ("plan", "collect", "insert", "statistics")  # a run without a card 
 TRAINER = ("forward", "backward", "update")
 AHEAD = 3  # batches that are prefetched
 _STAGES = {"exchange": "insert"}
-_TRANSPORT = ("read_register", "write_register", "wait", "attach", "detach")
 _TIMEOUT, _RING, _MEMORY_TIMEOUT = 300.0, 64, 1 << 20  # of the device
 
 
@@ -124,7 +123,7 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
                 collection.observe(batch)
             collection.learn()
         if mode != "resident":
-            parts.wrap(collection.store.device.transport, _TRANSPORT, DEVICE)
+            parts.wrap(collection.store.device.transport, TRANSPORT, DEVICE)
             parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
             parts.wrap(collection.store, ("take",), "plan")
             parts.wrap(collection.store.host, ("write_after",), "insert")

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 DEVICE = "device"  # the part of the transport's own calls
+TRANSPORT = ("read_register", "write_register", "wait", "attach", "detach")
 SORTS = {
     torch: ("sort", "msort", "argsort", "unique"),
     torch.Tensor: ("sort", "msort", "argsort", "unique"),

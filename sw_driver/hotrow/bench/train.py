@@ -2,13 +2,14 @@
 
 Every contender starts from the same tables and model and trains on the same batches. The clock of
 this machine times the steps, the simulation of the card included: the times are not those of a
-card.
+card. The time inside the simulation, and that of the dense part alone, are named apart.
 """
 
 import time
 from statistics import median
 
 import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ..errors import Error
 from ..geometry import preset
@@ -18,6 +19,7 @@ from ..torch.optim.rules import OPTIMIZERS
 from ..torch.training.dlrm import DLRM
 from ..torch.training.metrics import log_loss
 from .fbgemm import Absent
+from .host_clock import DEVICE, TRANSPORT, PartClock
 from .live_tensors import Watch
 from .train_baselines import count, fae, filled, ranked_rows, static_cache
 from .train_modes import MODES, Mode, hot_share
@@ -56,7 +58,7 @@ def train(options, trace, steps) -> dict:
         "rows": trace.rows, "tables": tables.count, "dim": options.dim,
         "table_bytes": arena.table_bytes, "optimizer": options.optimizer, "rounds": options.rounds,
         "steps": options.steps, "learning_batches": options.learning, "clock": CLOCK,
-        "threads": torch.get_num_threads(),
+        "threads": torch.get_num_threads(), "model_ms": arena.model_ms,
         "contenders": arena.finished(records), "counted": arena.counted(steps), "absent": absent,
     }
 
@@ -82,6 +84,7 @@ class _Arena:
         self.batches = batches[options.learning:]
         self.row_bytes = 4 * tables.dim + (4 if rule.state else 0)
         self.table_bytes = self.row_bytes * trace.rows
+        self.model_ms = 1e3 * median(self._dense_steps())
         self.ranked = {}
         for name in filter(hot_share, options.modes):
             hot = max(1, int(hot_share(name) / 100 * trace.rows))
@@ -93,35 +96,60 @@ class _Arena:
         tables.initialise(options.seed)
         if rule.state:
             tables.rows.state.fill_(rule.initial)
-        torch.manual_seed(options.seed)
-        model = DLRM(self.trace.dense_columns, tables.count, tables.dim, options.mlp_scale)
+        model = self._model()
         watch = Watch(model.parameters())
         made = (Mode(kind, model, tables, rule, options, self.ranked.get(kind))
                 if isinstance(kind, str) else kind(model, tables, rule))
         with made as contender:
             contender.learn(self.learning)
             first = contender.name not in records
-            record = records.setdefault(contender.name, {"rates": []})
-            seconds, results = self._steps(contender, watch if first else None)
-            record["rates"].append(options.steps / seconds)
+            record = records.setdefault(contender.name, {"seconds": [], "simulated": []})
+            seconds, simulated, results = self._steps(contender, watch if first else None)
+            record["seconds"].append(seconds / options.steps)
+            record["simulated"].append(simulated / options.steps)
             if first:
                 contender.flush()
                 self._describe(record, contender, watch, results)
 
+    def _model(self):
+        torch.manual_seed(self.options.seed)
+        return DLRM(self.trace.dense_columns, self.tables.count, self.tables.dim,
+                    self.options.mlp_scale)
+
+    def _dense_steps(self):
+        """Seconds of each step of the dense part alone, with embeddings that are given."""
+        model = self._model()
+        optimizer = torch.optim.SGD(model.parameters(), self.rule.lr)
+        for samples in self.batches:
+            pooled = torch.rand(len(samples), self.tables.count, self.tables.dim,
+                                requires_grad=True)
+            started = time.perf_counter()
+            logits = model(torch.from_numpy(samples.dense), pooled)
+            model.zero_grad()
+            binary_cross_entropy_with_logits(logits, torch.from_numpy(samples.label)).backward()
+            optimizer.step()
+            yield time.perf_counter() - started
+
     def _steps(self, contender, watch):
-        """Run all steps; return the seconds after the warm-up, and the StepResults."""
+        """Run all steps; return the seconds after the warm-up, those of the simulation among
+        them, and the StepResults."""
         announced, end = 0, watch and contender.watch(watch.look)
+        clock = PartClock(time.perf_counter)
+        if contender.device is not None and not self.options.workers:
+            clock.wrap(contender.device.transport, TRANSPORT, DEVICE)
         results, started = [], time.perf_counter()
         for number, samples in enumerate(self.batches):
             if number == self.options.warm_up:
                 if end:
                     end()
+                clock.seconds.clear()
                 started = time.perf_counter()
             while announced < min(len(self.batches), number + contender.ahead + 1):
                 contender.announce(self.batches[announced])
                 announced += 1
             results.append(contender.step(samples))
-        return time.perf_counter() - started, results[self.options.warm_up:]
+        seconds = time.perf_counter() - started
+        return seconds, clock.seconds[DEVICE], results[self.options.warm_up:]
 
     def _describe(self, record, contender, watch, results):
         timed = self.batches[self.options.warm_up:]
@@ -150,11 +178,18 @@ class _Arena:
         done = []
         expected = records.get("resident", {}).get("table_sha256")
         for record in records.values():
-            rates = record.pop("rates")
+            seconds, simulated = record.pop("seconds"), record.pop("simulated")
+            rates, host = [1 / each for each in seconds], median(
+                each - inside for each, inside in zip(seconds, simulated, strict=True))
+            apart = not (self.options.workers and record["slots"])
             exact = record["name"] in ("resident", "scratchpipe", "freqcache") and expected
             done.append({
                 "name": record["name"], "kind": record["kind"], "steps_per_s": median(rates),
-                "slowest_steps_per_s": min(rates), "fastest_steps_per_s": max(rates), **record,
+                "slowest_steps_per_s": min(rates), "fastest_steps_per_s": max(rates),
+                # With workers the simulation runs beside the trainer, and cannot be subtracted.
+                "simulation_ms": 1e3 * median(simulated) if apart else None,
+                "steps_per_s_without_simulation": 1 / host if apart else None,
+                "embedding_ms": 1e3 * host - self.model_ms if apart else None, **record,
                 "table_hash_equal": record["table_sha256"] == expected if exact else None})
         return done
 

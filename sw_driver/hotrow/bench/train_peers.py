@@ -27,7 +27,7 @@ class Peer:
     Absent
     """
 
-    kind, ahead, warmed, slots, in_tables = "peer", 0, None, None, False
+    kind, ahead, warmed, slots, in_tables, device = "peer", 0, None, None, False, None
 
     def __init__(self, model, tables, rule):
         self.model, self.tables = model, tables
