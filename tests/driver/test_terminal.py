@@ -17,6 +17,13 @@ def test_numbers_that_json_lacks_are_null(capsys):
                                                            "d": [None, 2]}
 
 
+@pytest.mark.parametrize("value, shown", [
+    (9999.4, "9,999"), (10_000.0, "10,000"), (-10_000.0, "-10,000"), (0.12346, "0.1235"),
+    (NAN, "-"), (None, "-"), ([], "none"), ([1000, 2.0], "1,000, 2")])
+def test_figures(value, shown):
+    assert terminal.text(value) == shown
+
+
 @pytest.mark.parametrize("columns, records", [(3, 4), (18, 1), (18, 7), (18, 30)])
 def test_tables_fit_80_characters(capsys, monkeypatch, columns, records):
     monkeypatch.setenv("COLUMNS", "80")

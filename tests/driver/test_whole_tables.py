@@ -49,6 +49,11 @@ def test_free_room_is_used_for_whole_tables():
     assert found.count.tolist() == [9, 9, 5, 0, 0]
 
 
+def test_a_table_that_fills_the_room():
+    found = with_whole_tables(hot_rows([5, 0, 0]), 3, [3], [6])
+    assert pairs(found) == [(0, 0), (0, 1), (0, 2)]
+
+
 def test_tables_that_nobody_looks_up_cost_nothing():
     hot = hot_rows([5], [], [3])
     assert pairs(with_whole_tables(hot, 9, [100, 4, 100], [6, 0, 6])) == pairs(hot)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hotrow.torch.memory import slots as module
-from hotrow.torch.memory.rows import RowKind
+from hotrow.torch.memory.rows import RowKind, Rows
 from hotrow.torch.memory.slots import SlotStorage
 
 SLOTS = 50
@@ -67,3 +67,10 @@ def test_a_storage_with_more_room_keeps_the_slots():
     assert torch.equal(storage.rows.state[:8], state)
     where, found = storage.find(torch.tensor([50, 8, 7, 51]))
     assert where.tolist() == [0, 2] and found.tolist() == [3, 5]
+
+
+def test_rows_in_another_memory_than_the_hosts():
+    """Compiled passes are for the host's memory; device "meta" has none."""
+    here, there = (Rows(torch.zeros(4, 8, device="meta")) for _ in range(2))
+    here.put(torch.tensor([1, 3]), there.take(RowKind(8), torch.tensor([0, 2])))
+    here.copy(there, torch.arange(4))

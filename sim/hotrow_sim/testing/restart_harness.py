@@ -37,6 +37,8 @@ class Case:
         Outputs that need not agree.
     qualified : dict of str to str
         Outputs that must agree only while another output is high.
+    silent : tuple of str
+        Outputs that are low in the cycle of the restart: nothing leaves or is accepted in it.
     reset : bool
         The second instance is reset; otherwise it is restarted while idle, as the unit has a
         memory that a restart keeps, and that `inputs` do not change, or that takes time to clear.
@@ -56,6 +58,7 @@ class Case:
     replies: Mapping = field(default_factory=dict)
     ignore: tuple = ()
     qualified: Mapping = field(default_factory=dict)
+    silent: tuple = ()
     reset: bool = True
     mirror: tuple = ()
     then: str | None = None
@@ -206,7 +209,11 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
                     driver.accepted(bits, found)
                 ctx.set(twins.reset, turn == in_a_row - 1)
                 bits = driver.draw(pause) | restart
-                await step(ctx, bits, idle | restart | bits & mirrored)
+                found, _ = await step(ctx, bits, idle | restart | bits & mirrored)
+                for port in outputs.values():
+                    assert port.matches(case.silent) is None or not port.of(found), (
+                        f"{type(case.make()).__name__}: {port.name} is high in the cycle of a "
+                        f"restart; {cycles} busy cycles, seed {seed}")
                 ctx.set(twins.reset, 0)
                 for cycle in range(case.settle):
                     bits = idle | (then if cycle == 0 else 0)

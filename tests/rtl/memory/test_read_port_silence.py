@@ -167,6 +167,36 @@ class TestRestart:
             assert seen[number] == bench.expected([wanted[number]]), f"restart in cycle {when}"
         bench.model.check()
 
+    def test_a_restart_in_any_cycle_leaves_the_whole_buffer(self):
+        """As many words as fit are read for a client that stalls, after each of many restarts."""
+        bench = Bench(TINY, 1, depth=16)
+        port, client = bench.port, bench.port.clients[0]
+
+        async def begin(ctx):
+            ctx.set(client.request.payload, {"address": BASE, "bytes": 4096})
+            ctx.set(client.request.valid, 1)
+            await ctx.tick().until(client.request.ready)
+            ctx.set(client.request.valid, 0)
+
+        async def restart(ctx):
+            await pulse(ctx, port.restart)
+            await idle(ctx, port)
+
+        async def drive(ctx):
+            for cycles in range(1, 24):
+                await begin(ctx)
+                await ctx.tick().repeat(cycles)
+                await restart(ctx)
+                await begin(ctx)
+                beats = 0
+                for _ in range(50):
+                    _, _, valid = await ctx.tick().sample(port.bus.rvalid)
+                    beats += valid
+                assert beats == 16, f"{beats} words after a restart {cycles} cycles after a request"
+                await restart(ctx)
+        bench.process("restarts", drive)
+        bench.run(3000)
+
     @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "requests accepted"])
     def test_with_a_memory_that_stopped(self, accept):
         """The port accepts nothing, and is not idle, until all beats in flight have arrived."""
