@@ -4,7 +4,16 @@ import pytest
 from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 
-from tests.rtl.host.command_queue_host import COMPLETIONS, OUTCOME, READ_ONLY, Host, install, nop
+from tests.rtl.host.command_queue_host import (
+    COMPLETIONS,
+    CONFIG,
+    LISTS,
+    OUTCOME,
+    READ_ONLY,
+    Host,
+    install,
+    nop,
+)
 
 
 @pytest.mark.parametrize("entries, accepted", [(0, False), (1, True), (16, True), (17, False),
@@ -146,6 +155,34 @@ def test_soft_reset_in_flight(after):
         assert [host.completion(number)["tag"] for number in range(2)] == [7, 8]
         assert host.completion(0)["entries"] == OUTCOME["entries"]
     Host().run(scenario)
+
+
+def test_a_restart_drops_the_checks_in_progress():
+    """A verdict about the tables or a region of a dropped command is not the next command's."""
+    batch = {"opcode": Opcode.OBSERVE, "source": packed_address(LISTS, 0), "count": 8, "samples": 4,
+             "table_count": 2}
+    unknown = batch | {"table_count": CONFIG.tables, "count": 4 * CONFIG.tables}
+    beyond = batch | {"source": packed_address(LISTS, 4096)}
+
+    async def scenario(ctx, host):
+        for after in range(22, 50, 5):
+            for wrong in (unknown, beyond):
+                await host.submit(ctx, wrong)
+                await ctx.tick().repeat(after)
+                await host.soft_reset(ctx)
+                await host.enable(ctx)
+                await host.submit(ctx, batch | {"tag": after})
+                await host.completed(ctx, 1)
+                found = host.completion(0)
+                assert (found["tag"], found["status"]) == (after, Status.OK), (
+                    f"a restart {after} cycles after the doorbell: {Status(found['status']).name}")
+                await host.soft_reset(ctx)
+                await host.enable(ctx)
+        for wrong, status in ((unknown, Status.TABLE_UNKNOWN), (beyond, Status.REGION)):
+            await host.submit(ctx, wrong)
+            await host.completed(ctx, host.submitted)
+            assert host.completion(host.submitted - 1)["status"] == status
+    Host().run(scenario, limit=30000)
 
 
 @pytest.mark.parametrize("moment", ["engine", "idle"])
