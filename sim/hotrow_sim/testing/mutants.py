@@ -51,7 +51,7 @@ def unit_of(path: Path):
 
 def collect(root: Path, changed=None) -> list[Mutation]:
     """Every fault that could be planted in the tree, or in its `changed` lines by path."""
-    equivalent = {line.split(" | ")[0] for line in (
+    equivalent = {line.rsplit(" | ", 1)[0] for line in (
         root / EQUIVALENT).read_text().splitlines()} if (root / EQUIVALENT).exists() else set()
     paths = sorted(path.relative_to(root) for source in SOURCES
                    for path in ((root / source).rglob("*.py") if (root / source).is_dir()

@@ -1,0 +1,144 @@
+"""The accelerator's restart and ready signals, with stand-ins for all units but the registers."""
+
+from dataclasses import replace
+
+import pytest
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.sim import Simulator
+from hotrow_rtl import top
+from hotrow_rtl.config import preset
+from hotrow_sim.testing.axi_lite_master import AXI4LiteMaster
+
+CONFIG = replace(preset("tiny"), result_ports=2)
+CLEARED = ("CommandQueue", "LookupEngine", "RowMover", "EventCounters")
+PORTS = ("DmaReadPort", "DmaWritePort", "RowMover")
+RESTARTED = (*CLEARED, *PORTS, "WriteArbiter")
+
+
+class Card:
+    """The top with units that do nothing; the test sets their outputs."""
+
+    def __init__(self, monkeypatch):
+        self.units = {}
+        for name in dict.fromkeys(RESTARTED):
+            monkeypatch.setattr(top, name, self._stand_in(getattr(top, name)))
+        self.dut = top.Top(CONFIG)
+        self.module = self.dut.elaborate(None)  # makes the units
+        self.master = AXI4LiteMaster(self.dut.registers)
+
+    def _stand_in(self, real):
+        def make(*arguments, **options):
+            unit = real(*arguments, **options)
+
+            class StandIn(wiring.Component):
+                real, striped = unit, getattr(unit, "striped", ())
+
+                def elaborate(self, platform):
+                    return Module()
+            made = StandIn(unit.signature)
+            self.units.setdefault(real.__name__, []).append(made)
+            return made
+        return make
+
+    def all(self, names):
+        return [unit for name in names for unit in self.units[name]]
+
+    def run(self, scenario, background=None):
+        async def prepared(ctx):
+            for unit in self.all(PORTS):
+                ctx.set(unit.idle, 1)
+            await scenario(ctx)
+        simulator = Simulator(self.module)
+        simulator.add_clock(1e-8)
+        simulator.add_testbench(prepared)
+        if background:
+            simulator.add_testbench(background, background=True)
+        simulator.run()
+
+    async def ready(self, ctx):
+        return await self.master.read_value(ctx, "STATUS") & 1
+
+    async def become_ready(self, ctx):
+        for unit in self.all(CLEARED):
+            ctx.set(unit.ready, 1)
+        await ctx.tick().repeat(4)
+        assert await self.ready(ctx)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    return Card(monkeypatch)
+
+
+def test_the_card_is_ready_once_every_unit_has_cleared_its_memories(card):
+    async def scenario(ctx):
+        units = card.all(CLEARED)
+        assert len(units) == 5
+        for last in units:
+            for unit in units:
+                ctx.set(unit.ready, unit is not last)
+            await ctx.tick().repeat(4)
+            assert not await card.ready(ctx), type(last.real).__name__
+        await card.become_ready(ctx)
+        ctx.set(units[0].ready, 0)
+        await ctx.tick().repeat(4)
+        assert await card.ready(ctx), "a memory that a command clears is the queue's matter"
+    card.run(scenario)
+
+
+def test_a_soft_reset_restarts_every_unit_once(card):
+    units = [unit for name in dict.fromkeys(RESTARTED) for unit in card.units[name]]
+    counts = [0] * len(units)
+
+    async def scenario(ctx):
+        await card.become_ready(ctx)
+        await card.master.write(ctx, "CONTROL", 1)
+        await ctx.tick().repeat(10)
+        assert counts == [1] * 9, [type(unit.real).__name__ for unit in units]
+
+    async def watch(ctx):
+        async for _, _, *restarts in ctx.tick().sample(*(unit.restart for unit in units)):
+            counts[:] = map(sum, zip(counts, restarts, strict=True))
+    card.run(scenario, watch)
+
+
+def test_the_card_is_ready_after_a_soft_reset_once_every_port_is_idle(card):
+    async def scenario(ctx):
+        await card.become_ready(ctx)
+        ports = card.all(PORTS)
+        assert len(ports) == 4
+        for last in ports:
+            ctx.set(last.idle, 0)
+            await ctx.tick().repeat(4)
+            assert await card.ready(ctx), "a port at work"
+            await card.master.write(ctx, "CONTROL", 1)
+            await ctx.tick().repeat(10)
+            assert not await card.ready(ctx), "a port drains"
+            ctx.set(last.idle, 1)
+            await ctx.tick().repeat(4)
+            assert await card.ready(ctx)
+    card.run(scenario)
+
+
+def test_a_soft_reset_while_ports_drain(card):
+    """The second one may come when the ports have just drained."""
+    [mover] = card.units["RowMover"]
+
+    async def scenario(ctx):
+        await card.become_ready(ctx)
+        for cycles in range(32, 48):
+            await card.master.write(ctx, "CONTROL", 1)
+            await ctx.tick().repeat(cycles)
+            await card.master.write(ctx, "CONTROL", 1)
+            assert not await card.ready(ctx), f"{cycles} cycles after the first one"
+            await ctx.tick().repeat(60)
+            assert await card.ready(ctx)
+
+    async def clear(ctx):
+        while True:
+            await ctx.tick().until(mover.restart)
+            ctx.set(mover.idle, 0)
+            await ctx.tick().repeat(40)
+            ctx.set(mover.idle, 1)
+    card.run(scenario, clear)
