@@ -3,6 +3,7 @@
 As a script, started by torchrun with the name of a file and of cases, it is one of the ranks.
 """
 
+import re
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 from hotrow.errors import Error
 from hotrow.torch import (
+    SGD,
     Adagrad,
     HotEmbeddingBagCollection,
     ShardedEmbeddingBagCollection,
@@ -45,6 +47,8 @@ CASES = {
     "freqcache": {"mode": "freqcache", "ahead": 3, "workers": 2, "warm": True,
                   "optimizer": "adagrad"},
     "hotline": {"mode": "hotline", "ahead": 2, "warm": True, "optimizer": "rowwise_adagrad"},
+    "rounded": {"mode": "freqcache", "ahead": 2, "workers": 2,
+                "optimizer": SGD(RATE, weight_decay=0.01, rounding_seed=5)},
     "accumulated": {"mode": "scratchpipe", "ahead": 2, "every": 3, "optimizer": "sgd"},
 }
 
@@ -240,6 +244,41 @@ def spoiled():
         assert shared.sha256() == before
 
 
+def refused(call, here, elsewhere):
+    """The error of a call, which is `here` at the last rank and `elsewhere` at the others."""
+    try:
+        call()
+    except Exception as error:
+        said = here if dist.get_rank() == dist.get_world_size() - 1 else elsewhere
+        assert re.search(said, str(error)), error
+    else:
+        raise AssertionError(f"expected an error: {here}, or {elsewhere} at other ranks")
+
+
+def refused_by_all(shared, bags):
+    """What goes wrong at the last rank only, or differs between the ranks, ends at all of them."""
+    last, inner = dist.get_rank() == dist.get_world_size() - 1, shared.store.inner
+    evaluate = torch.no_grad()(shared.forward)
+
+    def failing(*_):
+        raise ValueError("planted")
+
+    for name, call in (("look", evaluate), ("take", shared), ("prefetch", shared.prefetch),
+                       ("observe", shared.observe)):
+        if last:
+            setattr(inner, name, failing)
+        refused(lambda call=call: call(bags), "planted", "card of rank")
+        vars(inner).pop(name, None)
+        shared.abandon()
+    if dist.get_world_size() > 1:
+        refused(lambda: (evaluate if last else shared)(bags), "different calls", "different calls")
+    refused(lambda: shared(None if last else bags), "", "of rank")
+    group = shared.optimizer.param_groups[0]
+    group["lr"] = -1 if last else RATE
+    refused(shared.optimizer.step, "rate", "because of the optimizer of rank")
+    group["lr"] = RATE
+
+
 def misled():
     """A wrong id, or a wrong shape, at one rank is an error at all, which go on afterwards."""
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -254,6 +293,7 @@ def misled():
                 assert rank == world - 1 or f"of rank {world - 1}" in str(error), error
             else:
                 raise AssertionError("a wrong id was taken")
+        refused_by_all(shared, bags)
         assert shared.sha256() == before
         shared(bags).sum().backward()
         shared.optimizer.step()

@@ -119,8 +119,24 @@ def test_results_follow_a_change_of_dtype(dtype):
     convert(model, mode="resident")
     assert model.to(dtype)(IDS).dtype == dtype
     assert model.float()(IDS).dtype == torch.float32
-    with pytest.raises(Error, match="float64"):
-        model.double()
+    for change in (nn.Module.double, lambda model: model.to("meta")):
+        with pytest.raises(Error, match=r"float64|meta"):
+            change(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_results_of_a_collection_follow_a_change_of_dtype(dtype):
+    for pooling in ("sum", "none"):
+        tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8, pooling)], mode="resident")
+        ids = IDS[:, :1]
+        expected = tables(ids)
+        nn.Sequential(tables).to(dtype)
+        for each in (tables, copy.deepcopy(tables)):
+            assert torch.equal(each(ids), expected.to(dtype))
+        each(ids).sum().backward()
+        assert tables.float()(ids).dtype == torch.float32
+        with pytest.raises(Error, match="float64"):
+            tables.double()
 
 
 def test_convert_and_copies_fill_no_rows_that_they_overwrite(monkeypatch):

@@ -2,6 +2,7 @@
 
 import signal
 
+import hotrow
 import pytest
 import torch
 from hotrow.errors import Error
@@ -17,7 +18,7 @@ BATCHES = [torch.randint(50, (16, 1), generator=torch.Generator().manual_seed(se
 def opened(mode, **options):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     return HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode=mode, optimizer="adagrad",
-                                     lr=0.1, seed=0, **card, **options)
+                                     lr=0.1, seed=0, **{**card, **options})
 
 
 def trained(mode, forward, batches=BATCHES):
@@ -48,6 +49,34 @@ def test_skipped_batches():
     kept = [ids for number, ids in enumerate(BATCHES) if number not in (0, 3, 4, 7)]
     assert trained("scratchpipe", skipping) == trained(
         "resident", lambda tables, ids, _: tables(ids).square().sum(), kept)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("owned", [True, False])
+def test_after_close_rows_are_read_and_do_not_train(mode, owned):
+    """Also with a device of the caller's, which stays open."""
+    device = None if owned or mode == "resident" else hotrow.open("model", preset="tiny")
+    tables = opened(mode, **({} if device is None else {"device": device}))
+    for ids in BATCHES[:3]:
+        tables(ids).square().sum().backward()
+        tables.optimizer.step()
+    kept = tables.embedding_bags["a"].weight.detach().clone()
+    tables(BATCHES[3]).sum().backward()  # is not applied
+    tables.close()
+    tables.close()
+    if mode != "resident":
+        with pytest.raises(Error, match="closed"):
+            tables.optimizer.step()
+        with pytest.raises(Error, match="closed"):
+            tables(BATCHES[0])
+    tables.eval()
+    assert torch.equal(tables(BATCHES[0]), kept[BATCHES[0][:, 0]])
+    tables.load_state_dict({**tables.state_dict(), "embedding_bags.a.weight": kept + 1})
+    with torch.no_grad():
+        tables.embedding_bags["a"].weight.mul_(2)
+        assert torch.equal(tables(BATCHES[0]), 2 * (kept + 1)[BATCHES[0][:, 0]])
+    if device is not None:
+        device.close()
 
 
 def test_a_batch_without_a_lookup_is_named():

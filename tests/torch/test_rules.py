@@ -228,12 +228,3 @@ def test_small_steps_move_narrow_rows_on_average():
             tables.optimizer.step()
     assert (nearest.table("a")[0] == 1).all()
     assert abs(drawn.table("a")[0].double().mean() - (1 - 64 * 2.0**-12)) < 2e-3
-
-
-def test_tables_of_several_processes_round_to_nearest(monkeypatch):
-    from hotrow.torch import ShardedEmbeddingBagCollection
-    from hotrow.torch.sharded import collection as sharded
-    monkeypatch.setattr(sharded, "Ranks", lambda given: None)
-    with pytest.raises(Error, match="rounding_seed"):
-        ShardedEmbeddingBagCollection([TableConfig("a", ROWS, DIM)], mode="resident",
-                                      optimizer=RowwiseAdagrad(0.1, rounding_seed=1))

@@ -117,6 +117,23 @@ def test_several_features_of_a_table_and_rows_as_they_are():
                 torch.testing.assert_close(here, there)
 
 
+def test_the_last_of_a_repeated_key_counts():
+    for pooled in (True, False):
+        theirs, configs = torchrecs(pooled)
+        ours = HotEmbeddingBagCollection(configs, mode="resident")
+        ours.load_state_dict(theirs.state_dict())
+        ids = torchrec.KeyedJaggedTensor(
+            keys=["fa", "fb", "fa"], values=torch.arange(6),
+            lengths=torch.tensor([2, 1, 0, 1, 1, 1], dtype=torch.int32))
+        found, expected = ours(ids), theirs(ids)
+        for name in ("fa", "fb"):
+            if not pooled:
+                assert found[name].lengths().dtype == expected[name].lengths().dtype
+            here, there = (each[name] if pooled else each[name].values()
+                           for each in (found, expected))
+            torch.testing.assert_close(here, there)
+
+
 def torchrecs(pooled=True, **options):
     """TorchRec's collection of two tables, and its configs."""
     more = {"pooling": torchrec.PoolingType.MEAN} if pooled else {}

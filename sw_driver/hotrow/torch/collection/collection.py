@@ -24,6 +24,7 @@ from .bag_calls import BagCalls
 from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .hot_rows import access_counts, set_access_counts, warm
+from .result_dtype import followed
 from .rows_parameter import RowsParameter
 from .saved_state import SavedState
 from .table_view import TableView
@@ -41,9 +42,9 @@ class HotEmbeddingBagCollection(nn.Module):
     indices and offsets of all features, one after the other, or with a KeyedJaggedTensor; the
     features of the first table come first, then those of the second, .... It returns
     float32[samples, sum of the dims], feature after feature; unpooled tables return
-    float32[lookups, dim] likewise. `optimizer` trains the rows, by applying the gradients that
-    backward stages; rows are no parameters of the module. In `eval()`, or without gradients, the
-    module reads rows where they are, counts nothing and moves nothing.
+    float32[lookups, dim] likewise; after `to(dtype)` in that dtype. `optimizer` trains the rows, by
+    applying the gradients that backward stages; rows are no parameters of the module. In `eval()`,
+    or without gradients, the module reads rows where they are, counts nothing and moves nothing.
 
     In `resident`, `scratchpipe` and `freqcache` final tables and state have the same bits, whatever
     the slots, policy, depth, workers and transport.
@@ -137,6 +138,7 @@ class HotEmbeddingBagCollection(nn.Module):
                 group.tables.initialise(generator)
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
+        self._dtype = torch.float32  # of results
         self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
         self._no_rows, self.calls = torch.zeros(0, dtype=torch.float32), BagCalls()
         self.rows = RowsParameter.of(self._drop_staged, self.gradients)
@@ -167,7 +169,14 @@ class HotEmbeddingBagCollection(nn.Module):
         bags = self.bags(inputs, offsets, per_sample_weights)
         request, results = self._look_up(bags, self.training, self.rows)
         found = results if self.layout.pooled else self.layout.split(request, results)
+        if self._dtype != torch.float32:
+            found = [each.to(self._dtype) for each in found]
         return joined(self.tables, self.layout.features, bags, found, inputs)
+
+    def _apply(self, fn, recurse=True):
+        """Follow a change of dtype by the model: results have it, rows keep theirs."""
+        self._dtype = followed(fn, self._dtype, "a collection has its rows")
+        return super()._apply(fn, recurse)
 
     def bags(self, inputs, offsets=None, per_sample_weights=None):
         """The lookups of a batch in the form that `prefetch` and `forward` also take: Bags."""
@@ -235,7 +244,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self._adopt_writes()
         differentiates = torch.is_grad_enabled() and rows.trains
         if not (training and differentiates):
-            request, pending = self._trained.request(bags), None
+            request, pending = self._trained.request(bags, use="evaluate"), None
             located = self.store.look(request)
         else:
             request, located, pending = self._trained.take(bags)
@@ -316,17 +325,21 @@ class HotEmbeddingBagCollection(nn.Module):
         self.flush()
         contents = {config.name: self.contents.table(config.name) for config in self.tables}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
-                                contents, self.training, self.rows.requires_grad)
+                                contents, self.training, self.rows.requires_grad, self._dtype)
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
+        self.agree(self._check_step, "nothing was applied, because of the optimizer")
+        self.calls.drop()
+        self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
+        self.store.finish()
+
+    def _check_step(self):
         if self._missed:
             raise Error("backward reached rows that were looked up in eval(), which gathers no "
                         "gradients of rows: call train() of the embeddings before the forward, or "
                         "zero_grad() after a backward that is not for training")
-        self.calls.drop()
-        self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
-        self.store.finish()
+        self.optimizer.tuned_rule().steps += 1
 
     def finish(self):
         """Release batches whose backward has run or cannot run, unless gradients are staged."""
@@ -383,7 +396,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the device count the lookups of a batch that does not train."""
         self.store.observe(self._trained.request(
-            self.bags(inputs, offsets, per_sample_weights)))
+            self.bags(inputs, offsets, per_sample_weights), use="observe"))
 
     @property
     def memory(self):
@@ -541,12 +554,13 @@ class HotEmbeddingBagCollection(nn.Module):
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
 
 
-def _resident_copy(tables, rule, options, contents, training, trains):
+def _resident_copy(tables, rule, options, contents, training, trains, dtype):
     """A collection without a card, with the contents of another one."""
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
                                        **options)
     for name, (weights, state) in contents.items():
         copied.contents.assign(name, weights, state)
+    copied._dtype = dtype
     return copied.train(training).requires_grad_(trains)
 
 

@@ -9,6 +9,7 @@ from ..features.bags import Bags
 from ..features.configs import TableConfig
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
+from .result_dtype import followed
 from .rows_parameter import RowsParameter
 
 
@@ -131,11 +132,8 @@ class HotEmbeddingBag(nn.Module):
 
     def _apply(self, fn, recurse=True):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
-        dtype = fn(torch.empty(0, dtype=self._dtype)).dtype
-        if dtype == torch.float64:
-            raise Error(f"table {self.name!r} has {self.collection.tables[self.table].dtype} rows "
-                        f"and fp32 arithmetic: a model in float64 cannot have it")
-        self._dtype = dtype
+        rows = self.collection.tables[self.table].dtype
+        self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows")
         return super()._apply(fn, recurse)
 
     def reset_parameters(self):

@@ -35,7 +35,7 @@ class TableWrites:
         self._versions = versions
         store = self._collection.store
         window = store.window
-        if not written or window is None:
+        if not written or window is None or store.closed:
             return
         self._collection.finish()
         if window.finished != window.submitted or any(

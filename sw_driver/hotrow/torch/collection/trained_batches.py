@@ -22,14 +22,14 @@ class TrainedBatches:
         self._collection, self.count = collection, 0
         self._part: tuple[torch.Tensor, bool, bool] | None = None
 
-    def request(self, bags, ahead=0):
-        """Check Bags of the batch that many `ahead` of the next one: Request."""
+    def request(self, bags, ahead=0, use="train"):
+        """Check Bags of the batch that many `ahead` of the next one, by their use: Request."""
         collection = self._collection
         if bags.weights is not None and collection.store.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
         batch = f"batch {self.count + ahead}"
         return collection.agree(lambda: collection.layout.request(bags, batch),
-                                f"{batch} was refused, because of an id")
+                                f"{batch} ({use}) was refused, because of an id")
 
     def take(self, bags):
         """Rows of a batch: (Request, list of LocatedRows, PendingBackward)."""

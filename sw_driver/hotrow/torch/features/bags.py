@@ -340,7 +340,8 @@ def _keyed(cls, tables, keyed, names, is_weighted):
             raise BatchError("the collection is weighted, and the KeyedJaggedTensor has no weights")
     bags = cls(tuple(range(len(keys))), _ids(keyed.values(), "values"),
                _ids(keyed.lengths(), "lengths").long().clone(), _weights(weights))
-    chosen = bags.columns([keys.index(name) for name in names])
+    places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
+    chosen = bags.columns([places[name] for name in names])
     return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
 
 

@@ -127,11 +127,14 @@ class TableGroup:
     ----------
     tables : EmbeddingTables
         Of the group, in the order of `numbers`.
+    whole_rows : callable
+        From flat rows int64[n] to those of whole tables, if the group is one rank's part of them.
     """
 
     def __init__(self, numbers, configs, rule, tables=None):
         self.numbers = tuple(numbers)
         self.configs = tuple(configs[number] for number in numbers)
+        self.whole_rows = lambda flat: flat
         first = self.configs[0]
         if rule.state == "element" and first.dtype != torch.float32:
             raise Error(f"table {first.name!r}: {rule.name} keeps a number beside every element, "

@@ -30,11 +30,14 @@ def joined(configs, features, bags, found, inputs):
     pooled = configs[0].pooling != "none"
     if hasattr(inputs, "keys") and hasattr(inputs, "lengths"):
         with suppress(ImportError):
-            return (_keyed if pooled else _jagged)(configs, features, bags, found)
+            if pooled:
+                return _keyed(configs, features, found)
+            return _jagged(configs, features, bags.lengths.to(inputs.lengths().dtype).split(
+                bags.samples), found)
     return found[0] if pooled else torch.cat(found)
 
 
-def _keyed(configs, features, _bags, found):
+def _keyed(configs, features, found):
     from torchrec import KeyedTensor
 
     return KeyedTensor(_keys(configs, features),
@@ -42,10 +45,9 @@ def _keyed(configs, features, _bags, found):
                        found[0])
 
 
-def _jagged(configs, features, bags, found):
+def _jagged(configs, features, lengths, found):
     from torchrec import JaggedTensor
 
-    lengths = bags.lengths.split(bags.samples)
     return {key: JaggedTensor(values, lengths=each) for key, values, each in zip(
         _keys(configs, features), found, lengths, strict=True)}
 

@@ -8,7 +8,8 @@ _TABLE_BITS = 40  # flat rows of one group of tables
 
 
 def row_keys(group, flat):
-    """Keys of flat rows int64[u] of a group: int64[u], different for every row of a collection."""
+    """Keys of flat rows int64[u] of a group of whole tables: int64[u], different for every row of a
+    collection."""
     return flat.long() + (group << _TABLE_BITS)
 
 

@@ -80,7 +80,6 @@ class RowOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         group = self.param_groups[0]
-        self.tuned_rule().steps += 1
         self._collection.apply_gradients()
         if "step" in group:
             group["step"] += 1

@@ -62,8 +62,6 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         if options.get("cold", "gathered") != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
         rule = rule_of(optimizer, lr)
-        if rule.rounding_seed is not None:
-            raise Error("rows of several processes round to nearest: leave rounding_seed out")
         check_fits(tables, rule, device, options.get("preset", "ecp5"), options.get("share", 1))
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
@@ -143,7 +141,10 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         if counts is not None:
             counts = {name: each[self._mine(name, np.arange(len(each)))]
                       for name, each in counts.items()}
-        return self.ranks.total(super().learn(own, warmup_ratio, counts, limit=limit, decay=decay))
+        return self.ranks.total(self.agree(
+            lambda: super(ShardedEmbeddingBagCollection, self).learn(
+                own, warmup_ratio, counts, limit=limit, decay=decay),
+            "no slots were given, because of the rows"))
 
     def _mine(self, name, rows):
         """Whether this rank owns each of a table's rows: bool[n]."""

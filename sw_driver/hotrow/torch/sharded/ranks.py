@@ -1,6 +1,7 @@
 """The processes of `torch.distributed` that train one model, and their collective calls."""
 
 import math
+from zlib import crc32
 
 import torch
 import torch.distributed as dist
@@ -82,17 +83,24 @@ class Ranks:
             torch.arange(self.world), torch.tensor(sizes))
 
     def agree(self, call, what):
-        """The result of `call()`; an Error of one rank is an Error at every rank."""
+        """The result of `call()`; an exception of one rank is an Error at every other.
+
+        `what` says what failed; all ranks make the call with the same.
+        """
         failure, result = None, None
         try:
             result = call()
-        except Error as error:
+        except Exception as error:
             failure = error
-        failed = self.least(self.world if failure is None else self.rank)
+        mine = torch.tensor([self.world if failure is None else self.rank, crc32(what.encode())])
+        failed, codes = torch.stack(self.gather(mine)).T
         if failure is not None:
             raise failure
-        if failed < self.world:
-            raise Error(f"{what} of rank {failed}: see the error of that rank")
+        if int(failed.min()) < self.world:
+            raise Error(f"{what} of rank {int(failed.min())}: see the error of that rank")
+        if bool((codes != codes[0]).any()):
+            raise Error(f"the ranks make different calls, and all must make the same in the same "
+                        f"order; the error of this rank would be: {what}")
         return result
 
     def least(self, number):

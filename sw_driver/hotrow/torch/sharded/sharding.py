@@ -1,6 +1,7 @@
 """The owner of each row of tables that several processes train."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -45,6 +46,8 @@ class Sharding:
                 [configs[number].num_embeddings for number in shard.numbers], shard.kind.dim,
                 dtype=shard.kind.dtype, device="meta"))
             for shard in self.shards]
+        for group, shard in enumerate(self.shards):
+            shard.whole_rows = partial(self._whole_rows, group)
         self.first = np.cumsum([0, *(len(shard.tables.rows) for shard in self.shards)])
         self.codes = int(self.first[-1])
 
@@ -54,6 +57,13 @@ class Sharding:
         table, row = rows.table.astype(np.int64), rows.row.astype(np.int64)
         code = self.first[group] + self.shards[group].tables.first[table] + row // self.world
         return torch.from_numpy((row + table) % self.world), torch.from_numpy(code)
+
+    def _whole_rows(self, group, flat):
+        """Flat rows in whole tables of flat rows int64[n] of this rank."""
+        rows = self.shards[group].tables.locate(flat)
+        table, row = rows.table.astype(np.int64), rows.row.astype(np.int64)
+        return torch.from_numpy(self.spans[group].tables.first[table] + row * self.world
+                                + (self.rank - table) % self.world)
 
     def own(self, group, local):
         """The rows of a group's table that this rank owns: a slice of the table; their number."""

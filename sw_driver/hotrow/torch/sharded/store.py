@@ -61,21 +61,28 @@ class ShardedStore(Store):
 
     def prefetch(self, request):
         routed = self.route(request)
-        self.inner.prefetch(routed.inner)
+        try:
+            self.ranks.agree(lambda: self.inner.prefetch(routed.inner), "rows of a batch were not "
+                             "fetched, because of the card")
+        except Exception:
+            self.abandon()  # at every rank
+            raise
         self._coming.append(routed)
 
     def take(self, request):
         if not self._coming:
             self.prefetch(request)
         routed = self._coming.popleft()
-        located, pending = self.inner.take(routed.inner)
+        located, pending = self.ranks.agree(
+            lambda: self.inner.take(routed.inner), "a batch was not taken, because of the card")
         pending.add(routed)
         self._taken.append(routed)
         return self._bring(routed, located), routed.pending
 
     def look(self, request):
         routed = self.route(request)
-        return self._bring(routed, self.inner.look(routed.inner))
+        return self._bring(routed, self.ranks.agree(
+            lambda: self.inner.look(routed.inner), "rows were not read, because of the card"))
 
     def read(self, group, flat):
         raise Error("a row of another process is read by a lookup of all ranks: call the "
@@ -93,9 +100,10 @@ class ShardedStore(Store):
         for rows, part in zip(codes.split(theirs.tolist()), values.split(theirs.tolist()),
                               strict=True):
             total[torch.searchsorted(union, rows)] += part
-        if len(union):
-            self.inner.apply(group, union - int(self.sharding.first[group]),
-                             total / self.ranks.world, rule)
+        self.ranks.agree(
+            lambda: len(union) and self.inner.apply(
+                group, union - int(self.sharding.first[group]), total / self.ranks.world, rule),
+            "rows were not updated, because of the card")
 
     def apply_all(self, staged, rule, finite=None):
         """Apply the StagedGradients of every rank."""
@@ -119,7 +127,9 @@ class ShardedStore(Store):
         self.inner.finish()
 
     def observe(self, request):
-        self.inner.observe(self.route(request).inner)
+        routed = self.route(request)
+        self.ranks.agree(lambda: self.inner.observe(routed.inner),
+                         "lookups were not counted, because of the card")
 
     def hottest(self, limit, decay=0):
         return self.inner.hottest(limit, decay)

@@ -118,7 +118,7 @@ class Store(ABC):
     @abstractmethod
     def apply(self, group, flat, sums, rule, finite=None):
         """Update flat rows int64[u] of batches that are not finished; arguments as in
-        `optim.arithmetic.updated`. Their keys are those of `optim.rounding.row_keys`."""
+        `optim.arithmetic.updated`. Their keys are `optim.rounding.row_keys` of the whole rows."""
 
     def apply_bags(self, group, staged, rule):
         """Update the rows of StagedBags."""
@@ -144,6 +144,11 @@ class Store(ABC):
             located.append(
                 LocatedRows(Rows(to_device(rows.weights, self.slot_memory.device)), at))
         return located
+
+    @property
+    def closed(self) -> bool:
+        """Whether rows are in the tables of a card that the store gave back, and do not train."""
+        return False
 
     @property
     def waiting(self) -> int:

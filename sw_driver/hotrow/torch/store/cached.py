@@ -101,6 +101,7 @@ class CachedStore(Store):
     def prefetch(self, request):
         if not request.bags.lookups:
             return
+        self._check_open()
         batch = request.bags.device_batch(self.slot_map.registered)
         self._check_size(request.bags, batch)
         with self.stages.lock:
@@ -195,7 +196,9 @@ class CachedStore(Store):
     # Rows.
 
     def apply(self, group, flat, sums, rule, finite=None):
-        keys = None if rule.rounding_seed is None else row_keys(group, flat)
+        self._check_open()
+        keys = None if rule.rounding_seed is None else row_keys(
+            group, self.groups[group].whole_rows(flat))
         with self.lock:
             places = self._find(group, flat)
             elsewhere = places < 0
@@ -214,6 +217,7 @@ class CachedStore(Store):
             self._update(group, places, sums, rule, finite, keys)
 
     def apply_staged(self, group, staged, rule, finite=None):
+        self._check_open()
         if (staged.places is None or rule.rounding_seed is not None
                 or not self._trains_one_copy(group, staged.batches)):
             super().apply_staged(group, staged, rule, finite)
@@ -264,6 +268,9 @@ class CachedStore(Store):
                                   storage.bypassed_rows(bypassed), trained)
 
     def read(self, group, flat):
+        if self.closed:
+            tables = self.groups[group].tables
+            return tables.rows.take(tables.kind, flat)
         storage = self.storages[group]
         with self.lock:
             fetched = self.host.fetch(group, flat)
@@ -282,6 +289,8 @@ class CachedStore(Store):
                     self._write_back(group, flat, slots)
 
     def reset(self):
+        if self.closed:
+            return
         self.window.need_idle("load other rows")
         self.policy.clear()
         self.batch_stages.restart()
@@ -389,6 +398,15 @@ class CachedStore(Store):
                     for rows in transfer.staging),
                 "metadata": metadata, "metadata_bits_per_slot": 8 * metadata / self.slots,
             }
+
+    @property
+    def closed(self):
+        return not self.slot_map.registered
+
+    def _check_open(self):
+        """Raise Error after `close`, when rows are read in the tables and do not train."""
+        if self.closed:
+            raise Error("the collection is closed: it evaluates, and does not train")
 
     def close(self):
         try:

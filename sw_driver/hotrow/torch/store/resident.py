@@ -26,7 +26,8 @@ class ResidentStore(Store):
 
     def apply(self, group, flat, sums, rule, finite=None):
         rows = self.groups[group].tables.rows
-        keys = None if rule.rounding_seed is None else row_keys(group, flat)
+        keys = None if rule.rounding_seed is None else row_keys(
+            group, self.groups[group].whole_rows(flat))
         update_rows(rows.weights, flat, sums, rule, rows.state, keys)
 
     def apply_staged(self, group, staged, rule, finite=None):

@@ -1,0 +1,30 @@
+"""The dtype of results, which follows the model, while rows keep theirs."""
+
+import torch
+
+from ...errors import Error
+
+
+def followed(fn, dtype, what):
+    """The dtype of results after `fn`, which a model applies to its tensors.
+
+    Parameters
+    ----------
+    fn : callable
+        As `nn.Module._apply` gets it.
+    dtype : torch.dtype
+        Of results so far.
+    what : str
+        The tables in words, for errors.
+
+    Raises
+    ------
+    Error
+        The model is to have float64, or no memory.
+    """
+    found = fn(torch.empty(0, dtype=dtype))
+    if found.dtype == torch.float64:
+        raise Error(f"{what} and fp32 arithmetic: a model in float64 cannot have it")
+    if found.device.type == "meta":
+        raise Error(f"{what} in memory: a model on the meta device cannot have it")
+    return found.dtype
