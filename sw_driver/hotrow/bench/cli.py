@@ -24,7 +24,7 @@ def bench(subparsers):
     """Add `hotrow bench`."""
     parser = subparsers.add_parser(
         "bench", help="rates of the accelerator, in cycles that the card counts",
-        description="Run a benchmark on the Verilated hardware.")
+        description="Rates in cycles of the Verilated hardware, and what to compare them with.")
     names = parser.add_subparsers(title="benchmarks", metavar="NAME", required=True, dest="name")
 
     def add(name, what, lookups=LOOKUPS, measure=None, **rows):

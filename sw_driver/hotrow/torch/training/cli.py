@@ -40,16 +40,16 @@ def add_options(parser, default):
     add("--lr", type=rate, default=default.lr, help="learning rate")
     add("--seed", type=natural, default=default.seed, help="of generated data and of the model")
     hot = parser.add_mutually_exclusive_group()
-    hot.add_argument("--slots", type=shared.slots, dest="hot_budget",
+    hot.add_argument("--slots", type=shared.slots, dest="hot_budget", metavar="ROWS",
                      help="rows to keep at the trainer")
-    hot.add_argument("--hot-budget", type=shared.hot_budget, dest="hot_budget",
+    hot.add_argument("--hot-budget", type=shared.hot_budget, dest="hot_budget", metavar="BYTES",
                      help="the same as bytes of rows, like 512MB, or as a share of all rows, like "
                      "20%%; default 25%%, or as much as the card's directory holds; modes "
                      "scratchpipe and freqcache take the whole directory, or a half, quarter or "
                      "eighth that has no more")
-    add("--relearn-every", type=natural, default=default.relearn_every,
+    add("--relearn-every", type=natural, metavar="BATCHES", default=default.relearn_every,
         help="batches after which the hot rows are learned again; 0 for never")
-    add("--relearn-decay", type=natural, default=default.relearn_decay,
+    add("--relearn-decay", type=natural, metavar="PLACES", default=default.relearn_decay,
         help="binary places by which counts are shifted right before that, so that old lookups "
         "weigh less")
     add("--cold", choices=COLD, default=default.cold,
@@ -63,14 +63,14 @@ def add_options(parser, default):
         help="batches beyond the one that is planned whose rows keep their slots")
     add("--workers", type=natural, default=default.workers,
         help="threads that move rows while others train")
-    add("--checkpoint", help="file to write the run to, whole or not at all")
-    add("--checkpoint-every", type=positive, default=default.checkpoint_every,
+    add("--checkpoint", metavar="FILE", help="file to write the run to, whole or not at all")
+    add("--checkpoint-every", type=positive, metavar="BATCHES", default=default.checkpoint_every,
         help="batches from one checkpoint to the next")
-    add("--resume", help="checkpoint to continue, with the options of its run")
+    add("--resume", metavar="FILE", help="checkpoint to continue, with the options of its run")
     parser.add_argument("--timeline", metavar="FILE", default=default.timeline,
                         help="write every command of the card and every step of the trainer as a "
                         "trace for ui.perfetto.dev and chrome://tracing")
-    parser.add_argument("--eval-every", type=positive,
+    parser.add_argument("--eval-every", type=positive, metavar="BATCHES",
                         help="report loss and AUC of every so many batches")
     shared.add_json(parser)
 
