@@ -60,6 +60,13 @@ def test_a_result_from_end_to_end(capsys, monkeypatch):
     assert record["settings"] == 1 and record["end_to_end"] > 1
     assert 0.8 < record["over_explorer_least"] <= record["over_explorer_most"] < 1.2
 
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(headlines, "compare", lambda options, run, steps: [record])
+    assert main([*COMMAND, "--published", "hotline-hybrid"]) == 0
+    shown, err = capsys.readouterr()
+    assert "hotline-hybrid" in shown and max(map(len, shown.splitlines())) <= 80
+    assert err == "cycles by formula, projected clock\n"
+
 
 @pytest.mark.parametrize("arguments, message", [
     (["--published", "fae-xdl-cpu"], "not fae-xdl-cpu"),
