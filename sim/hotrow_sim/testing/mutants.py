@@ -127,8 +127,10 @@ class Runner:
             return report.read_text()
         if status == pytest.ExitCode.INTERNAL_ERROR:
             raise SystemExit(f"pytest has failed on {' '.join(tests)}")
-        # A file that all tests load may not load.
-        return tests[0] if status == pytest.ExitCode.USAGE_ERROR else None
+        # Else a file that all tests load does not load, or a signal has ended the process.
+        passed = (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED,
+                  pytest.ExitCode.NO_TESTS_COLLECTED)  # interrupted when its time was over
+        return None if status in passed else tests[0]
 
     def plant(self, mutation: Mutation, device=False):
         """Plant a fault; return the name of the test that noticed it, or None.

@@ -78,8 +78,9 @@ def test_lines_that_differ(tmp_path):
 
 
 CASES = """
-import time, pytest
-def test_a(): pass
+import os, time, pytest
+def test_a():
+    if {2}: os.kill(os.getpid(), 11)
 def test_b():
     while time.process_time() < 0.1 or {0}: pass
 def test_c(): assert not {1}
@@ -87,14 +88,15 @@ def test_c(): assert not {1}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hangs, fails, noticed", [
-    (0, 0, None), (1, 0, "test_b.py::test_b"), (0, 1, "test_b.py::test_c")])
-def test_a_run_names_the_test_that_notices(tmp_path, monkeypatch, hangs, fails, noticed):
+@pytest.mark.parametrize("hangs, fails, crashes, noticed", [
+    (0, 0, 0, None), (1, 0, 0, "test_b.py::test_b"), (0, 1, 0, "test_b.py::test_c"),
+    (0, 0, 1, "test_b.py")])
+def test_a_run_names_the_test_that_notices(tmp_path, monkeypatch, hangs, fails, crashes, noticed):
     monkeypatch.setattr(mutants, "PATIENCE", 1e6)
     monkeypatch.setattr(mutants, "TREES", (str(ROOT / "sim"), str(ROOT / "rtl")))
-    (tmp_path / "test_b.py").write_text(CASES.format(hangs, fails).replace("import time", (
+    (tmp_path / "test_b.py").write_text(CASES.format(hangs, fails, crashes).replace("import os", (
         "from hotrow_sim.testing import mutant_plugin as plugin\n"
-        "plugin.LEAST, plugin.UNKNOWN = 0.3, (0, 0)\nimport time")))
+        "plugin.LEAST, plugin.UNKNOWN = 0.3, (0, 0)\nimport os")))
     runner = mutants.Runner(tmp_path, tmp_path / "cache")
     assert runner.noticed(["test_b.py"], 60) == noticed
     if not noticed:
