@@ -1,6 +1,7 @@
 """Training loops as people write them: evaluation, skipped and repeated batches, an interrupt."""
 
 import signal
+import threading
 
 import hotrow
 import pytest
@@ -161,3 +162,27 @@ def test_a_run_goes_on_after_an_interrupt(stage):
             step(beside, ids)
         tables.flush()
         assert raised and tables.sha256() == beside.sha256()
+
+
+@pytest.mark.parametrize("at", ["start", "join"])
+def test_a_run_goes_on_after_an_interrupt_while_threads_start_or_end(monkeypatch, at):
+    method, interrupts = getattr(threading.Thread, at), []
+
+    def interrupted(self, *arguments):
+        if not interrupts:
+            interrupts.append(at)
+            signal.raise_signal(signal.SIGINT)
+        method(self, *arguments)
+
+    beside = opened("resident")
+    with opened("scratchpipe", workers=2) as tables:
+        monkeypatch.setattr(threading.Thread, at, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tables.prefetch(BATCHES[0])
+            tables.abandon()
+        tables.abandon()
+        for each in (tables, beside):
+            each(BATCHES[1]).sum().backward()
+            each.optimizer.step()
+            each.flush()
+        assert tables.sha256() == beside.sha256()

@@ -83,15 +83,20 @@ class Stages:
 
     def start(self):
         """Start the threads, if there are any."""
+        if self._stopping and self._threads:
+            self.stop()  # an interrupt came within an earlier call
         with self.lock:
             self._raise_failure()
             if self._threads or not self.workers:
                 return
+        with _deferred_interrupt() as pending:
             self._stopping = False
             self._threads = [threading.Thread(target=self._work, daemon=True)
                              for _ in range(self.workers)]
-        for thread in self._threads:
-            thread.start()
+            for thread in self._threads:
+                thread.start()
+        for handler, arguments in pending:
+            handler(*arguments)
 
     def stop(self):
         """End the threads, each after its current stage."""
