@@ -339,6 +339,8 @@ USES = {
     "tied use": lambda model, _: (model[0](IDS) @ model[0].weight.T).sum().backward(),
     "grad": lambda model, _: model[0].weight.grad,
     "hook": lambda model, _: model[0].weight.register_hook(print),
+    "clamp": lambda model, _: [each.data.clamp_(-1, 1) for each in model.parameters()],
+    "vector": lambda model, _: nn.utils.parameters_to_vector(model.parameters()),
     "norm": lambda model, _: [each.grad.norm() for each in model.parameters()
                               if each.grad is not None],
 }
@@ -349,11 +351,19 @@ def test_uses_of_the_weight_that_would_leave_rows_out_are_refused(name):
     model = nn.Sequential(bag_of())
     tables = convert(model, mode="resident")
     model(IDS).sum().backward()
-    with pytest.raises(Error, match="gradient"):
+    with pytest.raises(Error, match=r"gradient|leave the rows out"):
         USES[name](model, tables)
     with torch.no_grad():
         assert model[0].weight.norm() > 0
     model.zero_grad()
+
+
+def test_the_module_that_was_replaced_is_not_called_any_more():
+    bag = bag_of()
+    model, elsewhere = nn.Sequential(bag), [bag]
+    convert(model, mode="resident")
+    with pytest.raises(Error, match="replaced by convert"):
+        elsewhere[0](IDS)
 
 
 TRACED = {

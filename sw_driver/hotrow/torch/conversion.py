@@ -79,6 +79,8 @@ def convert(model, inputs=None, sharded=False, **options):
         for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
             getattr(hot[bag], hooks).update(getattr(bag, hooks))
+    for bag in tables:
+        bag.__dict__["forward"] = _refuse_call  # for a reference elsewhere, as in a list
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
@@ -97,6 +99,12 @@ def _replacement(bag, collection, name):
                                name=name)
     return HotEmbedding(bag.num_embeddings, bag.embedding_dim, bag.padding_idx,
                         collection=collection, name=name)
+
+
+def _refuse_call(*_, **__):
+    raise Error("this module was replaced by convert(), and its weights do not train: call the "
+                "module that the model has in its place (a plain list of modules keeps old ones, "
+                "an nn.ModuleList does not)")
 
 
 class _Announcement:

@@ -14,11 +14,13 @@ _ZERO_GRAD = nn.Module.zero_grad.__code__
 _CLIPS = {inspect.unwrap(each).__code__
           for each in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_)}
 _TRAINS: Any = torch.Tensor.requires_grad
+_DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _LOADING = ("_split_optim_state_dict", "_unflatten_optim_state_dict")
 _REFUSED = frozenset((
-    "abs", "add", "add_", "clone", "copy_", "div", "dist", "fill_", "lerp", "lerp_", "linalg_norm",
-    "linalg_vector_norm", "mean", "mul", "mul_", "norm", "normal_", "pow", "rmul", "rsub",
-    "square", "sub", "sub_", "sum", "uniform_", "vector_norm", "zero_"))
+    "abs", "add", "add_", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "clip", "clone",
+    "copy_", "div", "dist", "fill_", "flatten", "lerp", "lerp_", "linalg_norm",
+    "linalg_vector_norm", "mean", "mul", "mul_", "norm", "normal_", "pow", "ravel", "reshape",
+    "rmul", "rsub", "square", "sub", "sub_", "sum", "uniform_", "vector_norm", "view", "zero_"))
 
 
 class RowsParameter(nn.Parameter):
@@ -94,7 +96,7 @@ class RowsParameter(nn.Parameter):
                         f"of their rows would leave the rows out: use state_dict(), in which "
                         f"whole tables are, or the collection's table()")
         result = torch._C._disabled_torch_function_impl(func, types, args, kwargs or {})
-        if getattr(func, "__name__", "") == "detach":
+        if func == _DATA or getattr(func, "__name__", "") == "detach":
             return result.as_subclass(DetachedRows)
         return result
 
