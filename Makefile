@@ -5,6 +5,7 @@
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
 # make mutants   plant single faults in the source and run the tests that should notice them
+# make coverage  which lines of the driver the quick tests execute, in docs/coverage.md
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
@@ -13,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak mutants regress lint docs generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak mutants coverage regress lint docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -33,6 +34,9 @@ soak: $(VENV)/.installed-dev
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.mutants $(ARGS)
+
+coverage: $(VENV)/.installed-dev
+	$(BIN)/python -m hotrow_sim.testing.coverage
 
 plan-soak: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.fuzz.plan_soak $(ARGS)
