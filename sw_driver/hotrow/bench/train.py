@@ -84,7 +84,10 @@ class _Arena:
         self.batches = batches[options.learning:]
         self.row_bytes = 4 * tables.dim + (4 if rule.state else 0)
         self.table_bytes = self.row_bytes * trace.rows
-        self.model_ms = 1e3 * median(self._dense_steps())
+        # Time of the thread leaves other processes out, but has no time of other threads.
+        self.clock = (time.thread_time if torch.get_num_threads() == 1 and not options.workers
+                      else time.perf_counter)
+        self.model_ms = 1e3 * median(list(self._dense_steps())[options.warm_up:])
         self.ranked = {}
         for name in filter(hot_share, options.modes):
             hot = max(1, int(hot_share(name) / 100 * trace.rows))
@@ -103,10 +106,11 @@ class _Arena:
         with made as contender:
             contender.learn(self.learning)
             first = contender.name not in records
-            record = records.setdefault(contender.name, {"seconds": [], "simulated": []})
-            seconds, simulated, results = self._steps(contender, watch if first else None)
-            record["seconds"].append(seconds / options.steps)
-            record["simulated"].append(simulated / options.steps)
+            record = records.setdefault(contender.name, {"rates": [], "own": [], "simulated": []})
+            seconds, own, simulated, results = self._steps(contender, watch if first else None)
+            record["rates"].append(options.steps / seconds)
+            record["own"].append(1e3 * own / options.steps)
+            record["simulated"].append(1e3 * simulated / options.steps)
             if first:
                 contender.flush()
                 self._describe(record, contender, watch, results)
@@ -123,33 +127,34 @@ class _Arena:
         for samples in self.batches:
             pooled = torch.rand(len(samples), self.tables.count, self.tables.dim,
                                 requires_grad=True)
-            started = time.perf_counter()
+            started = self.clock()
             logits = model(torch.from_numpy(samples.dense), pooled)
             model.zero_grad()
             binary_cross_entropy_with_logits(logits, torch.from_numpy(samples.label)).backward()
             optimizer.step()
-            yield time.perf_counter() - started
+            yield self.clock() - started
 
     def _steps(self, contender, watch):
-        """Run all steps; return the seconds after the warm-up, those of the simulation among
-        them, and the StepResults."""
+        """Run all steps; return the seconds after the warm-up, those without and of the simulation,
+        and the StepResults."""
         announced, end = 0, watch and contender.watch(watch.look)
-        clock = PartClock(time.perf_counter)
+        clock = PartClock(self.clock)
         if contender.device is not None and not self.options.workers:
             clock.wrap(contender.device.transport, TRANSPORT, DEVICE)
-        results, started = [], time.perf_counter()
+        results, started, began = [], time.perf_counter(), self.clock()
         for number, samples in enumerate(self.batches):
             if number == self.options.warm_up:
                 if end:
                     end()
                 clock.seconds.clear()
-                started = time.perf_counter()
+                started, began = time.perf_counter(), self.clock()
             while announced < min(len(self.batches), number + contender.ahead + 1):
                 contender.announce(self.batches[announced])
                 announced += 1
             results.append(contender.step(samples))
-        seconds = time.perf_counter() - started
-        return seconds, clock.seconds[DEVICE], results[self.options.warm_up:]
+        simulated = clock.seconds[DEVICE]
+        return (time.perf_counter() - started, self.clock() - began - simulated, simulated,
+                results[self.options.warm_up:])
 
     def _describe(self, record, contender, watch, results):
         timed = self.batches[self.options.warm_up:]
@@ -178,18 +183,17 @@ class _Arena:
         done = []
         expected = records.get("resident", {}).get("table_sha256")
         for record in records.values():
-            seconds, simulated = record.pop("seconds"), record.pop("simulated")
-            rates, host = [1 / each for each in seconds], median(
-                each - inside for each, inside in zip(seconds, simulated, strict=True))
+            rates, host = record.pop("rates"), median(record.pop("own"))
+            simulated = median(record.pop("simulated"))
             apart = not (self.options.workers and record["slots"])
             exact = record["name"] in ("resident", "scratchpipe", "freqcache") and expected
             done.append({
                 "name": record["name"], "kind": record["kind"], "steps_per_s": median(rates),
                 "slowest_steps_per_s": min(rates), "fastest_steps_per_s": max(rates),
                 # With workers the simulation runs beside the trainer, and cannot be subtracted.
-                "simulation_ms": 1e3 * median(simulated) if apart else None,
-                "steps_per_s_without_simulation": 1 / host if apart else None,
-                "embedding_ms": 1e3 * host - self.model_ms if apart else None, **record,
+                "simulation_ms": simulated if apart else None,
+                "steps_per_s_without_simulation": 1e3 / host if apart else None,
+                "embedding_ms": host - self.model_ms if apart else None, **record,
                 "table_hash_equal": record["table_sha256"] == expected if exact else None})
         return done
 
