@@ -168,7 +168,7 @@ def never_written_back(monkeypatch):
 
 
 def never_fetched(monkeypatch):
-    def fetch(self, group, flat):
+    def fetch(self, group, flat, *_):
         rows = self._memory.staging_rows(self._groups[group].kind, len(flat))
         rows.array.zero_()
         return rows

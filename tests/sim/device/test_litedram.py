@@ -180,7 +180,7 @@ def test_more_bytes_than_the_dram_has_are_refused(device):
 def test_nearly_as_fast_as_bare_requests(capsys, move, row_bytes):
     rows = 8192 * 64 // row_bytes
     code = main(["bench", *map(str, [
-        move, *OPTIONS, "--memory", "litedram", "--rows", rows, "--table-rows", 8 * rows,
+        move, *OPTIONS, "--memory", "litedram", "--moved-rows", rows, "--table-rows", 8 * rows,
         "--row-bytes", row_bytes, "--json"])])
     result = json.loads(capsys.readouterr().out)
     assert code == 0 and result["agrees"] and result["memory"] == "litedram"

@@ -1,6 +1,6 @@
 """Bank pipe: takes the place of the crossbar on a card with one lane and one bank."""
 
-from amaranth import Cat, Module, ResetInserter, Signal
+from amaranth import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -63,7 +63,8 @@ class BankPipe(wiring.Component):
             answers.i.p.eq(self.answers[0].p),
             out.valid.eq(order.o.valid & (answers.o.valid | ~order.o.p.asks)),
             out.p.carried.eq(order.o.p.carried),
-            out.p.answers[0].eq(answers.o.p),
+            # The answer to a later beat comes while a beat without request waits.
+            Value.cast(out.p.answers[0]).eq(Mux(order.o.p.asks, Value.cast(answers.o.p), 0)),
             leaves.eq(out.valid & out.ready),
             order.o.ready.eq(leaves),
             answers.o.ready.eq(leaves & order.o.p.asks),

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from hotrow_rtl.config import log2
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode
 from hotrow_rtl.lookup.reader.reader import LookupReader
 
@@ -52,7 +53,9 @@ def tables_of(config):
     rng = np.random.default_rng(config.tables)
     last_rows = rng.integers(10, 1000, config.tables)
     last_rows[0] = (1 << config.row_width) - 1
-    return [{"valid": 1, "last_row": int(last_row), "parts_log2": number % 4, "part": number % 8}
+    parts = config.directory_partitions
+    return [{"valid": 1, "last_row": int(last_row), "parts_log2": number % (log2(parts) + 1),
+             "part": number % parts}
             for number, last_row in enumerate(last_rows)]
 
 

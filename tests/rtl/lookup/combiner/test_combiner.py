@@ -36,7 +36,7 @@ def batch_of(config, beats, rows, seed, served=0.9, lanes=None, final=None):
         batch.append({"counts": counts, "splits": splits, "epoch": epoch, "beat": {
             "last": int(last), "lanes": [{
                 "present": int(lane < there),
-                "key": {"row": int(rng.integers(rows)) * 0x04000081,
+                "key": {"row": int(rng.integers(rows)) * 0x04000081 % (1 << config.row_width),
                         "table": int(rng.integers(2))},
                 "sample": int(rng.integers(1024)),
                 "parts_log2": int(rng.integers(4)),
@@ -54,7 +54,7 @@ def expected(config, batch):
         for lane, lookup in enumerate(tagged["beat"]["lanes"]):
             if lookup["present"] and not lookup["out_of_range"] and not lookup["fault"]:
                 at.append((number, lane))
-                keys.append(lookup["key"]["table"] << 32 | lookup["key"]["row"])
+                keys.append(key_of(config, lookup))
     joined = owners(np.array(keys, np.uint64), np.array([beat for beat, _ in at], np.int64),
                     config.window_beats)
     amounts = np.bincount(joined, minlength=len(at)) if at else []
@@ -68,15 +68,19 @@ def expected(config, batch):
         lanes = tagged["beat"]["lanes"]
         yield (tagged["counts"], tagged["splits"], tagged["epoch"], tagged["beat"]["last"],
                [verdict.get((number, lane), (0, 0, 0, 0, 0)) for lane in range(config.lanes)],
-               [tuple(flat(lookup)) for lookup in lanes])
+               [tuple(flat(config, lookup)) for lookup in lanes])
 
 
-def flat(lookup):
+def key_of(config, lookup):
+    return lookup["key"]["table"] << config.row_width | lookup["key"]["row"]
+
+
+def flat(config, lookup):
     fault = lookup["fault"]
     yield from (lookup[name] for name in ("present", "sample", "parts_log2", "part"))
     yield (Status.SLVERR - 1 + fault if fault else
            Status.ROW_OUT_OF_RANGE if lookup["out_of_range"] else Status.OK)
-    yield lookup["key"]["table"] << 32 | lookup["key"]["row"]
+    yield key_of(config, lookup)
 
 
 def read(beat):
