@@ -29,8 +29,8 @@ class LanePacker(wiring.Component):
     element_bytes : int
         From one element to the next, a power of two up to `config.bus_bytes`.
     word_bytes : int, optional
-        Of a word, a power of two up to the bytes of a beat of elements (with one lane at least
-        `element_bytes`); default `config.bus_bytes`, as a result port accepts them.
+        Of a word, a power of two up to the bytes of a beat of elements, with one lane up to two bus
+        words; default `config.bus_bytes`, as a result port accepts them.
 
     Attributes
     ----------
@@ -52,11 +52,11 @@ class LanePacker(wiring.Component):
     def __init__(self, config: Config, shape, element_bytes, word_bytes=None):
         check_element(config, shape, element_bytes)
         word_bytes, beat_bytes = word_bytes or config.bus_bytes, element_bytes * config.lanes
-        most = word_bytes if config.lanes == 1 else beat_bytes
+        most = beat_bytes if config.lanes > 1 else 2 * config.bus_bytes
         if word_bytes > most or word_bytes < element_bytes or word_bytes & (word_bytes - 1):
             raise ValueError(f"a beat of {config.lanes} elements of {element_bytes} bytes must "
                              f"fill a word: expected word_bytes to be a power of two from "
-                             f"{element_bytes} to {beat_bytes}, not {word_bytes}")
+                             f"{element_bytes} to {most}, not {word_bytes}")
         self.lanes, self.element_bytes = config.lanes, element_bytes
         self.elements_per_word = word_bytes // element_bytes
         self.width = Shape.cast(shape).width

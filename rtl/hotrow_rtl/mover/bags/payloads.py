@@ -8,8 +8,6 @@ from amaranth.lib import data, enum
 
 from ...config import Config
 from ...interfaces.records import packed_address
-from ...primitives.single_entry_fifo import SingleEntryFifo
-from ...primitives.skid_buffer import SkidBuffer
 from ..port.payloads import row_transfer
 
 
@@ -117,8 +115,3 @@ def bag_result(config: Config) -> data.StructLayout:
 def issued_read(config: Config) -> data.StructLayout:
     """A read and the transfer that a row port carries out for it."""
     return data.StructLayout({"read": bag_read(config), "transfer": row_transfer(config)})
-
-
-def read_buffer(config: Config, shape):
-    """Return a buffer of reads. On a bus of 8 bytes a row takes at least two cycles."""
-    return (SingleEntryFifo if config.bus_bytes == 8 else SkidBuffer)(shape)
