@@ -232,4 +232,3 @@ class Commands:
 def cycles_of(completion: Completion) -> int:
     """Cycles that a command took."""
     return completion["end"] - completion["start"]
-
