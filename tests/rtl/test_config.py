@@ -32,5 +32,3 @@ def test_banks():
 def test_lookups_join_within_bounds(beats):
     with pytest.raises(ValueError, match=f"window_beats must be 1 to 15, not {beats}"):
         replace(ECP5, window_beats=beats)
-
-

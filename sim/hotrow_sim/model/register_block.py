@@ -159,5 +159,3 @@ class RegisterBlock:
 
     def _wide(self, name):
         return self.stored[f"{name}_HIGH"] << 32 | self.stored[f"{name}_LOW"]
-
-

@@ -190,4 +190,3 @@ def named(options) -> dict:
     memory = memory_of(options) if options.transport == "sim" else {}
     return {name: getattr(options, name) for name in repeated
             if getattr(options, name, None) is not None} | memory
-

@@ -89,4 +89,3 @@ def _run(arguments):
         result = run(TrainOptions(**given), steps)
     (print_json if arguments.json else print_tables)(result)
     return 0 if result["check_held"] else 1
-
