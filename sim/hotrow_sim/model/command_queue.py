@@ -76,6 +76,12 @@ class CommandQueue:
         status = self.fault if faulted else self.halt_status
         return busy | self.halted << 1 | self.waiting << 2 | faulted << 3 | status << 8
 
+    @property
+    def is_pending(self):
+        """Whether a command is fetched, runs or waits in the ring."""
+        return (self.head != self.tail or self._offered is not None
+                or self._running is not None)
+
     def step(self):
         """Advance the current or the next command; return whether one completed."""
         self._fetch()

@@ -1,5 +1,7 @@
 """The accelerator as the host accesses it, without a clock: registers, rings and memory."""
 
+import threading
+
 from hotrow_rtl.config import Config
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
@@ -37,7 +39,8 @@ class Device:
 
     Completions and results equal those of the hardware bit for bit, except for cycle numbers,
     which come from formulas. Commands run when the host waits or accesses a register other than a
-    doorbell; until then both queues stand still.
+    doorbell; until then both queues stand still. They run in a thread of their own: an exception
+    that a signal raises in the caller's thread, as KeyboardInterrupt, stops no command half-way.
 
     Parameters
     ----------
@@ -57,6 +60,8 @@ class Device:
                        for name, engine in zip(QUEUES, engines, strict=True)}
         self.registers = RegisterBlock(self)
         self.cycle = 0  # since reset; at least the clock of each queue
+        self._lock = threading.Lock()
+        self._failure = None  # an exception of the queues' thread
 
     @property
     def planning(self):
@@ -66,23 +71,27 @@ class Device:
     def read_register(self, offset):
         """Read the 32-bit register at a byte offset."""
         self._run()
-        self.cycle += ACCESS_CYCLES
-        return int(self.registers.read(offset))
+        with self._lock:
+            self.cycle += ACCESS_CYCLES
+            return int(self.registers.read(offset))
 
     def write_register(self, offset, value):
         """Write the 32-bit register at a byte offset."""
         if offset not in DOORBELLS:
             self._run()
-        self.cycle += ACCESS_CYCLES
-        self.registers.write(offset, value)
+        with self._lock:
+            self.cycle += ACCESS_CYCLES
+            self.registers.write(offset, value)
 
     def attach(self, array, writable):
         """Make a one-dimensional uint8 array part of the device's memory; return its address."""
-        return self.memory.attach(array, writable)
+        with self._lock:
+            return self.memory.attach(array, writable)
 
     def detach(self, address):
         """Remove the array at that device address from the device's memory."""
-        self.memory.detach(address)
+        with self._lock:
+            self.memory.detach(address)
 
     def wait(self, queue, completed, timeout):
         """Run until no command can advance without the host; `timeout` is not used."""
@@ -102,9 +111,22 @@ class Device:
         return command_cycles(self.config, command, outcome, self._lookups.counters.count)
 
     def _run(self):
-        while any([queue.step() for queue in self.queues.values()]):
-            pass
-        self.cycle = max(self.cycle, *(queue.clock for queue in self.queues.values()))
+        if any(queue.is_pending for queue in self.queues.values()):
+            thread = threading.Thread(target=self._run_queues, daemon=True)
+            thread.start()
+            thread.join()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _run_queues(self):
+        with self._lock:
+            try:
+                while any([queue.step() for queue in self.queues.values()]):
+                    pass
+                self.cycle = max(self.cycle, *(queue.clock for queue in self.queues.values()))
+            except Exception as failure:
+                self._failure = failure
 
 
 def open_transport(preset="ecp5", config=None) -> Device:
