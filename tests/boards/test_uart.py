@@ -5,7 +5,7 @@ import pytest
 from amaranth.sim import Simulator
 from hotrow_boards.uart.port import UartPort
 from hotrow_rtl.contract.link_frames import IDLE_BYTE, SYNC_BYTE
-from hotrow_sim.testing.link.slip import SlipDecoder, slip_encode
+from hotrow_sim.link.slip import SlipDecoder, slip_encode
 
 SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
 

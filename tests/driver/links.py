@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from hotrow.contract import QUEUES, REGISTERS
 from hotrow_rtl.config import preset
-from hotrow_sim.testing.link.model_card import ModelCard
+from hotrow_sim.link.model_card import ModelCard
 
 ROOT = Path(__file__).parents[2]
 COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}

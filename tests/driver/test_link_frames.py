@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hotrow.link import frames, slip
 from hotrow.link.address_ranges import AddressRanges
-from hotrow_sim.testing.link import endpoint
-from hotrow_sim.testing.link.slip import SlipDecoder, slip_encode
+from hotrow_sim.link import endpoint
+from hotrow_sim.link.slip import SlipDecoder, slip_encode
 
 
 class Nothing:

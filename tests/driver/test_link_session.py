@@ -12,7 +12,7 @@ from hotrow.link.session import Session
 from hotrow.link.transport import LinkTransport
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.link_frames import LinkStatus
-from hotrow_sim.testing.link.endpoint import LinkEndpoint
+from hotrow_sim.link.endpoint import LinkEndpoint
 
 from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import LateCard, RoughChannel, model_card

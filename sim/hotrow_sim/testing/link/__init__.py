@@ -1,1 +1,1 @@
-"""Golden model of the card's link endpoint, served on a pseudo-terminal or a socket."""
+"""The golden link endpoint, served on a pseudo-terminal or a socket."""

@@ -4,8 +4,8 @@ import os
 import select
 import tty
 
+from ...link.slip import SlipDecoder, slip_encode
 from .served import Served
-from .slip import SlipDecoder, slip_encode
 
 _CHUNK = 4096
 _SLICE = 0.02  # seconds between two checks whether to stop

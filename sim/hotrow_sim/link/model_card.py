@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...model import Device
+from ..model import Device
 from .endpoint import LinkCard, LinkEndpoint
 
 _LINE = 64
